@@ -1,0 +1,42 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { Command, CommanderError } from 'commander';
+import { emulateCommand } from './commands/emulate.js';
+import { runCommand } from './commands/run.js';
+import { PromptmillError } from './errors.js';
+
+// By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
+// take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200 MB).
+setFlagsFromString('--heap-growing-percent=30');
+
+/** argv → command. The only file that ends the process. */
+async function main(): Promise<number> {
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+  const program = new Command('promptmill')
+    .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
+    .version(version)
+    .showHelpAfterError('(--help shows what there is)');
+  for (const command of [runCommand(process.exit), emulateCommand()]) {
+    program.addCommand(command.exitOverride());
+  }
+  await program.exitOverride().parseAsync();
+  return 0;
+}
+
+/** Exit code of an error, after it is said in one or two lines; a stack only for what is a defect. */
+function explain(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  if (error instanceof PromptmillError) {
+    process.stderr.write(
+      `promptmill: ${error.message}\n${error.hint === undefined ? '' : `${error.hint}\n`}`,
+    );
+    return error.exit;
+  }
+  const stack = error instanceof Error ? error.stack : String(error);
+  process.stderr.write(`promptmill: this is a defect, please report it\n${stack}\n`);
+  // Whatever was under way can be continued.
+  return 3;
+}
+
+process.exit(await main().catch(explain));

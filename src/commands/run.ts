@@ -1,0 +1,186 @@
+import { Command, InvalidArgumentError } from 'commander';
+import { readEnvironment } from '../config/environment.js';
+import { readJobFile } from '../config/job-file.js';
+import { type RunFlags, type Settings, settle, unkeptLimits } from '../config/settings.js';
+import { startEmulator } from '../emulator/server.js';
+import { UsageError } from '../errors.js';
+import type { ServiceAddress } from '../queue/caller.js';
+import type { Summary } from '../report/summary.js';
+import { renderSummary } from '../report/terminal.js';
+import { Halt, type HaltReason } from '../run/halt.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import { deploymentProblem } from '../service/catalogue.js';
+import { KeyRing } from '../service/keys.js';
+import { completionsUrl } from '../service/request.js';
+import { createLog } from './log.js';
+
+/** Ends the process with an exit code of the contract. */
+export type Exit = (code: number) => void;
+
+interface Options extends RunFlags {
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill run jobs/sentiment.yaml --emulate           rehearse without a service and without a bill
+  $ promptmill run jobs/sentiment.yaml --limit 20          try the first 20 rows
+  $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379
+  $ zcat reviews.csv.gz | promptmill run jobs/sentiment.yaml --input - --format csv --output -
+
+The same command continues a run that was stopped. Exit codes: 0 every row is answered, filtered or skipped;
+1 some rows failed; 2 did not start; 3 stopped early; 130, 143 interrupted.
+`;
+
+/** `promptmill run JOB`: producer, worker and collector in this process. */
+export function runCommand(exit: Exit): Command {
+  return new Command('run')
+    .description('run a job here, or continue its unfinished run')
+    .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
+    .option('--input <file>', 'read rows from this file; - is standard input')
+    .option('--format <format>', 'format of the input: csv, tsv or jsonl (default: from its name)')
+    .option('--output <file>', 'write records to this file, .csv or .jsonl; - is standard output')
+    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .option('--no-work', 'leave the calls to `promptmill work` processes')
+    .option('--restart', 'discard an unfinished run and start over')
+    .option('--overwrite', 'replace a finished output')
+    .option('--json', 'print the summary as JSON on standard output')
+    .option('--quiet', 'print no progress and no summary')
+    .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
+    .addHelpText('after', EXAMPLES)
+    .action(async (jobPath: string, options: Options) => {
+      exit(await run(jobPath, options, exit));
+    });
+}
+
+async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
+  const environment = readEnvironment(process.env);
+  const job = readJobFile(jobPath);
+  const settings = settle(job, environment, options);
+  assertCompletions(settings);
+  const say = (line: string): void => {
+    if (!options.quiet) process.stderr.write(`${line}\n`);
+  };
+  const unkept = unkeptLimits(job);
+  if (unkept.length > 0) say(`warning: this version does not keep ${unkept.join(', ')} yet`);
+
+  const { address, keys, close } = await service(settings, environment);
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    const result = await runJob(settings, {
+      address,
+      keys,
+      halt,
+      log: createLog(settings.logLevel),
+      stdin: process.stdin,
+      stdout: process.stdout,
+      stderr: process.stderr,
+      quiet: options.quiet ?? false,
+      say,
+    });
+    print(result, options);
+    return exitCode(result.summary, result.halted);
+  } catch (error) {
+    // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
+    if (halt.reason?.kind !== 'signal') throw error;
+    say('stopped before anything was sent');
+    return EXIT_OF_SIGNAL[halt.reason.signal];
+  } finally {
+    release();
+    await close();
+  }
+}
+
+interface Service {
+  readonly address: ServiceAddress;
+  readonly keys: KeyRing;
+  close(): Promise<void>;
+}
+
+/** The real service, out of the environment, or an emulator that lives as long as this run. */
+async function service(
+  settings: Settings,
+  environment: ReturnType<typeof readEnvironment>,
+): Promise<Service> {
+  if (settings.emulated) {
+    const emulator = await startEmulator();
+    return {
+      address: { baseUrl: emulator.url, segment: 'openai' },
+      keys: new KeyRing(emulator.keys),
+      close: () => emulator.close(),
+    };
+  }
+  const address = { baseUrl: environment.baseUrl, segment: environment.segment };
+  // Refuses a bad address now, before the input is read.
+  completionsUrl({ ...address, ...settings.service });
+  return { address, keys: new KeyRing(environment.keys), close: async () => {} };
+}
+
+/** The first signal halts the run; a second one ends the process at once, which loses nothing either. */
+function haltOnSignals(halt: Halt, exit: Exit): () => void {
+  const onSignal = (signal: 'SIGINT' | 'SIGTERM'): void => {
+    if (halt.reason?.kind === 'signal') exit(EXIT_OF_SIGNAL[signal]);
+    halt.pull({ kind: 'signal', signal });
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  return () => {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  };
+}
+
+/** 128 and the number of the signal, as shells have it. */
+const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
+
+function exitCode(summary: Summary, halted: HaltReason | null): number {
+  if (halted?.kind === 'signal') return EXIT_OF_SIGNAL[halted.signal];
+  if (halted !== null) return 3;
+  return summary.rows.failed > 0 ? 1 : 0;
+}
+
+function print({ summary, halted, files }: RunResult, options: Options): void {
+  if (options.json) process.stdout.write(`${JSON.stringify(summary, null, 2)}\n`);
+  if (options.quiet) return;
+  const written: [string, string][] =
+    files === null
+      ? []
+      : halted === null
+        ? [
+            ['output', files.output],
+            ['summary', files.summary],
+          ]
+        : [
+            ['so far', files.part],
+            ['state', files.manifest],
+          ];
+  const text = renderSummary(summary, {
+    width: process.stderr.columns ?? 100,
+    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+    files: written,
+    resume: commandLine(),
+  });
+  process.stderr.write(`\n${text}`);
+}
+
+/** The command as the user typed it, less what would discard the unfinished run. */
+function commandLine(): string {
+  const words = process.argv.slice(2).filter((word) => word !== '--restart' && word !== '--overwrite');
+  return [
+    'promptmill',
+    ...words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),
+  ].join(' ');
+}
+
+function assertCompletions({ service }: Settings): void {
+  const problem = service.style === 'deployments' ? deploymentProblem(service.deployment) : null;
+  if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
+}
+
+function wholeNumber(value: string): number {
+  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError(`must be a whole number of at least 1, got ${value}`);
+}

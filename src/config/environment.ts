@@ -1,0 +1,50 @@
+import { readFileSync } from 'node:fs';
+import { parse } from 'dotenv';
+import { UsageError } from '../errors.js';
+
+/** The environment variables that Promptmill reads; everything else of the environment is left alone. */
+export interface Environment {
+  readonly baseUrl: string | undefined;
+  /** First path segment of the service. @default 'openai' */
+  readonly segment: string;
+  /** Key 1 and key 2, as given; the key ring checks them. */
+  readonly keys: readonly string[];
+  /** @default 'embedded' */
+  readonly queue: string;
+  /** @default '.promptmill' */
+  readonly stateDir: string;
+  /** @default 'warn' */
+  readonly logLevel: string;
+}
+
+/**
+ * Reads the environment, and under it the `.env` file of the working directory (a variable that is set wins
+ * over the file). Nothing is written back to `process.env`, so that no child process inherits a key.
+ *
+ * @throws UsageError when `.env` exists and cannot be read
+ */
+export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): Environment {
+  const file = readDotenv(dotenvPath);
+  // An empty variable counts as not set, as shells and compose files produce them.
+  const value = (name: string): string | undefined => env[name] || file[name] || undefined;
+  return {
+    baseUrl: value('PROMPTMILL_BASE_URL'),
+    segment: value('PROMPTMILL_SERVICE_SEGMENT') ?? 'openai',
+    keys: [value('PROMPTMILL_API_KEY'), value('PROMPTMILL_API_KEY_2')].flatMap((key) => key ?? []),
+    queue: value('PROMPTMILL_QUEUE') ?? 'embedded',
+    stateDir: value('PROMPTMILL_STATE_DIR') ?? '.promptmill',
+    logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
+  };
+}
+
+function readDotenv(path: string): Record<string, string> {
+  try {
+    return parse(readFileSync(path));
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
+    throw new UsageError(
+      'env_unreadable',
+      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}

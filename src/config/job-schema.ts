@@ -1,0 +1,174 @@
+import { z } from 'zod';
+import { parametersSchema } from '../service/parameters.js';
+
+/**
+ * The job file as a zod schema: the one place that knows its fields, their meaning, unit and default.
+ * `docs/job.schema.json` is generated from it (`npm run schema`), so that editors complete job files.
+ */
+
+const text = z.string().min(1, 'must not be empty');
+const count = z.number().int().positive();
+
+const serviceSchema = z.strictObject({
+  deployment: text.describe(
+    'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
+  ),
+  api_version: text
+    .default('2023-09-15-preview')
+    .describe(
+      'The api-version query parameter. 2022-12-01 has no content filter fields; 2023-09-15-preview has.',
+    ),
+  style: z
+    .enum(['deployments', 'openai'])
+    .default('deployments')
+    .describe(
+      'Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/completions with an api-key header, ' +
+        '"openai" for {base}/v1/completions with bearer authentication and the deployment as "model" in the body.',
+    ),
+});
+
+const inputSchema = z.strictObject({
+  path: text.describe('The input file: .csv .tsv .jsonl .ndjson, each also .gz; "-" is standard input.'),
+  format: z
+    .enum(['csv', 'tsv', 'jsonl'])
+    .optional()
+    .describe('Format of the input. Default: from the file name.'),
+  encoding: text
+    .optional()
+    .describe('Text encoding, for example windows-1252. Default: the byte-order mark, else UTF-8.'),
+  delimiter: z
+    .string()
+    .length(1)
+    .optional()
+    .describe('Column separator of a CSV file. Default: a comma (a tab for .tsv).'),
+  require: z
+    .array(text)
+    .default([])
+    .describe('Columns that must not be empty: a row without one of them is skipped, not sent.'),
+});
+
+const answerSchema = z
+  .union([
+    z.strictObject({
+      labels: z
+        .array(text)
+        .min(2, 'must name at least two labels')
+        .describe('The answers to choose from. The answer column holds one of them, or nothing.'),
+    }),
+    z.strictObject({
+      json: z
+        .record(z.string(), z.json())
+        .describe('A JSON Schema: the answer is JSON; each top-level property becomes a column.'),
+    }),
+  ])
+  .describe('How the answer is read from the text of the completion. Default: the text itself.');
+
+const outputSchema = z.strictObject({
+  path: text
+    .optional()
+    .describe(
+      'The output file, .csv or .jsonl; {{date}} and {{run}} are filled in; "-" is standard output. ' +
+        'Default: out/<job name> with the kind of the input.',
+    ),
+  columns: z.array(text).min(1).optional().describe('Columns of the output, in this order. Default: all.'),
+  formulas: z
+    .enum(['protect', 'raw'])
+    .default('protect')
+    .describe(
+      "protect: a CSV cell that a spreadsheet would run as a formula gets a leading '. raw: left as it is.",
+    ),
+});
+
+/** A duration such as `90s`, `30m`, `8h` or `1h30m`, in milliseconds. */
+const durationSchema = z
+  .string()
+  .regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, 'must be a duration such as 90s, 30m or 8h');
+
+const limitsSchema = z.strictObject({
+  concurrency: count.max(10_000).default(20).describe('Calls in flight at once in one process. Default: 20.'),
+  prompts_per_request: count
+    .max(2048)
+    .default(1)
+    .describe(
+      'Rows that share one request as a list of prompts, where their parameters are equal: the way to more rows under ' +
+        'a quota of requests. Default: 1.',
+    ),
+  requests_per_minute: count.optional().describe('Quota of requests a minute of the deployment.'),
+  tokens_per_minute: count.optional().describe('Quota of tokens a minute of the deployment.'),
+  attempts: count
+    .max(100)
+    .default(6)
+    .describe('Calls for one row before it ends failed; waits for the quota do not count. Default: 6.'),
+  timeout_seconds: z
+    .number()
+    .positive()
+    .max(86_400)
+    .default(120)
+    .describe('Longest time for one call, from the request to the last byte, in seconds. Default: 120.'),
+  budget: z
+    .strictObject({
+      tokens: count.optional().describe('Tokens a run may use.'),
+      cost: z.number().positive().optional().describe('Money a run may cost, in the currency of prices.'),
+    })
+    .optional()
+    .describe('A run stops, resumably, before it passes one of these.'),
+  stop_after_failures: z
+    .number()
+    .positive()
+    .optional()
+    .describe('Stop when this many rows failed (1 or more), or this fraction of the rows so far (below 1).'),
+  deadline: durationSchema
+    .optional()
+    .describe('Stop, resumably, after this time: a duration such as 90s, 30m or 8h.'),
+  chunk_size: count
+    .max(1000)
+    .optional()
+    .describe('Rows in one queue entry. Default: concurrency, at most 100; whole requests.'),
+});
+
+/** The whole job file. */
+export const jobSchema = z
+  .strictObject({
+    name: text
+      .regex(/^[\w.-]+$/, 'may hold letters, digits, ".", "_" and "-"')
+      .optional()
+      .describe("Name of the job. Default: the file's name."),
+    service: serviceSchema.describe('What to call.'),
+    input: inputSchema.describe('Where the rows come from.'),
+    prompt: text
+      .optional()
+      .describe(
+        'Mustache template; {{ column }} is filled in from the row. Default: the row\'s "prompt" field.',
+      ),
+    parameters: parametersSchema.prefault({}).describe('Fields of every request.'),
+    row_parameters: z
+      .array(parametersSchema.keyof())
+      .default([])
+      .describe('Columns that override the parameter of the same name for their row.'),
+    answer: answerSchema.optional(),
+    output: outputSchema.prefault({}).describe('Where the records go.'),
+    limits: limitsSchema.prefault({}).describe('How fast, how long, how often.'),
+    prices: z
+      .strictObject({
+        prompt: z.number().nonnegative().describe('Price of 1,000 prompt tokens.'),
+        completion: z.number().nonnegative().describe('Price of 1,000 completion tokens.'),
+      })
+      .optional()
+      .describe('Prices per 1,000 tokens, for the cost in the summary.'),
+    schedule: z
+      .strictObject({
+        cron: text.describe('Cron expression of five fields.'),
+        timezone: text.optional().describe('IANA time zone. Default: the time zone of the machine.'),
+      })
+      .optional()
+      .describe('When `promptmill serve` runs the job.'),
+  })
+  .describe('A Promptmill job');
+
+/** A job file after validation, defaults filled in. */
+export type Job = z.output<typeof jobSchema>;
+
+/** The JSON Schema that editors use to complete and check job files. */
+export function jobJsonSchema(): Record<string, unknown> {
+  return { ...z.toJSONSchema(jobSchema, { io: 'input' }), title: 'Promptmill job' };
+}

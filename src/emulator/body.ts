@@ -1,0 +1,106 @@
+import type { Json } from '../model.js';
+import type { Candidate } from './candidate.js';
+import type { Body } from './checks.js';
+import type { Completions } from './completion.js';
+import { type Logprobs, sliceOf } from './logprobs.js';
+
+const COMPLETIONS_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'];
+
+/** What identifies one response. */
+export interface Envelope {
+  /** Begins with `cmpl-`. */
+  readonly id: string;
+  /** Seconds since 1970. */
+  readonly created: number;
+  readonly model: string;
+}
+
+/** The response body; with filter fields where the API version has them. */
+export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
+  const choices = completions.choices.map(({ text, finishReason, logprobs, filter }, index) => ({
+    ...(text === null ? {} : { text }),
+    index,
+    finish_reason: finishReason,
+    logprobs: jsonOf(logprobs),
+    ...(filters ? { content_filter_results: filter } : {}),
+  }));
+  const { id, created, model } = envelope;
+  const head = { id, object: 'text_completion', created, model };
+  const usage = usageOf(completions);
+  return filters
+    ? { ...head, prompt_filter_results: promptResults(completions), choices, usage }
+    : { ...head, choices, usage };
+}
+
+/**
+ * The bodies of a stream, one group for each token that is generated, so that the groups can be paced. Filter
+ * results of the prompts come first, in a body without choices; each choice ends in an empty text.
+ * @param usage whether the stream ends with its usage
+ */
+export function* streamBodies(
+  completions: Completions,
+  { id, created, model }: Envelope,
+  filters: boolean,
+  usage: boolean,
+): Generator<Body[]> {
+  const body = (choices: readonly Json[], more: Body = {}): Body => ({
+    id,
+    object: 'text_completion',
+    created,
+    model,
+    choices,
+    ...(usage ? { usage: null } : {}),
+    ...more,
+  });
+  if (filters) yield [body([], { prompt_filter_results: promptResults(completions) })];
+  const steps = completions.choices.reduce((most, { pieces }) => Math.max(most, pieces.length), 0);
+  for (let step = 0; step <= steps; step++) {
+    yield completions.choices.flatMap((candidate, index): Body[] => {
+      const part = partOf(candidate, step);
+      if (part === null) return [];
+      const results = part.finish_reason === null ? {} : candidate.filter;
+      return [body([{ index, ...part, ...(filters ? { content_filter_results: results } : {}) }])];
+    });
+  }
+  if (usage) yield [body([], { usage: usageOf(completions) })];
+}
+
+/** What a choice sends in one step: a token, its end, or nothing when it ended before. */
+function partOf({ pieces, logprobs, finishReason }: Candidate, step: number) {
+  const piece = pieces[step];
+  if (piece !== undefined) {
+    return {
+      text: piece,
+      finish_reason: null,
+      logprobs: logprobs && jsonOf(sliceOf(logprobs, step, step + 1)),
+    };
+  }
+  return step === pieces.length ? { text: '', finish_reason: finishReason, logprobs: null } : null;
+}
+
+/** The models that a plain server lists. */
+export function modelsBody(deployments: Iterable<string>): Body {
+  const names = new Set([...COMPLETIONS_MODEL_IDS, ...deployments]);
+  const data = [...names].map((id) => ({
+    id,
+    object: 'model',
+    created: 1_669_766_400,
+    owned_by: 'emulator',
+  }));
+  return { object: 'list', data };
+}
+
+function usageOf({ promptTokens, completionTokens }: Completions): Body {
+  return {
+    // The service leaves the member out when the output is empty.
+    ...(completionTokens > 0 ? { completion_tokens: completionTokens } : {}),
+    prompt_tokens: promptTokens,
+    total_tokens: promptTokens + completionTokens,
+  };
+}
+
+function promptResults({ promptFilters }: Completions): Json {
+  return promptFilters.map((results, index) => ({ prompt_index: index, content_filter_results: results }));
+}
+
+const jsonOf = (logprobs: Logprobs | null): Json => (logprobs === null ? null : { ...logprobs });

@@ -1,0 +1,118 @@
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import { wait } from './latency.js';
+import { pick } from './random.js';
+import type { Reply } from './refusal.js';
+
+/** How an answer, or what is left of it, goes over the wire. */
+export type Delivery =
+  | { readonly kind: 'whole' | 'drip'; readonly reply: Reply }
+  | { readonly kind: 'truncate'; readonly reply: Reply; readonly random: () => number }
+  | EventStream
+  | { readonly kind: 'reset' | 'hang' };
+
+/** Server-sent events, with a pause between those of one token and those of the next. */
+interface EventStream {
+  readonly kind: 'stream';
+  readonly headers: Readonly<Record<string, string>>;
+  readonly events: readonly string[];
+  /** Milliseconds until the next events. */
+  readonly pause: () => number;
+}
+
+const REGION = 'emulated';
+
+/** Milliseconds between two bytes of a dripping answer. */
+const DRIP_MS = 1000;
+
+/**
+ * Sends an answer, or does to the connection what stands in its place.
+ * @param gone aborts when the caller has hung up or the emulator closes; then this rejects or returns
+ */
+export async function deliver(
+  delivery: Delivery,
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  switch (delivery.kind) {
+    case 'whole': {
+      const { status, headers, bytes } = wireOf(delivery.reply);
+      response.writeHead(status, { ...headers, 'content-length': bytes.length });
+      response.end(bytes);
+      return;
+    }
+    case 'stream':
+      return stream(delivery, response, gone);
+    case 'truncate':
+      return truncate(delivery.reply, response, delivery.random);
+    case 'drip':
+      return drip(delivery.reply, response, gone);
+    case 'reset':
+      response.socket?.resetAndDestroy();
+      return;
+    case 'hang':
+      if (!gone.aborted) await new Promise((resolve) => gone.addEventListener('abort', resolve));
+      return;
+  }
+}
+
+async function stream(
+  { events, pause, headers }: EventStream,
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  response.writeHead(200, { ...headers, ...tracing(), 'content-type': EVENT_STREAM });
+  for (const event of events) {
+    response.write(event);
+    await wait(pause(), gone);
+  }
+  response.end();
+}
+
+/** Half of a body, in each of the ways in which the rest can be missing (fault 23). */
+async function truncate(reply: Reply, response: ServerResponse, random: () => number): Promise<void> {
+  const { status, headers, bytes } = wireOf(reply);
+  const half = bytes.subarray(0, bytes.length / 2);
+  const way = pick(random, ['length', 'chunk', 'close']);
+  // Neither a length nor chunks: the end of the connection is the end of the body, and nothing shows that it is early.
+  if (way === 'close') response.useChunkedEncodingByDefault = false;
+  response.writeHead(status, way === 'length' ? { ...headers, 'content-length': bytes.length } : headers);
+  if (way === 'close') {
+    response.end(half);
+    return;
+  }
+  await new Promise((resolve) => response.write(half, resolve));
+  response.socket?.destroySoon();
+}
+
+/** A body that comes so slowly that only a deadline ends it (fault 25). */
+async function drip(reply: Reply, response: ServerResponse, gone: AbortSignal): Promise<void> {
+  const { status, headers, bytes } = wireOf(reply);
+  response.writeHead(status, { ...headers, 'content-length': bytes.length });
+  for (let at = 0; at < bytes.length; at++) {
+    response.write(bytes.subarray(at, at + 1));
+    await wait(DRIP_MS, gone);
+  }
+  response.end();
+}
+
+const EVENT_STREAM = 'text/event-stream';
+
+function wireOf({ status, body, headers }: Reply) {
+  const isText = typeof body === 'string';
+  return {
+    status,
+    headers: { 'content-type': isText ? typeOf(body) : 'application/json', ...tracing(), ...headers },
+    bytes: Buffer.from(isText ? body : JSON.stringify(body)),
+  };
+}
+
+function typeOf(text: string): string {
+  if (text.startsWith('data: ')) return EVENT_STREAM;
+  return text.startsWith('<') ? 'text/html' : 'text/plain';
+}
+
+/** What every response of the service carries. */
+function tracing(): Record<string, string> {
+  return { 'x-request-id': randomUUID(), 'apim-request-id': randomUUID(), 'x-ms-region': REGION };
+}

@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { loadTokenizer } from '../prompt/tokens.js';
+import { type Envelope, responseBody, streamBodies } from './body.js';
+import type { Body } from './checks.js';
+import { type Completions, complete, promptTokensOf } from './completion.js';
+import type { Delivery } from './delivery.js';
+import { cutOrSlow, inPlaceOfAnswer, withFault } from './fault-delivery.js';
+import type { DrawnFault } from './fault-plan.js';
+import { readBody } from './incoming.js';
+import { latencyOf, wait } from './latency.js';
+import type { Service } from './options.js';
+import { estimateOf } from './quota.js';
+import { randomFrom } from './random.js';
+import { limitHeaders, rateLimited } from './rate-limited.js';
+import { Refusal } from './refusal.js';
+import { type CompletionRequest, parseRequest } from './request.js';
+import { plainTarget, type Route, type Target } from './routes.js';
+import type { Visit } from './stats.js';
+
+/** How one completion request ends: what is sent, and what is counted. */
+export interface Answer {
+  readonly delivery: Delivery;
+  readonly visit: Visit;
+}
+
+const NOTHING: Visit = {
+  status: null,
+  fault: null,
+  prompts: [],
+  usage: null,
+  whole: false,
+  limited: null,
+  filteredPrompt: false,
+  filteredCompletions: 0,
+};
+
+/**
+ * Answers a completion request, in the order of the service: the form of the body, the quota, then the model with
+ * its context window and its content filter. Faults befall what the quota admits.
+ * @param gone aborts when nobody waits for the answer any more
+ */
+export async function answerTo(
+  incoming: IncomingMessage,
+  route: Extract<Route, { to: 'completions' }>,
+  service: Service,
+  gone: AbortSignal,
+): Promise<Answer> {
+  let prompts: readonly string[] = [];
+  try {
+    const request = parseRequest(await readBody(incoming), route.style);
+    const target = route.style === 'plain' ? plainTarget(request.model, service) : route.target;
+    prompts = request.prompts;
+    return await answer(request, target, service, gone);
+  } catch (error) {
+    if (gone.aborted) return { delivery: { kind: 'hang' }, visit: { ...NOTHING, prompts } };
+    return refusedWith(error, prompts);
+  }
+}
+
+/** The answer to a request that is not good, or that the emulator itself fails at. */
+export function refusedWith(error: unknown, prompts: readonly string[]): Answer {
+  if (error instanceof Refusal) {
+    const { reply, isFilter } = error;
+    return {
+      delivery: { kind: 'whole', reply },
+      visit: { ...NOTHING, prompts, status: reply.status, filteredPrompt: isFilter },
+    };
+  }
+  // A defect of the emulator: said in the service's words, with the cause.
+  const message = `The emulator had an error while processing your request: ${String(error)}`;
+  const body = { error: { message, type: 'server_error', param: null, code: null } };
+  return {
+    delivery: { kind: 'whole', reply: { status: 500, body } },
+    visit: { ...NOTHING, prompts, status: 500 },
+  };
+}
+
+async function answer(
+  request: CompletionRequest,
+  target: Target,
+  service: Service,
+  gone: AbortSignal,
+): Promise<Answer> {
+  const { prompts } = request;
+  const { seed, latency, hint } = service;
+  const workshop = { ...service, tokenizer: await loadTokenizer(target.model.encoding) };
+  const promptTokens = promptTokensOf(request, workshop);
+
+  const estimate = estimateOf(request, promptTokens, service.quota.estimate);
+  const admission = service.quotaOf(target.deployment).admit(estimate, service.clock());
+  const limits = limitHeaders(admission.remaining, service.quota);
+  if (!admission.admitted) {
+    const reply = rateLimited({ ...target, ...admission }, hint);
+    return {
+      delivery: { kind: 'whole', reply: { ...reply, headers: { ...limits, ...reply.headers } } },
+      visit: { ...NOTHING, prompts, status: 429, limited: admission.limit },
+    };
+  }
+
+  const jitter = randomFrom(seed, `latency\n${prompts.join('\n')}`);
+  const drawn = applicable(service.faults.next(prompts), request);
+  const fault = drawn?.fault.name ?? null;
+  const instead = drawn && inPlaceOfAnswer(drawn, target, hint);
+  if (instead) {
+    await wait(latencyOf(latency, 0, jitter), gone);
+    return { delivery: instead, visit: { ...NOTHING, prompts, fault, status: statusOf(instead) } };
+  }
+
+  const completions = complete(request, promptTokens, target.model, target.filters, workshop);
+  // A stream begins with its first token and is paced from there on.
+  await wait(latencyOf(latency, request.stream ? 0 : completions.longest, jitter), gone);
+  const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);
+  const delivery = deliveryOf(completions, request, target, drawn, limits, pause);
+  return {
+    delivery,
+    visit: {
+      ...NOTHING,
+      prompts,
+      fault,
+      status: 200,
+      usage: { prompt_tokens: completions.promptTokens, completion_tokens: completions.completionTokens },
+      whole: delivery.kind === 'whole' || delivery.kind === 'stream',
+      filteredCompletions: completions.choices.filter(({ finishReason }) => finishReason === 'content_filter')
+        .length,
+    },
+  };
+}
+
+/** Forms are forms of a whole body: a stream has none. */
+function applicable(drawn: DrawnFault | null, { stream }: CompletionRequest): DrawnFault | null {
+  return stream && drawn?.fault.kind === 'form' ? null : drawn;
+}
+
+function deliveryOf(
+  completions: Completions,
+  { stream, streamUsage }: CompletionRequest,
+  { model, filters }: Target,
+  drawn: DrawnFault | null,
+  headers: Readonly<Record<string, string>>,
+  pause: () => number,
+): Delivery {
+  const envelope: Envelope = {
+    id: `cmpl-${randomUUID().replaceAll('-', '')}`,
+    created: Math.floor(Date.now() / 1000),
+    model: model.id,
+  };
+  if (!stream) {
+    return withFault({ status: 200, headers, body: responseBody(completions, envelope, filters) }, drawn);
+  }
+  const events = [...eventsOf(streamBodies(completions, envelope, filters, streamUsage))];
+  const faulty = cutOrSlow({ status: 200, headers, body: events.join('') }, drawn);
+  return faulty ?? { kind: 'stream', headers, events, pause };
+}
+
+/** Server-sent events: one for each body, in the groups in which they are sent. */
+function* eventsOf(groups: Iterable<readonly Body[]>): Generator<string> {
+  for (const bodies of groups) yield bodies.map((body) => `data: ${JSON.stringify(body)}\n\n`).join('');
+  yield 'data: [DONE]\n\n';
+}
+
+function statusOf(delivery: Delivery): number | null {
+  return 'reply' in delivery ? delivery.reply.status : null;
+}

@@ -1,0 +1,89 @@
+import type { Fault } from './fault.js';
+import { fingerprintOf, randomFrom } from './random.js';
+
+/** A fault that befalls a share of all requests. */
+export interface FaultRate {
+  readonly fault: Fault;
+  /** From 0 to 1; the rates of a plan sum up to at most 1. */
+  readonly rate: number;
+}
+
+/** A fault that befalls the requests that a rule names. */
+export interface ScriptRule {
+  /** Requests from this one on, counted from 1 in the order in which they are admitted. @default 1 */
+  readonly from?: number;
+  /** … to this one. @default no end */
+  readonly to?: number;
+  /** Requests with this text in one of their prompts. @default any */
+  readonly prompt?: string;
+  /** How often the rule applies. @default always */
+  readonly times?: number;
+  readonly fault: Fault;
+}
+
+/** A fault, with what decides between its variants. */
+export interface DrawnFault {
+  readonly fault: Fault;
+  readonly random: () => number;
+}
+
+/**
+ * Decides which requests go wrong. Rates are drawn from the seed, the prompts and how often they were seen: the
+ * order of requests changes nothing, and the same prompt sent again can succeed.
+ */
+export class FaultPlan {
+  readonly #rates: readonly FaultRate[];
+  readonly #script: readonly ScriptRule[];
+  readonly #seed: number;
+  readonly #applied = new Map<ScriptRule, number>();
+  /** Fingerprint of prompts → how often they were seen. Grows with the distinct prompts, by some 50 bytes each. */
+  readonly #seen = new Map<number, number>();
+  #requests = 0;
+
+  constructor(rates: readonly FaultRate[], script: readonly ScriptRule[], seed: number) {
+    this.#rates = rates;
+    this.#script = script;
+    this.#seed = seed;
+  }
+
+  /** Takes the next request; returns its fault, or `null` when it is answered as usual. */
+  next(prompts: readonly string[]): DrawnFault | null {
+    this.#requests += 1;
+    if (this.#rates.length === 0 && this.#script.length === 0) return null;
+    const text = prompts.join('\n');
+    const fingerprint = fingerprintOf(text);
+    const times = (this.#seen.get(fingerprint) ?? 0) + 1;
+    this.#seen.set(fingerprint, times);
+    const random = randomFrom(this.#seed, `fault ${times}\n${text}`);
+    // Drawn before the script is asked, so that a script changes nothing in what befalls other requests.
+    const draw = random();
+    const fault = this.#scripted(prompts) ?? this.#drawn(draw);
+    return fault && { fault, random };
+  }
+
+  #scripted(prompts: readonly string[]): Fault | null {
+    const rule = this.#script.find((candidate) => this.#applies(candidate, prompts));
+    if (!rule) return null;
+    this.#applied.set(rule, (this.#applied.get(rule) ?? 0) + 1);
+    return rule.fault;
+  }
+
+  #applies(rule: ScriptRule, prompts: readonly string[]): boolean {
+    const { from = 1, to = Number.POSITIVE_INFINITY, prompt = '', times = Number.POSITIVE_INFINITY } = rule;
+    return (
+      this.#requests >= from &&
+      this.#requests <= to &&
+      (this.#applied.get(rule) ?? 0) < times &&
+      prompts.some((text) => text.includes(prompt))
+    );
+  }
+
+  #drawn(draw: number): Fault | null {
+    let below = 0;
+    for (const { fault, rate } of this.#rates) {
+      below += rate;
+      if (draw < below) return fault;
+    }
+    return null;
+  }
+}

@@ -1,0 +1,91 @@
+import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
+import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
+import type { Latency } from './latency.js';
+import { Quota, type QuotaSettings } from './quota.js';
+import type { Hint } from './rate-limited.js';
+import type { Gate } from './routes.js';
+import { Tally } from './stats.js';
+
+/** Settings of an emulator; every one has a default. */
+export interface EmulatorOptions {
+  /** Address to listen on. @default '127.0.0.1' */
+  readonly host?: string;
+  /** Port to listen on; 0 takes a free one. @default 0 */
+  readonly port?: number;
+  /** First path segment. @default 'openai' */
+  readonly segment?: string;
+  /** The two keys of the resource. @default {@link TEST_KEYS} */
+  readonly keys?: readonly [string, string];
+  /** One of the two keys that is refused, as after it was renewed. @default neither */
+  readonly refusedKey?: 1 | 2;
+  /** Deployment name → model ID, besides the deployments that are called as their model. @default none */
+  readonly deployments?: Readonly<Record<string, string>>;
+  /** Changes the answers that are not fixed by their prompt, the jitter, and what chance decides. @default 1 */
+  readonly seed?: number;
+  /** @default no latency */
+  readonly latency?: Latency;
+  /** The quota of each deployment. @default no limits */
+  readonly quota?: Partial<QuotaSettings>;
+  /** How a 429 says when to come back. @default 'seconds' */
+  readonly hint?: Hint;
+  /** @default both sides blocked from `medium` on */
+  readonly filter?: { readonly prompts?: Partial<FilterSide>; readonly completions?: Partial<FilterSide> };
+  /** Faults by chance; the first of the script's rules that fits a request comes before them. @default none */
+  readonly faults?: readonly FaultRate[];
+  /** @default none */
+  readonly script?: readonly ScriptRule[];
+  /** Milliseconds, for the windows of the quota. @default the monotonic clock */
+  readonly clock?: () => number;
+}
+
+/** Made-up keys that open nothing but an emulator; no secrets. */
+export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
+
+/** An emulator at work: its settings, and what it keeps between requests. */
+export interface Service extends Gate {
+  readonly seed: number;
+  readonly latency: Latency;
+  readonly filter: FilterSettings;
+  readonly quota: QuotaSettings;
+  readonly hint: Hint;
+  readonly clock: () => number;
+  readonly faults: FaultPlan;
+  readonly tally: Tally;
+  /** The quota of a deployment. */
+  quotaOf(deployment: string): Quota;
+}
+
+const QUOTA: QuotaSettings = {
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  requestWindowSeconds: 1,
+  estimate: 'full',
+};
+
+/** Fills in the defaults. */
+export function serviceOf(options: EmulatorOptions): Service {
+  const { keys = TEST_KEYS, seed = 1 } = options;
+  const quota = { ...QUOTA, ...options.quota };
+  const quotas = new Map<string, Quota>();
+  return {
+    segment: options.segment ?? 'openai',
+    keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
+    deployments: new Map(Object.entries(options.deployments ?? {})),
+    seed,
+    latency: options.latency ?? { baseMs: 0, perTokenMs: 0 },
+    filter: {
+      prompts: { ...DEFAULT_SIDE, ...options.filter?.prompts },
+      completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
+    },
+    quota,
+    hint: options.hint ?? 'seconds',
+    clock: options.clock ?? (() => performance.now()),
+    faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
+    tally: new Tally(),
+    quotaOf(deployment) {
+      const known = quotas.get(deployment) ?? new Quota(quota);
+      quotas.set(deployment, known);
+      return known;
+    },
+  };
+}

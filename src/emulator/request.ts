@@ -1,0 +1,161 @@
+import type { Json } from '../model.js';
+import {
+  type Body,
+  boolean,
+  type Check,
+  integer,
+  isObject,
+  logitBias,
+  number,
+  optional,
+  streamOptions,
+  string,
+  strings,
+  unknownField,
+} from './checks.js';
+import { bodyNotJson, invalidRequest } from './refusal.js';
+
+/**
+ * The two shapes of the interface: the service's own, with deployment and API version in the address, and the plain
+ * one of `/v1/completions`, with the model in the body.
+ */
+export type Style = 'service' | 'plain';
+
+/** A request that passed validation, with the service's defaults filled in. */
+export interface CompletionRequest {
+  /** The body's `model`; the service's own interface has it in the address and ignores this. */
+  readonly model: string | null;
+  readonly prompts: readonly string[];
+  /** What the completion leads up to; `''` for none. */
+  readonly suffix: string;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  /** Choices returned for each prompt. */
+  readonly n: number;
+  /** Candidates generated, and billed, for each prompt; at least `n`. */
+  readonly bestOf: number;
+  readonly stop: readonly string[];
+  /** Whether the prompt is returned before the completion. */
+  readonly echo: boolean;
+  /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
+  readonly logprobs: number | null;
+  readonly stream: boolean;
+  /** Whether a stream ends with its usage. */
+  readonly streamUsage: boolean;
+  /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
+  readonly fingerprint: string;
+}
+
+const CHECKS: ReadonlyMap<string, Check> = new Map([
+  ['model', string],
+  ['prompt', strings(2048)],
+  ['max_tokens', optional(integer(0))],
+  ['temperature', optional(number(0, 2))],
+  ['top_p', optional(number(0, 1))],
+  ['n', optional(integer(1, 128))],
+  ['best_of', integer(1, 128)],
+  ['logprobs', optional(integer(0, 5))],
+  ['echo', optional(boolean)],
+  ['suffix', optional(string)],
+  ['stop', optional(strings(4))],
+  ['presence_penalty', number(-2, 2)],
+  ['frequency_penalty', number(-2, 2)],
+  ['logit_bias', optional(logitBias)],
+  ['user', string],
+  ['stream', optional(boolean)],
+]);
+
+/** Fields that the API versions of the service do not know yet, and plain servers do. */
+const PLAIN_CHECKS: ReadonlyMap<string, Check> = new Map([
+  ['seed', optional(integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER))],
+  ['stream_options', optional(streamOptions)],
+]);
+
+/** What says how the answer is sent, or who asks, and changes nothing in what is answered. */
+const SHAPELESS = new Set(['prompt', 'model', 'user', 'stream', 'stream_options', 'echo', 'logprobs']);
+
+/**
+ * Validates a request body as the service does: every field of its reference, with type and range, and no other.
+ * @throws Refusal with the service's kind of message
+ */
+export function parseRequest(text: string, style: Style): CompletionRequest {
+  const body = parseObject(text);
+  for (const [field, value] of Object.entries(body)) {
+    const check = CHECKS.get(field) ?? (style === 'plain' ? PLAIN_CHECKS.get(field) : undefined);
+    if (!check) throw unknownField(field);
+    check(value, field);
+  }
+  const prompt = body['prompt'];
+  if (prompt === undefined) throw invalidRequest("'prompt' is a required property");
+  const n = numberOr(body['n'], 1);
+  const bestOf = numberOr(body['best_of'], n);
+  const stream = body['stream'] === true;
+  checkChoices(n, bestOf, stream);
+  const { model, suffix, logprobs, stream_options: options } = body;
+  if (isSet(options) && !stream) {
+    throw invalidRequest(
+      "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+      'stream_options',
+    );
+  }
+  return {
+    model: typeof model === 'string' ? model : null,
+    prompts: list(prompt),
+    suffix: typeof suffix === 'string' ? suffix : '',
+    maxTokens: numberOr(body['max_tokens'], 16),
+    temperature: numberOr(body['temperature'], 1),
+    n,
+    bestOf,
+    stop: list(body['stop'] ?? []),
+    echo: body['echo'] === true,
+    logprobs: typeof logprobs === 'number' ? logprobs : null,
+    stream,
+    streamUsage: isSet(options) && isObject(options) && options['include_usage'] === true,
+    fingerprint: JSON.stringify(
+      Object.entries(body)
+        .filter(([field]) => !SHAPELESS.has(field))
+        .sort(([a], [b]) => (a < b ? -1 : 1)),
+    ),
+  };
+}
+
+function checkChoices(n: number, bestOf: number, stream: boolean): void {
+  if (bestOf < n) {
+    throw invalidRequest(
+      'You requested that the server return more choices than it will generate (HINT: you must set ' +
+        `'n' (currently ${n}) to be at most 'best_of' (currently ${bestOf}), or omit either parameter if you ` +
+        "don't specifically want to use them.)",
+      'best_of',
+    );
+  }
+  // The best candidates are known only when all are finished.
+  if (stream && bestOf > n) {
+    throw invalidRequest(
+      `You requested that the server return the best of ${bestOf} results, but also stream them: results ` +
+        "with 'best_of' greater than 'n' cannot be streamed.",
+      'best_of',
+    );
+  }
+}
+
+function parseObject(text: string): Body {
+  let body: Json;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw bodyNotJson();
+  }
+  if (!isObject(body)) throw bodyNotJson();
+  return body;
+}
+
+const isSet = (value: Json | undefined): value is Json => value !== undefined && value !== null;
+
+function numberOr(value: Json | undefined, fallback: number): number {
+  return typeof value === 'number' ? value : fallback;
+}
+
+/** A string, or an array of strings, as an array. */
+function list(value: Json): string[] {
+  return (Array.isArray(value) ? value : [value]).filter((item) => typeof item === 'string');
+}

@@ -1,0 +1,145 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
+import {
+  apiVersionNotSupported,
+  deploymentNotFound,
+  keyRefused,
+  operationNotSupported,
+  plainKeyRefused,
+  plainModelMissing,
+  plainModelNotFound,
+  plainModelOfConversation,
+  resourceNotFound,
+  tokenRefused,
+} from './refusal.js';
+import type { Style } from './request.js';
+
+/** Where a request goes: what its address and headers say. */
+export type Route =
+  | { readonly to: 'stats' }
+  | { readonly to: 'models' }
+  | { readonly to: 'completions'; readonly style: 'plain' }
+  | { readonly to: 'completions'; readonly style: 'service'; readonly target: Target };
+
+/** What answers a completion request. */
+export interface Target {
+  readonly style: Style;
+  /** The unit of quota. */
+  readonly deployment: string;
+  readonly model: Model;
+  /** Whether responses carry filter results. */
+  readonly filters: boolean;
+  /** What a 429 names: the API version, or the model where there is no version. */
+  readonly subject: string;
+}
+
+/** What the emulator answers to. */
+export interface Gate {
+  /** First path segment. */
+  readonly segment: string;
+  /** The keys that are accepted. */
+  readonly keys: readonly string[];
+  /** Deployment name → model ID, for names that are no model's own. */
+  readonly deployments: ReadonlyMap<string, string>;
+}
+
+/**
+ * Finds the route of a request, in the order of the service: path, key, API version, deployment, operation.
+ * @throws Refusal
+ */
+export function routeOf(
+  method: string | undefined,
+  target: string | undefined,
+  headers: IncomingHttpHeaders,
+  gate: Gate,
+): Route {
+  const [path = '', query = ''] = (target ?? '').split('?', 2);
+  const call = `${method} ${path}`;
+  if (call === 'GET /stats') return { to: 'stats' };
+  if (call === 'POST /v1/completions' || call === 'GET /v1/models') {
+    if (!isKnown(bearerOf(headers), gate)) throw plainKeyRefused();
+    return call === 'GET /v1/models' ? { to: 'models' } : { to: 'completions', style: 'plain' };
+  }
+  const deployment = method === 'POST' ? deploymentIn(path, gate) : null;
+  if (deployment === null) throw resourceNotFound();
+  checkKey(headers, gate);
+  return {
+    to: 'completions',
+    style: 'service',
+    target: serviceTarget(deployment, new URLSearchParams(query), gate),
+  };
+}
+
+/**
+ * The target of a plain request, whose model is in its body.
+ * @throws Refusal
+ */
+export function plainTarget(name: string | null, gate: Gate): Target {
+  if (name === null) throw plainModelMissing();
+  const model = modelBehind(name, gate);
+  if (!model) throw plainModelNotFound(name);
+  if (model.type === 'conversation') throw plainModelOfConversation();
+  return { style: 'plain', deployment: name, model, filters: false, subject: name };
+}
+
+function serviceTarget(deployment: string, query: URLSearchParams, gate: Gate): Target {
+  const requested = query.get('api-version');
+  if (!requested) throw resourceNotFound();
+  const version = API_VERSIONS.get(requested);
+  if (!version) throw apiVersionNotSupported();
+
+  const model = modelBehind(deployment, gate);
+  if (!model) throw deploymentNotFound();
+  if (model.type === 'conversation') throw operationNotSupported(model.id);
+  return { style: 'service', deployment, model, filters: version.filters, subject: requested };
+}
+
+function modelBehind(deployment: string, gate: Gate): Model | null {
+  return modelOf(gate.deployments.get(deployment) ?? deployment);
+}
+
+/** The deployment that a completions path names. */
+function deploymentIn(path: string, gate: Gate): string | null {
+  const [, segment, deployments, deployment, operation, ...rest] = path.split('/').map(decoded);
+  const isCompletions =
+    segment === gate.segment &&
+    deployments === 'deployments' &&
+    operation === 'completions' &&
+    rest.length === 0;
+  return isCompletions && deployment !== undefined ? deployment : null;
+}
+
+/** A path segment, decoded; as it is when it is badly encoded, which then matches nothing. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+function checkKey(headers: IncomingHttpHeaders, gate: Gate): void {
+  const key = headers['api-key'];
+  if (typeof key === 'string') {
+    if (!isKnown(key, gate)) throw keyRefused();
+    return;
+  }
+  const token = bearerOf(headers);
+  if (token === null) throw keyRefused();
+  if (!isKnown(token, gate)) throw tokenRefused();
+}
+
+function bearerOf(headers: IncomingHttpHeaders): string | null {
+  return /^Bearer +(.+)$/i.exec(headers.authorization ?? '')?.[1] ?? null;
+}
+
+function isKnown(given: string | null, { keys }: Gate): boolean {
+  return given !== null && keys.some((key) => equal(key, given));
+}
+
+/** Compares in a time that does not tell how much of a key was right: real keys may be used here. */
+function equal(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}

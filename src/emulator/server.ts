@@ -1,0 +1,43 @@
+import { createServer } from 'node:http';
+import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
+import { serve } from './serve.js';
+import type { Stats } from './stats.js';
+
+/** A running emulator. */
+export interface Emulator {
+  /** What belongs into PROMPTMILL_BASE_URL. */
+  readonly url: string;
+  readonly keys: readonly [string, string];
+  /** What it received so far; also at `/stats`. */
+  stats(): Stats;
+  /** Stops listening and closes every connection, answered or not. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the service on this machine.
+ * @throws the error of `listen` (EADDRINUSE, EACCES, …) when the address cannot be had
+ */
+export async function startEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
+  const host = options.host ?? '127.0.0.1';
+  const service = serviceOf(options);
+  const server = createServer((request, response) => {
+    void serve(request, response, service);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port ?? 0, host, resolve);
+  });
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    keys: options.keys ?? TEST_KEYS,
+    stats: () => service.tally.stats,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}

@@ -1,0 +1,11 @@
+/** Promptmill as a library: run a job out of another program. */
+export { readEnvironment } from './config/environment.js';
+export { readJobFile } from './config/job-file.js';
+export { type RunFlags, type Settings, settle } from './config/settings.js';
+export { PromptmillError, StopError, UsageError } from './errors.js';
+export * from './model.js';
+export type { Summary } from './report/summary.js';
+export { Halt } from './run/halt.js';
+export { type RunResult, runJob } from './run/pipeline.js';
+export type { World } from './run/world.js';
+export { KeyRing } from './service/keys.js';

@@ -1,0 +1,67 @@
+import type { Sql } from './postgres.js';
+
+/**
+ * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
+ * wait for each other's commits; `''` is the row with which the collector seeds them. `written` holds the
+ * numbers of that writer's last writes.
+ */
+const TABLES = `
+CREATE SCHEMA IF NOT EXISTS promptmill;
+CREATE TABLE IF NOT EXISTS promptmill.run (
+  run text PRIMARY KEY,
+  execution integer NOT NULL,
+  committed bigint NOT NULL,
+  alive_until timestamptz NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  stop text
+);
+CREATE TABLE IF NOT EXISTS promptmill.calls (
+  run text NOT NULL,
+  writer text NOT NULL,
+  sent bigint NOT NULL,
+  retried bigint NOT NULL,
+  rate_limited bigint NOT NULL,
+  repeated bigint NOT NULL,
+  written bigint[] NOT NULL DEFAULT '{}',
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (run, writer)
+);
+CREATE TABLE IF NOT EXISTS promptmill.outcome (
+  run text NOT NULL,
+  first bigint NOT NULL,
+  row bigint NOT NULL,
+  outcome text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (run, first, row)
+);
+`;
+
+/**
+ * Makes the ledger's tables where they are missing.
+ * @param session one connection, because of its transaction; nobody else makes tables meanwhile
+ */
+export async function createLedgerTables(session: Sql): Promise<void> {
+  const { rows } = await session.query<{ found: boolean }>(
+    `SELECT to_regclass('promptmill.outcome') IS NOT NULL AS found`,
+  );
+  // Asked first, so that a user who may use the tables and not make any can work.
+  if (rows[0]?.found) return;
+  await session.query('BEGIN');
+  try {
+    await session.query(TABLES);
+    await session.query('COMMIT');
+  } catch (error) {
+    await session.query('ROLLBACK');
+    throw error;
+  }
+}
+
+/** Drops what runs that nobody continues have left. */
+export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
+  for (const table of ['outcome', 'calls', 'run']) {
+    await sql.query(
+      `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
+      [outcomeTtlMs],
+    );
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * The words of Promptmill, as types. This file imports nothing.
+ *
+ * - **job**: a file under `jobs/`: input, prompt template, parameters, output, limits, schedule.
+ * - **run**: one execution of a job over one input into one output; it may take several processes in turn.
+ * - **row**: one input record; it becomes one prompt and exactly one output record.
+ * - **chunk**: up to `chunk_size` consecutive rows; one BullMQ job.
+ * - **outcome**: how a row ended: `completed`, `filtered`, `failed` or `skipped`.
+ * - **window**: the rows that are handed to the queue and not yet written to the output.
+ * - **ledger**: the shared store of outcomes that are known but not yet written to the output.
+ * - **deployment**: the named model behind the endpoint; the unit of quota, so also the unit of queue.
+ */
+
+/** A value as JSON has it. */
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+
+/** Why a row, a call or a chunk did not succeed. `code` is stable, `message` is for people. */
+export interface Fault {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** One input record. */
+export interface Row {
+  /** Position among the input's records, from 1. Blank lines and the header are no records. */
+  readonly number: number;
+  /** Line of the decoded input on which the record begins, from 1. */
+  readonly line: number;
+  /** Column name → value, in input order. CSV values are strings; JSONL values are any JSON. */
+  readonly fields: ReadonlyMap<string, Json>;
+  /** Size of the record in the input, in bytes; bounds what the window holds. */
+  readonly bytes: number;
+  /** JSONL only: the record's own text, so that it can be written out unchanged (big numbers, key order). */
+  readonly source?: string;
+  /** Set when the record cannot be used (ragged, not JSON): the row ends `failed` with this fault. */
+  readonly fault?: Fault;
+}
+
+/** The content filter's word on one category. Later versions of the service send `detected` in place of `severity`. */
+export interface FilterVerdict {
+  readonly filtered?: boolean;
+  readonly severity?: string;
+  readonly detected?: boolean;
+}
+
+/** Category → verdict. An open map: the service adds categories over time. */
+export type FilterResults = { readonly [category: string]: FilterVerdict };
+
+/** Token counts of one row as the service billed them. */
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+  /** The row shared a request with others: its part of the bill is in proportion to its own tokens. */
+  readonly estimated?: true;
+}
+
+/** What the service answered for one row. `null` means that the service did not say. */
+export interface Completion {
+  /** The raw text of the first choice. */
+  readonly text: string | null;
+  readonly finish_reason: string | null;
+  readonly usage: Usage | null;
+  readonly model: string | null;
+  readonly id: string | null;
+  /** Seconds since 1970, as the service sends it. */
+  readonly created: number | null;
+}
+
+/** The content filter's results for both sides of a call. `null` means that the service did not say. */
+export interface Filters {
+  readonly prompt: FilterResults | null;
+  readonly completion: FilterResults | null;
+}
+
+/** What every called row carries: how many attempts it took, and how long the last call lasted. */
+interface Called {
+  /** Attempts made for this row, from 1; waits for a quota are no attempts. */
+  readonly attempts: number;
+  /** Milliseconds from the last request to its last byte; `null` when no call ended. */
+  readonly latency_ms: number | null;
+}
+
+/** An answer that no filter blocked. */
+export interface Completed extends Called {
+  readonly status: 'completed';
+  readonly completion: Completion;
+  readonly filters: Filters;
+}
+
+/** The content filter blocked the prompt (no completion), or the completion (which was still billed). */
+export interface Filtered extends Called {
+  readonly status: 'filtered';
+  readonly completion: Completion | null;
+  readonly filters: Filters;
+  readonly error: Fault;
+}
+
+/** A final error, attempts used up, or a row that could not be sent (then `attempts` is 0). */
+export interface Failed extends Called {
+  readonly status: 'failed';
+  readonly error: Fault;
+}
+
+/** A required field of the row is empty; nothing was sent. */
+export interface Skipped {
+  readonly status: 'skipped';
+}
+
+/** How a row ended. */
+export type Outcome = Completed | Filtered | Failed | Skipped;
+
+/** The outcomes that a worker produces; the others are known before anything is sent. */
+export type CalledOutcome = Completed | Filtered | Failed;
+
+/** The request fields that shape a completion; everything of the service's request but `prompt` and `stream`. */
+export interface Parameters {
+  readonly max_tokens?: number | null;
+  readonly temperature?: number | null;
+  readonly top_p?: number | null;
+  readonly n?: number | null;
+  readonly best_of?: number;
+  readonly logprobs?: number | null;
+  readonly echo?: boolean | null;
+  readonly suffix?: string | null;
+  readonly stop?: string | readonly string[] | null;
+  readonly presence_penalty?: number;
+  readonly frequency_penalty?: number;
+  readonly logit_bias?: { readonly [token: string]: number } | null;
+  readonly user?: string;
+}
+
+/** How the answer column is read from a completion's text. */
+export type AnswerSpec =
+  | { readonly kind: 'text' }
+  | { readonly kind: 'labels'; readonly labels: readonly string[] }
+  | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
+
+/** Counts of calls over a whole run, as far as they are known. */
+export interface CallCounts {
+  /** Requests sent to the service, refused and repeated ones included. */
+  readonly sent: number;
+  /** Requests sent again after a fault that may pass. */
+  readonly retried: number;
+  /** Requests refused with 429. */
+  readonly rate_limited: number;
+  /** Requests whose answer was, or may have been, paid for more than once. */
+  readonly repeated: number;
+}
+
+/** What was read from a completion's text. */
+export interface Answer {
+  /** One value for each answer column of the output, `null` where nothing was found. */
+  readonly values: readonly Json[];
+  /** What the summary counts: the label, or `valid`/`invalid` for JSON; `null` for free text. */
+  readonly counted: string | null;
+  /** Set when the text is none of the labels, or no JSON of the schema; the row stays `completed`. */
+  readonly fault: Fault | null;
+}

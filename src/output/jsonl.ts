@@ -1,0 +1,90 @@
+import { memberTexts } from './json-text.js';
+import type { RecordFormat, RecordLayout } from './record.js';
+import { createdAt, PARTS, type Part, type RecordFacts, recordError, recordFacts } from './result-columns.js';
+
+/**
+ * Records as JSON Lines: one object a row, raw text, every filter category that the service sent. The text is put
+ * together by hand, because an object would move keys such as `7` to the front and lose `__proto__` (fault 9), and
+ * round big numbers (fault 10).
+ */
+export function jsonlFormat(layout: RecordLayout): RecordFormat {
+  const parts = PARTS.filter((part) => layout.parts.has(part));
+  return {
+    header: '',
+    format(row, outcome, answer) {
+      const facts = recordFacts(row, outcome, answer);
+      return `{${parts.map((part) => `"${part}":${partJson(part, facts, layout)}`).join(',')}}\n`;
+    },
+  };
+}
+
+function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string {
+  const { row, outcome, completion, filters } = facts;
+  switch (part) {
+    case 'row':
+      return String(row.number);
+    case 'input':
+      return inputJson(facts, layout.fields);
+    case 'answer':
+      return answerJson(facts, layout);
+    case 'filters':
+      return JSON.stringify({ prompt: filters.prompt, completion: filters.completion });
+    case 'error': {
+      const error = recordError(facts);
+      return JSON.stringify(error && { code: error.code, message: error.message });
+    }
+    case 'status':
+      return JSON.stringify(outcome.status);
+    case 'text':
+    case 'finish_reason':
+    case 'usage':
+    case 'model':
+      return JSON.stringify(completion?.[part] ?? null);
+    case 'completion_id':
+      return JSON.stringify(completion?.id ?? null);
+    case 'created':
+      return JSON.stringify(createdAt(facts));
+    case 'attempts':
+    case 'latency_ms':
+      return JSON.stringify(part in outcome && 'attempts' in outcome ? outcome[part] : null);
+  }
+}
+
+/** A row that is no JSON object (fault 11) is kept as the text of its line. */
+function inputJson({ row }: RecordFacts, fields: readonly string[] | null): string {
+  const { source } = row;
+  if (source === undefined) {
+    return object(
+      [...row.fields].map(([name, value]) => [name, JSON.stringify(value)]),
+      fields,
+    );
+  }
+  if (row.fault !== undefined) return JSON.stringify(source);
+  // A line break inside JSON is white space; in the output it would be the end of the record.
+  return fields === null ? source.trim().replaceAll(/[\r\n]/g, ' ') : object(memberTexts(source), fields);
+}
+
+/** The value, an object of the answer's columns, or `null` where the text has no answer. */
+function answerJson({ answer }: RecordFacts, { answer: { columns, shape } }: RecordLayout): string {
+  if (answer === null || answer.fault !== null) return 'null';
+  const values = answer.values.map((value) => JSON.stringify(value));
+  return shape === 'value'
+    ? (values[0] ?? 'null')
+    : object(
+        columns.map((name, i) => [name, values[i] ?? 'null']),
+        null,
+      );
+}
+
+/** @param only names of the members to keep, in the wanted order; `null` keeps all */
+function object(members: Iterable<readonly [string, string]>, only: readonly string[] | null): string {
+  const kept = only === null ? [...members] : selected(new Map(members), only);
+  return `{${kept.map(([name, json]) => `${JSON.stringify(name)}:${json}`).join(',')}}`;
+}
+
+function selected(members: ReadonlyMap<string, string>, names: readonly string[]): [string, string][] {
+  return names.flatMap((name) => {
+    const json = members.get(name);
+    return json === undefined ? [] : [[name, json]];
+  });
+}

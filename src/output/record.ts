@@ -1,0 +1,93 @@
+import { unknownNames } from '../config/nearest.js';
+import type { Answer, Outcome, Row } from '../model.js';
+import type { AnswerReader } from './answer.js';
+import { type Column, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
+
+/** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */
+export interface RecordFormat {
+  /** The first line of the output with its line end; empty for JSONL. */
+  readonly header: string;
+  /**
+   * One record, with its line end.
+   * @param answer what was read from the completion, `null` where there was nothing to read from
+   */
+  format(row: Row, outcome: Outcome, answer: Answer | null): string;
+}
+
+/** What a record has, and in which order. */
+export interface RecordLayout {
+  /** The columns of a CSV record. */
+  readonly columns: readonly Column[];
+  /** The parts of a JSONL record. */
+  readonly parts: ReadonlySet<Part>;
+  /** The members of a JSONL record's `input`; `null` is all of them, as they are in the input. */
+  readonly fields: readonly string[] | null;
+  readonly answer: AnswerReader;
+}
+
+/**
+ * The layout of the output. An input column with the name of a result column becomes `input_<name>`; a property of
+ * the answer with such a name becomes `answer_<name>`; result names never change.
+ *
+ * @param select `output.columns`: columns of the record by their final names, in the wanted order. `answer` stands
+ *   for all columns of the answer. JSONL keeps its own shape and order, reduced to the parts that hold a named
+ *   column, and `input` to the named members; the names of parts (`row`, `input`, `usage`, `filters`, `error`) can be given as well, and stand for
+ *   their columns in CSV.
+ * @throws UsageError for an unknown name in `select`
+ */
+export function recordLayout(options: {
+  readonly inputColumns: readonly string[];
+  readonly answer: AnswerReader;
+  readonly select?: readonly string[] | undefined;
+}): RecordLayout {
+  const { answer, select } = options;
+  const results = new Set([STATUS, ...RESULTS].map((column) => column.name));
+  const answers = answerColumns(answer, results);
+  const taken = new Set([...results, ...answers.map((column) => column.name)]);
+  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS];
+  if (select === undefined) return { columns: all, parts: new Set(PARTS), fields: null, answer };
+
+  const byName = new Map(all.map((column) => [column.name, [column]]));
+  for (const part of PARTS) {
+    if (!byName.has(part)) byName.set(part, part === 'row' ? [ROW] : all.filter((c) => c.part === part));
+  }
+  const unknown = select.filter((name) => !byName.has(name));
+  if (unknown.length > 0) {
+    const use = { code: 'output_column_unknown', user: 'output.columns names', owner: 'the record has' };
+    throw unknownNames(use, unknown, [...all.map((column) => column.name)]);
+  }
+  const columns = [...new Set(select.flatMap((name) => byName.get(name) ?? []))];
+  const fields = columns.flatMap((column) => column.field ?? []);
+  return {
+    columns,
+    parts: new Set(columns.map((column) => column.part)),
+    fields: fields.length === options.inputColumns.length ? null : fields,
+    answer,
+  };
+}
+
+function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Column[] {
+  const used = new Set([...taken, ...names]);
+  return names.map((field) => {
+    let name = field;
+    if (taken.has(field)) {
+      do name = `input_${name}`;
+      while (used.has(name));
+      used.add(name);
+    }
+    return { name, part: 'input', field, value: ({ row }) => row.fields.get(field) ?? null };
+  });
+}
+
+function answerColumns({ columns, shape }: AnswerReader, results: ReadonlySet<string>): Column[] {
+  const used = new Set([...results, ...columns]);
+  return columns.map((property, i) => {
+    let name = property;
+    if (shape === 'object' && results.has(property)) {
+      do name = `answer_${name}`;
+      while (used.has(name));
+      used.add(name);
+    }
+    return { name, part: 'answer', value: ({ answer }) => answer?.values[i] ?? null };
+  });
+}

@@ -1,0 +1,144 @@
+import type {
+  Answer,
+  Completion,
+  Fault,
+  FilterResults,
+  Filters,
+  FilterVerdict,
+  Json,
+  Outcome,
+  Row,
+} from '../model.js';
+import { cleaned } from './completion-text.js';
+
+/** The parts of a JSONL record, in their order. Each column of the record belongs to one. */
+export const PARTS = [
+  'row',
+  'input',
+  'status',
+  'answer',
+  'text',
+  'finish_reason',
+  'usage',
+  'filters',
+  'model',
+  'completion_id',
+  'created',
+  'attempts',
+  'latency_ms',
+  'error',
+] as const;
+
+export type Part = (typeof PARTS)[number];
+
+/** Everything that a record is made of, taken apart once for all of its columns. */
+export interface RecordFacts {
+  readonly row: Row;
+  readonly outcome: Outcome;
+  readonly answer: Answer | null;
+  readonly completion: Completion | null;
+  readonly filters: Filters;
+}
+
+/** A column of the record. `value` is `null` where the service did not say: empty in CSV, never false. */
+export interface Column {
+  readonly name: string;
+  readonly part: Part;
+  /** The input column behind the column: its name there. */
+  readonly field?: string;
+  readonly value: (facts: RecordFacts) => Json;
+}
+
+/** Takes a row and its outcome apart for {@link Column.value}. */
+export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): RecordFacts {
+  const called = outcome.status === 'completed' || outcome.status === 'filtered' ? outcome : null;
+  return {
+    row,
+    outcome,
+    answer,
+    completion: called?.completion ?? null,
+    filters: called?.filters ?? { prompt: null, completion: null },
+  };
+}
+
+/** Only by selection: the contract's record has no number of its own. */
+export const ROW: Column = { name: 'row', part: 'row', value: ({ row }) => row.number };
+
+export const STATUS: Column = { name: 'status', part: 'status', value: ({ outcome }) => outcome.status };
+
+/** The result columns behind the answer, in the order of the contract. This is the one place that knows them. */
+export const RESULTS: readonly Column[] = [
+  { name: 'text', part: 'text', value: ({ completion }) => cleaned(completion?.text ?? null) },
+  {
+    name: 'finish_reason',
+    part: 'finish_reason',
+    value: ({ completion }) => completion?.finish_reason ?? null,
+  },
+  ...(['prompt_tokens', 'completion_tokens', 'total_tokens'] as const).map(
+    (name): Column => ({ name, part: 'usage', value: ({ completion }) => completion?.usage?.[name] ?? null }),
+  ),
+  { name: 'prompt_filtered', part: 'filters', value: promptFiltered },
+  { name: 'completion_filtered', part: 'filters', value: completionFiltered },
+  ...(['prompt', 'completion'] as const).flatMap((side) =>
+    // The four categories of the service's documentation. Others are in JSONL only: CSV has fixed columns.
+    ['hate', 'self_harm', 'sexual', 'violence'].flatMap((category): Column[] => [
+      {
+        name: `${side}_${category}_filtered`,
+        part: 'filters',
+        value: ({ filters }) => verdict(filters[side], category)?.filtered ?? null,
+      },
+      {
+        name: `${side}_${category}_severity`,
+        part: 'filters',
+        value: ({ filters }) => verdict(filters[side], category)?.severity ?? null,
+      },
+    ]),
+  ),
+  { name: 'model', part: 'model', value: ({ completion }) => completion?.model ?? null },
+  { name: 'completion_id', part: 'completion_id', value: ({ completion }) => completion?.id ?? null },
+  { name: 'created', part: 'created', value: createdAt },
+  {
+    name: 'attempts',
+    part: 'attempts',
+    value: ({ outcome }) => ('attempts' in outcome ? outcome.attempts : null),
+  },
+  {
+    name: 'latency_ms',
+    part: 'latency_ms',
+    value: ({ outcome }) => ('latency_ms' in outcome ? outcome.latency_ms : null),
+  },
+  { name: 'error_code', part: 'error', value: (facts) => recordError(facts)?.code ?? null },
+  { name: 'error_message', part: 'error', value: (facts) => recordError(facts)?.message ?? null },
+];
+
+/** Why a row is not what was asked for: its error, or for a `completed` row what is wrong with its answer. */
+export function recordError({ outcome, answer }: RecordFacts): Fault | null {
+  return 'error' in outcome ? outcome.error : (answer?.fault ?? null);
+}
+
+/** The service's Unix seconds as ISO 8601, or `null` where they are no date. */
+export function createdAt({ completion }: RecordFacts): string | null {
+  const date = new Date((completion?.created ?? Number.NaN) * 1000);
+  return Number.isNaN(date.getTime()) ? null : date.toISOString().replace('.000Z', 'Z');
+}
+
+/** A prompt that was blocked has no completion; the service may send no categories with it. */
+function promptFiltered({ outcome, completion, filters }: RecordFacts): boolean | null {
+  if (outcome.status === 'filtered' && completion === null) return true;
+  return anyFiltered(filters.prompt);
+}
+
+function completionFiltered({ completion, filters }: RecordFacts): boolean | null {
+  if (completion?.finish_reason === 'content_filter') return true;
+  return anyFiltered(filters.completion);
+}
+
+function anyFiltered(results: FilterResults | null): boolean | null {
+  const said = Object.values(results ?? {}).flatMap(({ filtered }) => filtered ?? []);
+  return said.length === 0 ? null : said.includes(true);
+}
+
+/** By own property only: the map's keys come from the service (fault 9). */
+function verdict(results: FilterResults | null, category: string): FilterVerdict | undefined {
+  return results !== null && Object.hasOwn(results, category) ? results[category] : undefined;
+}

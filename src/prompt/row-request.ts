@@ -1,0 +1,117 @@
+import { unknownNames } from '../config/nearest.js';
+import { UsageError } from '../errors.js';
+import type { Fault, Json, Outcome, Parameters, Row } from '../model.js';
+import { checkParameters, parameterFromText } from '../service/parameters.js';
+import { compileTemplate, type Template, type TemplateInput } from './template.js';
+
+/** What becomes of a row: a request, or the outcome that it has without one. */
+export type RowRequest =
+  | { readonly kind: 'send'; readonly prompt: string; readonly parameters: Parameters | null }
+  | { readonly kind: 'settled'; readonly outcome: Outcome };
+
+/** How a job makes requests of its rows. */
+export interface RequestPlan {
+  /** `null`: the row's `prompt` field is the prompt. */
+  readonly template: Template | null;
+  readonly require: readonly string[];
+  readonly rowParameters: readonly (keyof Parameters)[];
+}
+
+/**
+ * Checks what a job says of its input's columns, before anything is sent.
+ *
+ * @throws UsageError for a template that cannot be used, for names in `input.require` and `row_parameters` that are
+ *   no columns, and for a job without `prompt` whose input has no prompts
+ */
+export function requestPlan(
+  job: {
+    readonly prompt: string | undefined;
+    readonly require: readonly string[];
+    readonly rowParameters: readonly (keyof Parameters)[];
+  },
+  input: TemplateInput,
+): RequestPlan {
+  const { require, rowParameters } = job;
+  checkColumns('input.require', require, input);
+  checkColumns('row_parameters', rowParameters, input);
+  if (job.prompt !== undefined)
+    return { template: compileTemplate(job.prompt, input), require, rowParameters };
+  if (!input.columns.includes('prompt') && !(input.kind === 'jsonl' && input.columns.includes('body'))) {
+    throw new UsageError(
+      'prompt_missing',
+      `the job has no prompt, and ${input.name} has no column "prompt"`,
+      'Add a prompt to the job file, with the columns it uses in {{ }}.',
+    );
+  }
+  return { template: null, require, rowParameters };
+}
+
+function checkColumns(option: string, names: readonly string[], input: TemplateInput): void {
+  const unknown = names.filter((name) => !input.columns.includes(name));
+  if (unknown.length === 0) return;
+  throw unknownNames(
+    { code: 'column_unknown', user: `${option} names`, owner: `${input.name} has` },
+    unknown,
+    input.columns,
+  );
+}
+
+/**
+ * The request of a row. In this order: a row that is bad ends `failed`, one without a required field `skipped`, one
+ * without a prompt or with parameters that the service would refuse `failed`. None of these is sent.
+ *
+ * A JSONL row of the form `{"custom_id": …, "body": {"prompt": …, "max_tokens": …}}` brings its own request, unless
+ * the template reads `body` as a column: the body's members override the job's parameters and `row_parameters`, its
+ * `prompt` the job's prompt. `body.model` is not followed: the deployment is the job's.
+ */
+export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
+  if (row.fault !== undefined) return failed(row.fault);
+  if (plan.require.some((name) => isEmpty(row.fields.get(name)))) {
+    return { kind: 'settled', outcome: { status: 'skipped' } };
+  }
+  const body = bodyOf(row, plan.template);
+  const prompt = body?.['prompt'] ?? plan.template?.render(row) ?? row.fields.get('prompt');
+  if (isEmpty(prompt)) return failed({ code: 'empty_prompt', message: 'the prompt is empty' });
+  if (typeof prompt !== 'string') {
+    return failed({ code: 'invalid_parameters', message: `prompt must be a text, got ${shown(prompt)}` });
+  }
+
+  const checked = plan.rowParameters.map((name) => parameterOf(name, row.fields.get(name)));
+  if (body !== null) {
+    const { prompt: _, model: __, ...overrides } = body;
+    checked.push(checkParameters(overrides));
+  }
+  const problems = checked.flatMap((result) => (result.ok ? [] : result.problems));
+  if (problems.length > 0) {
+    return failed({ code: 'invalid_parameters', message: problems.map(({ message }) => message).join('; ') });
+  }
+  const parameters: Parameters = Object.assign(
+    {},
+    ...checked.map((result) => (result.ok ? result.parameters : {})),
+  );
+  return { kind: 'send', prompt, parameters: Object.keys(parameters).length > 0 ? parameters : null };
+}
+
+function failed(error: Fault): RowRequest {
+  return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
+}
+
+function bodyOf(row: Row, template: Template | null): { readonly [name: string]: Json } | null {
+  const body = row.fields.get('body');
+  if (typeof body !== 'object' || body === null || isArray(body)) return null;
+  return template?.names.includes('body') ? null : body;
+}
+
+/** A column that overrides a parameter; an empty field leaves the job's. */
+function parameterOf(name: keyof Parameters, value: Json | undefined): ReturnType<typeof checkParameters> {
+  if (value === undefined || value === null) return { ok: true, parameters: {} };
+  return typeof value === 'string' ? parameterFromText(name, value) : checkParameters({ [name]: value });
+}
+
+/** `Array.isArray` does not narrow a readonly array. */
+const isArray = (value: Json): value is readonly Json[] => Array.isArray(value);
+
+const isEmpty = (value: Json | undefined): boolean =>
+  value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
+
+const shown = (value: Json | undefined): string => (JSON.stringify(value) ?? '').slice(0, 60);

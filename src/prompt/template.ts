@@ -1,0 +1,114 @@
+import type { TemplateSpans } from 'mustache';
+import { unknownNames } from '../config/nearest.js';
+import { UsageError } from '../errors.js';
+import type { Row } from '../model.js';
+import { Scope, TextWriter } from './scope.js';
+
+/** A prompt template whose names are known to be columns of the input. */
+export interface Template {
+  /** The columns that the template reads. */
+  readonly names: readonly string[];
+  /** The prompt of a row. Values are never parsed as templates; a missing or empty value renders as nothing. */
+  render(row: Row): string;
+}
+
+/** The input that a template is for. */
+export interface TemplateInput {
+  /** How messages call it. */
+  readonly name: string;
+  readonly columns: readonly string[];
+  /** In JSONL a dotted name (`{{ order.total }}`) reaches into a value; CSV values have no inside. */
+  readonly kind: 'csv' | 'jsonl';
+}
+
+/** Not the library's global default, which any importer can change. */
+const TAGS: [string, string] = ['{{', '}}'];
+
+/**
+ * Compiles a Mustache template: variables, sections, inverted sections and comments. A name is first looked up as a
+ * whole (`{{ Review Text }}`, `{{ a.b }}`), then as a path into a JSON value. A column whose name begins with a
+ * sign of Mustache's own is written `{{& #id }}`.
+ *
+ * @throws UsageError `template_syntax` with the line, `template_unsupported` for partials and changed delimiters,
+ *   `template_name_unknown` with all names that are no columns
+ */
+export function compileTemplate(text: string, input: TemplateInput): Template {
+  const columnOf = columnFinder(input.columns);
+  const writer = new TextWriter();
+  const tokens = parse(writer, text);
+  const { columns, unknown } = checkNames(tokens, text, input, columnOf);
+  if (unknown.length > 0) {
+    const use = {
+      code: 'template_name_unknown',
+      user: 'prompt uses',
+      owner: `${input.name} has`,
+      quote: (name: string) => `{{ ${name} }}`,
+    };
+    throw unknownNames(use, unknown, input.columns);
+  }
+  return { names: columns, render: (row) => writer.render(text, Scope.ofRow(row, columnOf), {}, TAGS) };
+}
+
+/** Mustache trims names, so a column may also be found without the white space around its name. */
+function columnFinder(columns: readonly string[]): (name: string) => string | null {
+  const known = new Map(columns.toReversed().map((column) => [column.trim(), column]));
+  for (const column of columns) known.set(column, column);
+  return (name) => known.get(name) ?? null;
+}
+
+function parse(writer: TextWriter, text: string): TemplateSpans {
+  try {
+    return writer.parse(text, TAGS);
+  } catch (error) {
+    // The library throws plain errors; what and where is in their message only.
+    const message = error instanceof Error ? error.message : String(error);
+    const tag = message.startsWith('Unclosed tag');
+    const at = tag ? openTag(text) : Number(/ at (\d+)$/.exec(message)?.[1] ?? 0);
+    throw new UsageError(
+      'template_syntax',
+      `prompt, line ${lineAt(text, at)}: ${message.replace(/ at \d+$/, '')}`,
+      tag ? 'End it with }}.' : 'For a column whose name begins with #, ^ or /, write {{& #name }}.',
+    );
+  }
+}
+
+/** Where the tag begins that is never closed: the library only says where it gave up. */
+function openTag(text: string): number {
+  const afterClosed = text.indexOf('{{', text.lastIndexOf('}}') + 1);
+  return afterClosed < 0 ? text.lastIndexOf('{{') : afterClosed;
+}
+
+const lineAt = (text: string, position: number): number => text.slice(0, position).split('\n').length;
+
+/** Names inside a section of a JSONL input may belong to the section's values, which only the rows know. */
+function checkNames(
+  tokens: TemplateSpans,
+  text: string,
+  input: TemplateInput,
+  columnOf: (name: string) => string | null,
+): { columns: string[]; unknown: string[] } {
+  const columns = new Set<string>();
+  const unknown = new Set<string>();
+  const visit = (spans: TemplateSpans, inside: boolean): void => {
+    for (const [type, name, start, , inner] of spans) {
+      if (type === 'text' || type === '!') continue;
+      if (type === '>' || type === '=') throw unsupported(type, lineAt(text, start));
+      const head = input.kind === 'jsonl' ? (name.split('.')[0] ?? name) : name;
+      const column = columnOf(name) ?? columnOf(head);
+      if (column !== null) columns.add(column);
+      else if (!(inside && (name === '.' || input.kind === 'jsonl'))) unknown.add(name);
+      if (Array.isArray(inner)) visit(inner, inside || type === '#');
+    }
+  };
+  visit(tokens, false);
+  return { columns: [...columns], unknown: [...unknown] };
+}
+
+function unsupported(type: '>' | '=', line: number): UsageError {
+  const what = type === '>' ? 'partials ({{> name }})' : 'changed delimiters ({{= =}})';
+  return new UsageError(
+    'template_unsupported',
+    `prompt, line ${line}: ${what} are not supported`,
+    'Write the text itself into the prompt.',
+  );
+}

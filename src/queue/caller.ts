@@ -1,0 +1,149 @@
+import type { CallCounts, Failed, Fault, Parameters } from '../model.js';
+import { type Client, createClient } from '../service/client.js';
+import type { Exchange } from '../service/exchange.js';
+import type { KeyRing } from '../service/keys.js';
+import { completionsUrl, requestBody } from '../service/request.js';
+import { type Verdict, verdicts } from '../service/verdict.js';
+import type { Chunk, ChunkRow } from './chunk.js';
+import type { RowResult } from './row-result.js';
+import { withSharedUsage } from './shared-usage.js';
+
+/** The address of the service, out of the environment of the process that calls it. */
+export interface ServiceAddress {
+  readonly baseUrl: string | undefined;
+  readonly segment: string;
+}
+
+/** Called for each thing worth counting. */
+export type Count = (what: keyof CallCounts) => void;
+
+/** The outcome of a row whose attempts are used up. */
+export const failedRow = (error: Fault, attempts: number, latency_ms: number | null): Failed => ({
+  status: 'failed',
+  error,
+  attempts,
+  latency_ms,
+});
+
+/**
+ * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
+ * deployment and what shapes the request, never an address (fault 58).
+ */
+export class Caller {
+  /** One client for each form of the address; a run has one, a worker of many runs has few. */
+  readonly #clients = new Map<string, Client>();
+  /** Nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
+  #reached = false;
+
+  constructor(
+    private readonly address: ServiceAddress,
+    private readonly keys: KeyRing,
+    /** Most calls in flight at once. */
+    private readonly concurrency: number,
+    /** Told once, without the key, when the service refuses one and the next takes over. */
+    private readonly onKeyRefused: () => void,
+  ) {}
+
+  /**
+   * Calls once for rows with equal parameters; again only with the other key, when the service refuses the first,
+   * and in halves, when it refuses the whole request for the sake of one prompt: the culprit ends up alone, and its
+   * neighbours are answered.
+   *
+   * @param attempt number of this attempt for the rows, from 1
+   * @returns a result for each row, in their order
+   */
+  async call(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    attempt: number,
+    count: Count,
+  ): Promise<readonly RowResult[]> {
+    const exchange = await this.#exchange(chunk, rows, count);
+    if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
+    if (exchange.kind === 'response' || exchange.phase === 'exchange') this.#reached = true;
+    const judged = verdicts(exchange, Date.now(), rows.length);
+    if (judged[0]?.kind === 'wait') count('rate_limited');
+
+    const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
+    if (!refused || rows.length === 1) {
+      const results = judged.map((each) => this.#result(each, attempt, exchange.latency_ms));
+      return rows.length === 1 ? results : await withSharedUsage(results, rows, chunk.deployment);
+    }
+    const half = Math.ceil(rows.length / 2);
+    const first = await this.call(chunk, rows.slice(0, half), attempt, count);
+    const stopped = first.find((result) => result.kind === 'wait' || result.kind === 'stop');
+    const rest = rows.slice(half);
+    return [...first, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, count))];
+  }
+
+  /** One exchange under a key that the service takes; null when it refuses every one. */
+  async #exchange(chunk: Chunk, rows: readonly ChunkRow[], count: Count): Promise<Exchange | null> {
+    const own = rows[0]?.parameters ?? null;
+    const parameters: Parameters = own === null ? chunk.parameters : { ...chunk.parameters, ...own };
+    const prompts = rows.map((row) => row.prompt);
+    const body = requestBody(prompts, parameters, chunk.style, chunk.deployment);
+    for (let key = this.keys.current(); key !== null; key = this.keys.current()) {
+      count('sent');
+      const exchange = await this.#client(chunk).call(body, key);
+      if (exchange.kind === 'failure' || exchange.status !== 401) return exchange;
+      const first = this.keys.current() === key;
+      this.keys.refuse(key);
+      if (this.keys.current() === null) break;
+      if (first) this.onKeyRefused();
+      count('retried');
+    }
+    return null;
+  }
+
+  #result(judged: Verdict, attempt: number, latency: number): RowResult {
+    switch (judged.kind) {
+      case 'final':
+        return { kind: 'settled', outcome: { ...judged.outcome, attempts: attempt } };
+      case 'retry':
+        if (!this.#reached) return { kind: 'stop', fault: unreachable(judged.fault) };
+        return {
+          kind: 'retry',
+          fault: judged.fault,
+          latency_ms: latency,
+          possiblyBilled: judged.possiblyBilled,
+        };
+      case 'wait':
+        return { kind: 'wait', ms: judged.ms, fault: judged.fault };
+      case 'refused-key':
+        return { kind: 'stop', fault: NO_KEY_LEFT };
+      case 'stop':
+        return {
+          kind: 'stop',
+          fault: { code: judged.fault.code, message: `${judged.fault.message}. ${judged.hint}` },
+        };
+    }
+  }
+
+  #client(chunk: Chunk): Client {
+    const form = JSON.stringify([chunk.deployment, chunk.apiVersion, chunk.style, chunk.timeoutMs]);
+    let client = this.#clients.get(form);
+    if (client === undefined) {
+      const { deployment, apiVersion, style, timeoutMs } = chunk;
+      const url = completionsUrl({ ...this.address, deployment, apiVersion, style });
+      client = createClient({ url, style, connections: this.concurrency, timeoutMs });
+      this.#clients.set(form, client);
+    }
+    return client;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+  }
+}
+
+const NO_KEY_LEFT: Fault = {
+  code: 'unauthorized',
+  message:
+    'the service refuses every key (HTTP 401). ' +
+    'Set PROMPTMILL_API_KEY to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.',
+};
+
+const unreachable = ({ message }: Fault): Fault => ({
+  code: 'service_unreachable',
+  message: `cannot reach the service: ${message}. Check PROMPTMILL_BASE_URL and the network.`,
+});

@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type JobType, Queue } from 'bullmq';
+import type { Logger } from 'pino';
+import { type Chunk, type ChunkData, encodeChunk } from './chunk.js';
+import { chunkId } from './names.js';
+import type { Store } from './store.js';
+
+/** Pause before entries that the store refused are added again, in milliseconds. */
+const AGAIN_MS = 1_000;
+
+/** BullMQ's largest priority. */
+const LAST_PRIORITY = 2 ** 21;
+/** Rows that share a priority, so that the order of a hundred million rows has room. */
+const ROWS_PER_PRIORITY = 50;
+
+/**
+ * Earlier rows go first, also when they come back from a retry or a wait. Without a priority they would queue
+ * behind the whole window, and the output would stand still until all of it is called.
+ */
+const priorityOf = ({ first }: Chunk): number =>
+  Math.min(LAST_PRIORITY, 1 + Math.floor(first / ROWS_PER_PRIORITY));
+
+/** Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. */
+export type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
+
+/** The producer's side of a deployment's queue. */
+export class ChunkQueue {
+  readonly #queue: Queue<ChunkData>;
+  #left = false;
+
+  /**
+   * @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries
+   */
+  constructor(
+    store: Store,
+    name: string,
+    private readonly attempts: number,
+    private readonly log: Logger,
+  ) {
+    this.#queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+    // Without a listener a lost connection would end the process; ioredis and pg reconnect by themselves.
+    this.#queue.on('error', (error) => log.debug({ err: error }, 'queue connection'));
+  }
+
+  /**
+   * Adds chunks. Safe to repeat after a lost reply: an id that is there keeps its old entry (fault 36).
+   * @param alone the number of the only row of each chunk, when rows of a failed chunk are tried one by one
+   */
+  async add(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<void> {
+    while (!this.#left) {
+      try {
+        await this.#addOnce(chunks, alone);
+        return;
+      } catch (error) {
+        // A store that is full or read-only takes entries again when workers have made room (fault 34).
+        this.log.warn({ err: error }, 'the queue refused entries; trying again');
+        await sleep(AGAIN_MS);
+      }
+    }
+  }
+
+  async #addOnce(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<void> {
+    await this.#queue.addBulk(
+      chunks.map((chunk) => ({
+        name: 'chunk',
+        data: encodeChunk(chunk),
+        opts: {
+          jobId: chunkId(chunk.run, chunk.execution, chunk.first, alone?.(chunk)),
+          attempts: this.attempts,
+          priority: priorityOf(chunk),
+          backoff: { type: 'custom' },
+          // Nothing reads finished entries: the ledger has the outcomes.
+          removeOnComplete: true,
+          // Failed entries tell the producer that a chunk crashed its workers; it removes them.
+          removeOnFail: { age: 24 * 3600, count: 1000 },
+          stackTraceLimit: 1,
+        },
+      })),
+    );
+  }
+
+  async state(id: string): Promise<ChunkState> {
+    const state = await this.#queue.getJobState(id);
+    if (state === 'unknown' || state === 'completed') return 'missing';
+    return state === 'active' || state === 'failed' ? state : 'queued';
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#queue.remove(id);
+  }
+
+  /** Takes a run's entries out of the queue, but for those that a worker holds: those find that they are not wanted. */
+  async withdraw(run: string): Promise<void> {
+    const types: JobType[] = ['waiting', 'prioritized', 'delayed', 'failed'];
+    const ids: string[] = [];
+    for (let start = 0; ; start += 100) {
+      const jobs = await this.#queue.getJobs(types, start, start + 99);
+      for (const job of jobs) if (job?.id !== undefined && job.data.run === run) ids.push(job.id);
+      if (jobs.length === 0) break;
+    }
+    for (const id of ids) await this.#queue.remove(id);
+  }
+
+  async close(): Promise<void> {
+    this.#left = true;
+    await this.#queue.close();
+  }
+}

@@ -1,0 +1,83 @@
+import { z } from 'zod';
+import type { Parameters } from '../model.js';
+import { parametersSchema } from '../service/parameters.js';
+
+/** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */
+export interface ChunkRow {
+  readonly row: number;
+  readonly prompt: string;
+  /** Overrides of this row on the chunk's parameters. */
+  readonly parameters: Parameters | null;
+}
+
+/** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
+export interface Chunk {
+  readonly run: string;
+  readonly execution: number;
+  readonly first: number;
+  readonly deployment: string;
+  readonly apiVersion: string;
+  readonly style: 'deployments' | 'openai';
+  readonly timeoutMs: number;
+  /** Rows that may share one request. */
+  readonly promptsPerRequest: number;
+  readonly parameters: Parameters;
+  readonly rows: readonly ChunkRow[];
+}
+
+/** What BullMQ stores of a chunk. */
+export interface ChunkData {
+  readonly v: 1;
+  readonly run: string;
+  readonly x: number;
+  readonly first: number;
+  /**
+   * Everything else as one encoded string: PostgreSQL's jsonb refuses NUL and lone surrogates and reorders
+   * keys (fault 8), and inside a JSON string both are plain ASCII escapes.
+   */
+  readonly body: string;
+}
+
+const rowSchema = z.tuple([z.int().positive(), z.string(), parametersSchema.nullable()]);
+
+const dataSchema = z.strictObject({
+  v: z.literal(1),
+  run: z.string().min(1),
+  x: z.int().positive(),
+  first: z.int().positive(),
+  body: z.string(),
+});
+
+const bodySchema = z.strictObject({
+  deployment: z.string().min(1),
+  apiVersion: z.string().min(1),
+  style: z.enum(['deployments', 'openai']),
+  timeoutMs: z.number().positive(),
+  promptsPerRequest: z.int().min(1).max(2048),
+  parameters: parametersSchema,
+  rows: z.array(rowSchema).min(1),
+});
+
+export function encodeChunk(chunk: Chunk): ChunkData {
+  const { run, execution, first, rows, ...rest } = chunk;
+  const body = { ...rest, rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]) };
+  return { v: 1, run, x: execution, first, body: JSON.stringify(body) };
+}
+
+/** Reads a queue entry, trusting nothing in it (fault 58). Null when it is no chunk of ours. */
+export function decodeChunk(data: unknown): Chunk | null {
+  const outer = dataSchema.safeParse(data);
+  if (!outer.success) return null;
+  const body = bodySchema.safeParse(parseJson(outer.data.body));
+  if (!body.success) return null;
+  const rows = body.data.rows.map(([row, prompt, parameters]) => ({ row, prompt, parameters }));
+  return { run: outer.data.run, execution: outer.data.x, first: outer.data.first, ...body.data, rows };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,20 @@
+import type { Store, StoreOptions } from './store.js';
+import { parseStoreAddress } from './store-address.js';
+
+/**
+ * Opens the store of a run: `embedded`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`. Loads
+ * only that store's driver. Once it is open, lost connections are made again for ever.
+ * @throws UsageError when the address is none of these, the server does not answer within about 5 seconds or
+ *   refuses the password, or the state directory cannot be used
+ */
+export async function openStore(target: string, options: StoreOptions): Promise<Store> {
+  const address = parseStoreAddress(target);
+  switch (address.kind) {
+    case 'embedded':
+      return (await import('./store-embedded.js')).openEmbeddedStore(options);
+    case 'redis':
+      return (await import('./store-redis.js')).openRedisStore(address.url, options);
+    case 'postgres':
+      return (await import('./store-postgres.js')).openPostgresStore(address.url, options);
+  }
+}

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { Entry, Ledger } from '../ledger/ledger.js';
+import type { CallCounts } from '../model.js';
+
+/**
+ * Outcomes that arrive within this time, in milliseconds, share one write to the ledger; so do those that arrive
+ * while the write before is under way. A crash makes no more than these unknown.
+ */
+const BATCH_MS = 5;
+/** Pause before a write that the store refused is tried again. */
+const AGAIN_MS = 500;
+
+interface Batch {
+  readonly entries: Entry[];
+  readonly calls: Map<string, Partial<Record<keyof CallCounts, number>>>;
+  /** Resolves when the batch is in the ledger. */
+  readonly recorded: Promise<void>;
+}
+
+/** Writes outcomes to the ledger as they come, in small batches. What is added is never given up. */
+export class Recorder {
+  #open: Batch | null = null;
+  /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly ledger: Ledger,
+    private readonly log: Logger,
+  ) {}
+
+  /** @returns a promise that resolves when the outcome is in the ledger; it never rejects */
+  add(entry: Entry): Promise<void> {
+    const batch = this.#batch();
+    batch.entries.push(entry);
+    return batch.recorded;
+  }
+
+  /** Adds to a run's counters, with the next batch. */
+  count(run: string, name: keyof CallCounts): void {
+    const { calls } = this.#batch();
+    const counts = calls.get(run) ?? {};
+    counts[name] = (counts[name] ?? 0) + 1;
+    calls.set(run, counts);
+  }
+
+  /** Resolves when all that was added is in the ledger. */
+  flushed(): Promise<void> {
+    return this.#last;
+  }
+
+  #batch(): Batch {
+    if (this.#open === null) {
+      const entries: Entry[] = [];
+      const calls: Batch['calls'] = new Map();
+      this.#last = this.#write(entries, calls, this.#last);
+      this.#open = { entries, calls, recorded: this.#last };
+    }
+    return this.#open;
+  }
+
+  async #write(entries: readonly Entry[], calls: Batch['calls'], last: Promise<void>): Promise<void> {
+    await sleep(BATCH_MS);
+    await last;
+    this.#open = null;
+    for (;;) {
+      try {
+        return await this.ledger.record(entries, calls);
+      } catch (error) {
+        this.log.warn({ err: error, outcomes: entries.length }, 'the ledger refused outcomes; trying again');
+        await sleep(AGAIN_MS);
+      }
+    }
+  }
+}

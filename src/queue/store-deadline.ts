@@ -1,0 +1,14 @@
+/** Waits for a promise, but no longer than a time in milliseconds. @throws Error `no answer within …` */
+export async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ms / 1000} seconds`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+    // Whatever becomes of it later has nobody to tell.
+    promise.catch(() => {});
+  }
+}

@@ -1,0 +1,193 @@
+import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
+import pLimit from 'p-limit';
+import type { Logger } from 'pino';
+import type { Fault } from '../model.js';
+import { backoffMs } from '../pace/backoff.js';
+import { QuotaWait } from '../pace/quota-wait.js';
+import type { Caller } from './caller.js';
+import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
+import { ChunkVisit } from './chunk-visit.js';
+import { ChunkWork } from './chunk-work.js';
+import { Recorder } from './recorder.js';
+import type { Store } from './store.js';
+import { within } from './store-deadline.js';
+
+/**
+ * How long an entry stays with a worker that shows no sign of life, in milliseconds. Renewed at half of it.
+ * Long enough that a busy process or a short outage of the store does not lose it, short enough that the
+ * rows of a killed worker are taken up within two minutes.
+ */
+const LOCK_MS = 60_000;
+/** How often lost locks are looked for; an entry is handed out again at the second look. */
+const STALLED_CHECK_MS = 15_000;
+/** Times a chunk may lose its worker before it is given up as a chunk (fault 44); 1 would fail it at a second crash. */
+const MAX_STALLED = 3;
+/** Time for calls in flight to end when the worker closes, in milliseconds. */
+const GRACE_MS = 30_000;
+/** Time to leave the store, in milliseconds. */
+const LEAVE_MS = 5_000;
+
+export interface WorkerOptions {
+  readonly store: Store;
+  readonly queue: string;
+  readonly deployment: string;
+  /** Calls in flight at once. */
+  readonly concurrency: number;
+  /** Rows that a chunk usually has; decides how many chunks are taken at once. */
+  readonly chunkSize: number;
+  /** Rows that a request usually has. */
+  readonly promptsPerRequest: number;
+  readonly caller: Caller;
+  /** Told why this process cannot call any more; comes before the store is asked to tell others. */
+  readonly onStop: (fault: Fault) => void;
+  readonly log: Logger;
+}
+
+/** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
+export class ChunkWorker {
+  readonly #worker: Worker<ChunkData>;
+  /** Only for the pause that all workers of the deployment keep. */
+  readonly #queue: Queue<ChunkData>;
+  readonly #limit;
+  readonly #recorder: Recorder;
+  readonly #quota = new QuotaWait();
+  readonly #work: ChunkWork;
+  readonly #baseSlots: number;
+  #chunks = 0;
+  #closing: Promise<void> | null = null;
+  /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
+  #releasing = false;
+
+  constructor(private readonly options: WorkerOptions) {
+    const { store, queue, concurrency, chunkSize, promptsPerRequest, log } = options;
+    this.#recorder = new Recorder(store.ledger, log);
+    this.#limit = pLimit(concurrency);
+    // Enough chunks that the limit stays full while the last rows of some are still in flight.
+    this.#baseSlots = 2 * Math.ceil((concurrency * promptsPerRequest) / chunkSize) + 1;
+    this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
+    this.#worker = new Worker<ChunkData>(
+      queue,
+      (job, token) => this.#process(job, token ?? ''),
+      {
+        connection: store.connectionFor('worker'),
+        concurrency: this.#baseSlots,
+        lockDuration: LOCK_MS,
+        stalledInterval: STALLED_CHECK_MS,
+        maxStalledCount: MAX_STALLED,
+        // Without a limiter on the worker, `queue.rateLimit` pauses nobody. This one never bites by itself.
+        limiter: { max: 1_000_000_000, duration: 1_000 },
+        // A worker without the strategy would stall every chunk that is to be retried.
+        settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
+      },
+      store.backendFactory,
+    );
+    this.#work = new ChunkWork({
+      caller: options.caller,
+      limit: this.#limit,
+      quota: this.#quota,
+      recorder: this.#recorder,
+      log,
+      releasing: () => this.#releasing,
+      onRequest: () => this.#takeAnotherChunkIfLast(),
+      pauseAll: (ms) => this.#queue.rateLimit(ms),
+      stop: (run, fault) => this.#stop(run, fault),
+    });
+    this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+    this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+    // A pause that an earlier process was asked for may still last.
+    this.#queue.getRateLimitTtl().then(
+      (ms) => this.#quota.joined(Math.max(0, ms), Date.now()),
+      (error) => log.debug({ err: error }, 'cannot learn of a pause'),
+    );
+  }
+
+  /** Calls in flight now. */
+  get inFlight(): number {
+    return this.#limit.activeCount;
+  }
+
+  /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
+  get waitingMs(): number {
+    return this.#quota.remaining(Date.now());
+  }
+
+  /**
+   * Takes no more rows, finishes and records the calls in flight, hands the rest back, and leaves the queue.
+   * Calls that outlast the grace period are given up; they may have been paid for.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#leave();
+    return this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    this.#releasing = true;
+    // BullMQ's own close waits for ever while the store is away (fault 46).
+    await within(GRACE_MS, this.#worker.close()).catch((error) =>
+      this.options.log.warn({ err: error }, 'calls in flight were given up'),
+    );
+    await this.options.caller.close();
+    await within(LEAVE_MS, Promise.all([this.#recorder.flushed(), this.#queue.close()])).catch(() => {});
+  }
+
+  async #process(job: Job<ChunkData>, token: string): Promise<void> {
+    const chunk = decodeChunk(job.data);
+    if (chunk === null || chunk.deployment !== this.options.deployment) {
+      this.options.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
+      throw new UnrecoverableError('refused: not a chunk of this deployment');
+    }
+    this.#chunks++;
+    try {
+      await this.#visit(chunk, job, token);
+    } finally {
+      this.#chunks--;
+      // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
+      if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
+        this.#worker.concurrency--;
+    }
+  }
+
+  async #visit(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
+    const visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1);
+    const end = await this.#work.visit(visit, job.attemptsMade + 1);
+    switch (end.kind) {
+      case 'done':
+        return;
+      case 'wait':
+        throw new RateLimitError();
+      case 'retry':
+        throw new Error(
+          `${end.rows} of ${chunk.rows.length} rows to be tried again: ${end.codes.join(', ')}`,
+        );
+      case 'left':
+        await job.moveToWait(token);
+        throw new WaitingError();
+    }
+  }
+
+  /**
+   * Nothing can pass until somebody mends something: this process stops calling, and the collector of the run is
+   * told, wherever it is. The rows go back.
+   */
+  async #stop(run: string, fault: Fault): Promise<void> {
+    this.#releasing = true;
+    this.options.onStop(fault);
+    await this.#worker.pause(true);
+    await this.options.store.ledger.stop(run, fault);
+  }
+
+  /**
+   * When the last row that waited has started and no chunk may be taken, the slow rows of the chunks at hand
+   * would soon leave calls unused: one more chunk is taken than usual. BullMQ looks at a new concurrency only
+   * when something ends, so it is nudged.
+   */
+  #takeAnotherChunkIfLast(): void {
+    const most = this.options.concurrency + 1;
+    if (this.#limit.pendingCount > 0 || this.#chunks < this.#worker.concurrency) return;
+    if (this.#releasing || this.#worker.concurrency >= most) return;
+    this.#worker.concurrency++;
+    void this.#worker.pause(true).then(() => {
+      if (!this.#releasing) void this.#worker.resume();
+    });
+  }
+}

@@ -1,0 +1,136 @@
+import { MultiBar } from 'cli-progress';
+import { barLine, type ProgressView, plainLine } from './progress-line.js';
+import { type RateWindow, rateOf, sampled } from './rate.js';
+import { plain } from './terminal-text.js';
+
+/** What changes while a run goes on. */
+type ProgressUpdate = Pick<ProgressView, 'done' | 'inFlight' | 'failed'> & {
+  /** What the run waits for, in words: "waiting for the service until 10:42:05". @default null */
+  readonly waiting?: string | null;
+};
+
+/** Shows a person how a run gets on. */
+export interface Progress {
+  /** Takes the current figures; they are shown when the next line is due. Cheap enough for every row. */
+  update(now: ProgressUpdate): void;
+  /** Prints a line at once, above the bar. */
+  note(message: string): void;
+  /** Removes the bar. Nothing is printed after it. */
+  stop(): void;
+}
+
+export interface ProgressOptions {
+  /** Where to print: standard error. */
+  readonly stream: NodeJS.WritableStream;
+  /** A bar instead of lines; the stream must be a terminal that obeys escape codes. */
+  readonly isTTY: boolean;
+  /** Rows of the input. */
+  readonly total: number;
+  /** Rows that earlier executions of the run have done. */
+  readonly done: number;
+  /** Print nothing at all. */
+  readonly quiet: boolean;
+  /** Milliseconds between two lines where there is no bar. @default 5000 */
+  readonly everyMs?: number;
+}
+
+/** Redraws of the bar per second: enough to look alive, little to send over a slow line. */
+const REDRAWS = 5;
+
+/** Where nothing moves, a line a minute says that the run is alive. */
+const UNCHANGED_MS = 60_000;
+
+export function startProgress(options: ProgressOptions): Progress {
+  if (options.quiet) return { update: () => {}, note: () => {}, stop: () => {} };
+  const gauge = new Gauge(options.total, options.done);
+  return options.isTTY ? startBar(options, gauge) : startLines(options, gauge);
+}
+
+/** The figures of the run, and the rate that follows from them. */
+class Gauge {
+  #now: ProgressUpdate;
+  #window: RateWindow;
+
+  constructor(
+    private readonly total: number,
+    done: number,
+  ) {
+    this.#now = { done, inFlight: 0, failed: 0 };
+    this.#window = sampled([], { at: performance.now(), done });
+  }
+
+  set(now: ProgressUpdate): void {
+    this.#now = now;
+  }
+
+  /** Samples the rate as well: every line is a sample, so a run that stands still slows down on the display. */
+  read(): ProgressView {
+    this.#window = sampled(this.#window, { at: performance.now(), done: this.#now.done });
+    return { waiting: null, ...this.#now, total: this.total, rate: rateOf(this.#window) };
+  }
+}
+
+function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): Progress {
+  let shown = { ...gauge.read(), at: performance.now() };
+  const timer = setInterval(() => {
+    const view = gauge.read();
+    const at = performance.now();
+    const same = view.done === shown.done && view.waiting === shown.waiting;
+    if (same && at - shown.at < UNCHANGED_MS) return;
+    shown = { ...view, at };
+    stream.write(`${plainLine(view)}\n`);
+  }, everyMs);
+  timer.unref();
+  let stopped = false;
+  return {
+    update: (now) => gauge.set(now),
+    note(message) {
+      if (!stopped) stream.write(`${plain(message)}\n`);
+    },
+    stop() {
+      stopped = true;
+      clearInterval(timer);
+    },
+  };
+}
+
+/**
+ * A multi-bar of one bar: unlike the single bar it prints lines above itself, and it does not move the cursor
+ * to a saved place when it ends, which by then may hold other text.
+ */
+class Bar extends MultiBar {
+  /** The library's own timer, which its types leave out. */
+  declare readonly timer: NodeJS.Timeout | null;
+}
+
+function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progress {
+  const bars = new Bar({
+    stream,
+    fps: REDRAWS,
+    // One cell stays free: a line that fills the terminal makes some of them wrap.
+    format: (_options, { maxWidth }) => barLine(gauge.read(), maxWidth - 1),
+    // The line is cut to fit, so the terminal's wrapping need not be switched off, nor back on after a crash.
+    linewrap: true,
+    clearOnComplete: true,
+    // Otherwise a bar that did not change is not drawn again below a note.
+    forceRedraw: true,
+    gracefulExit: false,
+  });
+  bars.on('update-post', () => bars.timer?.unref());
+  bars.create(total, done);
+  bars.update();
+  let stopped = false;
+  return {
+    update: (now) => gauge.set(now),
+    note(message) {
+      if (stopped) return;
+      bars.log(`${plain(message)}\n`);
+      bars.update();
+    },
+    stop() {
+      if (stopped) return;
+      stopped = true;
+      bars.stop();
+    },
+  };
+}

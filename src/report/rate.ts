@@ -1,0 +1,34 @@
+/** How many rows were done at a moment of a monotonic clock, in milliseconds. */
+interface Sample {
+  readonly at: number;
+  readonly done: number;
+}
+
+/** Recent samples, oldest first; what the rate is measured over. */
+export type RateWindow = readonly Sample[];
+
+/** Short enough to follow a change of quota, long enough to bridge the gaps between chunks: 30 s. */
+const WINDOW_MS = 30_000;
+
+/** Samples closer together replace each other, so that the window holds at most 60 of them. */
+const STEP_MS = 500;
+
+/** The window with one more sample in it, without those that have become too old. */
+export function sampled(window: RateWindow, sample: Sample): RateWindow {
+  const last = window.at(-1);
+  const beforeLast = window.at(-2);
+  const replaces = last && beforeLast && last.at - beforeLast.at < STEP_MS;
+  const samples = [...(replaces ? window.slice(0, -1) : window), sample];
+  // The newest of the too old ones stays: the window must reach back over its whole length.
+  const tooOld = samples.findLastIndex(({ at }) => at <= sample.at - WINDOW_MS);
+  return samples.slice(Math.max(0, tooOld));
+}
+
+/** Rows per second over the window; `null` while there is nothing to measure. */
+export function rateOf(window: RateWindow): number | null {
+  const first = window.at(0);
+  const last = window.at(-1);
+  if (!first || !last || last.at <= first.at) return null;
+  // A store that comes back empty (fault 35) takes known outcomes away: that is no negative speed.
+  return Math.max(0, ((last.done - first.done) / (last.at - first.at)) * 1000);
+}

@@ -1,0 +1,63 @@
+/** Text on a terminal: made harmless, measured in cells, fitted into columns. */
+
+/**
+ * Everything that a terminal would obey or that would hide or reorder what is read: control characters (with
+ * them every escape sequence), invisible and direction-changing format characters, line separators and lone
+ * surrogates. The two joiners stay: words of several languages and many emoji need them.
+ */
+const NOT_PLAIN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+const ZERO_CELLS = /[\p{M}\u200c\u200d]/u;
+const TWO_CELLS =
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/u;
+
+/** Text from a job, a model or a service, with everything that is no plain text shown as `\u{1b}`. */
+export function plain(text: string): string {
+  return text.replace(NOT_PLAIN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Terminal cells that a plain text takes: by script, near enough to align columns. */
+export function cells(text: string): number {
+  let sum = 0;
+  for (const char of text) sum += cellsOf(char);
+  return sum;
+}
+
+/** The text in at most `width` cells, cut with `…` where it is longer. */
+export function clip(text: string, width: number): string {
+  if (cells(text) <= width) return text;
+  let kept = '';
+  let left = width - 1;
+  for (const char of text) {
+    left -= cellsOf(char);
+    if (left < 0) break;
+    kept += char;
+  }
+  return `${kept}…`;
+}
+
+/** The text, then spaces up to `width` cells. */
+export const padEnd = (text: string, width: number): string =>
+  text + ' '.repeat(Math.max(0, width - cells(text)));
+
+/** Items with a separator between them, in lines of at most `width` cells; no item is broken. */
+export function flow(items: readonly string[], separator: string, width: number): string[] {
+  const lines: string[] = [];
+  let line: string | null = null;
+  for (const item of items) {
+    if (line === null) {
+      line = item;
+    } else if (cells(line + separator + item) <= width) {
+      line += separator + item;
+    } else {
+      lines.push(line + separator.trimEnd());
+      line = item;
+    }
+  }
+  return line === null ? lines : [...lines, line];
+}
+
+function cellsOf(char: string): number {
+  if (ZERO_CELLS.test(char)) return 0;
+  return TWO_CELLS.test(char) ? 2 : 1;
+}

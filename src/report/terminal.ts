@@ -1,0 +1,197 @@
+import { styleText } from 'node:util';
+import type { Counts } from './counts.js';
+import { cost, count, duration, percent, rate } from './figures.js';
+import type { Summary } from './summary.js';
+import type { FilterCounts, RowCounts } from './tally.js';
+import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
+
+/** How to show a summary to a person. */
+export interface TerminalOptions {
+  /** Columns of the terminal; 50 is the least that stays readable. */
+  readonly width: number;
+  /** Whether to colour; the caller knows the stream and `NO_COLOR`. */
+  readonly color: boolean;
+  /** What was written, by what it is: `[['output', 'out/reviews.csv'], …]`. */
+  readonly files: readonly (readonly [name: string, path: string])[];
+  /** The command that resumes a stopped run; shown only when it stopped. */
+  readonly resume: string;
+}
+
+/** A title and its lines; a section without lines is not shown. */
+type Section = readonly [title: string, lines: readonly string[]];
+
+/** A name and how often it was counted; `rows` is `null` in the line that stands for the names left out. */
+interface CountLine {
+  readonly text: string;
+  readonly rows: number | null;
+}
+
+interface CountColumns {
+  readonly lines: readonly CountLine[];
+  /** Cells that both columns take. */
+  readonly width: number;
+}
+
+type Style = Parameters<typeof styleText>[0];
+type Paint = (style: Style, text: string) => string;
+
+/** From this width on titles stand beside their lines, below it above them. */
+const TITLES_BESIDE = 72;
+
+/** `finish reasons` and two spaces. */
+const TITLE_WIDTH = 16;
+
+/** Most lines that a list of answers or errors takes; the rest is in the summary's file. */
+const MOST_LINES = 15;
+
+const SEPARATOR = ', ';
+
+/** The summary as text of several lines for a terminal, ending in a line feed. */
+export function renderSummary(summary: Summary, options: TerminalOptions): string {
+  const paint: Paint = (style, text) =>
+    options.color ? styleText(style, text, { validateStream: false }) : text;
+  const beside = options.width >= TITLES_BESIDE;
+  const width = options.width - (beside ? TITLE_WIDTH : 2);
+  const sections: readonly Section[] = [
+    ['answers', answerLines(summary.answers, width, paint)],
+    ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
+    ['tokens', tokenLines(summary, width)],
+    ['filters', filterLines(summary.filters, width)],
+    ['errors', countLines(summary.errors, width)],
+    ['calls', callLines(summary, width)],
+    ['latency', latencyLines(summary, width)],
+    ['duration', [`${duration(summary.duration_s)}, ${rate(summary.rows_per_second, ' rows')}`]],
+    ['files', fileLines(options.files)],
+  ];
+  const lines = [
+    ...flow([plain(summary.job), `deployment ${plain(summary.deployment)}`], SEPARATOR, options.width),
+    '',
+    paint('bold', reconciliation(summary.rows)),
+    ...(summary.stopped === null ? [] : stoppedLines(summary, summary.stopped, options, paint)),
+    '',
+    ...sections.flatMap(([title, body]) => section(title, body, beside, paint)),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+/** Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. */
+function reconciliation({ total, completed, filtered, failed, skipped }: RowCounts): string {
+  const parts = [
+    `${count(completed)} completed`,
+    `${count(filtered)} filtered`,
+    `${count(failed)} failed`,
+    `${count(skipped)} skipped`,
+  ];
+  return `${count(total)} rows = ${parts.join(' + ')}`;
+}
+
+function stoppedLines(
+  { rows, input }: Summary,
+  reason: string,
+  { width, resume }: TerminalOptions,
+  paint: Paint,
+): string[] {
+  const progress = `Stopped after ${count(rows.total)} of ${count(input.rows)} rows:`;
+  return [
+    '',
+    ...flow([progress, ...plain(reason).split(' ')], ' ', width).map((line) => paint('yellow', line)),
+    'Resume with:',
+    `  ${plain(resume)}`,
+  ];
+}
+
+function section(title: string, body: readonly string[], beside: boolean, paint: Paint): string[] {
+  if (body.length === 0) return [];
+  if (!beside) return [paint('dim', title), ...body.map((line) => `  ${line}`)];
+  return body.map((line, index) => paint('dim', padEnd(index === 0 ? title : '', TITLE_WIDTH)) + line);
+}
+
+/** Each answer with its count, its share and a bar as long as its share. */
+function answerLines(answers: Counts, width: number, paint: Paint): string[] {
+  const total = Object.values(answers).reduce((sum, rows) => sum + rows, 0);
+  const columns = countColumns(answers, width);
+  const room = Math.max(0, Math.min(40, width - columns.width - '  100.0 %  '.length));
+  return columns.lines.map(({ text, rows }) => {
+    if (rows === null) return text;
+    const share = percent(rows, total).padStart('100.0 %'.length);
+    const bar = '█'.repeat(Math.round((rows / total) * room));
+    return `${text}  ${share}  ${paint('cyan', bar)}`.trimEnd();
+  });
+}
+
+function countLines(counts: Counts, width: number): string[] {
+  return countColumns(counts, width).lines.map(({ text }) => text);
+}
+
+/** Names and counts in two aligned columns, the most frequent first. */
+function countColumns(counts: Counts, width: number): CountColumns {
+  const sorted = Object.entries(counts)
+    .map(([name, rows]) => ({ name: plain(name), rows }))
+    .sort((a, b) => b.rows - a.rows);
+  const shown = sorted.slice(0, MOST_LINES);
+  const nameWidth = Math.min(Math.max(0, ...shown.map(({ name }) => cells(name))), Math.floor(width * 0.5));
+  const countWidth = Math.max(0, ...shown.map(({ rows }) => count(rows).length));
+  const lines: CountLine[] = shown.map(({ name, rows }) => ({
+    text: `${padEnd(clip(name, nameWidth), nameWidth)}  ${count(rows).padStart(countWidth)}`,
+    rows,
+  }));
+  const more = sorted.length - shown.length;
+  if (more > 0) lines.push({ text: `and ${count(more)} more, in the summary's file`, rows: null });
+  return { lines, width: nameWidth + 2 + countWidth };
+}
+
+function tokenLines({ usage, cost: price }: Summary, width: number): string[] {
+  const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
+  if (total === 0 && prompt === 0 && completion === 0) return [];
+  // The service names the three on their own; they need not add up.
+  const sum =
+    prompt + completion === total
+      ? `${count(prompt)} prompt + ${count(completion)} completion = ${count(total)} total`
+      : `${count(prompt)} prompt, ${count(completion)} completion, ${count(total)} total`;
+  return flow(price === null ? [sum] : [sum, `cost ${cost(price)}`], SEPARATOR, width);
+}
+
+/** Only what is not safe: a filter that found nothing is no news. */
+function filterLines({ prompt, completion }: Summary['filters'], width: number): string[] {
+  const found = (side: string, categories: FilterCounts) =>
+    Object.entries(categories).map(([category, { safe, not_detected, filtered, ...unsafe }]) => ({
+      name: plain(`${side} ${category}`),
+      counts: listed({ ...unsafe, ...(filtered ? { filtered } : {}) }),
+    }));
+  const all = [...found('prompt', prompt), ...found('completion', completion)].filter(
+    ({ counts }) => counts.length > 0,
+  );
+  const nameWidth = Math.min(Math.max(0, ...all.map(({ name }) => cells(name))), Math.floor(width * 0.5));
+  return all.flatMap(({ name, counts }) =>
+    flow(counts, SEPARATOR, width - nameWidth - 2).map(
+      (line, index) => `${padEnd(index === 0 ? clip(name, nameWidth) : '', nameWidth)}  ${line}`,
+    ),
+  );
+}
+
+function callLines({ calls }: Summary, width: number): string[] {
+  const parts = [
+    `${count(calls.sent)} sent`,
+    `${count(calls.retried)} retried`,
+    `${count(calls.rate_limited)} rate limited`,
+    `${count(calls.repeated)} repeated`,
+  ];
+  return flow(parts, SEPARATOR, width);
+}
+
+function latencyLines({ latency_ms }: Summary, width: number): string[] {
+  const parts = Object.entries(latency_ms).flatMap(([name, ms]) =>
+    ms === null ? [] : [`${name} ${duration(ms / 1000)}`],
+  );
+  return flow(parts, SEPARATOR, width);
+}
+
+function fileLines(files: TerminalOptions['files']): string[] {
+  const nameWidth = Math.max(0, ...files.map(([name]) => cells(name)));
+  return files.map(([name, path]) => `${padEnd(name, nameWidth)}  ${plain(path)}`);
+}
+
+/** `3 low`, `1 high` */
+function listed(counts: Counts): string[] {
+  return Object.entries(counts).map(([name, rows]) => `${count(rows)} ${plain(name)}`);
+}

@@ -1,0 +1,146 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LEASE_MS, type Ledger } from '../ledger/ledger.js';
+import type { CallCounts, Fault } from '../model.js';
+import type { Journal } from './journal.js';
+import type { Plan, RowRecord } from './plan.js';
+import { expected, type Window, type WindowChunk } from './window.js';
+
+/** Pause between two looks at the ledger, and so the shortest time between two commits, in milliseconds. */
+const LOOK_MS = 100;
+/** Chunks looked at in one go. */
+const LOOK_AHEAD = 256;
+/** Rows in one commit, at most: bounds the text that is built in memory. */
+const COMMIT_ROWS = 2_000;
+/** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
+const STUCK_MS = 5_000;
+
+export interface CollectorParts {
+  readonly run: string;
+  readonly window: Window;
+  readonly ledger: Ledger;
+  readonly journal: Journal;
+  /** The record of a row, and what the tally counts of it. */
+  readonly recordOf: Plan['recordOf'];
+  /** Opens the run in the ledger, or renews its lease. */
+  readonly open: () => Promise<void>;
+  /** Looks after the oldest chunk when it is stuck. */
+  readonly rescue: (head: WindowChunk) => Promise<void>;
+  /** True when the producer has added its last chunk. */
+  readonly produced: () => boolean;
+  /** Told after each look: rows on disk or known to the ledger. */
+  readonly onProgress: (known: number) => void;
+  /** A worker asked for the run to stop. */
+  readonly onStop: (reason: Fault) => void;
+  /** True when the run was halted and no call is in flight any more. */
+  readonly drained: () => boolean;
+}
+
+/**
+ * Reads the ledger in input order, appends to the output, and forgets what is safely on disk. Ends when every
+ * row is on disk, or, once the run is halted and its calls have ended, when nothing more is complete.
+ */
+export async function collect(parts: CollectorParts): Promise<void> {
+  const { window, journal } = parts;
+  let renewAt = performance.now() + LEASE_MS / 4;
+  let oldest = { first: 0, known: 0, since: performance.now() };
+
+  for (;;) {
+    const last = parts.drained();
+    const look = await lookAt(parts);
+    journal.count(look.calls);
+    if (look.stop !== null) parts.onStop(look.stop);
+    const rows = await commit(parts, look);
+    parts.onProgress(journal.manifest.rows + look.known);
+    if (rows === 0 && (last || (parts.produced() && window.empty))) return;
+
+    const now = performance.now();
+    const head = window.heads(1)[0];
+    if (head?.first !== oldest.first || look.headKnown !== oldest.known) {
+      oldest = { first: head?.first ?? 0, known: look.headKnown, since: now };
+    } else if (head !== undefined && now - oldest.since > STUCK_MS) {
+      oldest = { ...oldest, since: now };
+      await parts.rescue(head);
+    }
+    if (now >= renewAt) {
+      renewAt = now + LEASE_MS / 4;
+      await parts.open();
+    }
+    if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);
+  }
+}
+
+interface Look {
+  readonly complete: readonly WindowChunk[];
+  /** Rows that are known and stand behind a row that is not. */
+  readonly known: number;
+  /** Rows of the oldest incomplete chunk that are known. */
+  readonly headKnown: number;
+  readonly calls: CallCounts;
+  readonly stop: Fault | null;
+}
+
+/** What the ledger knows of the oldest chunks. */
+async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
+  const heads = window.heads(LOOK_AHEAD);
+  const called = heads.filter((chunk) => expected(chunk) > 0);
+  const { counts, calls, stop } = await ledger.progress(run, called.map(firstOf));
+  const byChunk = new Map(called.map((chunk, i) => [chunk.first, counts[i] ?? 0]));
+  const knownOf = (chunk: WindowChunk): number => byChunk.get(chunk.first) ?? 0;
+
+  const complete: WindowChunk[] = [];
+  let rows = 0;
+  for (const chunk of heads) {
+    if (knownOf(chunk) < expected(chunk)) break;
+    if (rows > 0 && rows + chunk.rows.length > COMMIT_ROWS) break;
+    rows += chunk.rows.length;
+    complete.push(chunk);
+  }
+  const rest = heads.slice(complete.length);
+  const head = rest[0];
+  return {
+    complete,
+    known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.settled.size, 0),
+    headKnown: head === undefined ? 0 : knownOf(head),
+    calls,
+    stop,
+  };
+}
+
+/**
+ * Commit order: append, fsync, manifest, forget. A crash between any two of them loses and doubles nothing.
+ * @returns rows committed
+ */
+async function commit(parts: CollectorParts, look: Look): Promise<number> {
+  const { ledger, run, journal, window } = parts;
+  const outcomes = await Promise.all(
+    look.complete.map(async (chunk) =>
+      expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : chunk.settled,
+    ),
+  );
+  const written: WindowChunk[] = [];
+  const records: RowRecord[] = [];
+  for (const [i, chunk] of look.complete.entries()) {
+    const known = chunk.rows.map((row) => chunk.settled.get(row.number) ?? outcomes[i]?.get(row.number));
+    // The store lost outcomes after it had counted them; they will be called again.
+    if (!known.every((outcome) => outcome !== undefined)) break;
+    for (const [j, row] of chunk.rows.entries()) {
+      const outcome = known[j];
+      if (outcome !== undefined) records.push(parts.recordOf(row, outcome));
+    }
+    written.push(chunk);
+  }
+  if (written.length === 0) return 0;
+  await journal.commit({
+    text: records.map((record) => record.text).join(''),
+    ended: records,
+  });
+  await ledger.forget(
+    run,
+    journal.manifest.rows,
+    written.filter((chunk) => expected(chunk) > 0).map(firstOf),
+  );
+  window.release(written.length);
+  return records.length;
+}
+
+const firstOf = (chunk: WindowChunk): number => chunk.first;

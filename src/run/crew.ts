@@ -1,0 +1,173 @@
+import type { Settings } from '../config/settings.js';
+import { StopError } from '../errors.js';
+import type { Fault } from '../model.js';
+import { Caller } from '../queue/caller.js';
+import { ChunkQueue } from '../queue/chunk-queue.js';
+import { queueName } from '../queue/names.js';
+import type { Store } from '../queue/store.js';
+import { ChunkWorker } from '../queue/worker.js';
+import { startProgress } from '../report/progress.js';
+import { rows } from '../source/source.js';
+import type { Claim } from './begin.js';
+import { collect } from './collector.js';
+import type { HaltReason } from './halt.js';
+import type { Input } from './input.js';
+import type { Journal } from './journal.js';
+import type { Plan } from './plan.js';
+import { produce, renderChunk } from './producer.js';
+import { rescue } from './rescue.js';
+import { Window, type WindowChunk } from './window.js';
+import type { World } from './world.js';
+
+/** Most rows between the queue and the output: enough that a row in its longest pause holds nothing back. */
+const WINDOW_ROWS = 10_000;
+/** Most bytes of input and prompts in the window. */
+const WINDOW_BYTES = 32 * 1024 * 1024;
+
+/** Longest time from the halt of a run to its end: the grace of the worker and some more, in milliseconds. */
+const HALT_MS = 40_000;
+
+export interface Parts {
+  readonly claim: Claim | null;
+  readonly input: Input;
+  readonly plan: Plan;
+  readonly store: Store;
+  readonly journal: Journal;
+}
+
+/** Producer, worker and collector together, until every row is on disk or the run is halted. */
+export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
+  const { input, plan, store, journal, claim } = parts;
+  const { run, execution, rows: committed } = journal.manifest;
+  const { halt, log } = world;
+  const { ledger } = store;
+
+  const name = queueName(
+    settings.service.deployment,
+    settings.emulated ? null : `${world.address.baseUrl}/${world.address.segment}`,
+  );
+  const queue = new ChunkQueue(store, name, settings.limits.attempts, log);
+  const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
+  const open = (): Promise<void> =>
+    ledger.open(run, execution, journal.manifest.rows, journal.manifest.calls);
+  if (claim?.discarded) {
+    await queue.withdraw(claim.discarded.run);
+    await ledger.close(claim.discarded.run);
+  }
+  // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
+  if (execution > 1) await queue.withdraw(run);
+  await open();
+
+  const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
+  const worker = settings.work ? startWorker(settings, world, store, name, onStop) : null;
+  const progress = startProgress({
+    stream: world.stderr,
+    isTTY: world.stderr.isTTY === true,
+    total: input.total,
+    done: committed,
+    quiet: world.quiet,
+  });
+  let produced = false;
+  let drained = false;
+  const onHalt = async (): Promise<void> => {
+    progress.note('stopping: finishing the calls in flight');
+    window.close();
+    await worker?.close();
+    drained = true;
+  };
+  halt.onPull(() => void onHalt());
+  const failed = (error: unknown): void => halt.pull(haltReason(error));
+
+  const toChunk = plan.toChunk(run, execution);
+  const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
+  const split = new Set<number>();
+  const producing = produce({
+    rows: rows(input.spec, input.survey),
+    committed,
+    total: input.total,
+    chunkSize: journal.manifest.chunk_size,
+    requestOf: plan.requestOf,
+    toChunk,
+    window,
+    queue,
+    signal: halt.signal,
+  }).then(() => {
+    produced = true;
+  }, failed);
+  const collecting = collect({
+    run,
+    window,
+    ledger,
+    journal,
+    recordOf: plan.recordOf,
+    open,
+    rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
+    produced: () => produced,
+    drained: () => drained,
+    onStop,
+    onProgress: (done) =>
+      progress.update({
+        done,
+        inFlight: worker?.inFlight ?? 0,
+        failed: journal.manifest.tally.rows.failed,
+        waiting: waitingText(worker),
+      }),
+  }).catch(failed);
+
+  const leave = async (): Promise<void> => {
+    await Promise.all([producing, collecting]);
+    await worker?.close();
+    if (halt.reason !== null) await queue.withdraw(run);
+    await queue.close();
+  };
+  // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
+  const deadline = new Promise<'late'>((resolve) => {
+    halt.onPull(() => setTimeout(resolve, HALT_MS, 'late').unref());
+  });
+  const late = (await Promise.race([leave(), deadline])) === 'late';
+  progress.stop();
+  if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
+}
+
+function haltReason(error: unknown): HaltReason {
+  // Whoever reads standard output has seen enough (fault 51).
+  if (error instanceof StopError && isClosedPipe(error.cause)) return { kind: 'signal', signal: 'SIGPIPE' };
+  if (!(error instanceof StopError)) return { kind: 'error', error };
+  const message = error.hint === undefined ? error.message : `${error.message} ${error.hint}`;
+  return { kind: 'stop', fault: { code: error.code, message } };
+}
+
+const isClosedPipe = (cause: unknown): boolean =>
+  cause instanceof Error && 'code' in cause && cause.code === 'EPIPE';
+
+function startWorker(
+  settings: Settings,
+  world: World,
+  store: Store,
+  queue: string,
+  onStop: (fault: Fault) => void,
+): ChunkWorker {
+  const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
+  const caller = new Caller(world.address, world.keys, concurrency, () =>
+    world.log.warn('the service refused the first key; going on with the second'),
+  );
+  return new ChunkWorker({
+    store,
+    queue,
+    deployment: settings.service.deployment,
+    concurrency,
+    chunkSize,
+    promptsPerRequest,
+    caller,
+    onStop,
+    log: world.log,
+  });
+}
+
+/** What a person is told while no call is made. */
+function waitingText(worker: ChunkWorker | null): string | null {
+  const ms = worker?.waitingMs ?? 0;
+  if (ms < 1000) return null;
+  const until = new Date(Date.now() + ms).toTimeString().slice(0, 8);
+  return `the service asked to wait until ${until}`;
+}

@@ -1,0 +1,31 @@
+import { rmSync } from 'node:fs';
+import type { Settings } from '../config/settings.js';
+import { type InputSpec, type Survey, spoolStandardInput, survey } from '../source/source.js';
+import type { World } from './world.js';
+
+/** An input that was read once in full, and found whole. */
+export interface Input {
+  readonly spec: InputSpec;
+  readonly survey: Survey;
+  /** Rows to run: all, or the first of them with `--limit`. */
+  readonly total: number;
+  /** Drops the copy of standard input, when the run does not need it any more. */
+  discard(): void;
+}
+
+/** Reads the input once, before anything is sent, so that a broken file costs nothing. */
+export async function openInput(settings: Settings, world: World): Promise<Input> {
+  const { path, limit, require: _, ...reading } = settings.input;
+  const spooled =
+    path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
+  const spec: InputSpec = { path: spooled ?? path, ...reading };
+  const surveyed = await survey(spec, { signal: world.halt.signal });
+  return {
+    spec,
+    survey: surveyed,
+    total: limit === null ? surveyed.rows : Math.min(limit, surveyed.rows),
+    discard: () => {
+      if (spooled !== null) rmSync(spooled, { force: true });
+    },
+  };
+}

@@ -1,0 +1,113 @@
+import { readFileSync, rmSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { z } from 'zod';
+import { UsageError } from '../errors.js';
+import type { CallCounts } from '../model.js';
+import type { Tally } from '../report/tally.js';
+
+/**
+ * What is known of an unfinished run, in `<output>.run.json` beside its part file. It is written after the
+ * part file is on disk and before the ledger forgets, so it never says more than the part file holds.
+ */
+export interface Manifest {
+  readonly v: 1;
+  readonly run: string;
+  readonly job: string;
+  /** Number of the process that works on the run, from 1: counted up by every resume. */
+  readonly execution: number;
+  readonly started_at: string;
+  /** Time that earlier executions worked on the run, in milliseconds. */
+  readonly worked_ms: number;
+  /** What the records depend on, as hashes by part; a resume with another value is refused. */
+  readonly fingerprint: Readonly<Record<string, string>>;
+  readonly chunk_size: number;
+  /** Folder of the store that holds the run's ledger, where the queue is embedded. */
+  readonly store: string | null;
+  /** Rows whose records are in the part file. */
+  readonly rows: number;
+  /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
+  readonly bytes: number;
+  readonly calls: CallCounts;
+  readonly tally: Tally;
+}
+
+const count = z.int().nonnegative();
+
+const shape = z.looseObject({
+  v: z.literal(1),
+  run: z.string().min(1),
+  job: z.string(),
+  execution: z.int().positive(),
+  started_at: z.string(),
+  worked_ms: z.number(),
+  fingerprint: z.record(z.string(), z.string()),
+  chunk_size: z.int().positive(),
+  store: z.string().nullable(),
+  rows: count,
+  bytes: count,
+  calls: z.object({ sent: count, retried: count, rate_limited: count, repeated: count }),
+  tally: z.custom<Tally>((value) => typeof value === 'object' && value !== null),
+});
+
+/** Reads a manifest; null when there is none. @throws UsageError when the file is no manifest */
+export function readManifest(path: string): Manifest | null {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    throw new UsageError('manifest_unreadable', `cannot read ${path}: ${String(error)}`);
+  }
+  const parsed = shape.safeParse(parseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new UsageError(
+    'manifest_damaged',
+    `${path} is not a run that this version can continue`,
+    'Start over with --restart; rows already answered are then called again.',
+  );
+}
+
+/** Puts a manifest on disk: temporary file, fsync, rename, so that it is always the old or the new one (fault 42). */
+export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
+  await writeDurably(path, `${JSON.stringify(manifest)}\n`);
+}
+
+/** Replaces a file in one step that a crash cannot halve. */
+export async function writeDurably(path: string, text: string): Promise<void> {
+  const temporary = `${path}.tmp`;
+  const file = await open(temporary, 'w');
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(temporary, path);
+  await syncFolder(dirname(path));
+}
+
+/** Makes a rename durable; some file systems refuse to sync a folder, and then there is nothing to do. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => null);
+  if (folder === null) return;
+  try {
+    await folder.sync();
+  } catch {
+    // EINVAL or EPERM on file systems that cannot.
+  } finally {
+    await folder.close();
+  }
+}
+
+export function removeManifest(path: string): void {
+  rmSync(path, { force: true });
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,85 @@
+import type { Settings } from '../config/settings.js';
+import type { Outcome, Row } from '../model.js';
+import { answerReader } from '../output/answer.js';
+import { recordFormat } from '../output/format.js';
+import { contextCheck } from '../prompt/context.js';
+import { type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.js';
+import { loadTokenizer } from '../prompt/tokens.js';
+import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { Ended } from '../report/tally.js';
+import { modelOf } from '../service/catalogue.js';
+import type { Survey } from '../source/source.js';
+
+/** A row's record as it goes to the output, and what the tally counts of it. */
+export interface RowRecord extends Ended {
+  readonly text: string;
+}
+
+/** What happens to every row, settled before the first is sent. All of it is pure. */
+export interface Plan {
+  /** First line of the output; empty for JSONL. */
+  readonly header: string;
+  /** What is sent for a row, or the outcome it has without being sent. */
+  readonly requestOf: (row: Row) => RowRequest;
+  readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
+  /** The queue's form of rows that are to be sent. */
+  readonly toChunk: (run: string, execution: number) => (first: number, rows: readonly ChunkRow[]) => Chunk;
+}
+
+/**
+ * Checks the job against the columns of its input.
+ * @throws UsageError for a template, a column or an answer schema that cannot be used
+ */
+export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
+  const { service, parameters, limits, input, output } = settings;
+  const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
+  const requests = requestPlan(
+    { prompt: settings.prompt ?? undefined, require: input.require, rowParameters: settings.rowParameters },
+    { name: input.path === '-' ? 'standard input' : input.path, columns: survey.columns, kind },
+  );
+  const fits = await fitsContext(settings);
+  const answer = answerReader(settings.answer);
+  const format = recordFormat({
+    kind: output.format,
+    inputColumns: survey.columns,
+    answer,
+    select: output.columns ?? undefined,
+    formulas: output.formulas,
+  });
+
+  return {
+    header: format.header,
+    requestOf: (row) => {
+      const request = rowRequest(row, requests);
+      if (request.kind === 'settled') return request;
+      const error = fits(request.prompt, request.parameters?.max_tokens ?? parameters.max_tokens);
+      if (error === null) return request;
+      return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
+    },
+    recordOf: (row, outcome) => {
+      const text =
+        outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
+      const read = text === null ? null : answer.read(text.text);
+      return { text: format.format(row, outcome, read), outcome, answer: read };
+    },
+    toChunk: (run, execution) => (first, rows) => ({
+      run,
+      execution,
+      first,
+      deployment: service.deployment,
+      apiVersion: service.apiVersion,
+      style: service.style,
+      timeoutMs: limits.timeoutMs,
+      promptsPerRequest: limits.promptsPerRequest,
+      parameters,
+      rows,
+    }),
+  };
+}
+
+/** The check against the model's context window; none for a deployment whose model is not known. */
+async function fitsContext({ service }: Settings): Promise<ReturnType<typeof contextCheck>> {
+  const model = modelOf(service.deployment);
+  if (model === null) return () => null;
+  return contextCheck(model.contextWindow, await loadTokenizer(model.encoding));
+}

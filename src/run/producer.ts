@@ -1,0 +1,84 @@
+import type { Outcome, Row } from '../model.js';
+import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { ChunkQueue } from '../queue/chunk-queue.js';
+import type { Plan } from './plan.js';
+import { expected, type Window, type WindowChunk } from './window.js';
+
+/** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */
+const CHUNK_BYTES = 1024 * 1024;
+/** Chunks that share one write to the queue. */
+const BATCH = 16;
+
+type RequestOf = Plan['requestOf'];
+type ToChunk = ReturnType<Plan['toChunk']>;
+
+export interface ProducerParts {
+  readonly rows: AsyncIterable<Row>;
+  /** Rows up to this number are on disk already. */
+  readonly committed: number;
+  /** Rows after this number are left out (`--limit`). */
+  readonly total: number;
+  readonly chunkSize: number;
+  readonly requestOf: RequestOf;
+  readonly toChunk: ToChunk;
+  readonly window: Window;
+  readonly queue: ChunkQueue;
+  readonly signal: AbortSignal;
+}
+
+/** Groups rows into chunks and adds them to the queue, keeping the window full. Ends with the input, or when stopped. */
+export async function produce(parts: ProducerParts): Promise<void> {
+  const { window, queue, signal, chunkSize } = parts;
+  let rows: Row[] = [];
+  let settled = new Map<number, Outcome>();
+  let requests: ChunkRow[] = [];
+  let bytes = 0;
+  let batch: Chunk[] = [];
+
+  const send = async (): Promise<void> => {
+    if (batch.length > 0) await queue.add(batch);
+    batch = [];
+  };
+  const close = async (first: number): Promise<void> => {
+    window.add({ first, rows, settled, bytes });
+    if (requests.length > 0) batch.push(parts.toChunk(first, requests));
+    [rows, settled, requests, bytes] = [[], new Map(), [], 0];
+    if (batch.length >= BATCH || window.full) await send();
+    await window.room();
+  };
+
+  let first = parts.committed + 1;
+  for await (const row of parts.rows) {
+    if (row.number <= parts.committed) continue;
+    if (row.number > parts.total || signal.aborted) break;
+    const request = parts.requestOf(row);
+    if (request.kind === 'send') {
+      requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
+      bytes += request.prompt.length;
+    } else {
+      settled.set(row.number, request.outcome);
+    }
+    rows.push(row);
+    bytes += row.bytes;
+    if (rows.length >= chunkSize || bytes >= CHUNK_BYTES) {
+      await close(first);
+      first = row.number + 1;
+    }
+  }
+  if (signal.aborted) return;
+  if (rows.length > 0) await close(first);
+  await send();
+}
+
+/** The queue's form of chunks that are in the window already: rendered again, the settled rows left out. */
+export function renderChunk(chunk: WindowChunk, requestOf: RequestOf, toChunk: ToChunk): Chunk | null {
+  if (expected(chunk) === 0) return null;
+  const requests: ChunkRow[] = [];
+  for (const row of chunk.rows) {
+    const request = requestOf(row);
+    if (request.kind === 'send') {
+      requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
+    }
+  }
+  return toChunk(chunk.first, requests);
+}

@@ -1,0 +1,85 @@
+import type { Outcome, Row } from '../model.js';
+
+/** Consecutive rows on their way through the queue. */
+export interface WindowChunk {
+  /** Number of the first row; also the chunk's name in the ledger. */
+  readonly first: number;
+  readonly rows: readonly Row[];
+  /** Outcomes known without a call, by row number: skipped, or failed before sending. */
+  readonly settled: ReadonlyMap<number, Outcome>;
+  /** Bytes that the rows hold in memory and in the store, about. */
+  readonly bytes: number;
+}
+
+/** How many rows of a chunk the ledger has to know before it can be written. */
+export const expected = (chunk: WindowChunk): number => chunk.rows.length - chunk.settled.size;
+
+/**
+ * The rows that are handed to the queue and not yet written to the output, in input order. It bounds what
+ * waits in memory and in the store: the producer waits for room, the collector makes it.
+ */
+export class Window {
+  readonly #chunks: WindowChunk[] = [];
+  #rows = 0;
+  #bytes = 0;
+  #wake: (() => void) | null = null;
+  #closed = false;
+
+  constructor(
+    /** Most rows in the window. */
+    private readonly maxRows: number,
+    /** Most bytes in the window; a single chunk may pass it, alone. */
+    private readonly maxBytes: number,
+  ) {}
+
+  get rows(): number {
+    return this.#rows;
+  }
+
+  get full(): boolean {
+    return this.#rows > 0 && (this.#rows >= this.maxRows || this.#bytes >= this.maxBytes);
+  }
+
+  get empty(): boolean {
+    return this.#chunks.length === 0;
+  }
+
+  all(): readonly WindowChunk[] {
+    return this.#chunks;
+  }
+
+  /** The oldest chunks, at most `count`. */
+  heads(count: number): readonly WindowChunk[] {
+    return this.#chunks.slice(0, count);
+  }
+
+  /** Resolves when there is room, or when the window is closed. Only the producer waits here. */
+  async room(): Promise<void> {
+    while (!this.#closed && this.full) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  add(chunk: WindowChunk): void {
+    this.#chunks.push(chunk);
+    this.#rows += chunk.rows.length;
+    this.#bytes += chunk.bytes;
+  }
+
+  /** Drops the oldest chunks: they are on disk. */
+  release(count: number): void {
+    for (const chunk of this.#chunks.splice(0, count)) {
+      this.#rows -= chunk.rows.length;
+      this.#bytes -= chunk.bytes;
+    }
+    this.#wake?.();
+  }
+
+  /** Lets a waiting producer go: the run stops. */
+  close(): void {
+    this.#closed = true;
+    this.#wake?.();
+  }
+}

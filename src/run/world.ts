@@ -1,0 +1,19 @@
+import type { Logger } from 'pino';
+import type { ServiceAddress } from '../queue/caller.js';
+import type { KeyRing } from '../service/keys.js';
+import type { Halt } from './halt.js';
+
+/** What a run takes from the process around it. */
+export interface World {
+  readonly address: ServiceAddress;
+  readonly keys: KeyRing;
+  readonly halt: Halt;
+  readonly log: Logger;
+  readonly stdin: NodeJS.ReadableStream;
+  readonly stdout: NodeJS.WritableStream;
+  /** Where messages for people go, and whether it is a terminal. */
+  readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+  readonly quiet: boolean;
+  /** Says a line to a person, unless the run is quiet. */
+  readonly say: (line: string) => void;
+}

@@ -1,0 +1,83 @@
+/** What became of one call, as plain data. */
+export type Exchange = Response | Failure;
+
+/** The service answered, with any status, and the whole body arrived. */
+export interface Response {
+  readonly kind: 'response';
+  readonly status: number;
+  /** Lower-case names; only those that Promptmill reads. */
+  readonly headers: { readonly [name: string]: string };
+  /** Decoded as UTF-8. */
+  readonly body: string;
+  /** Milliseconds from the request to the last byte. */
+  readonly latency_ms: number;
+}
+
+/** No whole answer arrived. */
+export interface Failure {
+  readonly kind: 'failure';
+  /**
+   * `connect`: the request never left this machine, so it cannot have been billed. `exchange`: it left, at
+   * least in part, and may have been.
+   */
+  readonly phase: 'connect' | 'exchange';
+  readonly code: FailureCode;
+  /** For people; holds no key, no prompt and no text of the service. */
+  readonly message: string;
+  readonly latency_ms: number;
+}
+
+const REASONS = {
+  timeout: 'no whole answer in time',
+  dns: 'the host name cannot be resolved',
+  refused: 'the connection was refused',
+  unreachable: 'no connection',
+  tls: 'no trusted TLS connection',
+  reset: 'the connection was closed before an answer',
+  truncated: 'the connection was closed in the middle of the answer',
+  too_large: 'the answer is too large',
+  not_http: 'the answer is not HTTP',
+  aborted: 'the call was abandoned',
+} as const;
+
+export type FailureCode = keyof typeof REASONS;
+
+/** How far a call had come: nothing sent, the request sent (at least in part), the head of an answer read. */
+export type Progress = 'queued' | 'sent' | 'answered';
+
+/** Names a failure by the error's code; its message may hold anything and is not used. */
+export function failureOf(error: unknown, progress: Progress, host: string, latency_ms: number): Failure {
+  const cause = codeOf(error);
+  const code = failureCode(cause, progress);
+  return {
+    kind: 'failure',
+    phase: progress === 'queued' ? 'connect' : 'exchange',
+    code,
+    message: `${REASONS[code]}: ${host}${cause === '' ? '' : ` (${cause})`}`,
+    latency_ms,
+  };
+}
+
+function codeOf(error: unknown): string {
+  // undici gives its parser errors a name and no code.
+  if (error instanceof Error && error.name === 'HTTPParserError') return PARSER;
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
+}
+
+/** Codes of Node.js, OpenSSL and undici. A closed connection means what the progress makes of it. */
+function failureCode(code: string, progress: Progress): FailureCode {
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'dns';
+  if (code === 'ECONNREFUSED') return 'refused';
+  if (code === DEADLINE || code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') return 'timeout';
+  if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return 'too_large';
+  if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') return 'aborted';
+  if (/^EPROTO$|^ERR_(TLS|SSL)_|CERT|SIGNATURE|ISSUER/.test(code)) return 'tls';
+  if (progress === 'queued') return 'unreachable';
+  if (code === 'UND_ERR_HEADERS_OVERFLOW' || (code === PARSER && progress === 'sent')) return 'not_http';
+  return progress === 'answered' ? 'truncated' : 'reset';
+}
+
+const PARSER = 'UND_ERR_HTTP_PARSER';
+
+/** Code of the error with which a call ends itself when its time is over. */
+export const DEADLINE = 'DEADLINE';

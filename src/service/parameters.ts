@@ -1,0 +1,156 @@
+import { z } from 'zod';
+import type { Parameters } from '../model.js';
+
+/**
+ * The request fields that shape a completion, with the ranges of the service. The descriptions reach the
+ * editor through the JSON Schema of the job file. Messages name the range and the value; the name of the
+ * field is the issue's path.
+ */
+
+function shown(value: unknown): string {
+  const json = JSON.stringify(value) ?? String(value);
+  return json.length > 60 ? `${json.slice(0, 57)}...` : json;
+}
+
+const must = (what: string) => ({
+  error: ({ input }: { input?: unknown }) => `must be ${what}, got ${shown(input)}`,
+});
+
+function between(low: number, high: number) {
+  const range = must(`between ${low} and ${high}`);
+  return z.number(range).min(low, range).max(high, range);
+}
+
+function whole(low: number, high: number) {
+  const range = must(`a whole number between ${low} and ${high}`);
+  return z.int(range).min(low, range).max(high, range);
+}
+
+const atLeastZero = must('a whole number of at least 0');
+const onlyOne = must('1: the first choice is the only one kept, so use best_of to pick it from several');
+const oneToFour = must('a text or a list of 1 to 4 texts');
+const biases = must('an object of token ids to biases between -100 and 100');
+
+/**
+ * `n` has no range of its own: more than one choice is refused, and with it the service's rule best_of ≥ n
+ * always holds. `prompt` comes from the row, and `stream` has no use where each row is one answer.
+ */
+export const parametersSchema = z.strictObject(
+  {
+    max_tokens: z
+      .int(atLeastZero)
+      .min(0, atLeastZero)
+      .nullable()
+      .exactOptional()
+      .describe(
+        'Most tokens to generate. At least 0; with the prompt at most the context window. Default: 16.',
+      ),
+    temperature: between(0, 2)
+      .nullable()
+      .exactOptional()
+      .describe('Sampling temperature; 0 is the most repeatable. 0 to 2. Default: 1.'),
+    top_p: between(0, 1)
+      .nullable()
+      .exactOptional()
+      .describe('Nucleus sampling: share of the probability that is sampled from. 0 to 1. Default: 1.'),
+    n: z
+      .literal(1, onlyOne)
+      .nullable()
+      .exactOptional()
+      .describe('Choices to return. Only 1: the first choice is the one that is kept. Default: 1.'),
+    best_of: whole(1, 128)
+      .exactOptional()
+      .describe('Candidates to generate and pick the best of; each is billed. 1 to 128. Default: 1.'),
+    logprobs: whole(0, 5)
+      .nullable()
+      .exactOptional()
+      .describe('Return log probabilities of so many likely tokens. 0 to 5. Default: null, none.'),
+    echo: z
+      .boolean(must('true or false'))
+      .nullable()
+      .exactOptional()
+      .describe('Repeat the prompt before the completion. Default: false.'),
+    suffix: z
+      .string(must('a text'))
+      .nullable()
+      .exactOptional()
+      .describe('Text that comes after the completion. Default: null, none.'),
+    stop: z
+      .union([z.string(), z.array(z.string()).min(1, oneToFour).max(4, oneToFour)], oneToFour)
+      .nullable()
+      .exactOptional()
+      .describe('Text, or 1 to 4 texts, at which to stop; not part of the answer. Default: null, none.'),
+    presence_penalty: between(-2, 2)
+      .exactOptional()
+      .describe('Above 0: less of what the text already mentions. -2 to 2. Default: 0.'),
+    frequency_penalty: between(-2, 2)
+      .exactOptional()
+      .describe('Above 0: less of what the text often repeats. -2 to 2. Default: 0.'),
+    logit_bias: z
+      .record(z.string().regex(/^\d+$/), between(-100, 100), biases)
+      .nullable()
+      .exactOptional()
+      .describe('Token id → bias of its likelihood. -100 (never) to 100 (only). Default: null, none.'),
+    user: z
+      .string(must('a text'))
+      .exactOptional()
+      .describe('An id of the end user, for the abuse monitoring of the service. Default: none.'),
+  },
+  must('an object'),
+);
+
+/** One thing that is wrong with parameters. The message names field, range and value. */
+interface Problem {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** Parameters, or what is wrong with them. */
+export type CheckedParameters =
+  | { readonly ok: true; readonly parameters: Parameters }
+  | { readonly ok: false; readonly problems: readonly Problem[] };
+
+/** Checks parameters from outside: a job file, or the body of a JSONL row. */
+export function checkParameters(value: unknown): CheckedParameters {
+  const parsed = parametersSchema.safeParse(value);
+  if (parsed.success) return { ok: true, parameters: parsed.data };
+  return {
+    ok: false,
+    problems: parsed.error.issues.flatMap((issue) => {
+      if (issue.code === 'unrecognized_keys') {
+        return issue.keys.map((key) => ({ path: key, message: `${key} ${whyRefused(key)}` }));
+      }
+      const path = issue.path.join('.');
+      return [{ path, message: `${path || 'parameters'} ${issue.message}` }];
+    }),
+  };
+}
+
+function whyRefused(key: string): string {
+  if (key === 'stream') return 'cannot be set: each row is one answer, which is read whole';
+  if (key === 'prompt') return 'cannot be a parameter: it comes from the template or from the row';
+  return `is not a parameter; known are ${Object.keys(parametersSchema.shape).join(', ')}`;
+}
+
+/**
+ * Reads a parameter from a CSV cell, where everything is text.
+ * @param name a field of {@link Parameters}; any other name is a problem
+ * @param text empty means not given: the result then has no field
+ */
+export function parameterFromText(name: string, text: string): CheckedParameters {
+  // White space is a meaningful stop sequence, and nothing but padding around a number.
+  const given = name === 'stop' || name === 'suffix' || name === 'user' ? text : text.trim();
+  if (given === '') return { ok: true, parameters: {} };
+  return checkParameters({ [name]: fromText(name, given) });
+}
+
+function fromText(name: string, text: string): unknown {
+  if (name === 'suffix' || name === 'user') return text;
+  if (name === 'stop' && !text.startsWith('[')) return text;
+  try {
+    // Spreadsheets write TRUE and FALSE.
+    return JSON.parse(name === 'stop' ? text : text.toLowerCase());
+  } catch {
+    return text;
+  }
+}

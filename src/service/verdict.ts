@@ -1,0 +1,278 @@
+import type { CalledOutcome, Completion, Fault, FilterResults, Filters } from '../model.js';
+import { COMPLETIONS_MODELS } from './catalogue.js';
+import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
+import { type Reading, readCompletions, readError, type ServiceError } from './response.js';
+
+/**
+ * Decides what an exchange means. The table below is the whole policy, first match wins; it is also the only
+ * place that branches on the words of a message.
+ *
+ * | what happened | verdict | fault |
+ * | --- | --- | --- |
+ * | 2xx with a choice | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
+ * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
+ * | 3xx | stop | `redirected` |
+ * | 4xx `content_filter` | final: `filtered` | `content_filter` |
+ * | 401 | refused-key | `unauthorized` |
+ * | 400, 404 conversation model | stop | `operation_not_supported` |
+ * | 400, 404 api-version | stop | `api_version_not_supported` |
+ * | `insufficient_quota`, `budget_exceeded`, 402 | stop | `insufficient_quota` |
+ * | 429 with a hint of exactly 86,400 s | final: `failed` | `request_exceeds_quota` |
+ * | 429 | wait | `rate_limited` |
+ * | 403 | stop | `forbidden` |
+ * | 404 `DeploymentNotFound`, `model_not_found`, or words for it | stop | `deployment_not_found` |
+ * | 404, 405, 410 | stop | `not_found` |
+ * | 408 | retry, possibly billed | `timeout` |
+ * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
+ * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
+ * | other 5xx | retry | `server_error` |
+ * | "maximum context length" | final: `failed` | `context_length_exceeded` |
+ * | 413 | final: `failed` | `request_too_large` |
+ * | other 4xx | final: `failed` | `invalid_request` |
+ * | never connected | retry | `dns_failure`, `connection_refused`, `connection_failed`, `tls_failure`, `timeout` |
+ * | cut off after the request left | retry, possibly billed | `connection_reset`, `truncated_response`, `response_too_large`, `invalid_http`, `timeout`, `aborted` |
+ *
+ * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
+ * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
+ */
+export type Verdict =
+  | { readonly kind: 'final'; readonly outcome: Ending }
+  | {
+      readonly kind: 'retry';
+      readonly fault: Fault;
+      /** True when the answer may have been paid for, so that a second call is a possible repeat. */
+      readonly possiblyBilled: boolean;
+    }
+  | {
+      readonly kind: 'wait';
+      /** Milliseconds that the service asks to wait, not clamped; `null` when it does not say. */
+      readonly ms: number | null;
+      readonly fault: Fault;
+    }
+  | { readonly kind: 'refused-key'; readonly fault: Fault }
+  | {
+      readonly kind: 'stop';
+      readonly fault: Fault;
+      /** What to fix, one sentence. */
+      readonly hint: string;
+    };
+
+/** How a row ended, but for the attempts, which the caller counts. */
+export type Ending = WithoutAttempts<CalledOutcome>;
+type WithoutAttempts<T> = T extends CalledOutcome ? Omit<T, 'attempts'> : never;
+
+/**
+ * What an exchange means for each prompt of its request. Only an answer can mean different things for them.
+ * @param now the time, in milliseconds since 1970, against which a date in `retry-after` is read
+ */
+export function verdicts(exchange: Exchange, now: number, prompts: number): readonly Verdict[] {
+  if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
+    return readCompletions(exchange.body, prompts).map((reading) => ofReading(reading, exchange.latency_ms));
+  }
+  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now);
+  return Array.from({ length: prompts }, () => one);
+}
+
+const FAILURES: { readonly [code in FailureCode]: string } = {
+  timeout: 'timeout',
+  dns: 'dns_failure',
+  refused: 'connection_refused',
+  unreachable: 'connection_failed',
+  tls: 'tls_failure',
+  reset: 'connection_reset',
+  truncated: 'truncated_response',
+  too_large: 'response_too_large',
+  not_http: 'invalid_http',
+  aborted: 'aborted',
+};
+
+function ofFailure({ code, message, phase }: Failure): Verdict {
+  return { kind: 'retry', fault: { code: FAILURES[code], message }, possiblyBilled: phase === 'exchange' };
+}
+
+function ofReading(reading: Reading, latency_ms: number): Verdict {
+  if (!reading.ok) return { kind: 'retry', fault: reading.fault, possiblyBilled: true };
+  const { completion, filters } = reading;
+  const side = blockedSide(completion, filters);
+  if (side === null) {
+    return { kind: 'final', outcome: { status: 'completed', completion, filters, latency_ms } };
+  }
+  const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
+  return { kind: 'final', outcome: { status: 'filtered', completion, filters, error, latency_ms } };
+}
+
+/** The service's documentation, section 7: a block shows in the boolean `filtered` of either side. */
+function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'completion' | null {
+  if (completion.finish_reason === 'content_filter' || anyFiltered(filters.completion)) return 'completion';
+  return anyFiltered(filters.prompt) ? 'prompt' : null;
+}
+
+const anyFiltered = (results: FilterResults | null): boolean =>
+  results !== null && Object.values(results).some((result) => result.filtered === true);
+
+/** One row of the table for error responses. */
+type Rule = {
+  readonly when: (error: ServiceError) => boolean;
+  readonly code: string;
+} & (
+  | { readonly kind: 'filtered' | 'failed' | 'refused-key' | 'wait' }
+  | { readonly kind: 'stop'; readonly hint: string }
+  | { readonly kind: 'retry'; readonly possiblyBilled: boolean }
+);
+
+const statusIs =
+  (...codes: readonly number[]) =>
+  (error: ServiceError): boolean =>
+    codes.includes(error.status);
+
+/** Words count only where the service refuses a request as such, so that no other text can stop a run. */
+const says = (error: ServiceError, words: RegExp): boolean =>
+  (error.status === 400 || error.status === 404) && words.test(error.message);
+
+const RULES: readonly Rule[] = [
+  {
+    when: ({ status }) => status < 400,
+    kind: 'stop',
+    code: 'redirected',
+    hint: 'Set PROMPTMILL_BASE_URL to the address that answers itself: a redirect is not followed, it would carry the key to another host.',
+  },
+  {
+    when: (error) =>
+      error.status < 500 &&
+      (error.code === 'content_filter' || error.innerCode === 'ResponsibleAIPolicyViolation'),
+    kind: 'filtered',
+    code: 'content_filter',
+  },
+  { when: statusIs(401), kind: 'refused-key', code: 'unauthorized' },
+  {
+    when: (error) =>
+      error.code === 'OperationNotSupported' ||
+      says(error, /does not work with the specified model|is a chat model/i),
+    kind: 'stop',
+    code: 'operation_not_supported',
+    hint: `Promptmill calls the completions operation: set service.deployment to a deployment of ${COMPLETIONS_MODELS}.`,
+  },
+  {
+    when: (error) =>
+      says(
+        error,
+        /api[ -]?version\b.*\b(not supported|unsupported|invalid)|(unsupported|invalid) api[ -]?version/i,
+      ),
+    kind: 'stop',
+    code: 'api_version_not_supported',
+    hint: 'Set service.api_version to a version that the service offers, for example 2023-09-15-preview.',
+  },
+  {
+    when: (error) =>
+      error.status === 402 ||
+      error.code === 'insufficient_quota' ||
+      error.type === 'insufficient_quota' ||
+      // The LiteLLM proxy, with 400 or 429.
+      error.type === 'budget_exceeded',
+    kind: 'stop',
+    code: 'insufficient_quota',
+    hint: 'The account has no quota or credit left: raise it, then run the same command again.',
+  },
+  { when: statusIs(429), kind: 'wait', code: 'rate_limited' },
+  {
+    when: statusIs(403),
+    kind: 'stop',
+    code: 'forbidden',
+    hint: "The service refuses this machine or this resource: check the resource's network rules and its state.",
+  },
+  {
+    when: (error) =>
+      (error.status === 404 && (error.code === 'DeploymentNotFound' || error.code === 'model_not_found')) ||
+      // vLLM and Ollama (404), the LiteLLM proxy (400): without this every row would fail, or the address be blamed.
+      (error.status === 404 && /\bmodel\b.*\b(does not exist|not found)\b/i.test(error.message)) ||
+      (error.status === 400 && /\binvalid model name passed\b/i.test(error.message)),
+    kind: 'stop',
+    code: 'deployment_not_found',
+    hint: 'Set service.deployment to a deployment of this resource, or a model of this server; a new one takes some minutes to appear.',
+  },
+  {
+    when: statusIs(404, 405, 410),
+    kind: 'stop',
+    code: 'not_found',
+    hint: 'Check PROMPTMILL_BASE_URL, PROMPTMILL_SERVICE_SEGMENT, service.style and service.api_version.',
+  },
+  { when: statusIs(408), kind: 'retry', code: 'timeout', possiblyBilled: true },
+  { when: statusIs(409), kind: 'retry', code: 'conflict', possiblyBilled: false },
+  { when: statusIs(424), kind: 'retry', code: 'failed_dependency', possiblyBilled: false },
+  { when: statusIs(425), kind: 'retry', code: 'too_early', possiblyBilled: false },
+  { when: statusIs(502, 504), kind: 'retry', code: 'server_error', possiblyBilled: true },
+  { when: ({ status }) => status >= 500, kind: 'retry', code: 'server_error', possiblyBilled: false },
+  {
+    when: (error) =>
+      error.code === 'context_length_exceeded' ||
+      // llama.cpp
+      error.type === 'exceed_context_size_error' ||
+      /maximum context length/i.test(error.message),
+    kind: 'failed',
+    code: 'context_length_exceeded',
+  },
+  { when: statusIs(413), kind: 'failed', code: 'request_too_large' },
+];
+
+const OTHERWISE: Rule = { when: () => true, kind: 'failed', code: 'invalid_request' };
+
+function ofError(response: Response, now: number): Verdict {
+  const { latency_ms } = response;
+  const error = readError(response.status, response.body);
+  const rule = RULES.find(({ when }) => when(error)) ?? OTHERWISE;
+  const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
+  const fault = { code: rule.code, message: `${where} (HTTP ${error.status})` };
+  switch (rule.kind) {
+    case 'filtered': {
+      const filters = { prompt: error.filters, completion: null };
+      return {
+        kind: 'final',
+        outcome: { status: 'filtered', completion: null, filters, error: fault, latency_ms },
+      };
+    }
+    case 'failed':
+      return { kind: 'final', outcome: { status: 'failed', error: fault, latency_ms } };
+    case 'stop':
+      return { kind: 'stop', fault, hint: rule.hint };
+    case 'retry':
+      return { kind: 'retry', fault, possiblyBilled: rule.possiblyBilled };
+    case 'refused-key':
+      return { kind: 'refused-key', fault };
+    case 'wait': {
+      const ms = waitHint(response.headers, error.message, now);
+      if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, fault };
+      const final = { code: 'request_exceeds_quota', message: fault.message };
+      return { kind: 'final', outcome: { status: 'failed', error: final, latency_ms } };
+    }
+  }
+}
+
+const LARGER_THAN_QUOTA_MS = 86_400_000;
+
+/** Milliseconds to wait: the most exact of what the service says, so never sooner than it asks. */
+function waitHint(headers: Response['headers'], message: string, now: number): number | null {
+  const exact = decimal(headers['retry-after-ms']);
+  if (exact !== null) return Math.ceil(exact);
+  const after = headers['retry-after'];
+  const seconds = decimal(after);
+  if (seconds !== null) return Math.ceil(seconds * 1000);
+  // The weekday tells a date from what Date.parse would make of any number.
+  const date = after !== undefined && /^[a-z]{3,9}, /i.test(after) ? Date.parse(after) : Number.NaN;
+  if (!Number.isNaN(date)) return Math.max(0, date - now);
+  const words = /(?:retry after|try again in) (\d+(?:\.\d+)?) ?(ms|milliseconds?|s|seconds?)\b/i.exec(
+    message,
+  );
+  if (words === null) return null;
+  return Math.ceil(Number(words[1]) * (words[2]?.startsWith('m') ? 1 : 1000));
+}
+
+const decimal = (text: string | undefined): number | null =>
+  text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : null;
+
+/** Host only: the rest of the address may hold anything. */
+function redirectTarget(location: string | undefined): string {
+  if (location === undefined) return 'the service redirects';
+  return URL.canParse(location)
+    ? `the service redirects to ${new URL(location).host}`
+    : 'the service redirects to another path';
+}

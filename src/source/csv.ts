@@ -1,0 +1,177 @@
+import { type CsvError, type Parser, parse } from 'csv-parse';
+import { UsageError } from '../errors.js';
+import type { Fault, Json, Row } from '../model.js';
+import { lineBreaks } from './lines.js';
+import { RECORD_LIMIT, recordTooLarge } from './record-limit.js';
+
+/** What the reader of CSV and TSV needs besides the bytes. */
+export interface CsvOptions {
+  /** How messages call the input. */
+  readonly name: string;
+  readonly delimiter: string;
+  /** Told the column names once, before the first row. */
+  readonly onColumns: (columns: readonly string[]) => void;
+}
+
+/**
+ * Rows of a CSV with a header, in batches. Cells are text, unchanged to the byte. A blank line is no record,
+ * also where there is only one column: an empty cell on a line of its own is written `""`.
+ *
+ * @param bytes sound UTF-8 without a byte-order mark, so that csv-parse has nothing to guess
+ * @throws UsageError `bad_quote`, `duplicate_column`, `record_too_large`, `bad_delimiter`
+ */
+export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions): AsyncGenerator<Row[]> {
+  checkDelimiter(options);
+  const records = new RecordReader(options);
+  const parser = parse({
+    delimiter: options.delimiter,
+    // All three by name: csv-parse would settle on the first it meets, and mixed ends would not parse (fault 3).
+    record_delimiter: ['\r\n', '\n', '\r'],
+    relax_column_count: true,
+    skip_empty_lines: true,
+    // Called while the parser is on the record, so that the line is known when the next one has a fault.
+    on_record: (cells, { bytes, empty_lines }) => {
+      records.add(cells, bytes, empty_lines);
+      return null;
+    },
+  });
+  // Faults come back through the callbacks of write and end.
+  parser.on('error', () => {});
+  try {
+    let recordsSeen = 0;
+    let bytesSince = 0;
+    for await (const chunk of bytes) {
+      await settled((done) => parser.write(chunk, done));
+      const { records: complete, empty_lines } = parser.info;
+      bytesSince = complete + empty_lines === recordsSeen ? bytesSince + chunk.length : 0;
+      recordsSeen = complete + empty_lines;
+      if (bytesSince > RECORD_LIMIT) throw recordTooLarge(options.name, records.nextLine(empty_lines));
+      yield records.take();
+    }
+    await settled((done) => parser.end(done));
+    yield records.take();
+  } catch (error) {
+    throw isCsvError(error) ? badQuote(error, parser, records, options) : error;
+  } finally {
+    parser.destroy();
+  }
+}
+
+/** Turns the parser's records into rows and keeps count of records, lines and bytes. */
+class RecordReader {
+  readonly #options: CsvOptions;
+  #columns: readonly string[] | null = null;
+  #rows: Row[] = [];
+  #number = 0;
+  #lastLine = 0;
+  #blankLines = 0;
+  #bytes = 0;
+
+  constructor(options: CsvOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param bytes position in the input after the record
+   * @param blankLines blank lines so far
+   */
+  add(cells: readonly string[], bytes: number, blankLines: number): void {
+    // Counted here: csv-parse's own count takes a CR LF inside a cell for two lines.
+    const line = this.nextLine(blankLines);
+    this.#lastLine = line + cells.reduce((sum, cell) => sum + lineBreaks(cell), 0);
+    this.#blankLines = blankLines;
+    const size = bytes - this.#bytes;
+    this.#bytes = bytes;
+    if (this.#columns === null) {
+      this.#columns = columnNames(cells, this.#options.name);
+      this.#options.onColumns(this.#columns);
+      return;
+    }
+    this.#number++;
+    const columns = this.#columns;
+    const fields = new Map<string, Json>();
+    for (const [index, cell] of cells.entries()) {
+      const column = columns[index];
+      if (column !== undefined) fields.set(column, cell);
+    }
+    const row = { number: this.#number, line, fields, bytes: size };
+    this.#rows.push(cells.length === columns.length ? row : { ...row, fault: ragged(line, cells, columns) });
+  }
+
+  /** Line on which the record after the last one begins. */
+  nextLine(blankLines: number): number {
+    return this.#lastLine + 1 + blankLines - this.#blankLines;
+  }
+
+  columnAt(index: number): string {
+    return JSON.stringify(this.#columns?.[index] ?? `column_${index + 1}`);
+  }
+
+  take(): Row[] {
+    const rows = this.#rows;
+    this.#rows = [];
+    return rows;
+  }
+}
+
+/** The header's names; the contract calls a column without one `column_1`. Two of a name are refused (fault 6). */
+function columnNames(cells: readonly string[], name: string): readonly string[] {
+  const columns = cells.map((cell, index) => (cell === '' ? `column_${index + 1}` : cell));
+  const positions = new Map<string, number>();
+  for (const [index, column] of columns.entries()) {
+    const first = positions.get(column);
+    if (first !== undefined) {
+      throw new UsageError(
+        'duplicate_column',
+        `${name}, header: columns ${first} and ${index + 1} are both called ${JSON.stringify(column)}.`,
+        'Give every column a name of its own.',
+      );
+    }
+    positions.set(column, index + 1);
+  }
+  return columns;
+}
+
+function ragged(line: number, cells: readonly string[], columns: readonly string[]): Fault {
+  return {
+    code: 'ragged_record',
+    message: `the record on line ${line} has ${cells.length} cells, and the header has ${columns.length}`,
+  };
+}
+
+function checkDelimiter({ name, delimiter }: CsvOptions): void {
+  if (delimiter !== '' && !/["\r\n]/.test(delimiter)) return;
+  throw new UsageError(
+    'bad_delimiter',
+    `${name}: ${JSON.stringify(delimiter)} cannot separate cells.`,
+    'Use a character such as , or ; or a tab in input.delimiter.',
+  );
+}
+
+/** Everything csv-parse still calls an error is a quote out of place (fault 4). */
+function badQuote(error: CsvError, parser: Parser, records: RecordReader, { name }: CsvOptions): UsageError {
+  const line = records.nextLine(parser.info.empty_lines);
+  const column = records.columnAt(Number(error['column']));
+  const what =
+    error.code === 'INVALID_OPENING_QUOTE'
+      ? `a quote inside a cell that does not begin with one, after ${JSON.stringify(error['field'])}`
+      : error.code === 'CSV_QUOTE_NOT_CLOSED'
+        ? 'a quote that is never closed'
+        : 'text after the quote that closes the cell';
+  return new UsageError(
+    'bad_quote',
+    `${name}: the record that begins on line ${line} has, in column ${column}, ${what}.`,
+    'Put the whole cell in quotes, and double every quote inside it: "5"" nail".',
+    { cause: error },
+  );
+}
+
+function isCsvError(error: unknown): error is CsvError {
+  return error instanceof Error && 'code' in error && /^(CSV_|INVALID_OPENING)/.test(String(error.code));
+}
+
+function settled(start: (done: (error?: Error | null) => void) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    start((error) => (error ? reject(error) : resolve()));
+  });
+}

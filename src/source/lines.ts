@@ -1,0 +1,70 @@
+import { RECORD_LIMIT, recordTooLarge } from './record-limit.js';
+
+const LF = 10;
+const CR = 13;
+
+/** How many lines end in a text: by CR LF, LF or CR (fault 3). */
+export function lineBreaks(text: string): number {
+  if (!text.includes('\n') && !text.includes('\r')) return 0;
+  return text.match(/\r\n|\n|\r/g)?.length ?? 0;
+}
+
+/** Cuts chunks of UTF-8 into lines ended by CR LF, LF or CR; holds no more than one line. */
+export class LineCutter {
+  readonly #name: string;
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #afterCr = false;
+  /** Number of the line cut last, from 1. */
+  line = 0;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /**
+   * The lines that end in this chunk, without their ends.
+   * @throws UsageError `record_too_large`
+   */
+  *cut(chunk: Buffer): Generator<Buffer> {
+    if (chunk.length === 0) return;
+    let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
+    this.#afterCr = chunk[chunk.length - 1] === CR;
+    let lf = next(chunk, LF, start);
+    let cr = next(chunk, CR, start);
+    while (lf < chunk.length || cr < chunk.length) {
+      const end = Math.min(lf, cr);
+      yield this.#take(chunk.subarray(start, end));
+      start = end === cr && chunk[cr + 1] === LF ? end + 2 : end + 1;
+      if (lf < start) lf = next(chunk, LF, start);
+      if (cr < start) cr = next(chunk, CR, start);
+    }
+    this.#hold(chunk.subarray(start));
+  }
+
+  /** The last line, when the text does not end in a line's end. */
+  *end(): Generator<Buffer> {
+    if (this.#pendingBytes > 0) yield this.#take(Buffer.alloc(0));
+  }
+
+  #take(last: Buffer): Buffer {
+    const line = this.#pendingBytes === 0 ? last : Buffer.concat([...this.#pending, last]);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    this.line++;
+    return line;
+  }
+
+  #hold(rest: Buffer): void {
+    if (rest.length === 0) return;
+    this.#pending.push(rest);
+    this.#pendingBytes += rest.length;
+    if (this.#pendingBytes > RECORD_LIMIT) throw recordTooLarge(this.#name, this.line + 1);
+  }
+}
+
+/** Position of the next such byte, or the chunk's length. */
+function next(chunk: Buffer, byte: number, from: number): number {
+  const at = chunk.indexOf(byte, from);
+  return at < 0 ? chunk.length : at;
+}

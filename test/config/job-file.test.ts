@@ -1,0 +1,103 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { readJobFile } from '../../src/config/job-file.js';
+import { jobJsonSchema } from '../../src/config/job-schema.js';
+import { UsageError } from '../../src/errors.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'promptmill-job-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const MINIMAL = 'service: { deployment: lm-35-turbo-instruct }\ninput: { path: reviews.csv }\n';
+
+function job(text: string, name = 'job.yaml') {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return readJobFile(path);
+}
+
+function problem(text: string): string {
+  try {
+    job(text);
+  } catch (error) {
+    if (error instanceof UsageError) return error.message.replaceAll(`${folder}/`, '');
+    throw error;
+  }
+  throw new Error('the job was accepted');
+}
+
+describe('a job file', () => {
+  it('needs only a deployment and an input, and is named after its file', () => {
+    const read = job(MINIMAL, 'nightly-reviews.yaml');
+    expect(read.name).toBe('nightly-reviews');
+    expect(read.service).toEqual({
+      deployment: 'lm-35-turbo-instruct',
+      api_version: '2023-09-15-preview',
+      style: 'deployments',
+    });
+    expect(read.limits).toMatchObject({ concurrency: 20, attempts: 6, timeout_seconds: 120 });
+    expect(read.output).toEqual({ formulas: 'protect' });
+  });
+
+  it('takes the api version as text, quoted or not', () => {
+    const version = (text: string) =>
+      job(`service: { deployment: d, api_version: ${text} }\ninput: { path: a.csv }`).service.api_version;
+    expect(version('2022-12-01')).toBe('2022-12-01');
+    expect(version('"2022-12-01"')).toBe('2022-12-01');
+  });
+
+  it('names the line of an unknown field and the nearest known one', () => {
+    expect(problem(`${MINIMAL}limits:\n  concurency: 5\n`)).toBe(
+      'job.yaml:4: unknown field limits.concurency; did you mean concurrency?',
+    );
+  });
+
+  it('names every problem with its line', () => {
+    expect(problem('service: { deployment: d }\nlimits: { attempts: 0 }\n').split('\n')).toEqual([
+      'job.yaml:1: input is missing',
+      expect.stringMatching(/^job\.yaml:2: limits\.attempts: .*, got 0$/),
+    ]);
+  });
+
+  it('names the range of a parameter and the value received', () => {
+    expect(problem(`${MINIMAL}parameters: { temperature: 3 }\n`)).toBe(
+      'job.yaml:3: parameters.temperature: must be between 0 and 2, got 3',
+    );
+  });
+
+  it('says where YAML itself is broken', () => {
+    expect(problem('service: { deployment: d\ninput: [')).toMatch(/^job\.yaml:\d: not valid YAML: /);
+  });
+
+  it('explains an answer that is neither labels nor json', () => {
+    expect(problem(`${MINIMAL}answer: { label: [a, b] }\n`)).toMatch(/^job\.yaml:3: .*answer/);
+    expect(problem(`${MINIMAL}answer: { labels: [one] }\n`)).toContain('must name at least two labels');
+  });
+
+  it('says which file is missing', () => {
+    expect(() => readJobFile('jobs/none.yaml')).toThrow('no job file jobs/none.yaml');
+  });
+});
+
+describe('the schema for editors', () => {
+  it('is current: `npm run schema` writes it', () => {
+    const file = new URL('../../docs/job.schema.json', import.meta.url);
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(JSON.parse(JSON.stringify(jobJsonSchema())));
+  });
+
+  it('describes every field', () => {
+    const undescribed: string[] = [];
+    const walk = (schema: unknown, path: string): void => {
+      if (typeof schema !== 'object' || schema === null) return;
+      const properties: unknown = Reflect.get(schema, 'properties');
+      for (const [name, value] of Object.entries(properties ?? {})) {
+        if (typeof value === 'object' && value !== null && !('description' in value))
+          undescribed.push(`${path}${name}`);
+        walk(value, `${path}${name}.`);
+      }
+    };
+    walk(jobJsonSchema(), '');
+    expect(undescribed).toEqual([]);
+  });
+});

@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { emulateCommand } from '../../src/commands/emulate.js';
+import { FAULT_NAMES } from '../../src/emulator/fault.js';
+import { readFaultScript } from '../../src/emulator/fault-script.js';
+import { Workplace } from '../support/promptmill.js';
+import { call, SENTIMENT } from './call.js';
+
+const work = new Workplace();
+afterAll(() => work.remove());
+
+const FAST = ['emulate', '--port', '0', '--latency', '0', '--latency-per-token', '0'];
+
+const MANUAL = readFileSync(join(import.meta.dirname, '../../docs/emulator.md'), 'utf8');
+
+describe('the emulate command', () => {
+  it.each(['SIGINT', 'SIGTERM'] as const)(
+    'answers until %s, and says everything on standard error',
+    async (signal) => {
+      const { process: child, ended } = work.start(FAST, { PROMPTMILL_API_KEY: '' });
+      const url = await new Promise<string>((resolve) => {
+        let said = '';
+        child.stderr?.on('data', (text: string) => {
+          said += text;
+          const found = /PROMPTMILL_BASE_URL=(\S+)\n/.exec(said)?.[1];
+          if (found) resolve(found);
+        });
+        void ended.then(() => resolve('ended early'));
+      });
+      const key = 'emulator-test-key-1';
+      const emulator = { url, keys: [key, key] } as const;
+      expect((await call(emulator, { prompt: SENTIMENT })).body.choices[0].text).toBe(' positive');
+      child.kill(signal);
+      expect(await ended).toMatchObject({ code: 0, stdout: '' });
+    },
+  );
+
+  it('exits with 2 before it starts when an option is bad', async () => {
+    const { code, stderr } = await work.run(['emulate', '--port', '65536']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('--port "65536" is not a whole number from 0 to 65535');
+  });
+
+  it.each([
+    [['--port', '1.5'], '--port "1.5" is not a whole number'],
+    [['--latency', '-1'], '--latency "-1" is not a number from 0'],
+    [['--latency-per-token', 'soon'], '--latency-per-token "soon" is not a number'],
+    [['--seed', ''], '--seed "" is not a whole number'],
+    [['--requests-per-minute', '0'], '--requests-per-minute "0" is not a whole number from 1'],
+    [['--tokens-per-minute', '1e12'], '--tokens-per-minute "1e12" is not'],
+    [['--request-window', '61'], '--request-window "61" is not a whole number from 1 to 60'],
+    [['--filter-prompt-rate', '3%'], '--filter-prompt-rate "3%" is not a number from 0 to 1'],
+    [['--fail', 'explode:0.1'], '--fail "explode:0.1" is not a fault and its share'],
+    [['--fail', '500:2'], '--fail "500:2" is not a fault and its share'],
+    [['--fail', '500:0.6', '--fail', 'reset:0.5'], 'all shares together are more than 1'],
+    [['--deployment', 'reviews=lm-9'], '--deployment "reviews=lm-9" is not a name, =, and a model'],
+    [['--script', 'no-such-file.yaml'], 'cannot read --script no-such-file.yaml'],
+    [['--hint', 'soon'], "argument 'soon' is invalid. Allowed choices are seconds, ms, date, words, none"],
+    [['--filter-prompts', 'none'], 'Allowed choices are low, medium, high, off'],
+    [['--refuse-key', '3'], 'Allowed choices are 1, 2'],
+  ])('refuses %j', async (args, message) => {
+    const command = emulateCommand()
+      .exitOverride()
+      .configureOutput({ writeErr: () => {} });
+    await expect(command.parseAsync(args, { from: 'user' })).rejects.toThrow(message);
+  });
+
+  it('explains its options with examples', async () => {
+    const { code, stdout } = await work.run(['emulate', '--help']);
+    expect(code).toBe(0);
+    for (const word of ['Quota of each deployment:', 'Content filter:', 'Faults:', 'Examples:', '/stats']) {
+      expect(stdout).toContain(word);
+    }
+  });
+
+  it('has a manual that names every option and every fault', () => {
+    const options = emulateCommand().options.flatMap(({ long }) => long ?? []);
+    expect(options.length).toBeGreaterThan(15);
+    for (const option of options) expect(MANUAL).toContain(`\`${option}`);
+    for (const fault of FAULT_NAMES.split(', ').slice(1)) expect(MANUAL).toContain(`\`${fault}\``);
+  });
+
+  it('has a manual whose script can be read', () => {
+    const script = work.write('script.yaml', /```yaml\n([\s\S]*?)```/.exec(MANUAL)?.[1] ?? '');
+    expect(readFaultScript(work.path(script))).toHaveLength(5);
+  });
+});

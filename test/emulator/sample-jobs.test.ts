@@ -1,0 +1,107 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse as parseCsv } from 'csv-parse/sync';
+import { describe, expect, it } from 'vitest';
+import { parse as parseYaml } from 'yaml';
+import { answer } from '../../src/emulator/answers/answer.js';
+import { randomFrom } from '../../src/emulator/random.js';
+import type { Json } from '../../src/model.js';
+import { answerReader } from '../../src/output/answer.js';
+import { compileTemplate } from '../../src/prompt/template.js';
+
+type Fields = { readonly [name: string]: Json };
+
+const ROOT = join(import.meta.dirname, '../..');
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+
+const REVIEWS: Fields[] = parseCsv(read('samples/reviews.csv'), { columns: true });
+const MESSAGES: Fields[] = read('samples/messages.jsonl')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line));
+
+/** What the emulator answers to a sample job's prompt for each row that has a text, as the job reads it. */
+function rehearse(job: string, rows: readonly Fields[], text: string) {
+  const { prompt, answer: asked } = parseYaml(read(`jobs/${job}.yaml`));
+  const kind = text === 'review' ? 'csv' : 'jsonl';
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const template = compileTemplate(prompt, { name: job, columns, kind });
+  const reader = answerReader(
+    asked.labels ? { kind: 'labels', labels: asked.labels } : { kind: 'json', schema: asked.json },
+  );
+  return rows
+    .filter((row) => String(row[text] ?? '').trim() !== '')
+    .map((row, at) => {
+      const rendered = template.render({
+        number: at + 1,
+        line: at + 1,
+        bytes: 0,
+        fields: new Map(Object.entries(row)),
+      });
+      const given = reader.read(answer(rendered, randomFrom(1, rendered)));
+      const values = new Map(reader.columns.map((name, column) => [name, given.values[column]]));
+      return { row, given, values };
+    });
+}
+
+const share = <T>(some: readonly T[], has: (one: T) => boolean) => some.filter(has).length / some.length;
+
+describe('a rehearsal looks like a run', () => {
+  it('of the sentiment job: seven of ten opinions in any language, and about as many of each as rated', () => {
+    const results = rehearse('sentiment', REVIEWS, 'review').map(({ row, given }) => ({
+      rating: Number(row['rating']),
+      label: given.values[0],
+    }));
+    const opinions = results.filter(({ rating }) => rating > 0 && rating !== 3);
+    const agrees = ({ rating, label }: { rating: number; label: unknown }) =>
+      label === (rating > 3 ? 'positive' : 'negative');
+    expect(share(opinions, agrees)).toBeGreaterThan(0.7);
+
+    const of = (label: string) => share(results, (result) => result.label === label);
+    expect(of('positive')).toBeCloseTo(
+      share(results, ({ rating }) => rating > 3),
+      1,
+    );
+    expect(of('negative')).toBeCloseTo(
+      share(results, ({ rating }) => rating > 0 && rating < 3),
+      1,
+    );
+  });
+
+  it('of the extraction job: valid JSON, with what the messages say', () => {
+    const results = rehearse('extraction', MESSAGES, 'message');
+    expect(share(results, ({ given }) => given.counted === 'valid')).toBeGreaterThan(0.95);
+
+    const withOrder = results.filter(({ row }) => /\bW-\d{6}\b/.test(String(row['message'])));
+    expect(
+      share(withOrder, ({ row, values }) =>
+        String(row['message']).includes(String(values.get('order_number'))),
+      ),
+    ).toBeGreaterThan(0.95);
+    const withMoney = results.filter(({ row }) =>
+      /[$€£]\s?\d|\d (?:€|EUR|USD|GBP)/.test(String(row['message'])),
+    );
+    expect(share(withMoney, ({ values }) => typeof values.get('amount') === 'number')).toBeGreaterThan(0.9);
+    expect(new Set(results.map(({ values }) => values.get('category'))).size).toBe(9);
+    expect(new Set(results.map(({ values }) => values.get('urgency')))).toEqual(
+      new Set(['low', 'normal', 'high']),
+    );
+    expect(results[0]?.given.values).toEqual([
+      'W-104826',
+      'Hannah Whitlock',
+      'hannah.whitlock@example.com',
+      189,
+      'GBP',
+      '2026-02-14',
+      expect.any(String),
+      expect.any(String),
+    ]);
+  });
+
+  it('of the nightly job: nothing but its topics, and all of them', () => {
+    const results = rehearse('nightly', REVIEWS, 'review').map(({ given }) => given.counted);
+    expect(share(results, (counted) => counted !== '(none)')).toBeGreaterThan(0.95);
+    const topics = ['quality', 'price', 'delivery', 'size', 'service', 'other'];
+    for (const topic of topics) expect(share(results, (counted) => counted === topic)).toBeGreaterThan(0.02);
+  });
+});

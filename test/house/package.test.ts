@@ -1,0 +1,90 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, it } from 'vitest';
+
+const root = join(import.meta.dirname, '../..');
+const exec = promisify(execFile);
+
+describe('the package', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-pack-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it('installs in an empty folder and runs there', { timeout: 120_000 }, async () => {
+    await exec('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: root });
+    const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz')) ?? '';
+    const project = join(folder, 'project');
+    mkdirSync(project);
+    writeFileSync(join(project, 'package.json'), '{"private": true, "type": "module"}');
+    await exec('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', join('..', tarball)], {
+      cwd: project,
+    });
+
+    const job = 'node_modules/promptmill/jobs/sentiment.yaml';
+    const input = 'node_modules/promptmill/samples/reviews.csv';
+    const args = [
+      'promptmill',
+      'run',
+      job,
+      '--emulate',
+      '--input',
+      input,
+      '--limit',
+      '20',
+      '--json',
+      '--quiet',
+    ];
+    const { stdout } = await exec('npx', args, { cwd: project });
+    expect(JSON.parse(stdout)).toMatchObject({ rows: { total: 20 }, stopped: null });
+    expect(readFileSync(join(project, 'out/reviews.csv'), 'utf8')).toMatch(/^review_id,/);
+
+    writeFileSync(
+      join(project, 'types.mjs'),
+      "import { readJobFile } from 'promptmill'; console.log(readJobFile(process.argv[2]).name);",
+    );
+    const library = await exec(process.execPath, ['types.mjs', job], { cwd: project });
+    expect(library.stdout.trim()).toBe('review-sentiment');
+  });
+});
+
+describe('the README', () => {
+  const readme = readFileSync(join(root, 'README.md'), 'utf8');
+
+  it('begins with the two commands of the contract', () => {
+    expect(readme).toContain('    npm ci && npx promptmill run jobs/sentiment.yaml --emulate\n');
+    expect(readme).toContain('    npm ci && npm test\n');
+  });
+
+  it('names only files that exist', () => {
+    const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].flatMap((match) => match[1] ?? []);
+    expect(links.length).toBeGreaterThan(5);
+    for (const link of links) expect(() => readFileSync(join(root, link)), link).not.toThrow();
+  });
+
+  it('shows commands that work', { timeout: 60_000 }, async () => {
+    const work = mkdtempSync(join(tmpdir(), 'promptmill-readme-'));
+    try {
+      const yaml = /```yaml\n([\s\S]*?)```/.exec(readme)?.[1] ?? '';
+      writeFileSync(join(work, 'reviews.yaml'), yaml);
+      writeFileSync(join(work, 'reviews.csv'), readFileSync(join(root, 'samples/reviews.csv')));
+      const cli = join(root, 'dist/cli.js');
+      await exec(process.execPath, [cli, 'run', 'reviews.yaml', '--limit', '20', '--emulate'], { cwd: work });
+
+      const piped =
+        `cat reviews.csv | gzip | zcat | '${process.execPath}' '${cli}' run '${join(root, 'jobs/sentiment.yaml')}'` +
+        ' --emulate --input - --format csv --output -';
+      const { stdout } = await exec('sh', ['-c', piped], { cwd: work, maxBuffer: 16 * 1024 * 1024 });
+      expect(stdout).toMatch(/^review_id,/);
+    } finally {
+      rmSync(work, { recursive: true, force: true });
+    }
+  });
+
+  it('names every script it tells a developer to run', () => {
+    const scripts = Object.keys(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).scripts);
+    const named = [...readme.matchAll(/npm run ([\w:]+)/g)].flatMap((match) => match[1] ?? []);
+    expect(named.filter((name) => !scripts.includes(name))).toEqual([]);
+  });
+});

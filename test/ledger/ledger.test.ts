@@ -1,0 +1,257 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Ledger } from '../../src/ledger/ledger.js';
+import type { CallCounts } from '../../src/model.js';
+import type { Store } from '../../src/queue/store.js';
+import { describeEachStore } from '../support/stores.js';
+import { leftovers } from './leftovers.js';
+import { entry, NO_CALLS, NOTHING, outcome } from './samples.js';
+
+describeEachStore('the ledger', (underTest) => {
+  let store: Store;
+  let ledger: Ledger;
+  let run: string;
+  let runs = 0;
+
+  beforeAll(async () => {
+    store = await underTest().open();
+    ledger = store.ledger;
+  });
+  beforeEach(() => {
+    run = `run-${++runs}`;
+  });
+
+  const calls = async (): Promise<CallCounts> => (await ledger.progress(run, [])).calls;
+  const count = (counts: Partial<CallCounts>) => new Map([[run, counts]]);
+
+  test('a chunk of a run that nobody has opened is not wanted', async () => {
+    expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({ wanted: false, known: new Set() });
+  });
+
+  test('a chunk of an open run is wanted, and its recorded rows are known', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.record([entry(run, 1, 2), entry(run, 1, 3), entry(run, 11, 11)], NOTHING);
+    expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({ wanted: true, known: new Set([2, 3]) });
+    expect(await ledger.standing({ run, first: 21 }, 1)).toEqual({ wanted: true, known: new Set() });
+  });
+
+  test('outcomes come back by their rows', async () => {
+    await ledger.record([entry(run, 1, 1, 'one'), entry(run, 1, 10, 'ten')], NOTHING);
+    const found = await ledger.outcomes({ run, first: 1 });
+    expect(found).toEqual(
+      new Map([
+        [1, outcome('one')],
+        [10, outcome('ten')],
+      ]),
+    );
+    expect(await ledger.outcomes({ run, first: 2 })).toEqual(new Map());
+  });
+
+  test('fault 8: NUL, lone surrogates, emoji and right-to-left text come back unchanged', async () => {
+    const text = '\u0000 \ud800 \udfff 😀 שלום \u202e "\\ \u2028 __proto__';
+    await ledger.record([entry(run, 1, 1, text)], NOTHING);
+    expect((await ledger.outcomes({ run, first: 1 })).get(1)).toEqual(outcome(text));
+    await ledger.stop(run, { code: 'c', message: text });
+    expect((await ledger.progress(run, [])).stop).toEqual({ code: 'c', message: text });
+  });
+
+  test('the first outcome of a row wins, and a later one is counted as repeated', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.record([entry(run, 1, 1, 'first')], count({ sent: 1 }));
+    await ledger.record([entry(run, 1, 1, 'second'), entry(run, 1, 2, 'new')], count({ sent: 2 }));
+    expect((await ledger.outcomes({ run, first: 1 })).get(1)).toEqual(outcome('first'));
+    expect(await calls()).toEqual({ sent: 3, retried: 0, rate_limited: 0, repeated: 1 });
+  });
+
+  test('a row that comes twice in one batch is kept once and counted as repeated', async () => {
+    await ledger.record([entry(run, 1, 1, 'first'), entry(run, 1, 1, 'second')], NOTHING);
+    expect((await ledger.outcomes({ run, first: 1 })).size).toBe(1);
+    expect((await calls()).repeated).toBe(1);
+  });
+
+  test('of writers that record the same rows at the same time one wins each row', async () => {
+    const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
+    const rows = Array.from({ length: 40 }, (_, i) => i + 1);
+    await Promise.all([
+      ledger.record(
+        rows.map((row) => entry(run, 1, row, 'a')),
+        count({ sent: 40 }),
+      ),
+      other.record(
+        rows.toReversed().map((row) => entry(run, 1, row, 'b')),
+        count({ sent: 40 }),
+      ),
+    ]);
+    expect((await ledger.outcomes({ run, first: 1 })).size).toBe(40);
+    expect(await calls()).toMatchObject({ sent: 80, repeated: 40 });
+  });
+
+  test('an outcome of a row that is on disk is refused and counted as repeated', async () => {
+    await ledger.open(run, 1, 10, NO_CALLS);
+    await ledger.record([entry(run, 1, 10), entry(run, 11, 11)], NOTHING);
+    expect((await ledger.progress(run, [1, 11])).counts).toEqual([0, 1]);
+    expect((await calls()).repeated).toBe(1);
+  });
+
+  test('one batch may have outcomes and counters of several runs', async () => {
+    const other = `${run}-other`;
+    await ledger.record(
+      [entry(run, 1, 1), entry(other, 1, 1), entry(run, 1, 2)],
+      new Map([
+        [other, { retried: 2 }],
+        [`${run}-third`, { rate_limited: 1 }],
+      ]),
+    );
+    expect((await ledger.progress(run, [1])).counts).toEqual([2]);
+    expect(await ledger.progress(other, [1])).toMatchObject({ counts: [1], calls: { retried: 2 } });
+    expect((await ledger.progress(`${run}-third`, [])).calls.rate_limited).toBe(1);
+  });
+
+  test('progress counts the chunks in the order asked, those without outcomes included', async () => {
+    await ledger.record([entry(run, 21, 21), entry(run, 1, 1), entry(run, 1, 2)], NOTHING);
+    const progress = await ledger.progress(run, [21, 11, 1]);
+    expect(progress).toEqual({ counts: [1, 0, 2], calls: NO_CALLS, stop: null });
+  });
+
+  test('a later execution fences the earlier one', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.open(run, 2, 0, NO_CALLS);
+    expect((await ledger.standing({ run, first: 1 }, 1)).wanted).toBe(false);
+    expect((await ledger.standing({ run, first: 1 }, 2)).wanted).toBe(true);
+  });
+
+  test('an earlier execution that opens the run late changes nothing', async () => {
+    await ledger.open(run, 2, 20, NO_CALLS);
+    await ledger.open(run, 1, 30, NO_CALLS);
+    expect((await ledger.standing({ run, first: 21 }, 2)).wanted).toBe(true);
+    expect((await ledger.standing({ run, first: 21 }, 1)).wanted).toBe(false);
+  });
+
+  test('opening again never moves the committed mark back', async () => {
+    await ledger.open(run, 1, 20, NO_CALLS);
+    await ledger.open(run, 1, 10, NO_CALLS);
+    expect((await ledger.standing({ run, first: 11 }, 1)).wanted).toBe(false);
+  });
+
+  test('opening forgets outcomes of rows that are on disk, and only those', async () => {
+    await ledger.record(
+      [1, 2, 3, 4].map((row) => entry(run, row < 3 ? 1 : 3, row)),
+      NOTHING,
+    );
+    await ledger.open(run, 1, 3, NO_CALLS);
+    expect((await ledger.progress(run, [1, 3])).counts).toEqual([0, 1]);
+    expect([...(await ledger.outcomes({ run, first: 3 })).keys()]).toEqual([4]);
+  });
+
+  test('counters are seeded once, also when a worker was there before the collector', async () => {
+    const seed = { sent: 10, retried: 2, rate_limited: 1, repeated: 3 };
+    await ledger.record([], count({ sent: 1 }));
+    await ledger.open(run, 1, 0, seed);
+    await ledger.open(run, 2, 0, { ...seed, sent: 99 });
+    expect(await calls()).toEqual({ ...seed, sent: 11 });
+  });
+
+  test('fault 35: in a store that came back empty, opening again brings run and counters back', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.record([entry(run, 1, 1)], count({ sent: 7 }));
+    const before = await calls();
+    await ledger.close(run);
+    expect(await calls()).toEqual(NO_CALLS);
+    await ledger.forget(run, 5, [1]);
+    expect((await ledger.standing({ run, first: 11 }, 1)).wanted).toBe(false);
+    await ledger.open(run, 1, 5, before);
+    expect(await calls()).toEqual(before);
+    expect((await ledger.standing({ run, first: 6 }, 1)).wanted).toBe(true);
+  });
+
+  test('the first reason to stop wins, and ends with the execution it was meant for', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.stop(run, { code: 'unauthorized', message: 'no key works' });
+    await ledger.stop(run, { code: 'other', message: 'later' });
+    expect((await ledger.progress(run, [])).stop).toEqual({ code: 'unauthorized', message: 'no key works' });
+    await ledger.open(run, 1, 0, NO_CALLS);
+    expect((await ledger.progress(run, [])).stop?.code).toBe('unauthorized');
+    await ledger.open(run, 2, 0, NO_CALLS);
+    expect((await ledger.progress(run, [])).stop).toBeNull();
+  });
+
+  test('forgetting moves the mark, and leaves nothing of the chunks', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.record(
+      [1, 2, 3].map((row) => entry(run, row, row)),
+      NOTHING,
+    );
+    await ledger.forget(run, 2, [1, 2]);
+    expect((await ledger.progress(run, [1, 2, 3])).counts).toEqual([0, 0, 1]);
+    expect((await ledger.standing({ run, first: 2 }, 1)).wanted).toBe(false);
+    expect((await ledger.standing({ run, first: 3 }, 1)).wanted).toBe(true);
+    await ledger.record([entry(run, 2, 2)], NOTHING);
+    expect(await ledger.progress(run, [2])).toMatchObject({ counts: [0], calls: { repeated: 1 } });
+  });
+
+  describe('with a short lease', () => {
+    let hasty: Store;
+    beforeAll(async () => {
+      if (underTest().server === null) await store.close();
+      hasty = await underTest().open({ leaseMs: 300, outcomeTtlMs: 600_000 });
+    });
+    afterAll(async () => {
+      await hasty.close();
+      if (underTest().server === null) store = await underTest().open();
+      ledger = store.ledger;
+    });
+
+    test('a run whose lease is not renewed is not wanted, and outcomes that arrive then are kept', async () => {
+      const { ledger } = hasty;
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await vi.waitFor(async () => expect((await ledger.standing({ run, first: 1 }, 1)).wanted).toBe(false));
+      await ledger.record([entry(run, 1, 1)], NOTHING);
+      expect((await ledger.progress(run, [1])).counts).toEqual([1]);
+      // On a slow machine the lease may end again before it is looked at.
+      await vi.waitFor(async () => {
+        await ledger.open(run, 2, 0, NO_CALLS);
+        expect(await ledger.standing({ run, first: 1 }, 2)).toEqual({ wanted: true, known: new Set([1]) });
+      });
+    });
+
+    test('after the lease, the committed mark and the fence still stand', async () => {
+      const { ledger } = hasty;
+      await ledger.open(run, 2, 5, NO_CALLS);
+      await vi.waitFor(async () => expect((await ledger.standing({ run, first: 6 }, 2)).wanted).toBe(false));
+      await ledger.record([entry(run, 1, 5)], NOTHING);
+      expect((await ledger.progress(run, [1])).counts).toEqual([0]);
+      await ledger.open(run, 1, 0, NO_CALLS);
+      expect((await ledger.standing({ run, first: 6 }, 1)).wanted).toBe(false);
+    });
+
+    test('forgetting renews the lease', async () => {
+      const { ledger } = hasty;
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await vi.waitFor(async () => expect((await ledger.standing({ run, first: 1 }, 1)).wanted).toBe(false));
+      await vi.waitFor(async () => {
+        await ledger.forget(run, 0, []);
+        expect((await ledger.standing({ run, first: 1 }, 1)).wanted).toBe(true);
+      });
+    });
+  });
+
+  test('a closed run leaves nothing behind, and forgotten chunks neither', async () => {
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await ledger.record(
+      [1, 2, 3].map((row) => entry(run, row, row)),
+      count({ sent: 3 }),
+    );
+    await ledger.stop(run, { code: 'c', message: 'm' });
+    await ledger.forget(run, 2, [1, 2]);
+    await ledger.close(`${run}-never-opened`);
+    const closed = `${run}-closed`;
+    await ledger.open(closed, 1, 0, NO_CALLS);
+    await ledger.record([entry(closed, 1, 1)], new Map([[closed, { sent: 1 }]]));
+    await ledger.stop(closed, { code: 'c', message: 'm' });
+    await ledger.close(closed);
+    expect(await leftovers(underTest(), store, closed)).toEqual([]);
+    expect(await leftovers(underTest(), store, run)).not.toEqual([]);
+    expect(
+      (await leftovers(underTest(), store, run)).filter((left) => /rows:[12]$|first [12]$/.test(left)),
+    ).toEqual([]);
+  });
+});

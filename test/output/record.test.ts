@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/errors.js';
+import { answerReader } from '../../src/output/answer.js';
+import { recordLayout } from '../../src/output/record.js';
+import { type Column, recordFacts } from '../../src/output/result-columns.js';
+import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
+
+const names = (columns: readonly Column[]): string[] => columns.map((column) => column.name);
+
+/** Column name → value of a record. */
+function record(...args: Parameters<typeof recordFacts>): Record<string, unknown> {
+  const facts = recordFacts(...args);
+  const { columns } = recordLayout({ inputColumns: [], answer: TEXT });
+  return Object.fromEntries(columns.map((column) => [column.name, column.value(facts)]));
+}
+
+describe('the columns of the record', () => {
+  it('are those of the contract, in its order', () => {
+    const categories = ['hate', 'self_harm', 'sexual', 'violence'];
+    const filters = ['prompt', 'completion'].flatMap((side) =>
+      categories.flatMap((category) => [`${side}_${category}_filtered`, `${side}_${category}_severity`]),
+    );
+    expect(names(recordLayout({ inputColumns: ['id', 'review'], answer: TEXT }).columns)).toEqual(
+      (
+        'id review status answer text finish_reason prompt_tokens completion_tokens total_tokens ' +
+        `prompt_filtered completion_filtered ${filters.join(' ')} ` +
+        'model completion_id created attempts latency_ms error_code error_message'
+      ).split(' '),
+    );
+  });
+
+  it('rename an input column that has the name of a result, and keep it unique', () => {
+    const inputColumns = ['status', 'input_status', 'answer', 'id'];
+    expect(names(recordLayout({ inputColumns, answer: TEXT }).columns).slice(0, 5)).toEqual([
+      'input_input_status',
+      'input_status',
+      'input_answer',
+      'id',
+      'status',
+    ]);
+  });
+
+  it('hold one column for each property of a JSON answer, none with the name of a result', () => {
+    const properties = { label: {}, model: {} };
+    const answer = answerReader({ kind: 'json', schema: { properties } });
+    const { columns } = recordLayout({ inputColumns: ['label'], answer });
+    expect(names(columns).slice(0, 5)).toEqual(['input_label', 'status', 'label', 'answer_model', 'text']);
+  });
+
+  it('are selected in the order wanted; "answer" stands for all columns of the answer', () => {
+    const answer = answerReader({ kind: 'json', schema: { properties: { label: {}, score: {} } } });
+    const select = ['answer', 'status', 'id'];
+    expect(names(recordLayout({ inputColumns: ['id'], answer, select }).columns)).toEqual([
+      'label',
+      'score',
+      'status',
+      'id',
+    ]);
+  });
+
+  it('refuse unknown names, all at once, with the nearest known ones', () => {
+    const select = ['reveiw_id', 'staus'];
+    expect(() => recordLayout({ inputColumns: ['review_id'], answer: TEXT, select })).toThrow(
+      expect.objectContaining({
+        constructor: UsageError,
+        message:
+          'output.columns names "reveiw_id" and "staus", but the record has no such columns; ' +
+          'did you mean "review_id" and "status"?',
+        hint: expect.stringMatching(/^Columns: review_id, status, answer, .* and 13 more\.$/),
+      }),
+    );
+  });
+});
+
+describe('the values of the record', () => {
+  it('are what the service said, and null where it did not say', () => {
+    expect(record(csvRow({}), completed, TEXT.read(completed.completion.text))).toMatchObject({
+      status: 'completed',
+      answer: 'Good, "really" good.',
+      text: 'Good, "really" good.',
+      total_tokens: 8,
+      prompt_filtered: false,
+      completion_filtered: null,
+      prompt_hate_severity: 'safe',
+      prompt_violence_filtered: null,
+      created: '2023-11-14T22:13:20Z',
+      attempts: 2,
+      error_code: null,
+    });
+  });
+
+  it('say that a prompt was blocked even when the service sends no categories', () => {
+    expect(record(csvRow({}), blockedPrompt, null)).toMatchObject({
+      prompt_filtered: true,
+      completion_filtered: null,
+      prompt_hate_filtered: null,
+      error_code: 'content_filter',
+    });
+  });
+
+  it('say that a completion was blocked by its finish reason or a category', () => {
+    const completion = { ...completed.completion, finish_reason: 'content_filter' };
+    expect(record(csvRow({}), { ...completed, completion }, null).completion_filtered).toBe(true);
+    const filters = { prompt: {}, completion: { jailbreak: { filtered: true }, hate: { filtered: false } } };
+    expect(record(csvRow({}), { ...completed, filters }, null)).toMatchObject({
+      prompt_filtered: null,
+      completion_filtered: true,
+      completion_hate_filtered: false,
+    });
+  });
+
+  it('are empty for a row that was not called', () => {
+    const values = Object.values(record(csvRow({}), { status: 'skipped' }, null));
+    expect(values.filter((value) => value !== null)).toEqual(['skipped']);
+    expect(record(csvRow({}), failed, null)).toMatchObject({
+      attempts: 0,
+      latency_ms: null,
+      error_code: 'ragged_record',
+    });
+  });
+
+  it('name the fault of an answer on a completed row', () => {
+    const answer = { values: [null], counted: '(none)', fault: { code: 'answer_not_a_label', message: 'x' } };
+    expect(record(csvRow({}), completed, answer)).toMatchObject({
+      status: 'completed',
+      error_code: 'answer_not_a_label',
+    });
+  });
+
+  it('leave out a time that is none', () => {
+    for (const created of [null, 1e20]) {
+      const completion = { ...completed.completion, created };
+      expect(record(csvRow({}), { ...completed, completion }, null).created).toBeNull();
+    }
+  });
+});

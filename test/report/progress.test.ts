@@ -1,0 +1,213 @@
+import { Writable } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { startProgress } from '../../src/report/progress.js';
+import { barLine, type ProgressView, plainLine } from '../../src/report/progress-line.js';
+import { cells } from '../../src/report/terminal-text.js';
+
+const view: ProgressView = {
+  total: 100_000,
+  done: 12_345,
+  inFlight: 50,
+  failed: 3,
+  waiting: null,
+  rate: 850,
+};
+
+describe('the line for logs', () => {
+  test('tells everything', () => {
+    expect(plainLine(view)).toBe(
+      '12,345 / 100,000 rows  12 %  850/s  about 1 min 44 s left  50 in flight  3 failed',
+    );
+  });
+
+  test('promises no time while the rate is unknown or nothing moves', () => {
+    expect(plainLine({ ...view, rate: null })).toBe('12,345 / 100,000 rows  12 %  50 in flight  3 failed');
+    expect(plainLine({ ...view, rate: 0 })).toBe(
+      '12,345 / 100,000 rows  12 %  0.0/s  50 in flight  3 failed',
+    );
+  });
+
+  test('says what is waited for instead of a rate', () => {
+    expect(plainLine({ ...view, waiting: 'waiting for the service until 10:42:05' })).toBe(
+      '12,345 / 100,000 rows  12 %  waiting for the service until 10:42:05  50 in flight  3 failed',
+    );
+  });
+
+  test('speaks of minutes, hours and days where seconds are too small', () => {
+    expect(plainLine({ ...view, rate: 0.05 })).toContain('3.0/min  about 20 d 7 h left');
+    expect(plainLine({ ...view, rate: 10 })).toContain('10/s  about 2 h 26 min left');
+  });
+
+  test('reaches 100 % with the last row and not before', () => {
+    expect(plainLine({ ...view, done: 99_999 })).toContain('  99 %  ');
+    expect(plainLine({ ...view, done: 100_000 })).toBe(
+      '100,000 / 100,000 rows  100 %  850/s  50 in flight  3 failed',
+    );
+    expect(plainLine({ ...view, done: 0, total: 0 })).toContain('100 %');
+  });
+});
+
+describe('the line on a terminal', () => {
+  test('leaves out what matters least where it is narrow', () => {
+    expect([120, 80, 70, 50, 40, 30, 10, 5, 2].map((width) => barLine(view, width))).toEqual([
+      '███░░░░░░░░░░░░░░░░░░░░░░░░░░░  12 %  12,345 / 100,000  850/s  1 min 44 s left  50 in flight  3 failed',
+      '░░░░░░░░  12 %  12,345 / 100,000  850/s  1 min 44 s left  50 in flight  3 failed',
+      '█░░░░░░░░░░░  12 %  12,345 / 100,000  850/s  1 min 44 s left  3 failed',
+      '12 %  12,345 / 100,000  1 min 44 s left  3 failed',
+      '12 %  12,345 / 100,000  1 min 44 s left',
+      '12 %  12,345 / 100,000',
+      '12 %',
+      '12 %',
+      '',
+    ]);
+  });
+
+  test('shows before all why it stands still', () => {
+    const waiting = { ...view, waiting: 'waiting for the service until 10:42:05' };
+    expect(barLine(waiting, 85)).toBe(
+      '█░░░░░░░░░░  12 %  12,345 / 100,000  waiting for the service until 10:42:05  3 failed',
+    );
+    expect(barLine(waiting, 64)).toBe('12 %  12,345 / 100,000  waiting for the service until 10:42:05');
+    expect(barLine(waiting, 30)).toBe('12 %  waiting for the service…');
+  });
+
+  test('is never wider than asked for', () => {
+    for (let width = 0; width <= 130; width++) {
+      expect(cells(barLine(view, width))).toBeLessThanOrEqual(width);
+      expect(cells(barLine({ ...view, waiting: '好'.repeat(99) }, Math.max(6, width)))).toBeLessThanOrEqual(
+        Math.max(6, width),
+      );
+    }
+  });
+});
+
+/** Keeps what is written. */
+class Sink extends Writable {
+  text = '';
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+/** A terminal as far as a progress bar needs one: it obeys the codes and shows what a person would see. */
+class Screen extends Sink {
+  readonly isTTY = true;
+  readonly columns = 80;
+
+  get lines(): string[] {
+    const lines = [''];
+    let column = 0;
+    for (const [token] of this.text.matchAll(/\p{Cc}(?:\[\d*[A-Z])?|\P{Cc}+/gu)) {
+      const line = lines.at(-1) ?? '';
+      if (token === '\n') {
+        lines.push('');
+        column = 0;
+      } else if (token === '\u001b[1G') {
+        column = 0;
+      } else if (token === '\u001b[2K') {
+        lines[lines.length - 1] = ' '.repeat(column);
+      } else if (token === '\u001b[0K' || token === '\u001b[0J') {
+        lines[lines.length - 1] = line.slice(0, column);
+      } else if (/^\p{Cc}/u.test(token)) {
+        throw new Error(`unknown escape code ${JSON.stringify(token)}`);
+      } else {
+        lines[lines.length - 1] = line.slice(0, column) + token + line.slice(column + token.length);
+        column += token.length;
+      }
+    }
+    return lines;
+  }
+}
+
+describe('progress', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
+  });
+
+  test('without a terminal there is a line every five seconds', () => {
+    const stream = new Sink();
+    const progress = startProgress({ stream, isTTY: false, total: 10_000, done: 1000, quiet: false });
+    progress.update({ done: 1500, inFlight: 50, failed: 0 });
+    vi.advanceTimersByTime(4999);
+    expect(stream.text).toBe('');
+    vi.advanceTimersByTime(1);
+    progress.update({ done: 2000, inFlight: 49, failed: 1 });
+    vi.advanceTimersByTime(5000);
+    progress.stop();
+    expect(stream.text).toBe(`\
+1,500 / 10,000 rows  15 %  100/s  about 1 min 25 s left  50 in flight  0 failed
+2,000 / 10,000 rows  20 %  100/s  about 1 min 20 s left  49 in flight  1 failed
+`);
+  });
+
+  test('a run that stands still says so once, and then once a minute', () => {
+    const stream = new Sink();
+    const progress = startProgress({ stream, isTTY: false, total: 10, done: 0, quiet: false, everyMs: 1000 });
+    progress.update({ done: 1, inFlight: 0, failed: 0, waiting: 'waiting for the store' });
+    vi.advanceTimersByTime(61_000);
+    progress.stop();
+    const line = '1 / 10 rows  10 %  waiting for the store  0 in flight  0 failed\n';
+    expect(stream.text).toBe(line + line);
+  });
+
+  test('on a terminal there is one line, drawn again and again, and notes stand above it', () => {
+    const stream = new Screen();
+    const progress = startProgress({ stream, isTTY: true, total: 10_000, done: 0, quiet: false });
+    expect(stream.lines).toEqual([`${'░'.repeat(30)}  0 %  0 / 10,000  0 in flight`]);
+    progress.update({ done: 1000, inFlight: 50, failed: 0 });
+    vi.advanceTimersByTime(10_000);
+    expect(stream.lines).toEqual([
+      `█${'░'.repeat(18)}  10 %  1,000 / 10,000  100/s  1 min 30 s left  50 in flight`,
+    ]);
+    progress.note('the service is back \u001b[2J');
+    expect(stream.lines).toEqual([
+      'the service is back \\u{1b}[2J',
+      `█${'░'.repeat(18)}  10 %  1,000 / 10,000  100/s  1 min 30 s left  50 in flight`,
+    ]);
+    progress.stop();
+    expect(stream.lines).toEqual(['the service is back \\u{1b}[2J', '']);
+  });
+
+  test.each([true, false])('after stop() nothing is printed, on a terminal: %s', (isTTY) => {
+    const stream = new Screen();
+    const progress = startProgress({ stream, isTTY, total: 100, done: 0, quiet: false, everyMs: 100 });
+    vi.advanceTimersByTime(1000);
+    progress.stop();
+    const before = stream.text;
+    progress.update({ done: 50, inFlight: 1, failed: 0 });
+    progress.note('late');
+    progress.stop();
+    vi.advanceTimersByTime(10_000);
+    expect(stream.text).toBe(before);
+  });
+
+  test('quiet is quiet', () => {
+    const stream = new Screen();
+    const progress = startProgress({ stream, isTTY: true, total: 100, done: 0, quiet: true });
+    progress.update({ done: 50, inFlight: 1, failed: 0 });
+    progress.note('a note');
+    vi.advanceTimersByTime(10_000);
+    progress.stop();
+    expect(stream.text).toBe('');
+  });
+});
+
+test.each([true, false])(
+  'a progress that nobody stops keeps no process alive, on a terminal: %s',
+  (isTTY) => {
+    const spies = [vi.spyOn(globalThis, 'setTimeout'), vi.spyOn(globalThis, 'setInterval')];
+    const progress = startProgress({ stream: new Screen(), isTTY, total: 100, done: 0, quiet: false });
+    progress.note('a note');
+    const timers = spies.flatMap((spy) => spy.mock.results.map(({ value }) => value));
+    const live = timers.filter((timer) => !timer._destroyed && timer.hasRef());
+    expect(timers.length).toBeGreaterThan(0);
+    expect(live).toEqual([]);
+    progress.stop();
+    vi.restoreAllMocks();
+  },
+);

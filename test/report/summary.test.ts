@@ -1,0 +1,79 @@
+import { AssertionError } from 'node:assert/strict';
+import { expect, test } from 'vitest';
+import { type SummaryParts, summarise } from '../../src/report/summary.js';
+import { emptyTally, fold } from '../../src/report/tally.js';
+import { completed, completionBlocked, failed, skipped } from './outcomes.js';
+
+const parts: SummaryParts = {
+  run: 'review-sentiment-k3x9',
+  job: 'review-sentiment',
+  deployment: 'lm-35-turbo-instruct',
+  api_version: '2023-09-15-preview',
+  input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 5 },
+  output: 'out/reviews.csv',
+  started_at: '2025-11-21T02:00:00.000Z',
+  finished_at: '2025-11-21T02:00:03.000Z',
+  duration_s: 3.0004999,
+  stopped: null,
+  tally: fold(emptyTally(), [
+    completed('positive', { latency_ms: 10 }),
+    completed('negative', { latency_ms: 20 }),
+    completionBlocked,
+    failed('timeout', { latency_ms: null }),
+    skipped,
+  ]),
+  calls: { repeated: 0, rate_limited: 1, retried: 2, sent: 6 },
+  prices: { prompt: 0.0015, completion: 0.002 },
+};
+
+test('the summary has the fields of the contract, in their order', () => {
+  expect(JSON.stringify(summarise(parts), null, 1)).toBe(
+    JSON.stringify(
+      {
+        run: 'review-sentiment-k3x9',
+        job: 'review-sentiment',
+        deployment: 'lm-35-turbo-instruct',
+        api_version: '2023-09-15-preview',
+        input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 5 },
+        output: 'out/reviews.csv',
+        started_at: '2025-11-21T02:00:00.000Z',
+        finished_at: '2025-11-21T02:00:03.000Z',
+        duration_s: 3,
+        stopped: null,
+        rows: { total: 5, completed: 2, filtered: 1, failed: 1, skipped: 1 },
+        finish_reasons: { stop: 2, content_filter: 1 },
+        answers: { positive: 1, negative: 1 },
+        usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },
+        cost: 0.000288,
+        filters: {
+          prompt: { hate: { safe: 3, filtered: 0 } },
+          completion: { hate: { safe: 2, filtered: 0 }, violence: { medium: 1, filtered: 1 } },
+        },
+        errors: { content_filter: 1, timeout: 1 },
+        calls: { sent: 6, retried: 2, rate_limited: 1, repeated: 0 },
+        latency_ms: { p50: 20, p90: 500, p95: 500, p99: 500, max: 500 },
+        rows_per_second: 1.67,
+      },
+      null,
+      1,
+    ),
+  );
+});
+
+test('without prices the cost is null, and not 0', () => {
+  expect(summarise({ ...parts, prices: null }).cost).toBeNull();
+});
+
+test('a stopped run says why, with the code first', () => {
+  const stopped = { code: 'budget_spent', message: '2,000,000 tokens are used' };
+  expect(summarise({ ...parts, stopped }).stopped).toBe('budget_spent: 2,000,000 tokens are used');
+});
+
+test('a run that took no time has no rate that JSON could not hold', () => {
+  expect(summarise({ ...parts, duration_s: 0 }).rows_per_second).toBe(0);
+});
+
+test('rows that do not add up are a defect, and no summary is made of them', () => {
+  const rows = { total: 6, completed: 2, filtered: 1, failed: 1, skipped: 1 };
+  expect(() => summarise({ ...parts, tally: { ...parts.tally, rows } })).toThrow(AssertionError);
+});

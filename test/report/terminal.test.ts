@@ -1,0 +1,226 @@
+import { stripVTControlCharacters } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import type { Summary } from '../../src/report/summary.js';
+import { renderSummary, type TerminalOptions } from '../../src/report/terminal.js';
+import { cells } from '../../src/report/terminal-text.js';
+
+const finished: Summary = {
+  run: 'review-sentiment-k3x9',
+  job: 'review-sentiment',
+  deployment: 'lm-35-turbo-instruct',
+  api_version: '2023-09-15-preview',
+  input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 1000 },
+  output: 'out/reviews.csv',
+  started_at: '2025-11-21T02:00:00.000Z',
+  finished_at: '2025-11-21T02:01:43.000Z',
+  duration_s: 103.2,
+  stopped: null,
+  rows: { total: 1000, completed: 951, filtered: 5, failed: 2, skipped: 42 },
+  finish_reasons: { stop: 951, content_filter: 2 },
+  answers: { negative: 300, positive: 512, neutral: 139 },
+  usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },
+  cost: 0.089594,
+  filters: {
+    prompt: { hate: { safe: 950, high: 3, filtered: 3 }, violence: { safe: 953, filtered: 0 } },
+    completion: {
+      violence: { safe: 951, medium: 2, filtered: 2 },
+      jailbreak: { not_detected: 9, filtered: 0 },
+    },
+  },
+  errors: { timeout: 1, content_filter: 5, context_length: 1 },
+  calls: { sent: 1012, retried: 54, rate_limited: 6, repeated: 0 },
+  latency_ms: { p50: 413, p90: 2431, p95: 2431, p99: 2431, max: 61_200 },
+  rows_per_second: 9.69,
+};
+
+const render = (summary: Summary, options: Partial<TerminalOptions> = {}): string =>
+  renderSummary(summary, {
+    width: 80,
+    color: false,
+    files: [
+      ['output', 'out/reviews.csv'],
+      ['summary', 'out/reviews.summary.json'],
+    ],
+    resume: 'promptmill run jobs/sentiment.yaml',
+    ...options,
+  });
+
+test('at 80 columns a person sees the whole run', () => {
+  expect(render(finished)).toBe(`\
+review-sentiment, deployment lm-35-turbo-instruct
+
+1,000 rows = 951 completed + 5 filtered + 2 failed + 42 skipped
+
+answers         positive  512   53.8 %  ██████████████████████
+                negative  300   31.5 %  █████████████
+                neutral   139   14.6 %  ██████
+finish reasons  951 stop, 2 content_filter
+tokens          57,180 prompt + 1,912 completion = 59,092 total, cost 0.089594
+filters         prompt hate          3 high, 3 filtered
+                completion violence  2 medium, 2 filtered
+errors          content_filter  5
+                timeout         1
+                context_length  1
+calls           1,012 sent, 54 retried, 6 rate limited, 0 repeated
+latency         p50 413 ms, p90 2.4 s, p95 2.4 s, p99 2.4 s, max 1 min 1 s
+duration        1 min 43 s, 9.7 rows/s
+files           output   out/reviews.csv
+                summary  out/reviews.summary.json
+`);
+});
+
+test('at 50 columns the titles stand above their lines', () => {
+  expect(render(finished, { width: 50 })).toBe(`\
+review-sentiment, deployment lm-35-turbo-instruct
+
+1,000 rows = 951 completed + 5 filtered + 2 failed + 42 skipped
+
+answers
+  positive  512   53.8 %  █████████████
+  negative  300   31.5 %  ████████
+  neutral   139   14.6 %  ████
+finish reasons
+  951 stop, 2 content_filter
+tokens
+  57,180 prompt + 1,912 completion = 59,092 total,
+  cost 0.089594
+filters
+  prompt hate          3 high, 3 filtered
+  completion violence  2 medium, 2 filtered
+errors
+  content_filter  5
+  timeout         1
+  context_length  1
+calls
+  1,012 sent, 54 retried, 6 rate limited,
+  0 repeated
+latency
+  p50 413 ms, p90 2.4 s, p95 2.4 s, p99 2.4 s,
+  max 1 min 1 s
+duration
+  1 min 43 s, 9.7 rows/s
+files
+  output   out/reviews.csv
+  summary  out/reviews.summary.json
+`);
+});
+
+test('a stopped run says why, how far it came, and how to go on', () => {
+  const stopped = {
+    ...finished,
+    stopped: 'budget_spent: 2,000,000 tokens are used',
+    input: { ...finished.input, rows: 5000 },
+  };
+  expect(render(stopped)).toContain(`
+1,000 rows = 951 completed + 5 filtered + 2 failed + 42 skipped
+
+Stopped after 1,000 of 5,000 rows: budget_spent: 2,000,000 tokens are used
+Resume with:
+  promptmill run jobs/sentiment.yaml
+
+`);
+  expect(render(finished)).not.toContain('promptmill run');
+});
+
+describe('the line that adds the rows up', () => {
+  const big = { total: 1_000_000, completed: 951_000, filtered: 5000, failed: 44_000, skipped: 0 };
+  const line = '1,000,000 rows = 951,000 completed + 5,000 filtered + 44,000 failed + 0 skipped';
+
+  test.each([20, 50, 80, 120])('has one form, with every status and unbroken, at %i columns', (width) => {
+    expect(render({ ...finished, rows: big }, { width }).split('\n')).toContain(line);
+  });
+
+  test('keeps that form under colours', () => {
+    expect(render({ ...finished, rows: big }, { color: true })).toContain(line);
+  });
+});
+
+test.each([50, 80, 120])('apart from that line and paths nothing is wider than %i columns', (width) => {
+  const busy: Summary = {
+    ...finished,
+    answers: { ...finished.answers, [`a very long ${'long '.repeat(40)}label`]: 7, 好评: 3 },
+    errors: { ...finished.errors, ['e'.repeat(150)]: 123_456 },
+    finish_reasons: Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`reason_${n}`, n * 1000])),
+    filters: { prompt: { ['c'.repeat(90)]: { low: 1, medium: 2, high: 3, filtered: 4 } }, completion: {} },
+    stopped: `quota: ${'the limit is reached '.repeat(20)}`,
+  };
+  const tooWide = render(busy, { width })
+    .split('\n')
+    .filter((line) => !line.includes(' rows = ') && cells(line) > width);
+  expect(tooWide).toEqual([]);
+});
+
+test('wide characters keep the columns aligned', () => {
+  const lines = render({ ...finished, answers: { 好评: 3, bad: 1 } }).split('\n');
+  expect(lines).toContain('answers         好评  3   75.0 %  ██████████████████████████████');
+  expect(lines).toContain('                bad   1   25.0 %  ██████████');
+});
+
+test('colours change nothing but colours', () => {
+  const colored = render(finished, { color: true });
+  expect(colored).not.toBe(render(finished));
+  expect(stripVTControlCharacters(colored)).toBe(render(finished));
+});
+
+test('what there is nothing to say about is left out', () => {
+  const empty: Summary = {
+    ...finished,
+    rows: { total: 2, completed: 0, filtered: 0, failed: 0, skipped: 2 },
+    finish_reasons: {},
+    answers: {},
+    usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    cost: null,
+    filters: { prompt: {}, completion: {} },
+    errors: {},
+    calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
+    latency_ms: { p50: null, p90: null, p95: null, p99: null, max: null },
+    duration_s: 0.4,
+    rows_per_second: 5,
+  };
+  expect(render(empty, { files: [] })).toBe(`\
+review-sentiment, deployment lm-35-turbo-instruct
+
+2 rows = 0 completed + 0 filtered + 0 failed + 2 skipped
+
+calls           0 sent, 0 retried, 0 rate limited, 0 repeated
+duration        400 ms, 5.0 rows/s
+`);
+});
+
+test('tokens that do not add up are not shown as a sum', () => {
+  const usage = { prompt_tokens: 100, completion_tokens: 5, total_tokens: 0 };
+  expect(render({ ...finished, usage, cost: null })).toContain(
+    'tokens          100 prompt, 5 completion, 0 total\n',
+  );
+});
+
+test('a long list of answers is cut, and says so', () => {
+  const answers = Object.fromEntries(Array.from({ length: 101 }, (_, n) => [`label ${n}`, 1]));
+  const text = render({ ...finished, answers });
+  expect(text).toContain("and 86 more, in the summary's file");
+  expect(text).not.toContain('label 15');
+});
+
+test('nothing that a job, a model or a service says can reach the terminal as an escape code', () => {
+  const evil = '\u001b]0;owned\u0007\u001b[2J\u009b31m\r\n\b\u202egnirts\u2028\ud800';
+  const shown =
+    '\\u{1b}]0;owned\\u{7}\\u{1b}[2J\\u{9b}31m\\u{d}\\u{a}\\u{8}\\u{202e}gnirts\\u{2028}\\u{d800}';
+  const hostile: Summary = {
+    ...finished,
+    job: evil,
+    deployment: evil,
+    stopped: evil,
+    answers: { [evil]: 1 },
+    finish_reasons: { [evil]: 1 },
+    errors: { [evil]: 1 },
+    filters: { prompt: { [evil]: { [evil]: 1, filtered: 1 } }, completion: {} },
+  };
+  const text = render(hostile, { width: 400, files: [['output', evil]], resume: evil });
+  expect(text.split('\n').join('')).not.toMatch(/[\p{Cc}\u202e\u2028]/u);
+  // job, deployment, stopped, resume, answer, finish reason, error, category, severity, file
+  expect(text.split(shown)).toHaveLength(11);
+});
+
+test('joiners stay: words and emoji are made of them', () => {
+  expect(render({ ...finished, job: 'می‌خواهم 👩‍💻' })).toContain('می‌خواهم 👩‍💻, deployment');
+});

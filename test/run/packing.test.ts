@@ -1,0 +1,135 @@
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import {
+  type ScriptedRequest,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
+
+/** The prompts of a request, one or many. */
+const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
+
+/** An answer to each prompt of a request, the choices in reverse order. */
+function answer(request: ScriptedRequest): object {
+  const prompts = promptsOf(request);
+  const choices = prompts.map((prompt, index) => ({ index, text: ` re ${prompt}`, finish_reason: 'stop' }));
+  const prompt_tokens = prompts.length * 7;
+  return {
+    id: 'cmpl-1',
+    object: 'text_completion',
+    created: 1_700_000_000,
+    model: 'lm-35-turbo-instruct',
+    choices: choices.toReversed(),
+    usage: { prompt_tokens, completion_tokens: prompts.length, total_tokens: prompt_tokens + prompts.length },
+  };
+}
+
+const refusal = (code: string) => ({ status: 400, json: { error: { code, message: 'refused' } } });
+
+describe('several prompts in one request', () => {
+  const state = new Workplace();
+  let work: Workplace;
+  let service: ScriptedService;
+  afterAll(() => state.remove());
+  beforeEach(() => {
+    work = new Workplace();
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const job = (rows: number, limits: object, more: object = {}) =>
+    work.job({
+      input: { path: work.rows(rows) },
+      output: { path: 'out.jsonl' },
+      limits: { concurrency: 2, prompts_per_request: 20, ...limits },
+      ...more,
+    });
+  const records = () =>
+    work
+      .read('out.jsonl')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+  const run = (path: string) =>
+    work.run(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder });
+
+  it('are answered each by the choice of its index, and share the usage out', async () => {
+    service = await startScriptedService((request) => ({ json: answer(request) }));
+    const { code, stderr } = await run(job(100, {}));
+
+    expect(code, stderr).toBe(0);
+    expect(service.requests.length).toBe(5);
+    expect(records().map((record) => record.answer)).toEqual(
+      Array.from({ length: 100 }, (_, i) => `re row ${i + 1}`),
+    );
+    expect(records().every((record) => record.usage.estimated === true)).toBe(true);
+    expect(work.json('out.summary.json')).toMatchObject({
+      usage: { prompt_tokens: 700, completion_tokens: 100, total_tokens: 800 },
+      calls: { sent: 5, retried: 0, repeated: 0 },
+    });
+  });
+
+  it('one blocked prompt among twenty costs its neighbours nothing', async () => {
+    service = await startScriptedService((request) =>
+      promptsOf(request).includes('row 13') ? refusal('content_filter') : { json: answer(request) },
+    );
+    const { code, stderr } = await run(job(20, {}));
+
+    expect(code, stderr).toBe(0);
+    const all = records();
+    expect(all.map((record) => record.status)).toEqual(
+      Array.from({ length: 20 }, (_, i) => (i === 12 ? 'filtered' : 'completed')),
+    );
+    expect(all.every((record) => record.attempts === 1)).toBe(true);
+    // 20 → 10 + 10 → 5 + 5 → 3 + 2 → 2 + 1 or 1 + 1: the halves without the culprit are answered at once.
+    expect(service.requests.length).toBeLessThanOrEqual(11);
+    expect(
+      service.requests.filter((request) => promptsOf(request).includes('row 1')).length,
+    ).toBeLessThanOrEqual(3);
+  });
+
+  it('go in one request only with equal parameters', async () => {
+    service = await startScriptedService((request) => ({ json: answer(request) }));
+    const rows = Array.from({ length: 12 }, (_, i) => `${i + 1},${i % 3 === 0 ? 7 : ''}`);
+    work.write('mixed.csv', `id,max_tokens\n${rows.join('\n')}\n`);
+    const path = work.job({
+      input: { path: 'mixed.csv' },
+      output: { path: 'out.jsonl' },
+      parameters: { max_tokens: 3 },
+      row_parameters: ['max_tokens'],
+      limits: { concurrency: 2, prompts_per_request: 20 },
+    });
+    const { code, stderr } = await run(path);
+
+    expect(code, stderr).toBe(0);
+    expect(service.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
+  });
+
+  it('a prompt without a choice is asked again, alone with others like it', async () => {
+    service = await startScriptedService((request) => {
+      const body = answer(request) as { choices: { index: number }[] };
+      if (service.requests.length > 1) return { json: body };
+      return { json: { ...body, choices: body.choices.filter(({ index }) => index !== 4 && index !== 9) } };
+    });
+    const { code, stderr } = await run(job(20, { attempts: 3 }));
+
+    expect(code, stderr).toBe(0);
+    expect(service.requests.map((request) => promptsOf(request).length)).toEqual([20, 2]);
+    expect(records().map((record) => record.attempts)).toEqual(
+      Array.from({ length: 20 }, (_, i) => (i === 4 || i === 9 ? 2 : 1)),
+    );
+  });
+
+  it('finishes under a quota of requests in a fifteenth of the requests that single prompts need', async () => {
+    service = await startScriptedService((request) => ({ json: answer(request) }));
+    expect((await run(job(300, {}))).code).toBe(0);
+    const packed = service.requests.length;
+    expect(
+      (await run(work.job({ input: { path: 'rows.csv' }, output: { path: 'one.jsonl' } }, 'one.yaml'))).code,
+    ).toBe(0);
+    const single = service.requests.length - packed;
+    expect(single / packed).toBeGreaterThanOrEqual(15);
+  });
+});

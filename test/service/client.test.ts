@@ -1,0 +1,327 @@
+import { connect, createServer, type Socket } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type Client, type ClientSettings, createClient } from '../../src/service/client.js';
+import type { Exchange } from '../../src/service/exchange.js';
+import {
+  completionBody,
+  type Script,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
+import {
+  TEST_ONLY_EXPIRED,
+  TEST_ONLY_KEY,
+  TEST_ONLY_VALID,
+  TEST_ONLY_WRONG_HOST,
+} from './test-only-certificates.js';
+
+const KEY = 'canary-key-0123456789';
+const cleanups: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function serve(script?: Script, tls?: { key: string; cert: string }): Promise<ScriptedService> {
+  const service = await startScriptedService(script, tls);
+  cleanups.push(() => service.close());
+  return service;
+}
+
+function clientOf(url: string, settings: Partial<ClientSettings> = {}): Client {
+  const client = createClient({ url, style: 'deployments', connections: 4, timeoutMs: 10_000, ...settings });
+  cleanups.push(() => client.close());
+  return client;
+}
+
+/** A bare TCP server; returns its port. */
+async function listen(onConnection: (socket: Socket) => unknown): Promise<number> {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    onConnection(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanups.push(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => server.close(() => resolve()));
+  });
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+const body = (prompt: string): string => JSON.stringify({ prompt });
+
+/** One call to a service with this script. */
+async function callOnce(script: Script, settings: Partial<ClientSettings> = {}): Promise<Exchange> {
+  const { url } = await serve(script);
+  return clientOf(`${url}/x`, settings).call(body('p'), KEY);
+}
+
+describe('one call', () => {
+  it('sends the body and the key, and reads status, body and the headers that matter', async () => {
+    const service = await serve(() => ({
+      status: 429,
+      headers: { 'Retry-After': '7', 'set-cookie': 'a=b' },
+      text: 'später',
+    }));
+    const client = clientOf(`${service.url}/openai/deployments/d/completions?api-version=1`);
+    const exchange = await client.call(body('grüße \u{1f600}'), KEY);
+    expect(exchange).toMatchObject({
+      kind: 'response',
+      status: 429,
+      headers: { 'retry-after': '7' },
+      body: 'später',
+    });
+    expect(exchange.kind === 'response' && Object.keys(exchange.headers)).toEqual(['retry-after']);
+    expect(service.requests).toHaveLength(1);
+    const [request] = service.requests;
+    expect(request).toMatchObject({
+      method: 'POST',
+      url: '/openai/deployments/d/completions?api-version=1',
+      prompt: 'grüße \u{1f600}',
+      headers: { 'api-key': KEY, 'content-type': 'application/json' },
+    });
+    expect(request?.headers).not.toHaveProperty('authorization');
+  });
+
+  it('authenticates as a bearer where the style asks for it', async () => {
+    const service = await serve();
+    await clientOf(`${service.url}/v1/completions`, { style: 'openai' }).call(body('p'), KEY);
+    expect(service.requests[0]?.headers).toMatchObject({ authorization: `Bearer ${KEY}` });
+    expect(service.requests[0]?.headers).not.toHaveProperty('api-key');
+  });
+
+  it('uses the key of each call, also on one connection', async () => {
+    const service = await serve();
+    const client = clientOf(`${service.url}/x`, { connections: 1 });
+    for (const key of ['first-key', 'second-key', 'first-key']) await client.call(body('p'), key);
+    expect(service.requests.map((request) => request.headers['api-key'])).toEqual([
+      'first-key',
+      'second-key',
+      'first-key',
+    ]);
+    expect(service.connections()).toBe(1);
+  });
+
+  it('reads an answer that comes in many pieces, also in the middle of a character', async () => {
+    const text = 'é'.repeat(200_000);
+    const exchange = await callOnce(() => ({ json: completionBody({ text }) }));
+    expect(exchange).toMatchObject({ kind: 'response', body: JSON.stringify(completionBody({ text })) });
+  });
+
+  it('fault 53: takes the key out of an error that quotes it', async () => {
+    const exchange = await callOnce(({ headers }) => ({
+      status: 401,
+      text: `bad key ${headers['api-key']}`,
+    }));
+    expect(exchange).toMatchObject({ status: 401, body: 'bad key [key]' });
+  });
+
+  it('makes no second call for any status', async () => {
+    for (const status of [400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504]) {
+      const service = await serve(() => ({ status }));
+      const exchange = await clientOf(`${service.url}/x`).call(body('p'), KEY);
+      expect(exchange).toMatchObject({ kind: 'response', status });
+      expect(service.calls()).toBe(1);
+    }
+  });
+
+  it('skips an early hint on the way to the answer', async () => {
+    const raw = 'HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}';
+    expect(await callOnce(() => ({ raw }))).toMatchObject({ kind: 'response', status: 200, body: '{}' });
+  });
+});
+
+describe('faults of the network', () => {
+  it('fault 21: a reset after the request was read may have been billed', async () => {
+    const service = await serve(() => 'reset');
+    const exchange = await clientOf(`${service.url}/x`).call(body('p'), KEY);
+    expect(exchange).toMatchObject({ kind: 'failure', phase: 'exchange', code: 'reset' });
+    expect(service.calls()).toBe(1);
+  });
+
+  it('fault 22: a connection that dies under the second call is one failure, and the third call connects anew', async () => {
+    const service = await serve(({ total }) => (total === 2 ? 'reset' : {}));
+    const client = clientOf(`${service.url}/x`, { connections: 1 });
+    const kinds = [];
+    for (const prompt of ['a', 'b', 'c']) kinds.push((await client.call(body(prompt), KEY)).kind);
+    expect(kinds).toEqual(['response', 'failure', 'response']);
+    expect(service.calls()).toBe(3);
+    expect(service.connections()).toBe(2);
+  });
+
+  it('fault 22: a connection that was closed while idle costs nothing', async () => {
+    const service = await serve();
+    const client = clientOf(`${service.url}/x`, { connections: 1 });
+    await client.call(body('a'), KEY);
+    service.dropIdle();
+    expect(await client.call(body('b'), KEY)).toMatchObject({ kind: 'response', status: 200 });
+    expect(service.calls()).toBe(2);
+  });
+
+  it('fault 23: a body shorter than its content-length is truncated', async () => {
+    expect(await callOnce(() => ({ truncate: 40 }))).toMatchObject({ phase: 'exchange', code: 'truncated' });
+  });
+
+  it('fault 23: a chunked body without its last chunk is truncated', async () => {
+    expect(await callOnce(() => ({ truncateChunked: 40 }))).toMatchObject({
+      phase: 'exchange',
+      code: 'truncated',
+    });
+  });
+
+  it('fault 23: a chunked body without its last chunk is truncated, also where the connection ends with it', async () => {
+    const raw = 'HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n4\r\n{"id\r\n';
+    expect(await callOnce(() => ({ raw }))).toMatchObject({ phase: 'exchange', code: 'truncated' });
+  });
+
+  it('fault 23: half a body that ends with the connection looks whole; the verdict finds that it is no JSON', async () => {
+    expect(await callOnce(() => ({ closeAfter: 40 }))).toMatchObject({
+      kind: 'response',
+      status: 200,
+      body: JSON.stringify(completionBody()).slice(0, 40),
+    });
+  });
+
+  it('fault 25: the deadline ends a call that is never answered', async () => {
+    const exchange = await callOnce(() => 'hang', { timeoutMs: 50 });
+    expect(exchange).toMatchObject({ kind: 'failure', phase: 'exchange', code: 'timeout' });
+  });
+
+  it('fault 25: the deadline ends a body that drips for ever, and closes its connection', async () => {
+    const service = await serve(({ total }) => (total === 1 ? { drip: 5 } : {}));
+    const client = clientOf(`${service.url}/x`, { connections: 1, timeoutMs: 200 });
+    expect(await client.call(body('a'), KEY)).toMatchObject({ phase: 'exchange', code: 'timeout' });
+    expect(await client.call(body('b'), KEY)).toMatchObject({ kind: 'response' });
+    expect(service.connections()).toBe(2);
+  });
+
+  it('a call whose deadline passed while it connected is never sent', async () => {
+    const service = await serve(undefined, { key: TEST_ONLY_KEY, cert: TEST_ONLY_VALID });
+    // Holds the TLS handshake back until the test lets it through.
+    const pass = (socket: Socket): unknown =>
+      socket.pipe(connect(Number(new URL(service.url).port), '127.0.0.1')).pipe(socket);
+    const held: Socket[] = [];
+    let open = false;
+    const gate = await listen((socket) => (open ? pass(socket) : held.push(socket)));
+    const settings = { ca: TEST_ONLY_VALID, connections: 1, timeoutMs: 1000 };
+    const client = clientOf(`https://127.0.0.1:${gate}/x`, settings);
+    expect(await client.call(body('late'), KEY)).toMatchObject({ code: 'timeout', phase: 'connect' });
+    open = true;
+    const next = client.call(body('next'), KEY);
+    expect(held).toHaveLength(1);
+    held.forEach(pass);
+    expect(await next).toMatchObject({ kind: 'response', status: 200 });
+    expect(service.requests.map(({ prompt }) => prompt)).toEqual(['next']);
+  });
+
+  it('fault 26: a refused connection was never sent', async () => {
+    const service = await startScriptedService();
+    await service.close();
+    expect(await clientOf(`${service.url}/x`).call(body('p'), KEY)).toMatchObject({
+      kind: 'failure',
+      phase: 'connect',
+      code: 'refused',
+      message: `the connection was refused: ${new URL(service.url).host} (ECONNREFUSED)`,
+    });
+  });
+
+  it('fault 26: a host name that does not resolve was never sent', async () => {
+    const exchange = await clientOf('http://no-such-host.invalid/x').call(body('p'), KEY);
+    expect(exchange).toMatchObject({ phase: 'connect', code: 'dns' });
+  });
+
+  it.each([
+    ['an expired certificate', TEST_ONLY_EXPIRED, TEST_ONLY_EXPIRED, 'CERT_HAS_EXPIRED'],
+    [
+      'a certificate of another host',
+      TEST_ONLY_WRONG_HOST,
+      TEST_ONLY_WRONG_HOST,
+      'ERR_TLS_CERT_ALTNAME_INVALID',
+    ],
+    ['a certificate that nobody trusts', TEST_ONLY_VALID, undefined, 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+  ])('fault 26: %s is refused before anything is sent', async (_, cert, ca, code) => {
+    const service = await serve(undefined, { key: TEST_ONLY_KEY, cert });
+    const client = clientOf(`${service.url}/x`, ca === undefined ? {} : { ca });
+    const exchange = await client.call(body('p'), KEY);
+    expect(exchange).toMatchObject({ kind: 'failure', phase: 'connect', code: 'tls' });
+    expect(exchange.kind === 'failure' && exchange.message).toContain(code);
+    expect(service.calls()).toBe(0);
+  });
+
+  it('calls over TLS when the certificate is good', async () => {
+    const service = await serve(undefined, { key: TEST_ONLY_KEY, cert: TEST_ONLY_VALID });
+    const client = clientOf(`${service.url}/x`, { ca: TEST_ONLY_VALID });
+    expect(await client.call(body('p'), KEY)).toMatchObject({ kind: 'response', status: 200 });
+  });
+
+  it('https to a server that speaks http is a TLS failure', async () => {
+    const { url } = await serve();
+    const exchange = await clientOf(`${url.replace('http:', 'https:')}/x`).call(body('p'), KEY);
+    expect(exchange).toMatchObject({ phase: 'connect', code: 'tls' });
+  });
+
+  it.each([301, 302, 307, 308])('fault 27: a %i is not followed, and the key stays', async (status) => {
+    const other = await serve();
+    const exchange = await callOnce(() => ({ status, headers: { location: `${other.url}/y` } }));
+    expect(exchange).toMatchObject({ kind: 'response', status, headers: { location: `${other.url}/y` } });
+    expect(other.connections()).toBe(0);
+  });
+
+  it('fault 28: an answer larger than the cap is cut off, with or without its length', async () => {
+    const text = 'x'.repeat(100_000);
+    const settings = { maxResponseBytes: 50_000 };
+    expect(await callOnce(() => ({ text }), settings)).toMatchObject({
+      phase: 'exchange',
+      code: 'too_large',
+    });
+    expect(await callOnce(() => ({ text, truncateChunked: 90_000 }), settings)).toMatchObject({
+      code: 'too_large',
+    });
+    expect(await callOnce(() => ({ text: text.slice(0, 50_000) }), settings)).toMatchObject({ status: 200 });
+  });
+
+  it('an answer that is not HTTP is a failure of the exchange', async () => {
+    expect(await callOnce(() => ({ raw: 'SSH-2.0-OpenSSH_9\r\n' }))).toMatchObject({
+      phase: 'exchange',
+      code: 'not_http',
+    });
+  });
+
+  it('a server that hangs up before TLS is ready was never sent anything', async () => {
+    const port = await listen((socket) => socket.destroy());
+    const exchange = await clientOf(`https://127.0.0.1:${port}/x`).call(body('p'), KEY);
+    expect(exchange).toMatchObject({ phase: 'connect', code: 'unreachable' });
+  });
+});
+
+describe('close', () => {
+  it('ends calls in flight as aborted, and refuses later ones', async () => {
+    let arrived = (): void => {};
+    const arrival = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    const { url } = await serve(() => {
+      arrived();
+      return 'hang';
+    });
+    const client = clientOf(`${url}/x`);
+    const pending = client.call(body('p'), KEY);
+    await arrival;
+    await client.close();
+    expect(await pending).toMatchObject({ phase: 'exchange', code: 'aborted' });
+    expect(await client.call(body('p'), KEY)).toMatchObject({ phase: 'connect', code: 'aborted' });
+  });
+
+  it('fault 53: no failure names the key or the prompt', async () => {
+    const prompt = 'canary-prompt';
+    for (const reply of ['reset', { truncate: 10 }, { raw: `${prompt} ${KEY}` }] as const) {
+      const { url } = await serve(() => reply);
+      const text = JSON.stringify(await clientOf(`${url}/x`).call(body(prompt), KEY));
+      expect(text).toContain('"kind":"failure"');
+      expect(text).not.toContain(KEY);
+      expect(text).not.toContain(prompt);
+    }
+  });
+});

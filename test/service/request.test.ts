@@ -1,0 +1,94 @@
+import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/errors.js';
+import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
+import { completionsUrl, type Endpoint, requestBody } from '../../src/service/request.js';
+
+const endpoint = (changes: Partial<Endpoint>): Endpoint => ({
+  baseUrl: 'https://example.net',
+  segment: 'openai',
+  deployment: 'lm-35-turbo-instruct',
+  apiVersion: '2023-09-15-preview',
+  style: 'deployments',
+  ...changes,
+});
+
+describe('the address to call', () => {
+  it.each([
+    [
+      {},
+      'https://example.net/openai/deployments/lm-35-turbo-instruct/completions?api-version=2023-09-15-preview',
+    ],
+    [
+      { baseUrl: 'http://127.0.0.1:8080/gate/' },
+      'http://127.0.0.1:8080/gate/openai/deployments/lm-35-turbo-instruct/completions?api-version=2023-09-15-preview',
+    ],
+    [
+      { segment: 'a b', deployment: '../x?y#z', apiVersion: '1&x=2' },
+      'https://example.net/a%20b/deployments/..%2Fx%3Fy%23z/completions?api-version=1%26x%3D2',
+    ],
+    [{ style: 'openai' as const }, 'https://example.net/v1/completions'],
+    [{ style: 'openai' as const, baseUrl: 'https://example.net/v1/' }, 'https://example.net/v1/completions'],
+  ])('of %j', (changes, url) => {
+    expect(completionsUrl(endpoint(changes))).toBe(url);
+  });
+
+  it.each(['.', '..'])('has no deployment %s, which would climb to another path', (deployment) => {
+    expect(() => completionsUrl(endpoint({ deployment }))).toThrow(UsageError);
+  });
+
+  it.each([
+    [undefined, 'PROMPTMILL_BASE_URL is not set'],
+    ['example.net', 'PROMPTMILL_BASE_URL is no http or https address: example.net'],
+    ['ftp://example.net', 'PROMPTMILL_BASE_URL is no http or https address: ftp://example.net'],
+    [
+      'https://user:hidden@example.net',
+      'PROMPTMILL_BASE_URL must not hold a user name or password: https://example.net',
+    ],
+    ['user:hidden@example.net', 'PROMPTMILL_BASE_URL is no http or https address: example.net'],
+    [
+      'https://example.net?key=hidden',
+      'PROMPTMILL_BASE_URL must not have a query or fragment: https://example.net',
+    ],
+    [
+      'https://example.net#hidden',
+      'PROMPTMILL_BASE_URL must not have a query or fragment: https://example.net',
+    ],
+  ])('refuses the base %s without showing a secret', (baseUrl, message) => {
+    expect(() => completionsUrl(endpoint({ baseUrl }))).toThrow(expect.objectContaining({ message }));
+  });
+});
+
+describe('the body', () => {
+  it('is the prompt and the parameters as given', () => {
+    const text = requestBody(['p'], { max_tokens: 5, stop: '\n', temperature: null }, 'deployments', 'd');
+    expect(JSON.parse(text)).toEqual({ prompt: 'p', max_tokens: 5, stop: '\n', temperature: null });
+  });
+
+  it('names the model, and lists the stop text, for servers of the same shape', () => {
+    const text = requestBody(['p'], { stop: '\n' }, 'openai', 'm');
+    expect(JSON.parse(text)).toEqual({ model: 'm', prompt: 'p', stop: ['\n'] });
+  });
+
+  it('fault 8: carries NUL, a lone surrogate and emoji unchanged', () => {
+    const prompt = 'a\u0000b\ud800c\u{1f600}';
+    expect(JSON.parse(requestBody([prompt], {}, 'deployments', 'd'))).toEqual({ prompt });
+  });
+});
+
+describe('the catalogue', () => {
+  it('knows the models of the service, and takes any other deployment name as it comes', () => {
+    expect(modelOf('text-davinci-003')).toMatchObject({ contextWindow: 4097, encoding: 'p50k_base' });
+    expect(modelOf('my-own-name')).toBeNull();
+    expect(deploymentProblem('my-own-name')).toBeNull();
+    expect(deploymentProblem('lm-35-turbo-instruct')).toBeNull();
+  });
+
+  it.each(['lm-35-turbo', 'lm-35-turbo-16k', 'lm-4', 'lm-4-32k'])(
+    'refuses %s, and says which fit',
+    (name) => {
+      expect(deploymentProblem(name)).toBe(
+        `${name} is a conversation model, and Promptmill calls the completions operation: use lm-35-turbo-instruct or text-davinci-003`,
+      );
+    },
+  );
+});

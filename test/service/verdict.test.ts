@@ -1,0 +1,431 @@
+import { describe, expect, it } from 'vitest';
+import type { Exchange, FailureCode } from '../../src/service/exchange.js';
+import { verdicts } from '../../src/service/verdict.js';
+import { completionBody } from '../support/scripted-service.js';
+
+const NOW = Date.UTC(2025, 0, 1);
+
+/** The verdict on an exchange with a single prompt. */
+const verdict = (exchange: Exchange, now: number) => verdicts(exchange, now, 1)[0];
+
+/** The verdict on a response; a body that is no string is sent as JSON. */
+const judge = (status: number, body: unknown = '', headers: Record<string, string> = {}) =>
+  verdict(
+    {
+      kind: 'response',
+      status,
+      headers,
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+      latency_ms: 12,
+    },
+    NOW,
+  );
+
+const gateway = (code: string, message: string) => ({ error: { code, message } });
+const model = (type: string, message: string, code: string | null = null) => ({
+  error: { message, type, param: null, code },
+});
+
+const failed = (code: string) => ({
+  kind: 'final',
+  outcome: { status: 'failed', error: { code }, latency_ms: 12 },
+});
+const retry = (code: string, possiblyBilled: boolean) => ({ kind: 'retry', fault: { code }, possiblyBilled });
+const wait = (ms: number | null) => ({ kind: 'wait', ms, fault: { code: 'rate_limited' } });
+const stop = (code: string) => ({ kind: 'stop', fault: { code }, hint: expect.stringMatching(/\w.+\.$/) });
+
+describe('the verdict on an error response', () => {
+  it.each([
+    [
+      'a parameter out of range',
+      400,
+      model('invalid_request_error', "3 is greater than the maximum of 2 - 'temperature'"),
+      failed('invalid_request'),
+    ],
+    [
+      'a prompt over the context window',
+      400,
+      model(
+        'invalid_request_error',
+        "This model's maximum context length is 4097 tokens, however you requested 5000 tokens",
+      ),
+      failed('context_length_exceeded'),
+    ],
+    [
+      'a prompt over the context window, by code',
+      400,
+      model('invalid_request_error', 'too long', 'context_length_exceeded'),
+      failed('context_length_exceeded'),
+    ],
+    [
+      'a conversation model',
+      400,
+      gateway(
+        'OperationNotSupported',
+        'The completion operation does not work with the specified model, lm-4. Please choose different model.',
+      ),
+      stop('operation_not_supported'),
+    ],
+    [
+      'a conversation model of a server of the same shape',
+      404,
+      model(
+        'invalid_request_error',
+        'This is a chat model and not supported in the v1/completions endpoint.',
+      ),
+      stop('operation_not_supported'),
+    ],
+    [
+      'an api-version that is not supported',
+      400,
+      gateway('BadRequest', 'API version not supported'),
+      stop('api_version_not_supported'),
+    ],
+    [
+      'an api-version that is not supported, as 404',
+      404,
+      gateway('404', "Unsupported api-version '2020-01-01'"),
+      stop('api_version_not_supported'),
+    ],
+    [
+      'a wrong key, of the gateway',
+      401,
+      gateway('401', 'Access denied due to invalid subscription key or wrong API endpoint.'),
+      { kind: 'refused-key', fault: { code: 'unauthorized' } },
+    ],
+    [
+      'a wrong token',
+      401,
+      { statusCode: 401, message: 'Unauthorized. Access token is missing, invalid or expired.' },
+      {
+        kind: 'refused-key',
+        fault: { message: 'Unauthorized. Access token is missing, invalid or expired. (HTTP 401)' },
+      },
+    ],
+    [
+      'network rules',
+      403,
+      gateway('403', 'Access denied due to Virtual Network/Firewall rules.'),
+      stop('forbidden'),
+    ],
+    [
+      'a deployment that does not exist',
+      404,
+      gateway('DeploymentNotFound', 'The API deployment for this resource does not exist.'),
+      stop('deployment_not_found'),
+    ],
+    [
+      'a model that does not exist',
+      404,
+      model('x', 'no model m', 'model_not_found'),
+      stop('deployment_not_found'),
+    ],
+    ['a wrong path', 404, gateway('404', 'Resource not found'), stop('not_found')],
+    ['a wrong path that is HTML', 404, '<html>nginx</html>', stop('not_found')],
+    ['a method that is not allowed', 405, '', stop('not_found')],
+    ['a request timeout', 408, gateway('Timeout', 'The operation was timeout.'), retry('timeout', true)],
+    ['a conflict', 409, '', retry('conflict', false)],
+    ['a body that is too large', 413, '', failed('request_too_large')],
+    [
+      'a validation error that is a list',
+      422,
+      { detail: [{ msg: 'field required', input: 'secret row' }] },
+      {
+        kind: 'final',
+        outcome: { error: { code: 'invalid_request', message: 'field required (HTTP 422)' } },
+      },
+    ],
+    [
+      'a validation error of a text server',
+      422,
+      { error: 'Input validation error', error_type: 'validation' },
+      failed('invalid_request'),
+    ],
+    [
+      'a generation that failed',
+      424,
+      { error: 'Request failed during generation', error_type: 'generation' },
+      retry('failed_dependency', false),
+    ],
+    [
+      'an overloaded text server',
+      429,
+      { error: 'Model is overloaded', error_type: 'overloaded' },
+      wait(null),
+    ],
+    [
+      'a quota that is used up',
+      429,
+      model('insufficient_quota', 'You exceeded your quota'),
+      stop('insufficient_quota'),
+    ],
+    [
+      'a quota that is used up, by code',
+      429,
+      gateway('insufficient_quota', 'You exceeded your quota'),
+      stop('insufficient_quota'),
+    ],
+    ['no credit', 402, '', stop('insufficient_quota')],
+    [
+      'an error of the model',
+      500,
+      model('server_error', 'The server had an error'),
+      retry('server_error', false),
+    ],
+    [
+      'an error of the gateway',
+      500,
+      { statusCode: 500, message: 'Internal server error', activityId: 'a' },
+      retry('server_error', false),
+    ],
+    ['a bad gateway', 502, '', retry('server_error', true)],
+    ['a service that is down', 503, '<html>down</html>', retry('server_error', false)],
+    ['a model that loads', 503, { error: 'Model is loading' }, retry('server_error', false)],
+    ['a gateway timeout', 504, 'upstream request timeout', retry('server_error', true)],
+    ['a status that nobody knows', 418, '', failed('invalid_request')],
+  ])('%s: %i', (_, status, body, expected) => {
+    expect(judge(status, body)).toMatchObject(expected);
+  });
+
+  it('a conversation model: the hint says which models fit', () => {
+    expect(judge(400, gateway('OperationNotSupported', 'no'))).toMatchObject({
+      hint: expect.stringContaining('lm-35-turbo-instruct or text-davinci-003'),
+    });
+  });
+
+  it('a server error that quotes such words does not stop a run', () => {
+    expect(judge(500, gateway('x', 'api-version not supported; this is a chat model'))).toMatchObject(
+      retry('server_error', false),
+    );
+  });
+
+  it.each([301, 302, 307, 308])('fault 27: %i stops the run, and says the host only', (status) => {
+    const result = judge(status, '', { location: 'https://elsewhere.example/p?api-key=hidden' });
+    expect(result).toMatchObject(stop('redirected'));
+    expect(result).toMatchObject({
+      fault: { message: `the service redirects to elsewhere.example (HTTP ${status})` },
+    });
+  });
+
+  it('a redirect within the host, or to nowhere, stops the run too', () => {
+    expect(judge(308, '', { location: '/other' })).toMatchObject(stop('redirected'));
+    expect(judge(304)).toMatchObject(stop('redirected'));
+  });
+});
+
+describe('a blocked prompt', () => {
+  const hate = { filtered: true, severity: 'high' };
+
+  it('is filtered, with what the filter said', () => {
+    const innererror = {
+      code: 'ResponsibleAIPolicyViolation',
+      content_filter_result: { hate, jailbreak: { filtered: false, detected: false } },
+    };
+    const body = {
+      error: { message: 'The response was filtered', code: 'content_filter', status: 400, innererror },
+    };
+    expect(judge(400, body)).toEqual({
+      kind: 'final',
+      outcome: {
+        status: 'filtered',
+        completion: null,
+        filters: { prompt: { hate, jailbreak: { filtered: false, detected: false } }, completion: null },
+        error: { code: 'content_filter', message: 'The response was filtered (HTTP 400)' },
+        latency_ms: 12,
+      },
+    });
+  });
+
+  it('is filtered where the service gives no details', () => {
+    expect(judge(400, gateway('content_filter', 'filtered'))).toMatchObject({
+      kind: 'final',
+      outcome: { status: 'filtered', filters: { prompt: null, completion: null } },
+    });
+  });
+});
+
+describe('the wait after a 429 (fault 17)', () => {
+  const limited = (words: string, headers: Record<string, string> = {}) =>
+    judge(429, gateway('429', `Requests to the operation have exceeded call rate limit. ${words}`), headers);
+
+  it.each([
+    ['seconds', '26', 26_000],
+    ['a part of a second, upwards', '0.0015', 2],
+    ['zero', '0', 0],
+    ['a date', 'Wed, 01 Jan 2025 00:00:30 GMT', 30_000],
+    ['an old form of date', 'Wednesday, 01-Jan-25 00:01:00 GMT', 60_000],
+    ['a past date', 'Tue, 31 Dec 2024 23:00:00 GMT', 0],
+    ['a huge value', '999999999', 999_999_999_000],
+    ['a negative value', '-5', null],
+    ['words', 'soon', null],
+    ['nothing', '', null],
+  ])('retry-after as %s', (_, value, ms) => {
+    expect(limited('', { 'retry-after': value })).toMatchObject(wait(ms));
+  });
+
+  it.each([
+    ['Please retry after 26 seconds.', 26_000],
+    ['Rate limit is exceeded. Try again in 7 seconds.', 7000],
+    ['Please try again in 1.5s.', 1500],
+    ['Please try again in 20ms.', 20],
+    ['Please try again in 6m0s.', null],
+    ['Please try again later.', null],
+  ])('words: %s', (words, ms) => {
+    expect(limited(words)).toMatchObject(wait(ms));
+  });
+
+  it('milliseconds are more exact than seconds, and a header than words', () => {
+    expect(limited('', { 'retry-after': '2', 'retry-after-ms': '1500' })).toMatchObject(wait(1500));
+    expect(limited('Please retry after 9 seconds.', { 'retry-after': '8' })).toMatchObject(wait(8000));
+  });
+
+  it('has no hint without header, words or body', () => {
+    expect(judge(429)).toMatchObject(wait(null));
+  });
+
+  it('a hint of a day is a request larger than the whole quota: final for its row', () => {
+    expect(limited('Please retry after 86400 seconds.')).toMatchObject(failed('request_exceeds_quota'));
+    expect(limited('', { 'retry-after': '86400' })).toMatchObject(failed('request_exceeds_quota'));
+    expect(limited('', { 'retry-after': '86399' })).toMatchObject(wait(86_399_000));
+  });
+});
+
+describe('the verdict on an answer', () => {
+  const safe = { filtered: false, severity: 'safe' };
+
+  it('a completion is final', () => {
+    const all = { hate: safe, self_harm: safe, sexual: safe, violence: safe };
+    expect(judge(200, completionBody({ text: ' positive' }))).toEqual({
+      kind: 'final',
+      outcome: {
+        status: 'completed',
+        completion: {
+          text: ' positive',
+          finish_reason: 'stop',
+          usage: { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 },
+          model: 'lm-35-turbo-instruct',
+          id: 'cmpl-scripted',
+          created: 1_700_000_000,
+        },
+        filters: { prompt: all, completion: all },
+        latency_ms: 12,
+      },
+    });
+  });
+
+  it('a blocked completion is filtered, and keeps its text and its usage', () => {
+    expect(judge(200, completionBody({ text: ' par', finish_reason: 'content_filter' }))).toMatchObject({
+      kind: 'final',
+      outcome: {
+        status: 'filtered',
+        completion: { text: ' par', usage: { total_tokens: 12 } },
+        error: { code: 'content_filter', message: 'the content filter blocked the completion' },
+      },
+    });
+  });
+
+  it('a block that shows in a boolean alone is filtered too, on either side', () => {
+    const blocked = { content_filter_results: { violence: { filtered: true, severity: 'medium' } } };
+    expect(judge(200, { choices: [{ text: '', ...blocked }] })).toMatchObject({
+      outcome: { status: 'filtered', error: { message: 'the content filter blocked the completion' } },
+    });
+    const prompt_filter_results = [{ prompt_index: 0, ...blocked }];
+    expect(judge(200, { choices: [{ text: '' }], prompt_filter_results })).toMatchObject({
+      outcome: { status: 'filtered', error: { message: 'the content filter blocked the prompt' } },
+    });
+  });
+
+  it.each([
+    ['HTML', '<html>welcome</html>', 'not_json'],
+    ['nothing', '', 'not_json'],
+    ['half a body (fault 23)', JSON.stringify(completionBody()).slice(0, 90), 'not_json'],
+    ['an error', { error: { message: 'oops' } }, 'error_in_answer'],
+    ['an error as text', { error: 'oops' }, 'error_in_answer'],
+    ['no choices', { id: 'x' }, 'no_choices'],
+    ['empty choices', { choices: [] }, 'no_choices'],
+    ['a choice that is null', { choices: [null] }, 'no_choices'],
+    ['JSON that is no object', '[]', 'no_choices'],
+  ])('fault 24: a 200 with %s is tried again, and may have been billed', (_, body, code) => {
+    expect(judge(200, body)).toMatchObject(retry(code, true));
+  });
+
+  it('fault 24: a 200 without usage is final', () => {
+    expect(judge(200, { choices: [{ text: 'x' }] })).toMatchObject({
+      kind: 'final',
+      outcome: { status: 'completed', completion: { usage: null } },
+    });
+  });
+});
+
+describe('the verdict on a failure', () => {
+  const failure = (code: FailureCode, phase: 'connect' | 'exchange'): Exchange => ({
+    kind: 'failure',
+    phase,
+    code,
+    message: 'm',
+    latency_ms: 1,
+  });
+
+  it.each([
+    ['dns', 'dns_failure'],
+    ['refused', 'connection_refused'],
+    ['unreachable', 'connection_failed'],
+    ['tls', 'tls_failure'],
+    ['timeout', 'timeout'],
+    ['aborted', 'aborted'],
+  ] as const)('fault 26: %s before anything was sent is tried again, and was not billed', (code, fault) => {
+    expect(verdict(failure(code, 'connect'), NOW)).toEqual({
+      kind: 'retry',
+      fault: { code: fault, message: 'm' },
+      possiblyBilled: false,
+    });
+  });
+
+  it.each([
+    ['timeout', 'timeout'],
+    ['reset', 'connection_reset'],
+    ['truncated', 'truncated_response'],
+    ['too_large', 'response_too_large'],
+    ['not_http', 'invalid_http'],
+    ['aborted', 'aborted'],
+  ] as const)('fault 21: %s after it was sent is tried again, and may have been billed', (code, fault) => {
+    expect(verdict(failure(code, 'exchange'), NOW)).toMatchObject(retry(fault, true));
+  });
+});
+
+describe('the verdict on what servers of the same shape say', () => {
+  it.each([
+    [
+      'vLLM, no such model',
+      404,
+      { message: 'The model `x` does not exist.', code: 404 },
+      stop('deployment_not_found'),
+    ],
+    [
+      'Ollama, no such model',
+      404,
+      { error: { message: "model 'x' not found" } },
+      stop('deployment_not_found'),
+    ],
+    [
+      'LiteLLM, no such model',
+      400,
+      { error: { message: '/completions: Invalid model name passed in model=x', code: '400' } },
+      stop('deployment_not_found'),
+    ],
+    [
+      'LiteLLM, no budget',
+      429,
+      { error: { message: 'Budget', type: 'budget_exceeded' } },
+      stop('insufficient_quota'),
+    ],
+    [
+      'llama.cpp, too long',
+      400,
+      { error: { message: 'the request exceeds', type: 'exceed_context_size_error' } },
+      failed('context_length_exceeded'),
+    ],
+  ])('%s', (_, status, body, expected) => {
+    expect(judge(status, body)).toMatchObject(expected);
+  });
+});

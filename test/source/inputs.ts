@@ -1,0 +1,51 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect } from 'vitest';
+import type { PromptmillError } from '../../src/errors.js';
+import type { Row } from '../../src/model.js';
+import { type InputSpec, rows, type Survey, survey } from '../../src/source/source.js';
+
+const directories: string[] = [];
+
+afterEach(() => {
+  for (const directory of directories.splice(0)) rmSync(directory, { recursive: true });
+});
+
+/** A directory that goes when the test ends. */
+export function scratch(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'promptmill-source-'));
+  directories.push(directory);
+  return directory;
+}
+
+/** Path of a file of that name with that content; it goes when the test ends. */
+export function input(name: string, content: string | Uint8Array): string {
+  const path = join(scratch(), name);
+  writeFileSync(path, content);
+  return path;
+}
+
+/** Both readings of an input. */
+export async function read(spec: InputSpec): Promise<{ surveyed: Survey; rows: Row[] }> {
+  const surveyed = await survey(spec);
+  const all: Row[] = [];
+  for await (const row of rows(spec, surveyed)) all.push(row);
+  return { surveyed, rows: all };
+}
+
+/** The rows' values, without their names. */
+export async function cells(spec: InputSpec): Promise<unknown[][]> {
+  return (await read(spec)).rows.map((row) => [...row.fields.values()]);
+}
+
+/** Expects the survey to refuse the input: with this code, naming the file, and saying what to do. */
+export async function expectRefused(spec: InputSpec, code: string, message: RegExp | string): Promise<void> {
+  const error = await survey(spec).then(
+    () => expect.fail(`the survey of ${spec.path} took it`),
+    (thrown: PromptmillError) => thrown,
+  );
+  expect(error).toMatchObject({ name: 'UsageError', code, exit: 2, hint: expect.stringMatching(/\.$/) });
+  expect(error.message).toMatch(message);
+  expect(error.message).toContain(spec.name ?? spec.path);
+}

@@ -1,0 +1,208 @@
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+
+/** A request as the service saw it. */
+export interface ScriptedRequest {
+  readonly method: string;
+  /** Path and query. */
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  /** The body as sent. */
+  readonly text: string;
+  /** The body as JSON; `{}` when it is no JSON object. */
+  readonly body: { readonly [field: string]: unknown };
+  /** `body.prompt`, or an empty string. */
+  readonly prompt: string;
+  /** Which call for this prompt this is, from 1. */
+  readonly count: number;
+  /** Which call of all this is, from 1. */
+  readonly total: number;
+}
+
+/**
+ * What to answer. `reset` destroys the connection after the request was read, `hang` never answers; both are
+ * ended by `close`. Otherwise a response, whole unless one of the ways to break it is given.
+ */
+export type ScriptedReply =
+  | 'reset'
+  | 'hang'
+  | {
+      /** @default 200 */
+      readonly status?: number;
+      readonly headers?: Readonly<Record<string, string>>;
+      /** The body, as JSON. @default `completionBody()`, when no `text` is given */
+      readonly json?: unknown;
+      /** The body, as it is. */
+      readonly text?: string;
+      /** Written to the connection as it is, in place of a response; then the connection is closed. */
+      readonly raw?: string;
+      /** Bytes of the body after which the connection is closed, though `content-length` says more. */
+      readonly truncate?: number;
+      /** Bytes of the body after which the connection is closed, without a last chunk. */
+      readonly truncateChunked?: number;
+      /** Bytes of the body after which the connection is closed, where closing is what ends the body. */
+      readonly closeAfter?: number;
+      /** The body never ends: a space every so many milliseconds. */
+      readonly drip?: number;
+    };
+
+/** Decides each reply. A promise delays the reply until it settles. */
+export type Script = (request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>;
+
+/** The service as a real server on 127.0.0.1. */
+export interface ScriptedService {
+  /** For `PROMPTMILL_BASE_URL`. */
+  readonly url: string;
+  /** Every request so far, in order of arrival. */
+  readonly requests: readonly ScriptedRequest[];
+  /** Calls so far for a prompt, or for all. */
+  calls(prompt?: string): number;
+  /** Connections accepted so far. */
+  connections(): number;
+  /** Closes the connections that wait for another request. */
+  dropIdle(): void;
+  /** Breaks off what is in flight and frees the port. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts a scripted service on a free port.
+ * @param script @default every call gets `completionBody()`
+ * @param tls key and certificate in PEM, for https
+ */
+export async function startScriptedService(
+  script: Script = () => ({}),
+  tls?: { readonly key: string; readonly cert: string },
+): Promise<ScriptedService> {
+  const requests: ScriptedRequest[] = [];
+  const counts = new Map<string, number>();
+  let connections = 0;
+
+  const answer = async (incoming: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk);
+    const text = Buffer.concat(chunks).toString('utf8');
+    const body = objectOf(text);
+    const prompt = typeof body['prompt'] === 'string' ? body['prompt'] : '';
+    const count = (counts.get(prompt) ?? 0) + 1;
+    counts.set(prompt, count);
+    const { method = '', url = '', headers } = incoming;
+    const request = { method, url, headers, text, body, prompt, count, total: requests.length + 1 };
+    requests.push(request);
+    send(await script(request), response);
+  };
+
+  const listener = (incoming: IncomingMessage, response: ServerResponse): void => {
+    // A client that goes away in the middle is what many tests are about; a script that throws is a defect
+    // of the test, and must not look like a hanging service.
+    answer(incoming, response).catch((error: unknown) => {
+      if (!response.destroyed) response.writeHead(599).end(String(error));
+    });
+  };
+  const server = tls ? createTlsServer(tls, listener) : createServer(listener);
+  // Idle connections stay open until a test closes them: timing is no part of a script.
+  server.keepAliveTimeout = 0;
+  server.on('connection', () => {
+    connections += 1;
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+
+  return {
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${port}`,
+    requests,
+    calls: (prompt) => (prompt === undefined ? requests.length : (counts.get(prompt) ?? 0)),
+    connections: () => connections,
+    dropIdle: () => server.closeIdleConnections(),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function send(reply: ScriptedReply, response: ServerResponse): void {
+  const { socket } = response;
+  if (reply === 'hang' || socket === null) return;
+  if (reply === 'reset') {
+    socket.resetAndDestroy();
+    return;
+  }
+  const { status = 200, raw, truncate, truncateChunked, closeAfter, drip } = reply;
+  if (raw !== undefined) {
+    socket.end(raw);
+    return;
+  }
+  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? completionBody()));
+  const headers = { 'content-type': 'application/json', ...reply.headers };
+  const closeConnection = (): void => {
+    socket.end();
+  };
+  if (truncate !== undefined) {
+    response.writeHead(status, { ...headers, 'content-length': body.length });
+    response.write(body.subarray(0, truncate), closeConnection);
+  } else if (truncateChunked !== undefined) {
+    response.writeHead(status, headers);
+    response.write(body.subarray(0, truncateChunked), closeConnection);
+  } else if (closeAfter !== undefined) {
+    response.useChunkedEncodingByDefault = false;
+    response.shouldKeepAlive = false;
+    response.writeHead(status, headers);
+    response.end(body.subarray(0, closeAfter));
+  } else if (drip !== undefined) {
+    response.writeHead(status, headers);
+    const timer = setInterval(() => response.write(' '), drip);
+    response.on('close', () => clearInterval(timer));
+  } else {
+    response.writeHead(status, { ...headers, 'content-length': body.length });
+    response.end(body);
+  }
+}
+
+function objectOf(text: string): { readonly [field: string]: unknown } {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {};
+  } catch {
+    return {};
+  }
+}
+
+/** What of a completion matters to a test. */
+export interface CompletionOptions {
+  /** @default ' positive' */
+  readonly text?: string;
+  /** @default 'stop' */
+  readonly finish_reason?: string | null;
+  /** @default 10 */
+  readonly prompt_tokens?: number;
+  /** @default 2 */
+  readonly completion_tokens?: number;
+  /** Content filter results on both sides, everything `safe`. @default true */
+  readonly filters?: boolean;
+}
+
+/** A valid body of the service, with one choice. */
+export function completionBody(options: CompletionOptions = {}) {
+  const { text = ' positive', finish_reason = 'stop', filters = true } = options;
+  const { prompt_tokens = 10, completion_tokens = 2 } = options;
+  const results = { content_filter_results: SAFE };
+  return {
+    id: 'cmpl-scripted',
+    object: 'text_completion',
+    created: 1_700_000_000,
+    model: 'lm-35-turbo-instruct',
+    ...(filters && { prompt_filter_results: [{ prompt_index: 0, ...results }] }),
+    choices: [{ text, index: 0, finish_reason, logprobs: null, ...(filters && results) }],
+    usage: { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens },
+  };
+}
+
+const SAFE = Object.fromEntries(
+  ['hate', 'self_harm', 'sexual', 'violence'].map((category) => [
+    category,
+    { filtered: false, severity: 'safe' },
+  ]),
+);

@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe } from 'vitest';
+import type { LedgerTimes } from '../../src/ledger/times.js';
+import { openStore } from '../../src/queue/open-store.js';
+import type { Store } from '../../src/queue/store.js';
+import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from './servers.js';
+
+/** One kind of store, as a suite sees it. */
+export interface StoreUnderTest {
+  readonly kind: Store['kind'];
+  /** What `--queue` gets. */
+  readonly target: string;
+  /** What `PROMPTMILL_STATE_DIR` is. */
+  readonly stateDir: string;
+  /** The server behind the store; null for the embedded one. */
+  readonly server: Server | null;
+  /** Opens the store, or opens it once more. It is closed at the end of the file, if not before. */
+  open(ledgerTimes?: LedgerTimes): Promise<Store>;
+}
+
+const KINDS = [
+  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
+  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
+  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
+] as const;
+
+/**
+ * Runs a suite on each of the three stores, with one server of each kind for the file. Tests keep apart by the
+ * names of their runs and queues. A missing server is a failure where CI=true, and a printed reason elsewhere.
+ * @param suite gets a function, because the server is there only once the tests run
+ */
+export function describeEachStore(name: string, suite: (store: () => StoreUnderTest) => void): void {
+  for (const { kind, have, start, needs } of KINDS) {
+    if (!have()) {
+      describeMissing(`${name} on ${kind}`, needs);
+      continue;
+    }
+    describe(`${name} on ${kind}`, () => {
+      let server: Server | null = null;
+      let stateDir = '';
+      const opened: Store[] = [];
+
+      beforeAll(async () => {
+        stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+        server = await start();
+      }, 60_000);
+      afterAll(async () => {
+        for (const store of opened) await store.close();
+        await server?.stop();
+        rmSync(stateDir, { recursive: true, force: true });
+      }, 60_000);
+
+      suite(() => {
+        const target = server?.url ?? 'embedded';
+        const open = async (ledgerTimes?: LedgerTimes): Promise<Store> => {
+          const onWarning = (): void => {};
+          const store = await openStore(target, { stateDir, onWarning, ...(ledgerTimes && { ledgerTimes }) });
+          opened.push(store);
+          return store;
+        };
+        return { kind, target, stateDir, server, open };
+      });
+    });
+  }
+}
+
+/** In the place of a suite whose server is not there. */
+export function describeMissing(name: string, needs: string): void {
+  if (process.env['CI'] === 'true') throw new Error(`${name}: needs ${needs}, and CI must not skip it`);
+  console.warn(`NOT RUN: ${name}. Needs ${needs}.`);
+  describe.skip(`${name} (needs ${needs})`, () => {});
+}
