@@ -136,7 +136,7 @@ export type AnswerSpec =
   | { readonly kind: 'labels'; readonly labels: readonly string[] }
   | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
 
-/** Counts of calls over a whole run, as far as they are known. */
+/** Counts of calls over a whole run, as the summary shows them. */
 export interface CallCounts {
   /** Requests sent to the service, refused and repeated ones included. */
   readonly sent: number;
@@ -144,8 +144,17 @@ export interface CallCounts {
   readonly retried: number;
   /** Requests refused with 429. */
   readonly rate_limited: number;
-  /** Requests whose answer was, or may have been, paid for more than once. */
+  /** Rows paid for, or perhaps paid for, once more than needed; a row counts once for each time too many. */
   readonly repeated: number;
+}
+
+/** What a run counts while it goes on. */
+export interface Counters extends CallCounts {
+  /**
+   * Rows of calls that were announced and whose end nobody has told. A call that is never heard of again, because
+   * its process was killed, stays in it: it may have been paid for.
+   */
+  readonly in_flight: number;
 }
 
 /** What was read from a completion's text. */

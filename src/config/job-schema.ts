@@ -120,6 +120,12 @@ const limitsSchema = z.strictObject({
   deadline: durationSchema
     .optional()
     .describe('Stop, resumably, after this time: a duration such as 90s, 30m or 8h.'),
+  give_up_after: durationSchema
+    .default('1h')
+    .describe(
+      'Stop, resumably, when no row was answered for this time: the service is down, the queue is away, or nothing ' +
+        'moves. Waits that the service asks for do not count. Default: 1h.',
+    ),
   chunk_size: count
     .max(1000)
     .optional()

@@ -59,6 +59,8 @@ export interface Settings {
     readonly promptsPerRequest: number;
     readonly attempts: number;
     readonly timeoutMs: number;
+    /** Time without an answered row after which a run stops, in milliseconds. */
+    readonly giveUpMs: number;
   };
   readonly prices: { readonly prompt: number; readonly completion: number } | null;
   readonly queue: string;
@@ -115,6 +117,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       promptsPerRequest,
       attempts: job.limits.attempts,
       timeoutMs: job.limits.timeout_seconds * 1000,
+      giveUpMs: durationMs(job.limits.give_up_after),
     },
     prices: job.prices ?? null,
     queue: flags.queue ?? env.queue,
@@ -135,6 +138,12 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
 function chunkSize(concurrency: number, promptsPerRequest: number): number {
   const requests = Math.min(Math.ceil(100 / promptsPerRequest), concurrency);
   return requests * promptsPerRequest;
+}
+
+/** `1h30m` in milliseconds. */
+function durationMs(text: string): number {
+  const [, hours = 0, minutes = 0, seconds = 0] = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(text) ?? [];
+  return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;
 }
 
 /** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */

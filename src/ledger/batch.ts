@@ -1,11 +1,12 @@
-import type { CallCounts } from '../model.js';
+import type { Counters } from '../model.js';
+import { NO_CALLS } from './counters.js';
 import type { Entry } from './ledger.js';
 
 /** What one call of `record` has for one run. */
 export interface RunBatch {
   readonly run: string;
   readonly entries: readonly Entry[];
-  readonly calls: CallCounts;
+  readonly calls: Counters;
 }
 
 /**
@@ -14,12 +15,12 @@ export interface RunBatch {
  */
 export function byRun(
   entries: readonly Entry[],
-  calls: ReadonlyMap<string, Partial<CallCounts>>,
+  calls: ReadonlyMap<string, Partial<Counters>>,
 ): readonly RunBatch[] {
   const runs = [...new Set([...calls.keys(), ...entries.map((entry) => entry.run)])].sort();
   return runs.map((run) => ({
     run,
     entries: entries.filter((entry) => entry.run === run).sort((a, b) => a.first - b.first || a.row - b.row),
-    calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0, ...calls.get(run) },
+    calls: { ...NO_CALLS, ...calls.get(run) },
   }));
 }

@@ -1,4 +1,4 @@
-import type { CallCounts, CalledOutcome } from '../model.js';
+import type { CalledOutcome, Counters } from '../model.js';
 
 /** A chunk is known by its run and the number of its first row. */
 export interface ChunkKey {
@@ -27,7 +27,7 @@ export interface Standing {
 export interface Progress {
   /** For each chunk asked for, in the order asked, the number of outcomes in the ledger. */
   readonly counts: readonly number[];
-  readonly calls: CallCounts;
+  readonly calls: Counters;
   /** Set by a worker when the run must stop: the reason's code and message. */
   readonly stop: { readonly code: string; readonly message: string } | null;
 }
@@ -49,7 +49,7 @@ export interface Ledger {
    * @param committed rows up to this number are on disk: outcomes for them are refused and forgotten
    * @param calls seeds the counters where the store has none (a new run, or a store that came back empty)
    */
-  open(run: string, execution: number, committed: number, calls: CallCounts): Promise<void>;
+  open(run: string, execution: number, committed: number, calls: Counters): Promise<void>;
 
   /** Asked before every call, and again when the answer is older than a few seconds. */
   standing(chunk: ChunkKey, execution: number): Promise<Standing>;
@@ -62,7 +62,7 @@ export interface Ledger {
    * again after a lost reply counts once; a second call of this method does not know of the first.
    * @param calls what to add to the run's counters, by run
    */
-  record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<CallCounts>>): Promise<void>;
+  record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<Counters>>): Promise<void>;
 
   /** Tells the collector of a run to stop it. The first reason wins. */
   stop(run: string, reason: { code: string; message: string }): Promise<void>;

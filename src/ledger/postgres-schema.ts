@@ -1,3 +1,4 @@
+import { COUNTERS } from './counters.js';
 import type { Sql } from './postgres.js';
 
 /**
@@ -18,10 +19,7 @@ CREATE TABLE IF NOT EXISTS promptmill.run (
 CREATE TABLE IF NOT EXISTS promptmill.calls (
   run text NOT NULL,
   writer text NOT NULL,
-  sent bigint NOT NULL,
-  retried bigint NOT NULL,
-  rate_limited bigint NOT NULL,
-  repeated bigint NOT NULL,
+  ${COUNTERS.map((name) => `${name} bigint NOT NULL`).join(', ')},
   written bigint[] NOT NULL DEFAULT '{}',
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, writer)

@@ -1,6 +1,13 @@
+import { COUNTERS } from './counters.js';
+
 /** The ledger's statements on PostgreSQL, one for each method. The clock is always the server's. */
 
-/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 sent, $6 retried, $7 rate_limited, $8 repeated */
+const NAMES = COUNTERS.join(', ');
+/** The counters' parameters, from a number on: `$5::bigint, $6::bigint`. */
+const parameters = (from: number, type: string): string =>
+  COUNTERS.map((_, i) => `$${from + i}::${type}`).join(', ');
+
+/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5… counters */
 export const OPEN = `
 WITH head AS (
   INSERT INTO promptmill.run AS r (run, execution, committed, alive_until)
@@ -14,8 +21,8 @@ WITH head AS (
   WHERE r.execution <= excluded.execution
   RETURNING r.run, r.committed
 ), seed AS (
-  INSERT INTO promptmill.calls (run, writer, sent, retried, rate_limited, repeated)
-  SELECT run, '', $5::bigint, $6::bigint, $7::bigint, $8::bigint FROM head
+  INSERT INTO promptmill.calls (run, writer, ${NAMES})
+  SELECT run, '', ${parameters(5, 'bigint')} FROM head
   ON CONFLICT (run, writer) DO UPDATE SET seen_at = now()
 )
 DELETE FROM promptmill.outcome AS o USING head WHERE o.run = head.run AND o.row <= head.committed
@@ -31,9 +38,12 @@ SELECT
   (SELECT coalesce(json_agg(row), '[]') FROM promptmill.outcome WHERE run = $1 AND first = $2) AS known
 `;
 
+/** Those of the worker, and the outcomes that were given and not kept. */
+const REPEATED = `n.repeated + (SELECT count(*) FROM given AS g WHERE g.run = n.run)
+             - (SELECT count(*) FROM kept AS k WHERE k.run = n.run)`;
+
 /**
- * $1 writer, $2 number of the write, $3 runs, $4 firsts, $5 rows, $6 outcomes, then by run: $7 runs, $8 sent,
- * $9 retried, $10 rate_limited, $11 repeated.
+ * $1 writer, $2 number of the write, $3 runs, $4 firsts, $5 rows, $6 outcomes, then by run: $7 runs, $8… counters.
  *
  * The share lock makes a commit that moves the mark wait for this, or this for it: otherwise an outcome could
  * slip in behind the mark, and a second payment for a row that is on disk would go uncounted. A write whose
@@ -51,18 +61,12 @@ WITH head AS MATERIALIZED (
   ON CONFLICT DO NOTHING
   RETURNING run
 )
-INSERT INTO promptmill.calls AS c (run, writer, sent, retried, rate_limited, repeated, written)
-SELECT n.run, $1, n.sent, n.retried, n.rate_limited,
-  n.repeated + (SELECT count(*) FROM given AS g WHERE g.run = n.run)
-             - (SELECT count(*) FROM kept AS k WHERE k.run = n.run),
+INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
+SELECT n.run, $1, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
   ARRAY[$2::bigint]
-FROM unnest($7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
-  AS n (run, sent, retried, rate_limited, repeated)
+FROM unnest($7::text[], ${parameters(8, 'bigint[]')}) AS n (run, ${NAMES})
 ON CONFLICT (run, writer) DO UPDATE SET
-  sent = c.sent + excluded.sent,
-  retried = c.retried + excluded.retried,
-  rate_limited = c.rate_limited + excluded.rate_limited,
-  repeated = c.repeated + excluded.repeated,
+  ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
   written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
   seen_at = now()
 WHERE NOT c.written @> excluded.written
@@ -83,8 +87,7 @@ SELECT
     WHERE run = $1 AND first = ANY($2::bigint[]) GROUP BY first
   ) AS chunk) AS counts,
   (SELECT json_build_object(
-    'sent', coalesce(sum(sent), 0), 'retried', coalesce(sum(retried), 0),
-    'rate_limited', coalesce(sum(rate_limited), 0), 'repeated', coalesce(sum(repeated), 0)
+    ${COUNTERS.map((name) => `'${name}', coalesce(sum(${name}), 0)`).join(', ')}
   ) FROM promptmill.calls WHERE run = $1) AS calls,
   (SELECT stop FROM promptmill.run WHERE run = $1) AS stop
 `;

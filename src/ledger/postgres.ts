@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import type { CallCounts, CalledOutcome } from '../model.js';
+import type { CalledOutcome, Counters } from '../model.js';
 import { byRun } from './batch.js';
+import { COUNTERS, inOrder } from './counters.js';
 import type { ChunkKey, Entry, Ledger, Progress, Standing } from './ledger.js';
 import * as statements from './postgres-statements.js';
 import { LEDGER_TIMES, type LedgerTimes } from './times.js';
@@ -24,10 +25,9 @@ export class PostgresLedger implements Ledger {
     private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {}
 
-  async open(run: string, execution: number, committed: number, calls: CallCounts): Promise<void> {
-    const { sent, retried, rate_limited, repeated } = calls;
+  async open(run: string, execution: number, committed: number, calls: Counters): Promise<void> {
     const head = [run, execution, committed, this.times.leaseMs];
-    await this.sql.query(statements.OPEN, [...head, sent, retried, rate_limited, repeated]);
+    await this.sql.query(statements.OPEN, [...head, ...inOrder(calls)]);
   }
 
   async standing(chunk: ChunkKey, execution: number): Promise<Standing> {
@@ -39,7 +39,7 @@ export class PostgresLedger implements Ledger {
     return { wanted: rows[0]?.wanted ?? false, known: new Set(rows[0]?.known) };
   }
 
-  async record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<CallCounts>>): Promise<void> {
+  async record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<Counters>>): Promise<void> {
     const batches = byRun(entries, calls);
     const outcomes = batches.flatMap((batch) => batch.entries);
     await this.sql.query(statements.RECORD, [
@@ -50,10 +50,7 @@ export class PostgresLedger implements Ledger {
       outcomes.map((entry) => entry.row),
       outcomes.map((entry) => JSON.stringify(entry.outcome)),
       batches.map((batch) => batch.run),
-      batches.map((batch) => batch.calls.sent),
-      batches.map((batch) => batch.calls.retried),
-      batches.map((batch) => batch.calls.rate_limited),
-      batches.map((batch) => batch.calls.repeated),
+      ...COUNTERS.map((name) => batches.map((batch) => batch.calls[name])),
     ]);
   }
 
@@ -64,7 +61,7 @@ export class PostgresLedger implements Ledger {
   async progress(run: string, firsts: readonly number[]): Promise<Progress> {
     const { rows } = await this.sql.query<{
       counts: Record<string, number>;
-      calls: CallCounts;
+      calls: Counters;
       stop: string | null;
     }>(statements.PROGRESS, [run, firsts]);
     const [found] = rows;

@@ -1,3 +1,5 @@
+import { COUNTERS } from './counters.js';
+
 /**
  * The ledger's writes on Redis, each one script, so that it happens whole or not at all.
  *
@@ -13,12 +15,17 @@
  * script has written before; what is paid for must get in, and what is on disk must get out, or it stays full.
  */
 
+/** The counters' names as a table of Lua. */
+const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
+/** Where outcomes begin among the arguments of RECORD. */
+const FIRST_OUTCOME = 4 + COUNTERS.length;
+
 const NOW = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
-/** KEYS head calls chunks stop; ARGV prefix execution committed lease ttl sent retried rate_limited repeated */
+/** KEYS head calls chunks stop; ARGV prefix execution committed lease ttl counter… */
 export const OPEN = `${NOW}
 local head, calls, chunks, stop = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local execution, committed = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -37,7 +44,7 @@ end
 redis.call('HSET', head, 'execution', execution, 'committed', committed, 'until', now + ARGV[4])
 redis.call('PEXPIRE', head, ARGV[5])
 if redis.call('HSETNX', calls, 'seeded', 1) == 1 then
-  for i, name in ipairs({'sent', 'retried', 'rate_limited', 'repeated'}) do
+  for i, name in ipairs(${NAMES}) do
     redis.call('HINCRBY', calls, name, ARGV[5 + i])
   end
   redis.call('PEXPIRE', calls, ARGV[5])
@@ -45,7 +52,7 @@ end
 return 1
 `;
 
-/** KEYS head calls chunks written; ARGV prefix ttl id sent retried rate_limited repeated {first row outcome}… */
+/** KEYS head calls chunks written; ARGV prefix ttl id counter… {first row outcome}… */
 export const RECORD = `
 local head, calls, chunks, written = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ttl = ARGV[2]
@@ -53,8 +60,8 @@ redis.call('ZREMRANGEBYRANK', written, 0, -10001)
 local n = redis.call('HINCRBY', calls, 'writes', 1)
 if redis.call('ZADD', written, 'NX', n, ARGV[3]) == 0 then return 0 end
 local committed = tonumber(redis.call('HGET', head, 'committed') or 0)
-local repeated = tonumber(ARGV[7])
-for i = 8, #ARGV, 3 do
+local repeated = 0
+for i = ${FIRST_OUTCOME}, #ARGV, 3 do
   local first, row, outcome = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local rows = ARGV[1] .. first
   if tonumber(row) <= committed or redis.call('HSETNX', rows, row, outcome) == 0 then
@@ -64,10 +71,10 @@ for i = 8, #ARGV, 3 do
     redis.call('PEXPIRE', rows, ttl)
   end
 end
-redis.call('HINCRBY', calls, 'sent', ARGV[4])
-redis.call('HINCRBY', calls, 'retried', ARGV[5])
-redis.call('HINCRBY', calls, 'rate_limited', ARGV[6])
-redis.call('HINCRBY', calls, 'repeated', repeated)
+for i, name in ipairs(${NAMES}) do
+  if ARGV[3 + i] ~= '0' then redis.call('HINCRBY', calls, name, ARGV[3 + i]) end
+end
+if repeated > 0 then redis.call('HINCRBY', calls, 'repeated', repeated) end
 for _, key in ipairs({calls, chunks, written}) do redis.call('PEXPIRE', key, ttl) end
 return 1
 `;

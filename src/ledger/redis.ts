@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import type { CallCounts, CalledOutcome } from '../model.js';
+import type { CalledOutcome, Counters } from '../model.js';
 import { byRun, type RunBatch } from './batch.js';
+import { inOrder } from './counters.js';
 import type { ChunkKey, Entry, Ledger, Progress, Standing } from './ledger.js';
 import { CLOSE, FORGET, OPEN, RECORD, STANDING } from './redis-scripts.js';
 import { LEDGER_TIMES, type LedgerTimes } from './times.js';
@@ -15,10 +16,10 @@ export class RedisLedger implements Ledger {
     private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {}
 
-  async open(run: string, execution: number, committed: number, calls: CallCounts): Promise<void> {
+  async open(run: string, execution: number, committed: number, calls: Counters): Promise<void> {
     const keys = [key(run, 'head'), key(run, 'calls'), key(run, 'chunks'), key(run, 'stop')];
     const { leaseMs, outcomeTtlMs } = this.times;
-    await this.#eval(OPEN, keys, [rows(run), execution, committed, leaseMs, outcomeTtlMs, ...counts(calls)]);
+    await this.#eval(OPEN, keys, [rows(run), execution, committed, leaseMs, outcomeTtlMs, ...inOrder(calls)]);
   }
 
   async standing(chunk: ChunkKey, execution: number): Promise<Standing> {
@@ -28,7 +29,7 @@ export class RedisLedger implements Ledger {
     return { wanted: wanted === 1, known: new Set(Array.isArray(known) ? known.map(Number) : []) };
   }
 
-  async record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<CallCounts>>): Promise<void> {
+  async record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<Counters>>): Promise<void> {
     await Promise.all(byRun(entries, calls).map((batch) => this.#recordRun(batch)));
   }
 
@@ -37,7 +38,7 @@ export class RedisLedger implements Ledger {
     // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
     const id = randomBytes(9).toString('base64');
     const outcomes = entries.flatMap(({ first, row, outcome }) => [first, row, JSON.stringify(outcome)]);
-    await this.#eval(RECORD, keys, [rows(run), this.times.outcomeTtlMs, id, ...counts(calls), ...outcomes]);
+    await this.#eval(RECORD, keys, [rows(run), this.times.outcomeTtlMs, id, ...inOrder(calls), ...outcomes]);
   }
 
   async stop(run: string, reason: { code: string; message: string }): Promise<void> {
@@ -88,21 +89,15 @@ export class RedisLedger implements Ledger {
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
 const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
 
-const counts = (calls: CallCounts): number[] => [
-  calls.sent,
-  calls.retried,
-  calls.rate_limited,
-  calls.repeated,
-];
-
-function parseCounts(reply: unknown): CallCounts {
+function parseCounts(reply: unknown): Counters {
   const found = new Map(Object.entries(reply ?? {}));
-  const count = (name: keyof CallCounts): number => Number(found.get(name) ?? 0);
+  const count = (name: keyof Counters): number => Number(found.get(name) ?? 0);
   return {
     sent: count('sent'),
     retried: count('retried'),
     rate_limited: count('rate_limited'),
     repeated: count('repeated'),
+    in_flight: count('in_flight'),
   };
 }
 

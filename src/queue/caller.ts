@@ -1,4 +1,4 @@
-import type { CallCounts, Failed, Fault, Parameters } from '../model.js';
+import type { Counters, Failed, Fault, Parameters } from '../model.js';
 import { type Client, createClient } from '../service/client.js';
 import type { Exchange } from '../service/exchange.js';
 import type { KeyRing } from '../service/keys.js';
@@ -15,7 +15,7 @@ export interface ServiceAddress {
 }
 
 /** Called for each thing worth counting. */
-export type Count = (what: keyof CallCounts) => void;
+export type Count = (what: keyof Counters, by?: number) => void;
 
 /** The outcome of a row whose attempts are used up. */
 export const failedRow = (error: Fault, attempts: number, latency_ms: number | null): Failed => ({
@@ -50,6 +50,7 @@ export class Caller {
    * neighbours are answered.
    *
    * @param attempt number of this attempt for the rows, from 1
+   * @param count gets everything but the first exchange, which was announced before
    * @returns a result for each row, in their order
    */
   async call(
@@ -58,7 +59,17 @@ export class Caller {
     attempt: number,
     count: Count,
   ): Promise<readonly RowResult[]> {
-    const exchange = await this.#exchange(chunk, rows, count);
+    return this.#call(chunk, rows, attempt, count, true);
+  }
+
+  async #call(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    attempt: number,
+    count: Count,
+    announced: boolean,
+  ): Promise<readonly RowResult[]> {
+    const exchange = await this.#exchange(chunk, rows, count, announced);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.#reached = true;
     const judged = verdicts(exchange, Date.now(), rows.length);
@@ -66,24 +77,34 @@ export class Caller {
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
     if (!refused || rows.length === 1) {
-      const results = judged.map((each) => this.#result(each, attempt, exchange.latency_ms));
+      const results = judged.map((each) => this.#result(each, attempt, exchange));
       return rows.length === 1 ? results : await withSharedUsage(results, rows, chunk.deployment);
     }
     const half = Math.ceil(rows.length / 2);
-    const first = await this.call(chunk, rows.slice(0, half), attempt, count);
+    const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
     const stopped = first.find((result) => result.kind === 'wait' || result.kind === 'stop');
     const rest = rows.slice(half);
-    return [...first, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, count))];
+    return [
+      ...first,
+      ...(stopped ? rest.map(() => stopped) : await this.#call(chunk, rest, attempt, count, false)),
+    ];
   }
 
   /** One exchange under a key that the service takes; null when it refuses every one. */
-  async #exchange(chunk: Chunk, rows: readonly ChunkRow[], count: Count): Promise<Exchange | null> {
+  async #exchange(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    count: Count,
+    announced: boolean,
+  ): Promise<Exchange | null> {
     const own = rows[0]?.parameters ?? null;
     const parameters: Parameters = own === null ? chunk.parameters : { ...chunk.parameters, ...own };
     const prompts = rows.map((row) => row.prompt);
     const body = requestBody(prompts, parameters, chunk.style, chunk.deployment);
+    let counted = announced;
     for (let key = this.keys.current(); key !== null; key = this.keys.current()) {
-      count('sent');
+      if (!counted) count('sent');
+      counted = false;
       const exchange = await this.#client(chunk).call(body, key);
       if (exchange.kind === 'failure' || exchange.status !== 401) return exchange;
       const first = this.keys.current() === key;
@@ -95,7 +116,7 @@ export class Caller {
     return null;
   }
 
-  #result(judged: Verdict, attempt: number, latency: number): RowResult {
+  #result(judged: Verdict, attempt: number, exchange: Exchange): RowResult {
     switch (judged.kind) {
       case 'final':
         return { kind: 'settled', outcome: { ...judged.outcome, attempts: attempt } };
@@ -104,7 +125,9 @@ export class Caller {
         return {
           kind: 'retry',
           fault: judged.fault,
-          latency_ms: latency,
+          latency_ms: exchange.latency_ms,
+          connected:
+            exchange.kind === 'response' || exchange.phase !== 'connect' || exchange.code === 'aborted',
           possiblyBilled: judged.possiblyBilled,
         };
       case 'wait':

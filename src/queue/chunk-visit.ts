@@ -13,7 +13,6 @@ export class ChunkVisit {
   #standing: Standing;
   #askedAt: number;
   #asking: Promise<void> | null = null;
-  readonly #recordings = new Set<Promise<void>>();
 
   private constructor(
     private readonly ledger: Ledger,
@@ -62,15 +61,5 @@ export class ChunkVisit {
 
   entry(row: ChunkRow, outcome: CalledOutcome): Entry {
     return { run: this.chunk.run, first: this.chunk.first, row: row.row, outcome };
-  }
-
-  /** Remembers a recording that the visit has to see finished. */
-  keep(recording: Promise<void>): void {
-    this.#recordings.add(recording);
-  }
-
-  /** Resolves when all outcomes of this visit are in the ledger. */
-  async recorded(): Promise<void> {
-    await Promise.all(this.#recordings);
   }
 }

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import type { Fault } from '../model.js';
+import type { CalledOutcome, Fault } from '../model.js';
+import type { Outage } from '../pace/outage.js';
 import type { QuotaWait } from '../pace/quota-wait.js';
 import { type Caller, failedRow } from './caller.js';
 import type { ChunkRow } from './chunk.js';
@@ -33,6 +34,7 @@ export interface ChunkWorkParts {
   /** One limit over all chunks of the process. */
   readonly limit: LimitFunction;
   readonly quota: QuotaWait;
+  readonly outage: Outage;
   readonly recorder: Recorder;
   readonly log: Logger;
   /** True when rows that are not called yet go back to the queue. */
@@ -55,7 +57,6 @@ export class ChunkWork {
     const ends = await Promise.all(
       requests.map((rows) => this.parts.limit(() => this.#requestOrLeft(visit, rows, attempt))),
     ).then((all) => all.flat());
-    await visit.recorded();
     if (!visit.wanted) return { kind: 'done' };
     // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
     if (ends.includes(WAIT)) return { kind: 'wait' };
@@ -68,17 +69,17 @@ export class ChunkWork {
         codes: [...new Set(retries.map((end) => end.fault.code))],
       };
     }
-    for (const { row, fault, latency } of retries) {
-      visit.keep(this.parts.recorder.add(visit.entry(row, failedRow(fault, attempt, latency))));
-    }
-    await visit.recorded();
+    await Promise.all(
+      retries.map(({ row, fault, latency }) => this.#record(visit, row, failedRow(fault, attempt, latency))),
+    );
     return { kind: ends.includes(LEFT) ? 'left' : 'done' };
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
   async #requestOrLeft(visit: ChunkVisit, rows: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
     try {
-      return await this.#request(visit, rows, attempt);
+      const ends = await this.parts.outage.through(Date.now, () => this.#request(visit, rows, attempt));
+      return ends ?? [WAIT];
     } catch (error) {
       this.parts.log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
       await sleep(STORE_PAUSE_MS);
@@ -86,6 +87,10 @@ export class ChunkWork {
     }
   }
 
+  /**
+   * Returns when what came of the request is in the ledger. So the calls whose end a crash makes unknown are never
+   * more than the limit (I2), and a store that is away stops the calls.
+   */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
     const { caller, quota, recorder } = this.parts;
     if (this.parts.releasing()) return [LEFT];
@@ -96,41 +101,77 @@ export class ChunkWork {
 
     this.parts.onRequest();
     const { run } = visit.chunk;
+    await recorder.announce(run, rows.length);
     const startedAt = Date.now();
-    const results = await caller.call(visit.chunk, rows, attempt, (what) => recorder.count(run, what));
-    const ends = rows.map((row, i) => this.#rowEnd(visit, row, results[i]));
+    const results = await caller.call(visit.chunk, rows, attempt, (what, by) =>
+      recorder.count(run, what, by),
+    );
+    const down = this.#judge(visit, rows, results, startedAt);
+    // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
+    recorder.count(run, 'in_flight', -rows.length);
+    const recordings: Promise<void>[] = [];
+    const ends = rows.map((row, i) => {
+      const result = results[i];
+      if (result?.kind === 'settled') recordings.push(this.#record(visit, row, result.outcome));
+      return rowEnd(row, result, down !== null);
+    });
+    this.#countRetries(visit, results, attempt, down !== null);
+    await Promise.all(recordings);
 
-    const failure = results.find((result) => result.kind === 'retry');
-    if (failure?.kind === 'retry') this.#countRetry(visit, failure, attempt);
+    if (down !== null) await this.#pause(down);
     const stop = results.find((result) => result.kind === 'stop');
     if (stop?.kind === 'stop') await this.parts.stop(run, stop.fault);
     const wait = results.find((result) => result.kind === 'wait');
     if (wait?.kind === 'wait') await this.#wait(run, wait, startedAt);
-    else quota.admitted();
+    else if (results.some((result) => result.kind !== 'retry')) quota.admitted();
     return ends;
   }
 
-  #rowEnd(visit: ChunkVisit, row: ChunkRow, result: RowResult | undefined): RowEnd {
-    switch (result?.kind) {
-      case 'settled':
-        visit.keep(this.parts.recorder.add(visit.entry(row, result.outcome)));
-        return DONE;
-      case 'retry':
-        return { kind: 'retry', row, fault: result.fault, latency: result.latency_ms };
-      case 'wait':
-        return WAIT;
-      default:
-        return LEFT;
-    }
+  #record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome): Promise<void> {
+    this.parts.outage.settled(nameOf(visit, row));
+    return this.parts.recorder.add(visit.entry(row, outcome));
   }
 
-  /** The request that follows may be the second that is paid for (fault 21). */
-  #countRetry(visit: ChunkVisit, failure: RowResult & { kind: 'retry' }, attempt: number): void {
+  /** @returns what the outage asks for: a pause in milliseconds that is longer than the one that lasts, or 0; null without one */
+  #judge(
+    visit: ChunkVisit,
+    rows: readonly ChunkRow[],
+    results: readonly RowResult[],
+    startedAt: number,
+  ): number | null {
+    const { outage } = this.parts;
+    const first = results.find((result) => result.kind === 'retry');
+    if (first?.kind !== 'retry' || results.some((result) => result.kind !== 'retry')) {
+      outage.answered();
+      return null;
+    }
+    const now = Date.now();
+    const before = outage.remaining(now);
+    const names = rows.map((row) => nameOf(visit, row));
+    const { fault, connected } = first;
+    const ms = outage.failed({ rows: names, fault, connected, startedAt }, now, Math.random());
+    if (ms === null) return null;
+    return ms > before ? ms : 0;
+  }
+
+  /** The requests that follow may be the second that is paid for (fault 21). */
+  #countRetries(visit: ChunkVisit, results: readonly RowResult[], attempt: number, down: boolean): void {
     const { run } = visit.chunk;
+    const failures = results.filter((result) => result.kind === 'retry');
+    const [failure] = failures;
+    if (failure === undefined) return;
     this.parts.log.info({ run, attempt, ...failure.fault }, 'a call failed; its rows are tried again');
-    if (attempt >= visit.attempts) return;
+    if (attempt >= visit.attempts && !down) return;
     this.parts.recorder.count(run, 'retried');
-    if (failure.possiblyBilled) this.parts.recorder.count(run, 'repeated');
+    const billed = failures.filter((each) => each.possiblyBilled).length;
+    if (billed > 0) this.parts.recorder.count(run, 'repeated', billed);
+  }
+
+  /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */
+  async #pause(ms: number): Promise<void> {
+    if (ms === 0) return;
+    this.parts.log.info({ ms, ...this.parts.outage.view?.fault }, 'the service is down; pausing');
+    await this.parts.pauseAll(ms);
   }
 
   /** The service refused for lack of quota: every worker of the queue pauses, and no attempt is used up. */
@@ -142,5 +183,20 @@ export class ChunkWork {
     if (verdict.ms <= before) return;
     log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
     await this.parts.pauseAll(verdict.ms);
+  }
+}
+
+const nameOf = ({ chunk }: ChunkVisit, { row }: ChunkRow): string => `${chunk.run}:${row}`;
+
+function rowEnd(row: ChunkRow, result: RowResult | undefined, down: boolean): RowEnd {
+  switch (result?.kind) {
+    case 'settled':
+      return DONE;
+    case 'retry':
+      return down ? WAIT : { kind: 'retry', row, fault: result.fault, latency: result.latency_ms };
+    case 'wait':
+      return WAIT;
+    default:
+      return LEFT;
   }
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Entry, Ledger } from '../ledger/ledger.js';
-import type { CallCounts } from '../model.js';
+import type { Counters } from '../model.js';
 
 /**
  * Outcomes that arrive within this time, in milliseconds, share one write to the ledger; so do those that arrive
@@ -13,7 +13,7 @@ const AGAIN_MS = 500;
 
 interface Batch {
   readonly entries: Entry[];
-  readonly calls: Map<string, Partial<Record<keyof CallCounts, number>>>;
+  readonly calls: Map<string, Partial<Record<keyof Counters, number>>>;
   /** Resolves when the batch is in the ledger. */
   readonly recorded: Promise<void>;
 }
@@ -36,11 +36,22 @@ export class Recorder {
     return batch.recorded;
   }
 
+  /**
+   * Tells the ledger that rows are about to be called in one request. Once it knows, a process that is killed
+   * cannot hide that they may have been paid for.
+   * @returns a promise that resolves when the ledger knows; it never rejects
+   */
+  announce(run: string, rows: number): Promise<void> {
+    this.count(run, 'sent');
+    this.count(run, 'in_flight', rows);
+    return this.#batch().recorded;
+  }
+
   /** Adds to a run's counters, with the next batch. */
-  count(run: string, name: keyof CallCounts): void {
+  count(run: string, name: keyof Counters, by = 1): void {
     const { calls } = this.#batch();
     const counts = calls.get(run) ?? {};
-    counts[name] = (counts[name] ?? 0) + 1;
+    counts[name] = (counts[name] ?? 0) + by;
     calls.set(run, counts);
   }
 

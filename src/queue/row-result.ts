@@ -7,6 +7,8 @@ export type RowResult =
       readonly kind: 'retry';
       readonly fault: Fault;
       readonly latency_ms: number;
+      /** False when no connection was made. */
+      readonly connected: boolean;
       /** The answer that was lost may have been paid for. */
       readonly possiblyBilled: boolean;
     }

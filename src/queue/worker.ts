@@ -3,6 +3,7 @@ import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import type { Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
+import { Outage, type OutageView } from '../pace/outage.js';
 import { QuotaWait } from '../pace/quota-wait.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
@@ -41,6 +42,8 @@ export interface WorkerOptions {
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
+  /** Shorter times than a user has, for tests of what happens when they run out. */
+  readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number };
 }
 
 /** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
@@ -51,9 +54,12 @@ export class ChunkWorker {
   readonly #limit;
   readonly #recorder: Recorder;
   readonly #quota = new QuotaWait();
+  readonly #outage = new Outage();
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
   #chunks = 0;
+  /** The visits under way, by the ids of their entries. */
+  readonly #visits = new Map<string, Promise<void>>();
   #closing: Promise<void> | null = null;
   /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
   #releasing = false;
@@ -71,8 +77,8 @@ export class ChunkWorker {
       {
         connection: store.connectionFor('worker'),
         concurrency: this.#baseSlots,
-        lockDuration: LOCK_MS,
-        stalledInterval: STALLED_CHECK_MS,
+        lockDuration: options.times?.lockMs ?? LOCK_MS,
+        stalledInterval: options.times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MAX_STALLED,
         // Without a limiter on the worker, `queue.rateLimit` pauses nobody. This one never bites by itself.
         limiter: { max: 1_000_000_000, duration: 1_000 },
@@ -85,6 +91,7 @@ export class ChunkWorker {
       caller: options.caller,
       limit: this.#limit,
       quota: this.#quota,
+      outage: this.#outage,
       recorder: this.#recorder,
       log,
       releasing: () => this.#releasing,
@@ -109,6 +116,16 @@ export class ChunkWorker {
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
     return this.#quota.remaining(Date.now());
+  }
+
+  /** The outage of the service that goes on, as this process sees it; null when there is none. */
+  get outage(): OutageView | null {
+    return this.#outage.view;
+  }
+
+  /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
+  blameRows(): void {
+    this.#outage.answered();
   }
 
   /**
@@ -136,10 +153,19 @@ export class ChunkWorker {
       this.options.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError('refused: not a chunk of this deployment');
     }
+    const id = job.id ?? '';
+    // The entry of a process that was frozen, or that lost its store, comes back while the first visit goes on.
+    while (this.#visits.has(id)) await this.#visits.get(id);
     this.#chunks++;
+    const visit = this.#visit(chunk, job, token);
+    this.#visits.set(
+      id,
+      visit.catch(() => {}),
+    );
     try {
-      await this.#visit(chunk, job, token);
+      await visit;
     } finally {
+      this.#visits.delete(id);
       this.#chunks--;
       // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
       if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)

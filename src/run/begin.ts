@@ -3,6 +3,7 @@ import { accessSync, constants, existsSync, mkdirSync, readdirSync, statSync } f
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import { NO_CALLS } from '../ledger/counters.js';
 import { fillOutputPath, type OutputFiles, outputFiles } from '../output/files.js';
 import { newRunId } from '../queue/names.js';
 import { emptyTally } from '../report/tally.js';
@@ -67,7 +68,7 @@ export function beginManifest(
     store: null,
     rows: 0,
     bytes: 0,
-    calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
+    calls: NO_CALLS,
     tally: emptyTally(),
   };
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LEASE_MS, type Ledger } from '../ledger/ledger.js';
-import type { CallCounts, Fault } from '../model.js';
+import type { Counters, Fault } from '../model.js';
 import type { Journal } from './journal.js';
 import type { Plan, RowRecord } from './plan.js';
 import { expected, type Window, type WindowChunk } from './window.js';
@@ -75,7 +75,7 @@ interface Look {
   readonly known: number;
   /** Rows of the oldest incomplete chunk that are known. */
   readonly headKnown: number;
-  readonly calls: CallCounts;
+  readonly calls: Counters;
   readonly stop: Fault | null;
 }
 

@@ -16,6 +16,7 @@ import type { Journal } from './journal.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
 import type { World } from './world.js';
 
@@ -23,6 +24,9 @@ import type { World } from './world.js';
 const WINDOW_ROWS = 10_000;
 /** Most bytes of input and prompts in the window. */
 const WINDOW_BYTES = 32 * 1024 * 1024;
+
+/** How often a person is told how the run gets on, and its patience is asked, in milliseconds. */
+const PULSE_MS = 250;
 
 /** Longest time from the halt of a run to its end: the grace of the worker and some more, in milliseconds. */
 const HALT_MS = 40_000;
@@ -67,6 +71,22 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     done: committed,
     quiet: world.quiet,
   });
+  const vigil = new Vigil(
+    { worker, giveUpMs: settings.limits.giveUpMs, total: input.total, queue: store.describe() },
+    committed,
+    Date.now(),
+  );
+  const pulse = setInterval(() => {
+    const now = Date.now();
+    progress.update({
+      done: vigil.known,
+      inFlight: worker?.inFlight ?? 0,
+      failed: journal.manifest.tally.rows.failed,
+      waiting: vigil.waiting(now),
+    });
+    const fault = vigil.overdue(now);
+    if (fault !== null) onStop(fault);
+  }, PULSE_MS);
   let produced = false;
   let drained = false;
   const onHalt = async (): Promise<void> => {
@@ -105,13 +125,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     produced: () => produced,
     drained: () => drained,
     onStop,
-    onProgress: (done) =>
-      progress.update({
-        done,
-        inFlight: worker?.inFlight ?? 0,
-        failed: journal.manifest.tally.rows.failed,
-        waiting: waitingText(worker),
-      }),
+    onProgress: (known) => vigil.looked(known, Date.now()),
   }).catch(failed);
 
   const leave = async (): Promise<void> => {
@@ -125,6 +139,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     halt.onPull(() => setTimeout(resolve, HALT_MS, 'late').unref());
   });
   const late = (await Promise.race([leave(), deadline])) === 'late';
+  clearInterval(pulse);
   progress.stop();
   if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
 }
@@ -162,12 +177,4 @@ function startWorker(
     onStop,
     log: world.log,
   });
-}
-
-/** What a person is told while no call is made. */
-function waitingText(worker: ChunkWorker | null): string | null {
-  const ms = worker?.waitingMs ?? 0;
-  if (ms < 1000) return null;
-  const until = new Date(Date.now() + ms).toTimeString().slice(0, 8);
-  return `the service asked to wait until ${until}`;
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StopError } from '../errors.js';
-import type { CallCounts } from '../model.js';
+import type { Counters } from '../model.js';
 import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
@@ -77,7 +77,7 @@ export class Journal {
   }
 
   /** Takes the counters as the ledger has them now; they reach the disk with the next write. */
-  count(calls: CallCounts): void {
+  count(calls: Counters): void {
     // A store that came back empty counts from 0 until the run is opened in it again.
     if (calls.sent < this.#manifest.calls.sent) return;
     this.#manifest = { ...this.#manifest, calls };

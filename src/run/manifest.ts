@@ -3,7 +3,7 @@ import { open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
-import type { CallCounts } from '../model.js';
+import type { Counters } from '../model.js';
 import type { Tally } from '../report/tally.js';
 
 /**
@@ -28,7 +28,7 @@ export interface Manifest {
   readonly rows: number;
   /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
   readonly bytes: number;
-  readonly calls: CallCounts;
+  readonly calls: Counters;
   readonly tally: Tally;
 }
 
@@ -46,7 +46,7 @@ const shape = z.looseObject({
   store: z.string().nullable(),
   rows: count,
   bytes: count,
-  calls: z.object({ sent: count, retried: count, rate_limited: count, repeated: count }),
+  calls: z.object({ sent: count, retried: count, rate_limited: count, repeated: count, in_flight: z.int() }),
   tally: z.custom<Tally>((value) => typeof value === 'object' && value !== null),
 });
 

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { acquireLock, type Lock } from '../lock.js';
-import type { CallCounts } from '../model.js';
+import type { CallCounts, Counters } from '../model.js';
 import { openStore } from '../queue/open-store.js';
 import { within } from '../queue/store-deadline.js';
 import { type Summary, summarise } from '../report/summary.js';
@@ -140,20 +140,16 @@ function summaryOf(
     duration_s: journal.workedMs / 1000,
     stopped: stopOf(halted),
     tally: manifest.tally,
-    calls: halted === null ? withRepeats(manifest) : manifest.calls,
+    calls: withLost(manifest.calls),
     prices: settings.prices,
   });
 }
 
-/**
- * Calls beyond one for each row that are neither retries nor refusals were repeats after a crash, whether or not
- * anybody saw their second answer.
- */
-function withRepeats({ calls, tally }: Manifest): CallCounts {
-  const { completed, filtered, failed } = tally.rows;
-  const unexplained = calls.sent - calls.retried - calls.rate_limited - completed - filtered - failed;
-  return { ...calls, repeated: Math.max(calls.repeated, unexplained) };
-}
+/** What is in flight when nobody calls any more was never heard of again: it may have been paid for. */
+const withLost = ({ in_flight, ...calls }: Counters): CallCounts => ({
+  ...calls,
+  repeated: calls.repeated + in_flight,
+});
 
 function stopOf(halted: HaltReason | null) {
   switch (halted?.kind) {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Ledger } from '../../src/ledger/ledger.js';
-import type { CallCounts } from '../../src/model.js';
+import type { Counters } from '../../src/model.js';
 import type { Store } from '../../src/queue/store.js';
 import { describeEachStore } from '../support/stores.js';
 import { leftovers } from './leftovers.js';
@@ -20,8 +20,8 @@ describeEachStore('the ledger', (underTest) => {
     run = `run-${++runs}`;
   });
 
-  const calls = async (): Promise<CallCounts> => (await ledger.progress(run, [])).calls;
-  const count = (counts: Partial<CallCounts>) => new Map([[run, counts]]);
+  const calls = async (): Promise<Counters> => (await ledger.progress(run, [])).calls;
+  const count = (counts: Partial<Counters>) => new Map([[run, counts]]);
 
   test('a chunk of a run that nobody has opened is not wanted', async () => {
     expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({ wanted: false, known: new Set() });
@@ -59,7 +59,7 @@ describeEachStore('the ledger', (underTest) => {
     await ledger.record([entry(run, 1, 1, 'first')], count({ sent: 1 }));
     await ledger.record([entry(run, 1, 1, 'second'), entry(run, 1, 2, 'new')], count({ sent: 2 }));
     expect((await ledger.outcomes({ run, first: 1 })).get(1)).toEqual(outcome('first'));
-    expect(await calls()).toEqual({ sent: 3, retried: 0, rate_limited: 0, repeated: 1 });
+    expect(await calls()).toEqual({ sent: 3, retried: 0, rate_limited: 0, repeated: 1, in_flight: 0 });
   });
 
   test('a row that comes twice in one batch is kept once and counted as repeated', async () => {
@@ -143,7 +143,7 @@ describeEachStore('the ledger', (underTest) => {
   });
 
   test('counters are seeded once, also when a worker was there before the collector', async () => {
-    const seed = { sent: 10, retried: 2, rate_limited: 1, repeated: 3 };
+    const seed = { sent: 10, retried: 2, rate_limited: 1, repeated: 3, in_flight: 4 };
     await ledger.record([], count({ sent: 1 }));
     await ledger.open(run, 1, 0, seed);
     await ledger.open(run, 2, 0, { ...seed, sent: 99 });

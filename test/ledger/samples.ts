@@ -1,8 +1,8 @@
 import type { Entry } from '../../src/ledger/ledger.js';
-import type { CallCounts, Completed } from '../../src/model.js';
+import type { Completed, Counters } from '../../src/model.js';
 
-export const NO_CALLS: CallCounts = { sent: 0, retried: 0, rate_limited: 0, repeated: 0 };
-export const NOTHING: ReadonlyMap<string, Partial<CallCounts>> = new Map();
+export { NO_CALLS } from '../../src/ledger/counters.js';
+export const NOTHING: ReadonlyMap<string, Partial<Counters>> = new Map();
 
 /** A completed row with this text. */
 export function outcome(text: string): Completed {

@@ -88,7 +88,7 @@ test('fault 39: after kill -9 the next run takes the directory over at once, wit
   const child = startChild(`
     const { openStore } = await import(${JSON.stringify(built('queue/open-store.js'))});
     const store = await openStore('embedded', { stateDir: ${JSON.stringify(stateDir)}, onWarning: console.error });
-    await store.ledger.open('run', 1, 0, { sent: 0, retried: 0, rate_limited: 0, repeated: 0 });
+    await store.ledger.open('run', 1, 0, { sent: 0, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 });
     for (let row = 1; ; row++) {
       const outcome = { status: 'failed', error: { code: 'c', message: 'x'.repeat(2000) }, attempts: 1, latency_ms: null };
       await store.ledger.record([{ run: 'run', first: 1, row, outcome }], new Map([['run', { sent: 1 }]]));

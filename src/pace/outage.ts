@@ -1,0 +1,121 @@
+/** Different rows that fail one after the other, with no answer between them, before the service counts as down. */
+const FAILURES = 10;
+/** Longest pause between two probing calls, in milliseconds. */
+const LONGEST_MS = 60_000;
+/** Shortest pause, in milliseconds. */
+const FIRST_MS = 1_000;
+
+/** A call that failed and may be made again. */
+export interface FailedCall {
+  /** Names of the rows that it was for. */
+  readonly rows: readonly string[];
+  /** Why, as a code and a message. */
+  readonly fault: { readonly code: string; readonly message: string };
+  /** False when no connection was made: that is never the fault of a row. */
+  readonly connected: boolean;
+  /** When it was made, in milliseconds. */
+  readonly startedAt: number;
+}
+
+/** What is known of an outage. */
+export interface OutageView {
+  /** When the first call of the outage failed. */
+  readonly since: number;
+  /** When the next probing call is due. */
+  readonly until: number;
+  readonly fault: FailedCall['fault'];
+  /** True when the calls reached the service, which makes it possible that the rows are the cause. */
+  readonly connected: boolean;
+  /** Different rows that failed in it. */
+  readonly rows: number;
+}
+
+/**
+ * Tells an outage of the service from rows that fail. During an outage nobody calls but one call at a time, after
+ * pauses that grow from 1 to 60 s, and no attempt of a row is used up.
+ *
+ * Calls that fail one after the other, with no answer between them, are an outage when they are for ten different
+ * rows, or when one did not even connect. A row that failed before, while others were answered, is no evidence:
+ * at the end of a run such rows are all that is left, and they have to use their attempts up and fail.
+ *
+ * One process judges for itself; the pauses hold for all workers of the queue.
+ */
+export class Outage {
+  /** Rows that failed since the last answer. */
+  #failing = new Set<string>();
+  /** Rows that failed before an answer came, and have no outcome yet. */
+  readonly #suspects = new Set<string>();
+  #since = 0;
+  #last: FailedCall | null = null;
+  #pauses = 0;
+  #until = 0;
+  #probing: Promise<void> | null = null;
+
+  /** The outage that goes on; null when there is none. */
+  get view(): OutageView | null {
+    if (this.#pauses === 0 || this.#last === null) return null;
+    const { fault, connected } = this.#last;
+    return { since: this.#since, until: this.#until, fault, connected, rows: this.#failing.size };
+  }
+
+  /** Milliseconds that remain of the pause; 0 when a call may be made. */
+  remaining(now: number): number {
+    return Math.max(0, this.#until - now);
+  }
+
+  /**
+   * Makes a call, or, while the service is down, waits for the one call that probes it.
+   * @returns null when the service is still down: the call was not made
+   */
+  async through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
+    if (this.#pauses === 0) return call();
+    if (this.remaining(now()) > 0) return null;
+    if (this.#probing === null) {
+      const probe = call();
+      this.#probing = probe.then(
+        () => {},
+        () => {},
+      );
+      return probe.finally(() => {
+        this.#probing = null;
+      });
+    }
+    await this.#probing;
+    return this.through(now, call);
+  }
+
+  /**
+   * A call failed in a way that may pass.
+   * @param random a number in [0, 1)
+   * @returns milliseconds for which nobody should call; null when this is no outage but a call to be tried again
+   */
+  failed(call: FailedCall, now: number, random: number): number | null {
+    if (this.#last === null) this.#since = now;
+    this.#last = call;
+    for (const row of call.rows) if (!this.#suspects.has(row)) this.#failing.add(row);
+    const down = this.#pauses > 0 || !call.connected || this.#failing.size >= FAILURES;
+    if (!down) return null;
+    // What was under way when the pause began belongs to it.
+    if (call.startedAt >= this.#until) {
+      const ceiling = Math.min(LONGEST_MS, FIRST_MS * 2 ** this.#pauses);
+      this.#pauses++;
+      this.#until = now + Math.round(ceiling * (1 - random / 4));
+    }
+    return Math.max(1, this.#until - now);
+  }
+
+  /** The service answered, be it with a refusal. */
+  answered(): void {
+    for (const row of this.#failing) this.#suspects.add(row);
+    this.#failing = new Set();
+    this.#last = null;
+    this.#pauses = 0;
+    this.#until = 0;
+  }
+
+  /** A row has its outcome. */
+  settled(row: string): void {
+    this.#suspects.delete(row);
+    this.#failing.delete(row);
+  }
+}
