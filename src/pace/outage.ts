@@ -1,7 +1,7 @@
 /** Different rows that fail one after the other, with no answer between them, before the service counts as down. */
 const FAILURES = 10;
 /** Longest pause between two probing calls, in milliseconds. */
-const LONGEST_MS = 60_000;
+const LONGEST_MS = 20_000;
 /** Shortest pause, in milliseconds. */
 const FIRST_MS = 1_000;
 
@@ -32,7 +32,7 @@ export interface OutageView {
 
 /**
  * Tells an outage of the service from rows that fail. During an outage nobody calls but one call at a time, after
- * pauses that grow from 1 to 60 s, and no attempt of a row is used up.
+ * pauses that grow from 1 to 20 s, and no attempt of a row is used up.
  *
  * Calls that fail one after the other, with no answer between them, are an outage when they are for ten different
  * rows, or when one did not even connect. A row that failed before, while others were answered, is no evidence:

@@ -20,9 +20,17 @@ export type VisitEnd =
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
 /** How a row left its request: recorded, to be tried again, refused for lack of quota, or not called at all. */
-type RowEnd =
-  | { readonly kind: 'done' | 'wait' | 'left' }
-  | { readonly kind: 'retry'; readonly row: ChunkRow; readonly fault: Fault; readonly latency: number };
+type RowEnd = { readonly kind: 'done' | 'wait' | 'left' } | RowRetry;
+
+interface RowRetry {
+  readonly kind: 'retry';
+  readonly row: ChunkRow;
+  readonly result: RowResult & { readonly kind: 'retry' };
+  /** True for one row of each request. */
+  readonly leads: boolean;
+  /** The call failed in an outage: that is no attempt. */
+  readonly down: boolean;
+}
 
 const DONE: RowEnd = { kind: 'done' };
 const WAIT: RowEnd = { kind: 'wait' };
@@ -58,21 +66,30 @@ export class ChunkWork {
       requests.map((rows) => this.parts.limit(() => this.#requestOrLeft(visit, rows, attempt))),
     ).then((all) => all.flat());
     if (!visit.wanted) return { kind: 'done' };
-    // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
-    if (ends.includes(WAIT)) return { kind: 'wait' };
-
     const retries = ends.filter((end) => end.kind === 'retry');
-    if (retries.length > 0 && attempt < visit.attempts) {
-      return {
-        kind: 'retry',
-        rows: retries.length,
-        codes: [...new Set(retries.map((end) => end.fault.code))],
-      };
+    // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
+    const wait = ends.includes(WAIT) || retries.some((end) => end.down);
+    if (wait || attempt < visit.attempts) {
+      this.#countRetries(visit.chunk.run, retries);
+      if (wait) return { kind: 'wait' };
+      const codes = [...new Set(retries.map((end) => end.result.fault.code))];
+      if (retries.length > 0) return { kind: 'retry', rows: retries.length, codes };
+    } else {
+      await Promise.all(
+        retries.map(({ row, result: { fault, latency_ms } }) =>
+          this.#record(visit, row, failedRow(fault, attempt, latency_ms)),
+        ),
+      );
     }
-    await Promise.all(
-      retries.map(({ row, fault, latency }) => this.#record(visit, row, failedRow(fault, attempt, latency))),
-    );
     return { kind: ends.includes(LEFT) ? 'left' : 'done' };
+  }
+
+  /** The requests that follow may be the second that is paid for (fault 21). */
+  #countRetries(run: string, retries: readonly RowRetry[]): void {
+    const requests = retries.filter((end) => end.leads).length;
+    const billed = retries.filter((end) => end.result.possiblyBilled).length;
+    if (requests > 0) this.parts.recorder.count(run, 'retried', requests);
+    if (billed > 0) this.parts.recorder.count(run, 'repeated', billed);
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
@@ -92,16 +109,21 @@ export class ChunkWork {
    * more than the limit (I2), and a store that is away stops the calls.
    */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
-    const { caller, quota, recorder } = this.parts;
+    const { caller, quota, recorder, log } = this.parts;
     if (this.parts.releasing()) return [LEFT];
     if (quota.remaining(Date.now()) > 0) return [WAIT];
+    const { run } = visit.chunk;
+    await recorder.announce(run, asked.length);
+    // After the announcement, which waits as long as the store is away: others may have answered meanwhile.
     await visit.refresh();
-    const rows = asked.filter((row) => visit.wants(row));
-    if (rows.length === 0) return [DONE];
+    const rows = this.parts.releasing() ? [] : asked.filter((row) => visit.wants(row));
+    recorder.count(run, 'in_flight', rows.length - asked.length);
+    if (rows.length === 0) {
+      recorder.count(run, 'sent', -1);
+      return [this.parts.releasing() ? LEFT : DONE];
+    }
 
     this.parts.onRequest();
-    const { run } = visit.chunk;
-    await recorder.announce(run, rows.length);
     const startedAt = Date.now();
     const results = await caller.call(visit.chunk, rows, attempt, (what, by) =>
       recorder.count(run, what, by),
@@ -110,12 +132,22 @@ export class ChunkWork {
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
     recorder.count(run, 'in_flight', -rows.length);
     const recordings: Promise<void>[] = [];
-    const ends = rows.map((row, i) => {
+    const failure = results.find((result) => result.kind === 'retry');
+    if (failure?.kind === 'retry') log.info({ run, attempt, ...failure.fault }, 'a call failed');
+    const ends = rows.map((row, i): RowEnd => {
       const result = results[i];
-      if (result?.kind === 'settled') recordings.push(this.#record(visit, row, result.outcome));
-      return rowEnd(row, result, down !== null);
+      switch (result?.kind) {
+        case 'settled':
+          recordings.push(this.#record(visit, row, result.outcome));
+          return DONE;
+        case 'retry':
+          return { kind: 'retry', row, result, leads: result === failure, down: down !== null };
+        case 'wait':
+          return WAIT;
+        default:
+          return LEFT;
+      }
     });
-    this.#countRetries(visit, results, attempt, down !== null);
     await Promise.all(recordings);
 
     if (down !== null) await this.#pause(down);
@@ -154,19 +186,6 @@ export class ChunkWork {
     return ms > before ? ms : 0;
   }
 
-  /** The requests that follow may be the second that is paid for (fault 21). */
-  #countRetries(visit: ChunkVisit, results: readonly RowResult[], attempt: number, down: boolean): void {
-    const { run } = visit.chunk;
-    const failures = results.filter((result) => result.kind === 'retry');
-    const [failure] = failures;
-    if (failure === undefined) return;
-    this.parts.log.info({ run, attempt, ...failure.fault }, 'a call failed; its rows are tried again');
-    if (attempt >= visit.attempts && !down) return;
-    this.parts.recorder.count(run, 'retried');
-    const billed = failures.filter((each) => each.possiblyBilled).length;
-    if (billed > 0) this.parts.recorder.count(run, 'repeated', billed);
-  }
-
   /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */
   async #pause(ms: number): Promise<void> {
     if (ms === 0) return;
@@ -187,16 +206,3 @@ export class ChunkWork {
 }
 
 const nameOf = ({ chunk }: ChunkVisit, { row }: ChunkRow): string => `${chunk.run}:${row}`;
-
-function rowEnd(row: ChunkRow, result: RowResult | undefined, down: boolean): RowEnd {
-  switch (result?.kind) {
-    case 'settled':
-      return DONE;
-    case 'retry':
-      return down ? WAIT : { kind: 'retry', row, fault: result.fault, latency: result.latency_ms };
-    case 'wait':
-      return WAIT;
-    default:
-      return LEFT;
-  }
-}

@@ -169,14 +169,20 @@ function filterLines({ prompt, completion }: Summary['filters'], width: number):
   );
 }
 
-function callLines({ calls }: Summary, width: number): string[] {
+function callLines({ calls, cost: price, rows }: Summary, width: number): string[] {
   const parts = [
     `${count(calls.sent)} sent`,
     `${count(calls.retried)} retried`,
     `${count(calls.rate_limited)} rate limited`,
     `${count(calls.repeated)} repeated`,
   ];
-  return flow(parts, SEPARATOR, width);
+  const lines = flow(parts, SEPARATOR, width);
+  if (calls.repeated === 0) return lines;
+  // Nobody knows the bill of an answer that was lost: about what the others cost.
+  const called = rows.completed + rows.filtered;
+  const money =
+    price === null || called === 0 ? '' : `, about ${cost((price / called) * calls.repeated)} in all`;
+  return [...lines, `${count(calls.repeated)} may have been paid for twice${money}`];
 }
 
 function latencyLines({ latency_ms }: Summary, width: number): string[] {

@@ -1,23 +1,35 @@
+import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
-import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
-const ROWS = 1_000;
-const CONCURRENCY = 8;
-/** Calls after which the run is killed, one after the other. */
-const KILLS = [40, 300, 500, 820];
+const ROWS = 2_000;
+const CONCURRENCY = 10;
+const KILLS = 10;
+const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+
+/** Calls after which the run is killed, in order, and how many milliseconds later: any moment of a call. */
+const killsOf = (store: string): readonly (readonly [calls: number, ms: number])[] => {
+  const moment = fc.tuple(fc.integer({ min: 1, max: ROWS - 50 }), fc.integer({ min: 0, max: 30 }));
+  const [kills = []] = fc.sample(fc.array(moment, { minLength: KILLS, maxLength: KILLS }), {
+    numRuns: 1,
+    seed: SEED + store.length,
+  });
+  return kills.toSorted(([a], [b]) => a - b);
+};
 
 describeEachStore('a run that is killed with SIGKILL', (store) => {
   let work: Workplace;
   let service: ScriptedService;
-  let onCall: (calls: number) => void = () => {};
+  let onCall: () => void = () => {};
 
   beforeEach(async () => {
     work = new Workplace();
-    service = await startScriptedService(() => {
-      onCall(service.requests.length);
-      return {};
+    service = await startScriptedService(({ prompt }) => {
+      onCall();
+      return { json: completionBody({ text: ` answer to ${prompt}`, prompt_tokens: prompt.length }) };
     });
   });
   afterEach(async () => {
@@ -25,42 +37,51 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     work.remove();
   });
 
-  it('fault 40: is completed by the same command; nothing is missing or doubled, and few calls are repeated', async () => {
+  it('fault 40: ten times, is completed by the same command; nothing is missing, doubled or repeated in silence', async ({
+    task,
+  }) => {
+    console.log(`killed at random times, SEED=${SEED}`);
     const env = {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_QUEUE: store().target,
       PROMPTMILL_STATE_DIR: store().stateDir,
     };
-    const job = work.job({
+    const job = {
       input: { path: work.rows(ROWS) },
-      output: { path: 'out.csv' },
-      limits: { concurrency: CONCURRENCY, chunk_size: 10 },
-    });
+      prompt: 'row {{ id }}: {{ note }}',
+      limits: { concurrency: CONCURRENCY },
+    };
+    const undisturbed = await work.run(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
+    expect(undisturbed.code, undisturbed.stderr).toBe(0);
+    const before = service.requests.length;
+    expect(before).toBe(ROWS);
 
-    for (const calls of KILLS) {
-      const running = work.start(['run', job], env);
-      onCall = (made) => {
-        if (made >= calls) running.process.kill('SIGKILL');
+    const path = work.job({ ...job, output: { path: 'out.csv' } });
+    for (const [calls, ms] of killsOf(store().kind)) {
+      const running = work.start(['run', path], env);
+      onCall = () => {
+        if (service.requests.length - before < calls) return;
+        onCall = () => {};
+        setTimeout(() => running.process.kill('SIGKILL'), ms);
       };
       const { code, stderr } = await running.ended;
       expect(code, stderr).toBe(null);
     }
     onCall = () => {};
-    const finished = await work.run(['run', job], env);
+    const finished = await work.run(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);
-    const records = work.records('out.csv');
-    expect(records.map((record) => record['id'])).toEqual(
-      Array.from({ length: ROWS }, (_, i) => String(i + 1)),
-    );
-    expect(records.every((record) => record['status'] === 'completed')).toBe(true);
-    expect(records[6]?.['note']).toBe('note 7, with a "quote"');
-    // At each kill, the calls in flight are made again, and those that were answered and on their way into the
-    // ledger: against a service that answers at once some 10 calls in all, where 8 are in flight.
-    const mostRepeated = KILLS.length * 3 * CONCURRENCY;
-    expect(service.requests.length).toBeLessThanOrEqual(ROWS + mostRepeated);
-    expect(work.json('out.summary.json')).toMatchObject({
-      rows: { total: ROWS, completed: ROWS, filtered: 0, failed: 0, skipped: 0 },
-    });
+    expect(withoutTimes(work.records('out.csv'))).toEqual(withoutTimes(work.records('whole.csv')));
+    const calls = service.requests.length - before;
+    const summary = work.json('out.summary.json');
+    expect(summary).toMatchObject({ rows: { total: ROWS, completed: ROWS, failed: 0 } });
+    const { repeated } = summary['calls'] as { repeated: number };
+    task.meta.fault = { rows: ROWS, calls, repeated };
+    expect(calls).toBeLessThanOrEqual(ROWS + KILLS * CONCURRENCY);
+    expect(repeated).toBeGreaterThanOrEqual(calls - ROWS);
+    expect(repeated).toBeLessThanOrEqual(KILLS * CONCURRENCY);
   });
 });
+
+const withoutTimes = (records: readonly Record<string, string>[]) =>
+  records.map(({ latency_ms: _, ...record }) => record);

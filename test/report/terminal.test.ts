@@ -45,6 +45,15 @@ const render = (summary: Summary, options: Partial<TerminalOptions> = {}): strin
     ...options,
   });
 
+test('what may have been paid for again is told in answers and in money', () => {
+  const repeated = { ...finished, calls: { ...finished.calls, repeated: 20 } };
+  expect(render(repeated)).toContain(`\
+calls           1,012 sent, 54 retried, 6 rate limited, 20 repeated
+                20 may have been paid for twice, about 0.001874 in all
+`);
+  expect(render({ ...repeated, cost: null })).toContain('20 may have been paid for twice\nlatency');
+});
+
 test('at 80 columns a person sees the whole run', () => {
   expect(render(finished)).toBe(`\
 review-sentiment, deployment lm-35-turbo-instruct

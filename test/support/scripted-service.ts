@@ -66,13 +66,15 @@ export interface ScriptedService {
 }
 
 /**
- * Starts a scripted service on a free port.
+ * Starts a scripted service.
  * @param script @default every call gets `completionBody()`
  * @param tls key and certificate in PEM, for https
+ * @param port @default a free one
  */
 export async function startScriptedService(
   script: Script = () => ({}),
   tls?: { readonly key: string; readonly cert: string },
+  port = 0,
 ): Promise<ScriptedService> {
   const requests: ScriptedRequest[] = [];
   const counts = new Map<string, number>();
@@ -105,12 +107,11 @@ export async function startScriptedService(
   server.on('connection', () => {
     connections += 1;
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
 
   return {
-    url: `${tls ? 'https' : 'http'}://127.0.0.1:${port}`,
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`,
     requests,
     calls: (prompt) => (prompt === undefined ? requests.length : (counts.get(prompt) ?? 0)),
     connections: () => connections,

@@ -1,0 +1,126 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
+import './figures.js';
+
+const ROWS = 600;
+const CONCURRENCY = 10;
+/** How long nothing listens, in seconds: the whole minute on one store, and long enough for some probes on the others. */
+const SECONDS = { redis: 60, embedded: 12, postgres: 12 };
+
+describeEachStore('a service that is down', (store) => {
+  let work: Workplace;
+  const services: ScriptedService[] = [];
+
+  beforeEach(() => {
+    work = new Workplace();
+  });
+  afterEach(async () => {
+    for (const service of services.splice(0)) await service.close();
+    work.remove();
+  });
+
+  const env = (url: string, { target, stateDir }: StoreUnderTest): Record<string, string> => ({
+    PROMPTMILL_BASE_URL: url,
+    PROMPTMILL_QUEUE: target,
+    PROMPTMILL_STATE_DIR: stateDir,
+  });
+
+  it('fault 20: and refuses connections is waited for; no row fails, and few calls probe it', async ({
+    task,
+  }) => {
+    const { kind } = store();
+    let isDown = (): void => {};
+    const down = new Promise<void>((resolve) => {
+      isDown = resolve;
+    });
+    const before = await startScriptedService(async () => {
+      if (before.requests.length === 200) isDown();
+      return {};
+    });
+    const job = work.job({
+      input: { path: work.rows(ROWS) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: CONCURRENCY, attempts: 2 },
+    });
+    const running = work.start(['run', job], env(before.url, store()));
+    await down;
+    await before.close();
+    // The outage itself.
+    await sleep(SECONDS[kind] * 1000);
+    const after = await startScriptedService(() => ({}), undefined, Number(new URL(before.url).port));
+    services.push(after);
+    const { code, stderr } = await running.ended;
+
+    expect(code, stderr).toBe(0);
+    const summary = work.json('out.summary.json');
+    expect(summary).toMatchObject({ rows: { total: ROWS, completed: ROWS, failed: 0 } });
+    expect(work.records('out.csv').map((record) => record['id'])).toEqual(
+      Array.from({ length: ROWS }, (_, i) => String(i + 1)),
+    );
+    const calls = before.requests.length + after.requests.length;
+    const { sent, repeated } = summary['calls'] as { sent: number; repeated: number };
+    task.meta.fault = { rows: ROWS, calls, repeated };
+    expect(sent - calls, 'calls while nobody listened').toBeLessThan(40);
+    expect(calls).toBeLessThanOrEqual(ROWS + CONCURRENCY);
+    expect(repeated).toBeGreaterThanOrEqual(calls - ROWS);
+    expect(stderr).toMatch(
+      /waiting since \d\d:\d\d:\d\d: the connection was refused: 127\.0\.0\.1.*next call at/,
+    );
+  });
+
+  it('fault 20: and answers 503 is waited for; no row fails, and few calls probe it', async ({ task }) => {
+    let refusals = 0;
+    let upAt = Number.POSITIVE_INFINITY;
+    const service = await startScriptedService(({ total }) => {
+      if (total === 101) upAt = Date.now() + 8_000;
+      if (total <= 100 || Date.now() > upAt) return {};
+      refusals++;
+      return { status: 503, text: '<html>busy</html>' };
+    });
+    services.push(service);
+    const job = work.job({
+      input: { path: work.rows(300) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: CONCURRENCY, attempts: 2 },
+    });
+    const { code, stderr } = await work.run(['run', job], env(service.url, store()));
+    expect(stderr).toMatch(/waiting since \d\d:\d\d:\d\d: .*HTTP 503/);
+    const { rows, calls } = work.json('out.summary.json') as {
+      rows: Record<string, number>;
+      calls: { repeated: number; retried: number };
+    };
+    task.meta.fault = { rows: 300, calls: service.requests.length, repeated: calls.repeated };
+    expect(code, stderr).toBe(0);
+    expect(rows['completed']).toBe(300);
+    expect(service.requests.length).toBe(300 + refusals);
+    expect(refusals).toBeLessThan(40);
+    expect(calls.retried).toBe(refusals);
+  });
+
+  it('fault 20: and stays down ends the run with what to do, and the same command goes on', async () => {
+    const service = await startScriptedService(({ total }) =>
+      total <= 50 ? {} : { status: 503, json: { error: { code: '503', message: 'maintenance' } } },
+    );
+    const job = work.job({
+      input: { path: work.rows(200) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: CONCURRENCY, give_up_after: '3s' },
+    });
+    const { code, stderr } = await work.run(['run', job], env(service.url, store()));
+    await service.close();
+    expect(code, stderr).toBe(3);
+    expect(stderr.replace(/\s+/g, ' ')).toContain(
+      'service_unavailable: nothing was answered for 3 s: maintenance (HTTP 503)',
+    );
+    expect(stderr).toContain('Resume with:');
+
+    const mended = await startScriptedService(() => ({}));
+    services.push(mended);
+    const finished = await work.run(['run', job], env(mended.url, store()));
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(mended.requests.length).toBe(150);
+  });
+});

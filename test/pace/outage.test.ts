@@ -1,0 +1,131 @@
+import { describe, expect, it } from 'vitest';
+import { type FailedCall, Outage } from '../../src/pace/outage.js';
+
+const DOWN = { code: 'server_error', message: 'HTTP 503' };
+const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): FailedCall => ({
+  rows: [`run:${row}`],
+  fault: DOWN,
+  connected: true,
+  startedAt,
+  ...more,
+});
+const failEach = (outage: Outage, rows: number, now = 0): (number | null)[] =>
+  Array.from({ length: rows }, (_, i) => outage.failed(call(i + 1, now), now, 0));
+
+describe('an outage', () => {
+  it('begins with the tenth row that fails with no answer between', () => {
+    const outage = new Outage();
+    expect(failEach(outage, 9)).toEqual(Array(9).fill(null));
+    expect(outage.view).toBeNull();
+    expect(outage.failed(call(10), 0, 0)).toBe(1000);
+    expect(outage.view).toEqual({ since: 0, until: 1000, fault: DOWN, connected: true, rows: 10 });
+  });
+
+  it('is none while a row is answered now and then', () => {
+    const outage = new Outage();
+    for (let round = 0; round < 10; round++) {
+      for (let row = 0; row < 9; row++) {
+        expect(outage.failed(call(round * 9 + row), 0, 0)).toBeNull();
+      }
+      outage.answered();
+    }
+  });
+
+  it('is none when few rows fail again and again', () => {
+    const outage = new Outage();
+    for (let time = 0; time < 50; time++) expect(outage.failed(call(time % 9), time, 0)).toBeNull();
+  });
+
+  it('begins with the first call that does not connect', () => {
+    expect(new Outage().failed(call(1, 0, { connected: false }), 0, 0)).toBe(1000);
+  });
+
+  it('is not made of rows that failed while others were answered: they are what is left at the end of a run', () => {
+    const outage = new Outage();
+    for (let row = 1; row <= 20; row++) {
+      outage.failed(call(row), 0, 0);
+      outage.answered();
+    }
+    expect(failEach(outage, 20, 1)).toEqual(Array(20).fill(null));
+    for (let row = 1; row <= 10; row++) outage.settled(`run:${row}`);
+    expect(failEach(outage, 10, 2).at(-1), 'rows that had an outcome are like new').toBe(1000);
+  });
+
+  it('pauses twice as long after each probe that fails, up to 20 s', () => {
+    const outage = new Outage();
+    let now = 0;
+    const pauses = [];
+    failEach(outage, 10);
+    for (let probe = 0; probe < 8; probe++) {
+      pauses.push(outage.remaining(now));
+      now += outage.remaining(now);
+      outage.failed(call(1, now), now, 0);
+    }
+    expect(pauses).toEqual([1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000]);
+  });
+
+  it('shortens its pauses by chance, by a quarter at most, so that a fleet does not probe as one', () => {
+    const outage = new Outage();
+    expect(outage.failed(call(1, 0, { connected: false }), 0, 0.999)).toBe(750);
+  });
+
+  it('takes calls that were under way when the pause began for a part of it', () => {
+    const outage = new Outage();
+    failEach(outage, 10, 100);
+    expect(outage.failed(call(11, 50), 600, 0)).toBe(500);
+    expect(outage.remaining(1100)).toBe(0);
+  });
+
+  it('lets one call probe after the pause, and the others through when it was answered', async () => {
+    const outage = new Outage();
+    failEach(outage, 10);
+    const made: string[] = [];
+    const now = (): number => 1000;
+    let answer = (): void => {};
+    const probe = outage.through(now, async () => {
+      made.push('probe');
+      await new Promise<void>((resolve) => {
+        answer = resolve;
+      });
+      outage.answered();
+      return 'probe';
+    });
+    const others = ['a', 'b'].map((name) =>
+      outage.through(now, async () => {
+        made.push(name);
+        return name;
+      }),
+    );
+    expect(made).toEqual(['probe']);
+    answer();
+    expect(await Promise.all([probe, ...others])).toEqual(['probe', 'a', 'b']);
+  });
+
+  it('makes no other call when the probe fails', async () => {
+    const outage = new Outage();
+    failEach(outage, 10);
+    const now = (): number => 1000;
+    const made: number[] = [];
+    const through = (row: number) =>
+      outage.through(now, async () => {
+        made.push(row);
+        return outage.failed(call(row, now()), now(), 0);
+      });
+    expect(await Promise.all([through(1), through(2), through(3)])).toEqual([2000, null, null]);
+    expect(made).toEqual([1]);
+  });
+
+  it('lets the next one probe when a probe made no call after all', async () => {
+    const outage = new Outage();
+    failEach(outage, 10);
+    const now = (): number => 1000;
+    const ends = await Promise.all([
+      outage.through(now, async () => 'not wanted'),
+      outage.through(now, async () => {
+        outage.answered();
+        return 'answered';
+      }),
+    ]);
+    expect(ends).toEqual(['not wanted', 'answered']);
+  });
+});

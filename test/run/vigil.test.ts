@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+import type { OutageView } from '../../src/pace/outage.js';
+import { Vigil } from '../../src/run/vigil.js';
+
+const HOUR = 3_600_000;
+const OUTAGE: OutageView = {
+  since: 1_000,
+  until: 61_000,
+  fault: { code: 'server_error', message: 'HTTP 503' },
+  connected: true,
+  rows: 10,
+};
+
+function watching(worker: { waitingMs?: number; inFlight?: number; outage?: OutageView | null } | null) {
+  let blamed = 0;
+  const watched = worker && {
+    waitingMs: 0,
+    inFlight: 0,
+    outage: null,
+    ...worker,
+    blameRows: () => {
+      blamed++;
+    },
+  };
+  const vigil = new Vigil({ worker: watched, giveUpMs: HOUR, total: 100, queue: 'the queue' }, 0, 0);
+  return { vigil, blamed: () => blamed };
+}
+
+describe('a run that gets on', () => {
+  it('waits for nothing and is never given up', () => {
+    const { vigil } = watching({ inFlight: 5 });
+    for (let now = 0; now < 10 * HOUR; now += HOUR / 2) {
+      vigil.looked(now / HOUR, now);
+      expect(vigil.waiting(now)).toBeNull();
+      expect(vigil.overdue(now)).toBeNull();
+    }
+  });
+});
+
+describe('a run that does not get on', () => {
+  it('says since when the queue does not answer, and is given up', () => {
+    const { vigil } = watching({ inFlight: 5 });
+    expect(vigil.waiting(5_001)).toMatch(/^waiting since \d\d:\d\d:\d\d: the queue does not answer$/);
+    expect(vigil.overdue(HOUR - 1)).toBeNull();
+    expect(vigil.overdue(HOUR)).toEqual({
+      code: 'queue_unavailable',
+      message: 'nothing was answered for 1 h 0 min: the queue does not answer',
+    });
+  });
+
+  it('says what an outage is and when the next call is due, and is given up', () => {
+    const { vigil } = watching({ outage: OUTAGE });
+    vigil.looked(0, 2_000);
+    expect(vigil.waiting(2_000)).toMatch(/^waiting since [\d:]+: HTTP 503; next call at [\d:]+$/);
+    vigil.looked(0, 62_000);
+    expect(vigil.waiting(62_000)).toMatch(/HTTP 503; one call tries it$/);
+    vigil.looked(0, HOUR);
+    expect(vigil.overdue(HOUR)).toEqual({
+      code: 'service_unavailable',
+      message: 'nothing was answered for 1 h 0 min: HTTP 503',
+    });
+  });
+
+  it('lets the rows fail where all that are left were called, and reached the service', () => {
+    const { vigil, blamed } = watching({ outage: OUTAGE });
+    vigil.looked(90, 0);
+    vigil.looked(90, HOUR);
+    expect(vigil.overdue(HOUR)).toBeNull();
+    expect(blamed()).toBe(1);
+    const refused = watching({ outage: { ...OUTAGE, connected: false } });
+    refused.vigil.looked(90, 0);
+    refused.vigil.looked(90, HOUR);
+    expect(refused.vigil.overdue(HOUR)?.code).toBe('service_unavailable');
+  });
+
+  it('is not given up while the service asks to wait', () => {
+    const { vigil } = watching({ waitingMs: 10_000 });
+    for (let now = 0; now <= 2 * HOUR; now += 60_000) {
+      vigil.looked(0, now);
+      expect(vigil.overdue(now)).toBeNull();
+    }
+    expect(vigil.waiting(2 * HOUR)).toMatch(/^the service asked to wait until/);
+  });
+
+  it('is given up when nothing moves and no call is under way', () => {
+    const { vigil } = watching({});
+    vigil.looked(0, HOUR);
+    expect(vigil.overdue(HOUR)?.code).toBe('no_progress');
+    const calling = watching({ inFlight: 1 });
+    calling.vigil.looked(0, HOUR);
+    expect(calling.vigil.overdue(HOUR)).toBeNull();
+  });
+
+  it('waits for workers on other machines as long as it takes, and says so', () => {
+    const { vigil } = watching(null);
+    for (let now = 0; now <= 2 * HOUR; now += 60_000) {
+      vigil.looked(0, now);
+      expect(vigil.overdue(now)).toBeNull();
+    }
+    vigil.looked(0, 2 * HOUR + 31_000);
+    expect(vigil.waiting(2 * HOUR + 31_000)).toMatch(/for workers$/);
+  });
+});
