@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
+import { checkCommand } from './commands/check.js';
 import { emulateCommand } from './commands/emulate.js';
 import { runCommand } from './commands/run.js';
 import { PromptmillError } from './errors.js';
@@ -17,7 +18,7 @@ async function main(): Promise<number> {
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
     .showHelpAfterError('(--help shows what there is)');
-  for (const command of [runCommand(process.exit), emulateCommand()]) {
+  for (const command of [runCommand(process.exit), checkCommand(process.exit), emulateCommand()]) {
     program.addCommand(command.exitOverride());
   }
   await program.exitOverride().parseAsync();

@@ -1,21 +1,17 @@
-import { Command, InvalidArgumentError } from 'commander';
-import { readEnvironment } from '../config/environment.js';
-import { readJobFile } from '../config/job-file.js';
-import { type RunFlags, type Settings, settle, unkeptLimits } from '../config/settings.js';
+import { Command } from 'commander';
+import type { Environment } from '../config/environment.js';
+import { type RunFlags, type Settings, unkeptLimits } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
-import { UsageError } from '../errors.js';
 import type { ServiceAddress } from '../queue/caller.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { Halt, type HaltReason } from '../run/halt.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { deploymentProblem } from '../service/catalogue.js';
 import { KeyRing } from '../service/keys.js';
 import { completionsUrl } from '../service/request.js';
+import { openJob, wholeNumber } from './job.js';
 import { createLog } from './log.js';
-
-/** Ends the process with an exit code of the contract. */
-export type Exit = (code: number) => void;
+import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends RunFlags {
   readonly json?: boolean;
@@ -58,10 +54,7 @@ export function runCommand(exit: Exit): Command {
 }
 
 async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const environment = readEnvironment(process.env);
-  const job = readJobFile(jobPath);
-  const settings = settle(job, environment, options);
-  assertCompletions(settings);
+  const { environment, job, settings } = openJob(jobPath, options);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
@@ -103,10 +96,7 @@ interface Service {
 }
 
 /** The real service, out of the environment, or an emulator that lives as long as this run. */
-async function service(
-  settings: Settings,
-  environment: ReturnType<typeof readEnvironment>,
-): Promise<Service> {
+async function service(settings: Settings, environment: Environment): Promise<Service> {
   if (settings.emulated) {
     const emulator = await startEmulator();
     return {
@@ -120,21 +110,6 @@ async function service(
   completionsUrl({ ...address, ...settings.service });
   return { address, keys: new KeyRing(environment.keys), close: async () => {} };
 }
-
-/** The first signal halts the run; a second one ends the process at once, which loses nothing either. */
-function haltOnSignals(halt: Halt, exit: Exit): () => void {
-  const onSignal = (signal: 'SIGINT' | 'SIGTERM'): void => {
-    if (halt.reason?.kind === 'signal') exit(EXIT_OF_SIGNAL[signal]);
-    halt.pull({ kind: 'signal', signal });
-  };
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
-  return () => {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
-  };
-}
-
-/** 128 and the number of the signal, as shells have it. */
-const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
 
 function exitCode(summary: Summary, halted: HaltReason | null): number {
   if (halted?.kind === 'signal') return EXIT_OF_SIGNAL[halted.signal];
@@ -173,14 +148,4 @@ function commandLine(): string {
     'promptmill',
     ...words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),
   ].join(' ');
-}
-
-function assertCompletions({ service }: Settings): void {
-  const problem = service.style === 'deployments' ? deploymentProblem(service.deployment) : null;
-  if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
-}
-
-function wholeNumber(value: string): number {
-  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
-  throw new InvalidArgumentError(`must be a whole number of at least 1, got ${value}`);
 }

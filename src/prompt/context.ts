@@ -9,7 +9,7 @@ const PREFIX = 8;
 const CUT = 4;
 
 /** What the service generates at most when a request does not say. */
-const DEFAULT_MAX_TOKENS = 16;
+export const DEFAULT_MAX_TOKENS = 16;
 
 /**
  * About how many tokens a text has, for pacing only; the real usage settles it. Four characters of English are about

@@ -66,7 +66,7 @@ function checkColumns(option: string, names: readonly string[], input: TemplateI
  */
 export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
   if (row.fault !== undefined) return failed(row.fault);
-  if (plan.require.some((name) => isEmpty(row.fields.get(name)))) {
+  if (emptyFields(row, plan.require).length > 0) {
     return { kind: 'settled', outcome: { status: 'skipped' } };
   }
   const body = bodyOf(row, plan.template);
@@ -90,6 +90,11 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     ...checked.map((result) => (result.ok ? result.parameters : {})),
   );
   return { kind: 'send', prompt, parameters: Object.keys(parameters).length > 0 ? parameters : null };
+}
+
+/** The required fields that a row does not have: a row with any of them ends `skipped`. */
+export function emptyFields(row: Row, require: readonly string[]): readonly string[] {
+  return require.filter((name) => isEmpty(row.fields.get(name)));
 }
 
 function failed(error: Fault): RowRequest {

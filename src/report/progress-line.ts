@@ -7,8 +7,10 @@ export interface ProgressView {
   readonly total: number;
   /** Rows whose outcome is known, those of earlier executions included. */
   readonly done: number;
-  /** Calls under way. */
-  readonly inFlight: number;
+  /** What is counted. @default 'rows' */
+  readonly unit?: string;
+  /** Calls under way; `null` where nothing is called. */
+  readonly inFlight: number | null;
   /** Rows that ended `failed`. */
   readonly failed: number;
   /** What the run waits for, in words; while it waits, rate and time left would mean nothing. */
@@ -33,13 +35,13 @@ const BAR = { least: 8, most: 30 } as const;
 export function plainLine(view: ProgressView): string {
   const left = timeLeft(view);
   return [
-    `${rowsDone(view)} rows`,
+    `${rowsDone(view)} ${view.unit ?? 'rows'}`,
     percentDone(view),
     ...(view.rate === null || view.waiting !== null ? [] : [rate(view.rate)]),
     ...(left === null ? [] : [`about ${left} left`]),
     ...(view.waiting === null ? [] : [plain(view.waiting)]),
-    `${count(view.inFlight)} in flight`,
-    `${count(view.failed)} failed`,
+    ...(view.inFlight === null ? [] : [`${count(view.inFlight)} in flight`]),
+    ...(view.inFlight === null && view.failed === 0 ? [] : [`${count(view.failed)} failed`]),
   ].join(GAP);
 }
 
@@ -59,7 +61,7 @@ export function barLine(view: ProgressView, width: number): string {
       text: clip(plain(view.waiting ?? ''), Math.max(1, width - cells(percent) - GAP.length)),
       importance: 2,
     },
-    { text: `${count(view.inFlight)} in flight`, importance: 8 },
+    { text: view.inFlight === null ? '' : `${count(view.inFlight)} in flight`, importance: 8 },
     { text: view.failed === 0 ? '' : `${count(view.failed)} failed`, importance: 5 },
   ].filter(({ text }) => text !== '');
 

@@ -26,6 +26,8 @@ export interface ProgressOptions {
   readonly isTTY: boolean;
   /** Rows of the input. */
   readonly total: number;
+  /** What is counted. @default 'rows' */
+  readonly unit?: string;
   /** Rows that earlier executions of the run have done. */
   readonly done: number;
   /** Print nothing at all. */
@@ -42,7 +44,7 @@ const UNCHANGED_MS = 60_000;
 
 export function startProgress(options: ProgressOptions): Progress {
   if (options.quiet) return { update: () => {}, note: () => {}, stop: () => {} };
-  const gauge = new Gauge(options.total, options.done);
+  const gauge = new Gauge(options.total, options.done, options.unit);
   return options.isTTY ? startBar(options, gauge) : startLines(options, gauge);
 }
 
@@ -54,6 +56,7 @@ class Gauge {
   constructor(
     private readonly total: number,
     done: number,
+    private readonly unit = 'rows',
   ) {
     this.#now = { done, inFlight: 0, failed: 0 };
     this.#window = sampled([], { at: performance.now(), done });
@@ -66,7 +69,7 @@ class Gauge {
   /** Samples the rate as well: every line is a sample, so a run that stands still slows down on the display. */
   read(): ProgressView {
     this.#window = sampled(this.#window, { at: performance.now(), done: this.#now.done });
-    return { waiting: null, ...this.#now, total: this.total, rate: rateOf(this.#window) };
+    return { waiting: null, ...this.#now, total: this.total, unit: this.unit, rate: rateOf(this.#window) };
   }
 }
 

@@ -5,7 +5,7 @@ import { type LatencyPercentiles, percentiles } from './latency.js';
 import type { FilterTally, RowCounts, Tally } from './tally.js';
 
 /** Currency units per 1,000 tokens. */
-interface Prices {
+export interface Prices {
   readonly prompt: number;
   readonly completion: number;
 }
@@ -95,7 +95,8 @@ export function summarise(parts: SummaryParts): Summary {
   };
 }
 
-function costOf(usage: Usage, prices: Prices): number {
+/** What tokens cost, in the currency of the prices. */
+export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {
   return rounded(
     (usage.prompt_tokens * prices.prompt + usage.completion_tokens * prices.completion) / 1000,
     6,

@@ -1,8 +1,8 @@
-import { styleText } from 'node:util';
 import type { Counts } from './counts.js';
 import { cost, count, duration, percent, rate } from './figures.js';
 import type { Summary } from './summary.js';
 import type { FilterCounts, RowCounts } from './tally.js';
+import { bodyWidth, type Paint, painter, type Section, sectionLines } from './terminal-sections.js';
 import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
 
 /** How to show a summary to a person. */
@@ -17,9 +17,6 @@ export interface TerminalOptions {
   readonly resume: string;
 }
 
-/** A title and its lines; a section without lines is not shown. */
-type Section = readonly [title: string, lines: readonly string[]];
-
 /** A name and how often it was counted; `rows` is `null` in the line that stands for the names left out. */
 interface CountLine {
   readonly text: string;
@@ -32,15 +29,6 @@ interface CountColumns {
   readonly width: number;
 }
 
-type Style = Parameters<typeof styleText>[0];
-type Paint = (style: Style, text: string) => string;
-
-/** From this width on titles stand beside their lines, below it above them. */
-const TITLES_BESIDE = 72;
-
-/** `finish reasons` and two spaces. */
-const TITLE_WIDTH = 16;
-
 /** Most lines that a list of answers or errors takes; the rest is in the summary's file. */
 const MOST_LINES = 15;
 
@@ -48,10 +36,8 @@ const SEPARATOR = ', ';
 
 /** The summary as text of several lines for a terminal, ending in a line feed. */
 export function renderSummary(summary: Summary, options: TerminalOptions): string {
-  const paint: Paint = (style, text) =>
-    options.color ? styleText(style, text, { validateStream: false }) : text;
-  const beside = options.width >= TITLES_BESIDE;
-  const width = options.width - (beside ? TITLE_WIDTH : 2);
+  const paint = painter(options.color);
+  const width = bodyWidth(options.width);
   const sections: readonly Section[] = [
     ['answers', answerLines(summary.answers, width, paint)],
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
@@ -69,7 +55,7 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
     paint('bold', reconciliation(summary.rows)),
     ...(summary.stopped === null ? [] : stoppedLines(summary, summary.stopped, options, paint)),
     '',
-    ...sections.flatMap(([title, body]) => section(title, body, beside, paint)),
+    ...sectionLines(sections, options.width, paint),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -98,12 +84,6 @@ function stoppedLines(
     'Resume with:',
     `  ${plain(resume)}`,
   ];
-}
-
-function section(title: string, body: readonly string[], beside: boolean, paint: Paint): string[] {
-  if (body.length === 0) return [];
-  if (!beside) return [paint('dim', title), ...body.map((line) => `  ${line}`)];
-  return body.map((line, index) => paint('dim', padEnd(index === 0 ? title : '', TITLE_WIDTH)) + line);
 }
 
 /** Each answer with its count, its share and a bar as long as its share. */

@@ -3,6 +3,8 @@ import type { Settings } from '../config/settings.js';
 import { type InputSpec, type Survey, spoolStandardInput, survey } from '../source/source.js';
 import type { World } from './world.js';
 
+type OnProgress = (bytesRead: number, totalBytes: number) => void;
+
 /** An input that was read once in full, and found whole. */
 export interface Input {
   readonly spec: InputSpec;
@@ -13,13 +15,20 @@ export interface Input {
   discard(): void;
 }
 
-/** Reads the input once, before anything is sent, so that a broken file costs nothing. */
-export async function openInput(settings: Settings, world: World): Promise<Input> {
+/**
+ * Reads the input once, before anything is sent, so that a broken file costs nothing.
+ * @param onProgress called every 100 ms while the file is read
+ */
+export async function openInput(
+  settings: Settings,
+  world: Pick<World, 'stdin' | 'halt'>,
+  onProgress: OnProgress = () => {},
+): Promise<Input> {
   const { path, limit, require: _, ...reading } = settings.input;
   const spooled =
     path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
   const spec: InputSpec = { path: spooled ?? path, ...reading };
-  const surveyed = await survey(spec, { signal: world.halt.signal });
+  const surveyed = await survey(spec, { signal: world.halt.signal, onProgress });
   return {
     spec,
     survey: surveyed,

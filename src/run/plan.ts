@@ -52,7 +52,10 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     requestOf: (row) => {
       const request = rowRequest(row, requests);
       if (request.kind === 'settled') return request;
-      const error = fits(request.prompt, request.parameters?.max_tokens ?? parameters.max_tokens);
+      // A null of the row's own takes the job's value away: the service's default is then what counts.
+      const { max_tokens } =
+        request.parameters === null ? parameters : { ...parameters, ...request.parameters };
+      const error = fits(request.prompt, max_tokens);
       if (error === null) return request;
       return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
     },

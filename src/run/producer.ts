@@ -5,7 +5,7 @@ import type { Plan } from './plan.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
 /** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */
-const CHUNK_BYTES = 1024 * 1024;
+export const CHUNK_BYTES = 1024 * 1024;
 /** Chunks that share one write to the queue. */
 const BATCH = 16;
 

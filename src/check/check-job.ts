@@ -1,0 +1,110 @@
+import type { Settings } from '../config/settings.js';
+import { promptCounter } from '../prompt/prompt-count.js';
+import { loadTokenizer } from '../prompt/tokens.js';
+import { type Progress, startProgress } from '../report/progress.js';
+import { type Input, openInput } from '../run/input.js';
+import { planRows } from '../run/plan.js';
+import { CHUNK_BYTES } from '../run/producer.js';
+import type { World } from '../run/world.js';
+import { modelOf } from '../service/catalogue.js';
+import { rows } from '../source/source.js';
+import { type CheckReport, type Counting, checkReport } from './check-report.js';
+import { type Inspected, Inspection } from './inspection.js';
+import type { QuoteLimits } from './quote.js';
+
+/** What a check takes from the process around it: no key, no address. */
+type CheckWorld = Pick<World, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
+
+const MEGABYTE = 1_000_000;
+
+/**
+ * Makes of every row what a run would make of it, and adds it up. Nothing is sent.
+ * @throws UsageError for what would keep a run from starting: a template, a column, an input that cannot be used
+ * @throws the reason of the halt's signal
+ */
+export async function checkJob(
+  settings: Settings,
+  limits: QuoteLimits,
+  world: CheckWorld,
+): Promise<CheckReport> {
+  const input = await readInput(settings, world);
+  try {
+    const counting = countingFor(settings);
+    const inspected = await inspect(input, settings, counting, limits, world);
+    const surveyed = { sha256: input.survey.sha256, rows: input.total };
+    return checkReport(settings, surveyed, counting, inspected, limits);
+  } finally {
+    input.discard();
+  }
+}
+
+/** The first reading: is the file whole, and which columns does it have? */
+async function readInput(settings: Settings, world: CheckWorld): Promise<Input> {
+  let progress: Progress | null = null;
+  try {
+    return await openInput(settings, world, (bytesRead, totalBytes) => {
+      progress ??= startProgress({
+        ...streamOf(world),
+        total: totalBytes / MEGABYTE,
+        unit: 'MB read',
+      });
+      progress.update({ done: bytesRead / MEGABYTE, inFlight: null, failed: 0 });
+    });
+  } finally {
+    stop(progress);
+  }
+}
+
+/** The second reading: rows become requests. */
+async function inspect(
+  input: Input,
+  settings: Settings,
+  counting: Counting,
+  limits: QuoteLimits,
+  world: CheckWorld,
+): Promise<Inspected> {
+  const plan = await planRows(settings, input.survey);
+  const inspection = new Inspection({
+    count: promptCounter(await loadTokenizer(counting.encoding)),
+    contextWindow: counting.contextWindow,
+    tokensPerMinute: limits.tokensPerMinute,
+    require: settings.input.require,
+    parameters: settings.parameters,
+    grouping: {
+      chunkSize: settings.limits.chunkSize,
+      chunkBytes: CHUNK_BYTES,
+      promptsPerRequest: settings.limits.promptsPerRequest,
+    },
+  });
+  const progress = startProgress({ ...streamOf(world), total: input.total, unit: 'rows counted' });
+  try {
+    for await (const row of rows(input.spec, input.survey)) {
+      if (row.number > input.total) break;
+      world.halt.signal.throwIfAborted();
+      inspection.add(row, plan.requestOf(row));
+      progress.update({ done: inspection.rows, inFlight: null, failed: inspection.failing });
+    }
+    return inspection.result();
+  } finally {
+    progress.stop();
+  }
+}
+
+/** The tokenizer of the deployment's model. A deployment of another name may hold any model: the newest is assumed. */
+function countingFor({ service }: Settings): Counting {
+  const model = modelOf(service.deployment);
+  if (model === null) return { encoding: 'cl100k_base', assumed: true, contextWindow: null };
+  return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
+}
+
+const streamOf = ({ stderr, quiet }: CheckWorld) => ({
+  stream: stderr,
+  isTTY: stderr.isTTY === true,
+  done: 0,
+  quiet,
+});
+
+/** A function of its own, because the compiler does not see that the callback has set the variable. */
+function stop(progress: Progress | null): void {
+  progress?.stop();
+}

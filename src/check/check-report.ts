@@ -1,0 +1,121 @@
+import type { Encoding } from '../prompt/tokens.js';
+import type { Prices } from '../report/summary.js';
+import type { Inspected, RenderedPrompt } from './inspection.js';
+import { costRange, type Quote, type QuoteLimits, quote, type Range, totalTokens } from './quote.js';
+
+/** What `promptmill check --json` prints. Ranges go from no answer at all to every answer as long as it may be. */
+export interface CheckReport {
+  readonly job: string;
+  readonly deployment: string;
+  readonly api_version: string;
+  readonly input: { readonly path: string; readonly sha256: string; readonly rows: number };
+  readonly rows: Inspected['rows'];
+  readonly skipped: Inspected['skipped'];
+  readonly problems: Inspected['problems'];
+  readonly warnings: Inspected['warnings'];
+  readonly tokens: {
+    readonly tokenizer: Encoding;
+    /** The model behind the deployment is not known: another tokenizer may be the right one. */
+    readonly tokenizer_assumed: boolean;
+    /** `null` when the model is not known: no prompt was held against it. */
+    readonly context_window: number | null;
+    readonly prompt_tokens: number;
+    readonly completion_tokens: Range;
+    readonly total_tokens: Range;
+    readonly longest_prompt: Inspected['longest_prompt'];
+  };
+  readonly requests: number;
+  readonly duplicates: {
+    readonly rows: number;
+    readonly at_least: boolean;
+    readonly prompt_tokens: number;
+    readonly total_tokens: Range;
+    readonly cost: Range | null;
+    readonly examples: Inspected['duplicates']['examples'];
+  };
+  /** In the currency of the prices; `null` without prices. */
+  readonly cost: Range | null;
+  readonly time: Quote['time'];
+  readonly deadline: Quote['deadline'];
+  readonly budget: Quote['budget'];
+  /** `null` when there is nothing to send. */
+  readonly first_prompt: (RenderedPrompt & { readonly clipped: boolean }) | null;
+}
+
+/** What a report says of the job itself. */
+export interface CheckedJob {
+  readonly job: string;
+  readonly service: { readonly deployment: string; readonly apiVersion: string };
+  readonly input: { readonly path: string };
+  readonly prices: Prices | null;
+}
+
+/** What the tokens were counted with. */
+export interface Counting {
+  readonly encoding: Encoding;
+  readonly assumed: boolean;
+  readonly contextWindow: number | null;
+}
+
+/** Characters of the first prompt that are kept: many pages. */
+const LONGEST_SHOWN = 20_000;
+
+/** Puts what was found and what it takes into the form that is printed. */
+export function checkReport(
+  { job, service, input, prices }: CheckedJob,
+  surveyed: { readonly sha256: string; readonly rows: number },
+  counting: Counting,
+  inspected: Inspected,
+  limits: QuoteLimits,
+): CheckReport {
+  const { tokens, duplicates, first_prompt: first } = inspected;
+  const quoted = quote(tokens, inspected.requests, limits, prices);
+  return {
+    job,
+    deployment: service.deployment,
+    api_version: service.apiVersion,
+    input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
+    rows: inspected.rows,
+    skipped: inspected.skipped,
+    problems: inspected.problems,
+    warnings: inspected.warnings,
+    tokens: {
+      tokenizer: counting.encoding,
+      tokenizer_assumed: counting.assumed,
+      context_window: counting.contextWindow,
+      prompt_tokens: tokens.prompt_tokens,
+      completion_tokens: quoted.completion_tokens,
+      total_tokens: quoted.total_tokens,
+      longest_prompt: inspected.longest_prompt,
+    },
+    requests: inspected.requests,
+    duplicates: {
+      rows: duplicates.rows,
+      at_least: duplicates.at_least,
+      prompt_tokens: duplicates.prompt_tokens,
+      total_tokens: totalTokens(duplicates),
+      cost: costRange(duplicates, prices),
+      examples: duplicates.examples,
+    },
+    cost: quoted.cost,
+    time: quoted.time,
+    deadline: quoted.deadline,
+    budget: quoted.budget,
+    first_prompt: first && {
+      ...first,
+      text: first.text.slice(0, LONGEST_SHOWN),
+      clipped: first.text.length > LONGEST_SHOWN,
+    },
+  };
+}
+
+/**
+ * Exit code of a check: that of the run at best.
+ * @returns 3 when the run would stop early whatever the service answers, because a budget is smaller than the prompts
+ *   or the deadline sooner than the quota allows; else 1 when rows would end `failed`; else 0
+ */
+export function checkExitCode({ rows, deadline, budget }: CheckReport): 0 | 1 | 3 {
+  const stops = deadline?.verdict === 'does_not_hold' || budget.some(({ verdict }) => verdict === 'exceeded');
+  if (stops) return 3;
+  return rows.failing > 0 ? 1 : 0;
+}

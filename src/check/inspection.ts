@@ -1,0 +1,185 @@
+import type { Fault, Outcome, Parameters, Row } from '../model.js';
+import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
+import { emptyFields, type RowRequest } from '../prompt/row-request.js';
+import { type DuplicateRows, Duplicates } from './duplicates.js';
+import { type Finding, Findings } from './findings.js';
+import { type Grouping, RequestCount } from './request-count.js';
+import { added, NO_TOKENS, type TokenSums } from './token-sums.js';
+
+/** What an inspection needs to know of the job. */
+export interface InspectionRules {
+  /** Exact tokens of a text. */
+  readonly count: (text: string) => number;
+  /** Tokens of prompt and completion together; `null` when the model is not known. */
+  readonly contextWindow: number | null;
+  /** Quota of tokens a minute; `null` when none is set. */
+  readonly tokensPerMinute: number | null;
+  readonly require: readonly string[];
+  /** The job's own, which a row's override. */
+  readonly parameters: Parameters;
+  readonly grouping: Grouping;
+}
+
+/** A prompt as it would be sent. */
+export interface RenderedPrompt {
+  readonly row: number;
+  readonly line: number;
+  readonly tokens: number;
+  /** The job's parameters with the row's own. */
+  readonly parameters: Parameters;
+  readonly text: string;
+}
+
+/** What was found in an input. */
+export interface Inspected {
+  readonly rows: {
+    readonly total: number;
+    readonly to_send: number;
+    /** They end `skipped`: a required field is empty. */
+    readonly skipped: number;
+    /** They end `failed`, whatever the service answers. */
+    readonly failing: number;
+  };
+  /** Why rows are skipped; `code` is the name of the empty field. */
+  readonly skipped: readonly Finding[];
+  /** Why rows fail; `code` is the `error_code` that they will have. */
+  readonly problems: readonly Finding[];
+  /** What may go wrong with rows that are sent. */
+  readonly warnings: readonly Finding[];
+  readonly tokens: TokenSums;
+  readonly longest_prompt: Pick<RenderedPrompt, 'row' | 'line' | 'tokens'> | null;
+  /** Requests, when none is retried. */
+  readonly requests: number;
+  readonly duplicates: DuplicateRows;
+  readonly first_prompt: RenderedPrompt | null;
+}
+
+/** Looks at the rows of an input one after the other; what it keeps does not grow with their number. */
+export class Inspection {
+  readonly #rules: InspectionRules;
+  readonly #suffixTokens: (suffix: string) => number;
+  readonly #skipped = new Findings();
+  readonly #problems = new Findings();
+  readonly #warnings = new Findings();
+  readonly #duplicates = new Duplicates();
+  readonly #requests: RequestCount;
+  #total = 0;
+  #sent = 0;
+  #skippedRows = 0;
+  #tokens = NO_TOKENS;
+  #longest: Inspected['longest_prompt'] = null;
+  #first: RenderedPrompt | null = null;
+
+  constructor(rules: InspectionRules) {
+    this.#rules = rules;
+    this.#suffixTokens = lastRemembered(rules.count);
+    this.#requests = new RequestCount(rules.grouping);
+  }
+
+  /** Rows so far. */
+  get rows(): number {
+    return this.#total;
+  }
+
+  /** Rows so far that will end `failed`. */
+  get failing(): number {
+    return this.#problems.rows;
+  }
+
+  /** @param request what a run makes of the row */
+  add(row: Row, request: RowRequest): void {
+    this.#total++;
+    if (request.kind === 'settled') {
+      this.#requests.pass(row.bytes);
+      this.#settled(row, request.outcome);
+    } else {
+      this.#requests.send(row.bytes + request.prompt.length, JSON.stringify(request.parameters));
+      this.#send(row, request.prompt, request.parameters);
+    }
+  }
+
+  result(): Inspected {
+    return {
+      rows: {
+        total: this.#total,
+        to_send: this.#sent,
+        skipped: this.#skippedRows,
+        failing: this.#problems.rows,
+      },
+      skipped: this.#skipped.toList(),
+      problems: this.#problems.toList(),
+      warnings: this.#warnings.toList(),
+      tokens: this.#tokens,
+      longest_prompt: this.#longest,
+      requests: this.#requests.requests,
+      duplicates: this.#duplicates.result(),
+      first_prompt: this.#first,
+    };
+  }
+
+  #settled(row: Row, outcome: Outcome): void {
+    if (outcome.status === 'failed') {
+      this.#problems.add(row, outcome.error);
+      return;
+    }
+    this.#skippedRows++;
+    for (const field of emptyFields(row, this.#rules.require)) {
+      this.#skipped.add(row, { code: field, message: `${field} is empty` });
+    }
+  }
+
+  #send(row: Row, text: string, own: Parameters | null): void {
+    const parameters = { ...this.#rules.parameters, ...own };
+    const { max_tokens, best_of: candidates = 1, suffix } = parameters;
+    // The model reads what comes after the completion as well.
+    const tokens = this.#rules.count(text) + this.#suffixTokens(suffix ?? '');
+    const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
+    const tooLong = this.#tooLong(tokens, generated);
+    if (tooLong !== null) {
+      this.#problems.add(row, tooLong);
+      return;
+    }
+    const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidates };
+    const tooLarge = this.#tooLarge(sums);
+    if (tooLarge !== null) this.#warnings.add(row, tooLarge);
+    this.#sent++;
+    this.#tokens = added(this.#tokens, sums);
+    const { number, line } = row;
+    if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
+    this.#first ??= { row: number, line, tokens, parameters, text };
+    this.#duplicates.add(`${JSON.stringify(own)}\0${text}`, line, sums);
+  }
+
+  /** The service refuses what a run cannot know beforehand: prompt and suffix together too long. */
+  #tooLong(tokens: number, generated: number): Fault | null {
+    const { contextWindow } = this.#rules;
+    if (contextWindow === null || tokens + generated <= contextWindow) return null;
+    return {
+      code: 'context_length_exceeded',
+      message:
+        `prompt and suffix have ${tokens} tokens, and with max_tokens ${generated} do not fit the context window ` +
+        `of ${contextWindow} tokens`,
+    };
+  }
+
+  /** The service never admits a request that is larger than the whole quota. */
+  #tooLarge({ prompt_tokens, most_completion_tokens }: TokenSums): Fault | null {
+    const { tokensPerMinute } = this.#rules;
+    const estimate = prompt_tokens + most_completion_tokens;
+    if (tokensPerMinute === null || estimate <= tokensPerMinute) return null;
+    return {
+      code: 'request_exceeds_quota',
+      message: `the request counts as ${estimate} tokens, and tokens_per_minute is ${tokensPerMinute}`,
+    };
+  }
+}
+
+/** Mostly the suffix is the job's, the same for every row. */
+function lastRemembered(count: (text: string) => number): (text: string) => number {
+  let last = '';
+  let tokens = 0;
+  return (text) => {
+    if (text !== last) [last, tokens] = [text, count(text)];
+    return tokens;
+  };
+}

@@ -1,0 +1,132 @@
+import { costOf, type Prices } from '../report/summary.js';
+import type { TokenSums } from './token-sums.js';
+
+/** A figure that is known between two bounds. */
+export interface Range {
+  readonly least: number;
+  readonly most: number;
+}
+
+/** The limits of a job that a quote is held against; `null` where one is not set. */
+export interface QuoteLimits {
+  /** Calls in flight at once. */
+  readonly concurrency: number;
+  readonly requestsPerMinute: number | null;
+  readonly tokensPerMinute: number | null;
+  readonly deadlineSeconds: number | null;
+  readonly budget: { readonly tokens: number | null; readonly cost: number | null };
+}
+
+/** How long a run takes under its quota. */
+export interface QuotedTime {
+  readonly seconds: number;
+  /** The limit that makes it so long. */
+  readonly limit: 'requests_per_minute' | 'tokens_per_minute';
+  /** Mean seconds of a call up to which the concurrency keeps up with the quota. */
+  readonly call_seconds: number;
+}
+
+export interface QuotedDeadline {
+  readonly seconds: number;
+  /** `unknown` without a quota: how long a call takes is then all that counts, and nobody knows it. */
+  readonly verdict: 'holds' | 'does_not_hold' | 'unknown';
+  /** Mean seconds of a call up to which the concurrency is enough for it. */
+  readonly call_seconds: number;
+}
+
+export interface QuotedBudget {
+  readonly limit: 'tokens' | 'cost';
+  readonly budget: number;
+  /** `depends`: on how long the answers are. `unknown`: a cost without prices. */
+  readonly verdict: 'inside' | 'depends' | 'exceeded' | 'unknown';
+}
+
+/** What a run would take. Retries and prompts that the filter blocks are not in it: nobody knows them beforehand. */
+export interface Quote {
+  /** From no answer at all to every answer as long as it may be. */
+  readonly completion_tokens: Range;
+  readonly total_tokens: Range;
+  /** In the currency of the prices; `null` without prices. */
+  readonly cost: Range | null;
+  /** `null` without a quota, and for an input with nothing to send. */
+  readonly time: QuotedTime | null;
+  /** `null` without a deadline. */
+  readonly deadline: QuotedDeadline | null;
+  readonly budget: readonly QuotedBudget[];
+}
+
+/** Quotes tokens, money and time, and holds them against the limits of the job. */
+export function quote(
+  tokens: TokenSums,
+  requests: number,
+  limits: QuoteLimits,
+  prices: Prices | null,
+): Quote {
+  const total = totalTokens(tokens);
+  const cost = costRange(tokens, prices);
+  const time = quotedTime(total.most, requests, limits);
+  return {
+    completion_tokens: { least: 0, most: tokens.most_completion_tokens },
+    total_tokens: total,
+    cost,
+    time,
+    deadline: quotedDeadline(time, requests, limits),
+    budget: [
+      ...quotedBudget('tokens', limits.budget.tokens, total),
+      ...quotedBudget('cost', limits.budget.cost, cost),
+    ],
+  };
+}
+
+/** Tokens with no answer at all, and with every answer as long as it may be. */
+export function totalTokens({ prompt_tokens: prompt, most_completion_tokens: completion }: TokenSums): Range {
+  return { least: prompt, most: prompt + completion };
+}
+
+/** The same in money; `null` without prices. */
+export function costRange(tokens: TokenSums, prices: Prices | null): Range | null {
+  if (prices === null) return null;
+  const of = (completion_tokens: number) =>
+    costOf({ prompt_tokens: tokens.prompt_tokens, completion_tokens }, prices);
+  return { least: of(0), most: of(tokens.most_completion_tokens) };
+}
+
+/** @param admitted tokens that the service counts: it admits a request by its longest possible answer */
+function quotedTime(admitted: number, requests: number, limits: QuoteLimits): QuotedTime | null {
+  if (requests === 0) return null;
+  const minutes = {
+    requests_per_minute: requests / (limits.requestsPerMinute ?? Number.POSITIVE_INFINITY),
+    tokens_per_minute: admitted / (limits.tokensPerMinute ?? Number.POSITIVE_INFINITY),
+  };
+  const limit =
+    minutes.tokens_per_minute > minutes.requests_per_minute ? 'tokens_per_minute' : 'requests_per_minute';
+  if (minutes[limit] === 0) return null;
+  const seconds = minutes[limit] * 60;
+  return { seconds, limit, call_seconds: callSeconds(seconds, requests, limits) };
+}
+
+function quotedDeadline(
+  time: QuotedTime | null,
+  requests: number,
+  limits: QuoteLimits,
+): QuotedDeadline | null {
+  const seconds = limits.deadlineSeconds;
+  if (seconds === null || requests === 0) return null;
+  const verdict = time === null ? 'unknown' : time.seconds <= seconds ? 'holds' : 'does_not_hold';
+  return { seconds, verdict, call_seconds: callSeconds(seconds, requests, limits) };
+}
+
+/** Little's law: calls in flight = calls a second × seconds of a call. */
+const callSeconds = (seconds: number, requests: number, { concurrency }: QuoteLimits): number =>
+  (seconds * concurrency) / requests;
+
+function quotedBudget(
+  limit: QuotedBudget['limit'],
+  budget: number | null,
+  range: Range | null,
+): QuotedBudget[] {
+  if (budget === null) return [];
+  if (range === null) return [{ limit, budget, verdict: 'unknown' }];
+  const verdict = range.most <= budget ? 'inside' : range.least > budget ? 'exceeded' : 'depends';
+  return [{ limit, budget, verdict }];
+}

@@ -1,0 +1,87 @@
+import { Command } from 'commander';
+import { checkJob } from '../check/check-job.js';
+import { type CheckReport, checkExitCode } from '../check/check-report.js';
+import type { QuoteLimits } from '../check/quote.js';
+import { durationSeconds } from '../config/duration.js';
+import type { RunFlags } from '../config/settings.js';
+import { renderCheck } from '../report/check-terminal.js';
+import { Halt } from '../run/halt.js';
+import { type OpenedJob, openJob, wholeNumber } from './job.js';
+import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
+
+interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency'> {
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill check jobs/sentiment.yaml                   what would it take, and which rows are bad?
+  $ promptmill check jobs/sentiment.yaml --input new.csv && promptmill run jobs/sentiment.yaml --input new.csv
+  $ promptmill check jobs/sentiment.yaml --json | jq .cost.most
+
+Reads the whole input as a run would. It needs no key and no address, and sends nothing. Exit codes are those of the
+run at best, so that a script can stop before it pays: 0 nothing speaks against it; 1 some rows would end failed
+whatever the service answers; 2 the run would not start; 3 it would stop early, because the prompts alone are over the
+budget or the quota is too small for the deadline; 130, 143 interrupted.
+`;
+
+/** `promptmill check JOB`: what a run would take, without one. */
+export function checkCommand(exit: Exit): Command {
+  return new Command('check')
+    .description('say what a run would take, and which rows are bad; sends nothing')
+    .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
+    .option('--input <file>', 'read rows from this file; - is standard input')
+    .option('--format <format>', 'format of the input: csv, tsv or jsonl (default: from its name)')
+    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option('--json', 'print the report as JSON on standard output')
+    .option('--quiet', 'print no progress and no report but that of --json')
+    .addHelpText('after', EXAMPLES)
+    .action(async (jobPath: string, options: Options) => {
+      exit(await check(jobPath, options, exit));
+    });
+}
+
+async function check(jobPath: string, options: Options, exit: Exit): Promise<number> {
+  const opened = openJob(jobPath, options);
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    const report = await checkJob(opened.settings, quoteLimits(opened), {
+      halt,
+      stdin: process.stdin,
+      stderr: process.stderr,
+      quiet: options.quiet ?? false,
+    });
+    print(report, options);
+    return checkExitCode(report);
+  } catch (error) {
+    if (halt.reason?.kind !== 'signal') throw error;
+    return EXIT_OF_SIGNAL[halt.reason.signal];
+  } finally {
+    release();
+  }
+}
+
+/** The limits as the job file has them. */
+function quoteLimits({ job, settings }: OpenedJob): QuoteLimits {
+  const { requests_per_minute, tokens_per_minute, deadline, budget } = job.limits;
+  return {
+    concurrency: settings.limits.concurrency,
+    requestsPerMinute: requests_per_minute ?? null,
+    tokensPerMinute: tokens_per_minute ?? null,
+    deadlineSeconds: deadline === undefined ? null : durationSeconds(deadline),
+    budget: { tokens: budget?.tokens ?? null, cost: budget?.cost ?? null },
+  };
+}
+
+function print(report: CheckReport, { json, quiet }: Options): void {
+  if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
+  if (quiet) return;
+  const text = renderCheck(report, {
+    width: process.stderr.columns ?? 100,
+    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+  });
+  process.stderr.write(`\n${text}`);
+}

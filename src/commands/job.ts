@@ -1,0 +1,34 @@
+import { InvalidArgumentError } from 'commander';
+import { type Environment, readEnvironment } from '../config/environment.js';
+import { readJobFile } from '../config/job-file.js';
+import type { Job } from '../config/job-schema.js';
+import { type RunFlags, type Settings, settle } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { deploymentProblem } from '../service/catalogue.js';
+
+/** A job as its file, the environment and the command line say together. */
+export interface OpenedJob {
+  readonly environment: Environment;
+  readonly job: Job;
+  readonly settings: Settings;
+}
+
+/** @throws UsageError for a job that cannot be run, whatever its input */
+export function openJob(path: string, flags: RunFlags): OpenedJob {
+  const environment = readEnvironment(process.env);
+  const job = readJobFile(path);
+  const settings = settle(job, environment, flags);
+  assertCompletions(settings);
+  return { environment, job, settings };
+}
+
+function assertCompletions({ service }: Settings): void {
+  const problem = service.style === 'deployments' ? deploymentProblem(service.deployment) : null;
+  if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
+}
+
+/** Reads the value of an option that counts something. */
+export function wholeNumber(value: string): number {
+  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError(`must be a whole number of at least 1, got ${value}`);
+}

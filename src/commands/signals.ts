@@ -1,0 +1,22 @@
+import type { Halt } from '../run/halt.js';
+
+/** Ends the process with an exit code of the contract. */
+export type Exit = (code: number) => void;
+
+/** 128 and the number of the signal, as shells have it. */
+export const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
+
+/**
+ * The first signal halts the work; a second one ends the process at once, which loses nothing either.
+ * @returns takes the handlers away again
+ */
+export function haltOnSignals(halt: Halt, exit: Exit): () => void {
+  const onSignal = (signal: 'SIGINT' | 'SIGTERM'): void => {
+    if (halt.reason?.kind === 'signal') exit(EXIT_OF_SIGNAL[signal]);
+    halt.pull({ kind: 'signal', signal });
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  return () => {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  };
+}
