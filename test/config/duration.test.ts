@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest';
+import { durationSeconds } from '../../src/config/duration.js';
+
+it.each([
+  ['90s', 90],
+  ['30m', 1_800],
+  ['8h', 28_800],
+  ['1h30m', 5_400],
+  ['1h2m3s', 3_723],
+  ['0s', 0],
+])('%s is %i seconds', (text, seconds) => {
+  expect(durationSeconds(text)).toBe(seconds);
+});
