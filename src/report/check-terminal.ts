@@ -163,7 +163,7 @@ function promptLines({ first_prompt: first }: CheckReport, width: number): strin
   const isCut = first.clipped || lines.length > shown.length;
   return [
     `line ${count(first.line)}, ${count(first.tokens)} tokens`,
-    ...shown.map((line) => `│ ${line}`),
+    ...shown.map((line) => `│ ${line}`.trimEnd()),
     ...(isCut ? ['… --json has more'] : []),
   ];
 }

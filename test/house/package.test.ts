@@ -70,6 +70,8 @@ describe('the README', () => {
       writeFileSync(join(work, 'reviews.yaml'), yaml);
       writeFileSync(join(work, 'reviews.csv'), readFileSync(join(root, 'samples/reviews.csv')));
       const cli = join(root, 'dist/cli.js');
+      const checked = await exec(process.execPath, [cli, 'check', 'reviews.yaml'], { cwd: work });
+      expect(checked.stderr).toContain('348 rows = 338 to send + 0 failing + 10 skipped');
       await exec(process.execPath, [cli, 'run', 'reviews.yaml', '--limit', '20', '--emulate'], { cwd: work });
 
       const piped =

@@ -38,6 +38,15 @@ describe('the line for logs', () => {
     expect(plainLine({ ...view, rate: 10 })).toContain('10/s  about 2 h 26 min left');
   });
 
+  test('names what is counted, and no calls where there are none', () => {
+    const counting = { ...view, unit: 'rows counted', inFlight: null };
+    expect(plainLine(counting)).toBe(
+      '12,345 / 100,000 rows counted  12 %  850/s  about 1 min 44 s left  3 failed',
+    );
+    expect(plainLine({ ...counting, failed: 0 })).toMatch(/s left$/);
+    expect(barLine({ ...counting, failed: 0 }, 80)).toMatch(/s left$/);
+  });
+
   test('reaches 100 % with the last row and not before', () => {
     expect(plainLine({ ...view, done: 99_999 })).toContain('  99 %  ');
     expect(plainLine({ ...view, done: 100_000 })).toBe(
