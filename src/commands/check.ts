@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { checkJob } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import type { QuoteLimits } from '../check/quote.js';
-import { durationSeconds } from '../config/duration.js';
+import { durationMs } from '../config/duration.js';
 import type { RunFlags } from '../config/settings.js';
 import { renderCheck } from '../report/check-terminal.js';
 import { Halt } from '../run/halt.js';
@@ -71,7 +71,7 @@ function quoteLimits({ job, settings }: OpenedJob): QuoteLimits {
     concurrency: settings.limits.concurrency,
     requestsPerMinute: requests_per_minute ?? null,
     tokensPerMinute: tokens_per_minute ?? null,
-    deadlineSeconds: deadline === undefined ? null : durationSeconds(deadline),
+    deadlineSeconds: deadline === undefined ? null : durationMs(deadline) / 1000,
     budget: { tokens: budget?.tokens ?? null, cost: budget?.cost ?? null },
   };
 }

@@ -1,6 +1,7 @@
 import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
+import { durationMs } from './duration.js';
 import type { Environment } from './environment.js';
 import type { Job } from './job-schema.js';
 
@@ -138,12 +139,6 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
 function chunkSize(concurrency: number, promptsPerRequest: number): number {
   const requests = Math.min(Math.ceil(100 / promptsPerRequest), concurrency);
   return requests * promptsPerRequest;
-}
-
-/** `1h30m` in milliseconds. */
-function durationMs(text: string): number {
-  const [, hours = 0, minutes = 0, seconds = 0] = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(text) ?? [];
-  return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;
 }
 
 /** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { durationSeconds } from '../../src/config/duration.js';
+import { durationMs } from '../../src/config/duration.js';
 
 it.each([
   ['90s', 90],
@@ -9,5 +9,5 @@ it.each([
   ['1h2m3s', 3_723],
   ['0s', 0],
 ])('%s is %i seconds', (text, seconds) => {
-  expect(durationSeconds(text)).toBe(seconds);
+  expect(durationMs(text)).toBe(seconds * 1000);
 });
