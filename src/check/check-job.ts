@@ -48,7 +48,7 @@ async function readInput(settings: Settings, world: CheckWorld): Promise<Input> 
         total: totalBytes / MEGABYTE,
         unit: 'MB read',
       });
-      progress.update({ done: bytesRead / MEGABYTE, inFlight: null, failed: 0 });
+      progress.update({ done: bytesRead / MEGABYTE, failed: 0 });
     });
   } finally {
     stop(progress);
@@ -82,7 +82,7 @@ async function inspect(
       if (row.number > input.total) break;
       world.halt.signal.throwIfAborted();
       inspection.add(row, plan.requestOf(row));
-      progress.update({ done: inspection.rows, inFlight: null, failed: inspection.failing });
+      progress.update({ done: inspection.rows, failed: inspection.failing });
     }
     return inspection.result();
   } finally {

@@ -7,8 +7,8 @@ export interface ProgressView {
   readonly total: number;
   /** Rows whose outcome is known, those of earlier executions included. */
   readonly done: number;
-  /** What is counted. @default 'rows' */
-  readonly unit?: string;
+  /** What is counted, where it is not the rows of a run. */
+  readonly unit?: string | undefined;
   /** Calls under way; `null` where nothing is called. */
   readonly inFlight: number | null;
   /** Rows that ended `failed`. */
@@ -53,7 +53,7 @@ export function barLine(view: ProgressView, width: number): string {
   const pieces: readonly Piece[] = [
     bar,
     { text: percent, importance: 1 },
-    { text: rowsDone(view), importance: 3 },
+    { text: view.unit === undefined ? rowsDone(view) : `${rowsDone(view)} ${view.unit}`, importance: 3 },
     { text: view.rate === null || view.waiting !== null ? '' : rate(view.rate), importance: 7 },
     { text: left === null ? '' : `${left} left`, importance: 4 },
     // The reason for standing still is shown in part rather than not at all.

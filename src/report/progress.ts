@@ -4,7 +4,9 @@ import { type RateWindow, rateOf, sampled } from './rate.js';
 import { plain } from './terminal-text.js';
 
 /** What changes while a run goes on. */
-type ProgressUpdate = Pick<ProgressView, 'done' | 'inFlight' | 'failed'> & {
+type ProgressUpdate = Pick<ProgressView, 'done' | 'failed'> & {
+  /** Calls under way. @default 0 */
+  readonly inFlight?: number;
   /** What the run waits for, in words: "waiting for the service until 10:42:05". @default null */
   readonly waiting?: string | null;
 };
@@ -26,7 +28,7 @@ export interface ProgressOptions {
   readonly isTTY: boolean;
   /** Rows of the input. */
   readonly total: number;
-  /** What is counted. @default 'rows' */
+  /** What is counted, where it is not the rows of a run: then nothing is called either. */
   readonly unit?: string;
   /** Rows that earlier executions of the run have done. */
   readonly done: number;
@@ -56,9 +58,9 @@ class Gauge {
   constructor(
     private readonly total: number,
     done: number,
-    private readonly unit = 'rows',
+    private readonly unit?: string,
   ) {
-    this.#now = { done, inFlight: 0, failed: 0 };
+    this.#now = { done, failed: 0 };
     this.#window = sampled([], { at: performance.now(), done });
   }
 
@@ -69,7 +71,15 @@ class Gauge {
   /** Samples the rate as well: every line is a sample, so a run that stands still slows down on the display. */
   read(): ProgressView {
     this.#window = sampled(this.#window, { at: performance.now(), done: this.#now.done });
-    return { waiting: null, ...this.#now, total: this.total, unit: this.unit, rate: rateOf(this.#window) };
+    const { inFlight = 0, ...now } = this.#now;
+    return {
+      waiting: null,
+      ...now,
+      inFlight: this.unit === undefined ? inFlight : null,
+      total: this.total,
+      unit: this.unit,
+      rate: rateOf(this.#window),
+    };
   }
 }
 

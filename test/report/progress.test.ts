@@ -44,7 +44,9 @@ describe('the line for logs', () => {
       '12,345 / 100,000 rows counted  12 %  850/s  about 1 min 44 s left  3 failed',
     );
     expect(plainLine({ ...counting, failed: 0 })).toMatch(/s left$/);
-    expect(barLine({ ...counting, failed: 0 }, 80)).toMatch(/s left$/);
+    expect(barLine({ ...counting, failed: 0 }, 80)).toMatch(
+      /12 % {2}12,345 \/ 100,000 rows counted {2}850\/s {2}1 min 44 s left$/,
+    );
   });
 
   test('reaches 100 % with the last row and not before', () => {
@@ -152,6 +154,23 @@ describe('progress', () => {
 1,500 / 10,000 rows  15 %  100/s  about 1 min 25 s left  50 in flight  0 failed
 2,000 / 10,000 rows  20 %  100/s  about 1 min 20 s left  49 in flight  1 failed
 `);
+  });
+
+  test('what is no run names what it counts, and no calls', () => {
+    const stream = new Screen();
+    const progress = startProgress({
+      stream,
+      isTTY: true,
+      total: 400,
+      done: 0,
+      quiet: false,
+      unit: 'MB read',
+    });
+    expect(stream.lines).toEqual([`${'░'.repeat(30)}  0 %  0 / 400 MB read`]);
+    progress.update({ done: 40, failed: 0 });
+    vi.advanceTimersByTime(10_000);
+    expect(stream.lines).toEqual([`███${'░'.repeat(27)}  10 %  40 / 400 MB read  4.0/s  1 min 30 s left`]);
+    progress.stop();
   });
 
   test('a run that stands still says so once, and then once a minute', () => {
