@@ -136,7 +136,8 @@ function print({ summary, halted, files }: RunResult, options: Options): void {
     width: process.stderr.columns ?? 100,
     color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
     files: written,
-    resume: commandLine(),
+    // What went to standard output is gone; there is no file to go on with.
+    resume: files === null ? null : commandLine(),
   });
   process.stderr.write(`\n${text}`);
 }

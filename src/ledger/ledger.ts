@@ -64,8 +64,8 @@ export interface Ledger {
    */
   record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<Counters>>): Promise<void>;
 
-  /** Tells the collector of a run to stop it. The first reason wins. */
-  stop(run: string, reason: { code: string; message: string }): Promise<void>;
+  /** Tells the collector of a run to stop it. The first reason wins; one of an earlier execution means nothing. */
+  stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void>;
 
   /** What the collector polls: how full the given chunks are, the counters, a reason to stop. Renews nothing. */
   progress(run: string, firsts: readonly number[]): Promise<Progress>;

@@ -72,11 +72,12 @@ ON CONFLICT (run, writer) DO UPDATE SET
 WHERE NOT c.written @> excluded.written
 `;
 
-/** $1 run, $2 reason. A store that came back empty may hear of the reason before it hears of the run. */
+/** $1 run, $2 reason, $3 execution. A store that came back empty may hear of the reason before it hears of the run. */
 export const STOP = `
 INSERT INTO promptmill.run AS r (run, execution, committed, alive_until, stop)
 VALUES ($1, 0, 0, '-infinity', $2)
 ON CONFLICT (run) DO UPDATE SET stop = coalesce(r.stop, excluded.stop)
+WHERE r.execution <= $3
 `;
 
 /** $1 run, $2 first rows */

@@ -54,8 +54,8 @@ export class PostgresLedger implements Ledger {
     ]);
   }
 
-  async stop(run: string, reason: { code: string; message: string }): Promise<void> {
-    await this.sql.query(statements.STOP, [run, JSON.stringify(reason)]);
+  async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
+    await this.sql.query(statements.STOP, [run, JSON.stringify(reason), execution]);
   }
 
   async progress(run: string, firsts: readonly number[]): Promise<Progress> {

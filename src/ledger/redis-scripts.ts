@@ -102,6 +102,14 @@ redis.call('PEXPIRE', head, ARGV[4])
 return 1
 `;
 
+/** KEYS head stop; ARGV execution reason ttl. A store that came back empty may hear of the reason before the run. */
+export const STOP = `
+local execution = redis.call('HGET', KEYS[1], 'execution')
+if execution and tonumber(execution) > tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3], 'NX')
+return 1
+`;
+
 /** KEYS head calls chunks written stop; ARGV prefix */
 export const CLOSE = `
 for _, first in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do redis.call('UNLINK', ARGV[1] .. first) end

@@ -4,7 +4,7 @@ import type { CalledOutcome, Counters } from '../model.js';
 import { byRun, type RunBatch } from './batch.js';
 import { inOrder } from './counters.js';
 import type { ChunkKey, Entry, Ledger, Progress, Standing } from './ledger.js';
-import { CLOSE, FORGET, OPEN, RECORD, STANDING } from './redis-scripts.js';
+import { CLOSE, FORGET, OPEN, RECORD, STANDING, STOP } from './redis-scripts.js';
 import { LEDGER_TIMES, type LedgerTimes } from './times.js';
 
 type Argument = string | number;
@@ -41,8 +41,9 @@ export class RedisLedger implements Ledger {
     await this.#eval(RECORD, keys, [rows(run), this.times.outcomeTtlMs, id, ...inOrder(calls), ...outcomes]);
   }
 
-  async stop(run: string, reason: { code: string; message: string }): Promise<void> {
-    await this.client.set(key(run, 'stop'), JSON.stringify(reason), 'PX', this.times.outcomeTtlMs, 'NX');
+  async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
+    const keys = [key(run, 'head'), key(run, 'stop')];
+    await this.#eval(STOP, keys, [execution, JSON.stringify(reason), this.times.outcomeTtlMs]);
   }
 
   async progress(run: string, firsts: readonly number[]): Promise<Progress> {

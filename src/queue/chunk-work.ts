@@ -5,14 +5,14 @@ import type { CalledOutcome, Fault } from '../model.js';
 import type { Outage } from '../pace/outage.js';
 import type { QuotaWait } from '../pace/quota-wait.js';
 import { type Caller, failedRow } from './caller.js';
-import type { ChunkRow } from './chunk.js';
+import type { Chunk, ChunkRow } from './chunk.js';
 import type { ChunkVisit } from './chunk-visit.js';
 import { packs } from './packs.js';
 import type { Recorder } from './recorder.js';
 import type { RowResult } from './row-result.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */
-const STORE_PAUSE_MS = 1_000;
+export const STORE_PAUSE_MS = 1_000;
 
 /** How a chunk's visit ends: every row recorded, rows to be tried again, a pause, or rows not called. */
 export type VisitEnd =
@@ -52,7 +52,7 @@ export interface ChunkWorkParts {
   /** Pauses all workers of the queue, for milliseconds. */
   readonly pauseAll: (ms: number) => Promise<void>;
   /** Nothing can pass until somebody mends something. */
-  readonly stop: (run: string, fault: Fault) => Promise<void>;
+  readonly stop: (chunk: Chunk, fault: Fault) => Promise<void>;
 }
 
 /** Calls the service for the rows of a chunk and records what it says. */
@@ -152,9 +152,9 @@ export class ChunkWork {
 
     if (down !== null) await this.#pause(down);
     const stop = results.find((result) => result.kind === 'stop');
-    if (stop?.kind === 'stop') await this.parts.stop(run, stop.fault);
+    if (stop?.kind === 'stop') await this.parts.stop(visit.chunk, stop.fault);
     const wait = results.find((result) => result.kind === 'wait');
-    if (wait?.kind === 'wait') await this.#wait(run, wait, startedAt);
+    if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt);
     else if (results.some((result) => result.kind !== 'retry')) quota.admitted();
     return ends;
   }
@@ -194,11 +194,11 @@ export class ChunkWork {
   }
 
   /** The service refused for lack of quota: every worker of the queue pauses, and no attempt is used up. */
-  async #wait(run: string, { ms, fault }: RowResult & { kind: 'wait' }, startedAt: number): Promise<void> {
+  async #wait(chunk: Chunk, { ms, fault }: RowResult & { kind: 'wait' }, startedAt: number): Promise<void> {
     const { quota, log } = this.parts;
     const before = quota.remaining(Date.now());
     const verdict = quota.refused(ms, startedAt, Date.now());
-    if (verdict.kind === 'give-up') return this.parts.stop(run, fault);
+    if (verdict.kind === 'give-up') return this.parts.stop(chunk, fault);
     if (verdict.ms <= before) return;
     log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
     await this.parts.pauseAll(verdict.ms);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
@@ -8,7 +9,7 @@ import { QuotaWait } from '../pace/quota-wait.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
-import { ChunkWork } from './chunk-work.js';
+import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
 import { Recorder } from './recorder.js';
 import type { Store } from './store.js';
 import { within } from './store-deadline.js';
@@ -97,7 +98,7 @@ export class ChunkWorker {
       releasing: () => this.#releasing,
       onRequest: () => this.#takeAnotherChunkIfLast(),
       pauseAll: (ms) => this.#queue.rateLimit(ms),
-      stop: (run, fault) => this.#stop(run, fault),
+      stop: (chunk, fault) => this.#stop(chunk, fault),
     });
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
@@ -174,8 +175,7 @@ export class ChunkWorker {
   }
 
   async #visit(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
-    const visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1);
-    const end = await this.#work.visit(visit, job.attemptsMade + 1);
+    const end = await this.#endOf(chunk, job);
     switch (end.kind) {
       case 'done':
         return;
@@ -191,15 +191,28 @@ export class ChunkWorker {
     }
   }
 
+  /** A store that refuses costs no attempt: the entry goes back after a pause. */
+  async #endOf(chunk: Chunk, job: Job<ChunkData>): Promise<VisitEnd> {
+    let visit: ChunkVisit;
+    try {
+      visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1);
+    } catch (error) {
+      this.options.log.debug({ err: error }, 'the ledger refused to say what it knows of a chunk');
+      await sleep(STORE_PAUSE_MS);
+      return { kind: 'left' };
+    }
+    return this.#work.visit(visit, job.attemptsMade + 1);
+  }
+
   /**
    * Nothing can pass until somebody mends something: this process stops calling, and the collector of the run is
    * told, wherever it is. The rows go back.
    */
-  async #stop(run: string, fault: Fault): Promise<void> {
+  async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
     this.#releasing = true;
     this.options.onStop(fault);
     await this.#worker.pause(true);
-    await this.options.store.ledger.stop(run, fault);
+    await this.options.store.ledger.stop(run, execution, fault);
   }
 
   /**

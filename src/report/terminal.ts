@@ -13,8 +13,8 @@ export interface TerminalOptions {
   readonly color: boolean;
   /** What was written, by what it is: `[['output', 'out/reviews.csv'], …]`. */
   readonly files: readonly (readonly [name: string, path: string])[];
-  /** The command that resumes a stopped run; shown only when it stopped. */
-  readonly resume: string;
+  /** The command that resumes a stopped run; `null` where nothing is left to resume. */
+  readonly resume: string | null;
 }
 
 /** A name and how often it was counted; `rows` is `null` in the line that stands for the names left out. */
@@ -81,8 +81,7 @@ function stoppedLines(
   return [
     '',
     ...flow([progress, ...plain(reason).split(' ')], ' ', width).map((line) => paint('yellow', line)),
-    'Resume with:',
-    `  ${plain(resume)}`,
+    ...(resume === null ? [] : ['Resume with:', `  ${plain(resume)}`]),
   ];
 }
 

@@ -50,7 +50,7 @@ describeEachStore('the ledger', (underTest) => {
     const text = '\u0000 \ud800 \udfff 😀 שלום \u202e "\\ \u2028 __proto__';
     await ledger.record([entry(run, 1, 1, text)], NOTHING);
     expect((await ledger.outcomes({ run, first: 1 })).get(1)).toEqual(outcome(text));
-    await ledger.stop(run, { code: 'c', message: text });
+    await ledger.stop(run, 1, { code: 'c', message: text });
     expect((await ledger.progress(run, [])).stop).toEqual({ code: 'c', message: text });
   });
 
@@ -165,13 +165,17 @@ describeEachStore('the ledger', (underTest) => {
 
   test('the first reason to stop wins, and ends with the execution it was meant for', async () => {
     await ledger.open(run, 1, 0, NO_CALLS);
-    await ledger.stop(run, { code: 'unauthorized', message: 'no key works' });
-    await ledger.stop(run, { code: 'other', message: 'later' });
+    await ledger.stop(run, 1, { code: 'unauthorized', message: 'no key works' });
+    await ledger.stop(run, 1, { code: 'other', message: 'later' });
     expect((await ledger.progress(run, [])).stop).toEqual({ code: 'unauthorized', message: 'no key works' });
     await ledger.open(run, 1, 0, NO_CALLS);
     expect((await ledger.progress(run, [])).stop?.code).toBe('unauthorized');
     await ledger.open(run, 2, 0, NO_CALLS);
     expect((await ledger.progress(run, [])).stop).toBeNull();
+    await ledger.stop(run, 1, { code: 'late', message: 'of a worker that was frozen' });
+    expect((await ledger.progress(run, [])).stop).toBeNull();
+    await ledger.stop(run, 2, { code: 'forbidden', message: 'now' });
+    expect((await ledger.progress(run, [])).stop?.code).toBe('forbidden');
   });
 
   test('forgetting moves the mark, and leaves nothing of the chunks', async () => {
@@ -240,13 +244,13 @@ describeEachStore('the ledger', (underTest) => {
       [1, 2, 3].map((row) => entry(run, row, row)),
       count({ sent: 3 }),
     );
-    await ledger.stop(run, { code: 'c', message: 'm' });
+    await ledger.stop(run, 1, { code: 'c', message: 'm' });
     await ledger.forget(run, 2, [1, 2]);
     await ledger.close(`${run}-never-opened`);
     const closed = `${run}-closed`;
     await ledger.open(closed, 1, 0, NO_CALLS);
     await ledger.record([entry(closed, 1, 1)], new Map([[closed, { sent: 1 }]]));
-    await ledger.stop(closed, { code: 'c', message: 'm' });
+    await ledger.stop(closed, 1, { code: 'c', message: 'm' });
     await ledger.close(closed);
     expect(await leftovers(underTest(), store, closed)).toEqual([]);
     expect(await leftovers(underTest(), store, run)).not.toEqual([]);

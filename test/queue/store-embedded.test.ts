@@ -55,14 +55,14 @@ test('fault 39: a second run at the same time takes another directory and says w
   expect([first.name, second.name]).toEqual(['store', 'store-2']);
   expect(warnings).toEqual([expect.stringContaining(join(stateDir, 'store-2'))]);
   expect(warnings[0]).toContain(String(process.pid));
-  await first.ledger.stop('run', { code: 'c', message: 'm' });
+  await first.ledger.stop('run', 1, { code: 'c', message: 'm' });
   expect((await second.ledger.progress('run', [])).stop).toBeNull();
 });
 
 test('a run comes back to the directory that it used', async () => {
   await open();
   const second = await open();
-  await second.ledger.stop('run', { code: 'c', message: 'm' });
+  await second.ledger.stop('run', 1, { code: 'c', message: 'm' });
   const name = second.name ?? '';
   for (const store of opened) await store.close();
   const again = await open({ preferred: name });

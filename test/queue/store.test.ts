@@ -70,7 +70,7 @@ describeEachStore('a store', (underTest) => {
     const store = await underTest().open();
     const queue = new Queue('kept', { connection: store.connectionFor('queue') }, store.backendFactory);
     await queue.add('chunk', { text: 'x' }, { jobId: 'r-1' });
-    await store.ledger.stop('kept', { code: 'c', message: 'm' });
+    await store.ledger.stop('kept', 1, { code: 'c', message: 'm' });
     await queue.close();
     await store.close();
 
