@@ -119,7 +119,16 @@ const limitsSchema = z.strictObject({
     .describe('Stop when this many rows failed (1 or more), or this fraction of the rows so far (below 1).'),
   deadline: durationSchema
     .optional()
-    .describe('Stop, resumably, after this time: a duration such as 90s, 30m or 8h.'),
+    .describe(
+      'Stop, resumably, when a run has worked for this time since its command was started: a duration such as 90s, ' +
+        '30m or 8h.',
+    ),
+  canary: count
+    .max(5_000)
+    .optional()
+    .describe(
+      'The first so many rows go ahead of the rest; when all of them fail, the run stops. Default: none.',
+    ),
   give_up_after: durationSchema
     .default('1h')
     .describe(

@@ -62,6 +62,12 @@ export interface Settings {
     readonly timeoutMs: number;
     /** Time without an answered row after which a run stops, in milliseconds. */
     readonly giveUpMs: number;
+    /** Rows that may fail, or a fraction of the rows so far. */
+    readonly stopAfterFailures: number | null;
+    /** Longest time of one execution, in milliseconds. */
+    readonly deadlineMs: number | null;
+    /** Rows that go ahead of the rest, and must not all fail; 0 is none. */
+    readonly canary: number;
   };
   readonly prices: { readonly prompt: number; readonly completion: number } | null;
   readonly queue: string;
@@ -119,6 +125,9 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       attempts: job.limits.attempts,
       timeoutMs: job.limits.timeout_seconds * 1000,
       giveUpMs: durationMs(job.limits.give_up_after),
+      stopAfterFailures: job.limits.stop_after_failures ?? null,
+      deadlineMs: job.limits.deadline === undefined ? null : durationMs(job.limits.deadline),
+      canary: job.limits.canary ?? 0,
     },
     prices: job.prices ?? null,
     queue: flags.queue ?? env.queue,
@@ -144,7 +153,7 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
 /** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */
 export function unkeptLimits(job: Job): string[] {
   const limits = job.limits;
-  return (['requests_per_minute', 'tokens_per_minute', 'budget', 'stop_after_failures', 'deadline'] as const)
+  return (['requests_per_minute', 'tokens_per_minute', 'budget'] as const)
     .filter((name) => limits[name] !== undefined)
     .map((name) => `limits.${name}`);
 }

@@ -9,10 +9,12 @@ import { ChunkWorker } from '../queue/worker.js';
 import { startProgress } from '../report/progress.js';
 import { rows } from '../source/source.js';
 import type { Claim } from './begin.js';
+import { Canary } from './canary.js';
 import { collect } from './collector.js';
 import type { HaltReason } from './halt.js';
 import type { Input } from './input.js';
 import type { Journal } from './journal.js';
+import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
@@ -87,11 +89,13 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     const fault = vigil.overdue(now);
     if (fault !== null) onStop(fault);
   }, PULSE_MS);
+  const canary = new Canary(settings.limits.canary, journal.manifest.tally.rows);
   let produced = false;
   let drained = false;
   const onHalt = async (): Promise<void> => {
     progress.note('stopping: finishing the calls in flight');
     window.close();
+    canary.close();
     await worker?.close();
     drained = true;
   };
@@ -111,6 +115,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     window,
     queue,
     signal: halt.signal,
+    canary,
   }).then(() => {
     produced = true;
   }, failed);
@@ -125,7 +130,13 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     produced: () => produced,
     drained: () => drained,
     onStop,
-    onProgress: (known) => vigil.looked(known, Date.now()),
+    onProgress: (known) => {
+      const { rows: written } = journal.manifest.tally;
+      vigil.looked(known, Date.now());
+      canary.looked(written);
+      const fault = reachedLimit(settings.limits, written, journal.ranMs);
+      if (fault !== null && written.total < input.total) onStop(fault);
+    },
   }).catch(failed);
 
   const leave = async (): Promise<void> => {

@@ -85,7 +85,12 @@ export class Journal {
 
   /** Time that all executions together worked on the run, in milliseconds. */
   get workedMs(): number {
-    return this.#manifest.worked_ms + (performance.now() - this.#began);
+    return this.#manifest.worked_ms + this.ranMs;
+  }
+
+  /** Time that this execution has worked, in milliseconds. */
+  get ranMs(): number {
+    return performance.now() - this.#began;
   }
 
   /** Keeps the time worked so far, for an execution that will continue the run. */

@@ -1,6 +1,7 @@
 import type { Outcome, Row } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
+import type { Canary } from './canary.js';
 import type { Plan } from './plan.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
@@ -24,11 +25,13 @@ export interface ProducerParts {
   readonly window: Window;
   readonly queue: ChunkQueue;
   readonly signal: AbortSignal;
+  /** The rows that go ahead of the rest. */
+  readonly canary: Canary;
 }
 
 /** Groups rows into chunks and adds them to the queue, keeping the window full. Ends with the input, or when stopped. */
 export async function produce(parts: ProducerParts): Promise<void> {
-  const { window, queue, signal, chunkSize } = parts;
+  const { window, queue, signal, chunkSize, canary } = parts;
   let rows: Row[] = [];
   let settled = new Map<number, Outcome>();
   let requests: ChunkRow[] = [];
@@ -60,9 +63,13 @@ export async function produce(parts: ProducerParts): Promise<void> {
     }
     rows.push(row);
     bytes += row.bytes;
-    if (rows.length >= chunkSize || bytes >= CHUNK_BYTES) {
+    if (rows.length >= chunkSize || bytes >= CHUNK_BYTES || row.number === canary.last) {
       await close(first);
       first = row.number + 1;
+    }
+    if (row.number === canary.last && row.number < parts.total) {
+      await send();
+      await canary.passed;
     }
   }
   if (signal.aborted) return;

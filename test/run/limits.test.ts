@@ -1,0 +1,124 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { reachedLimit } from '../../src/run/limits.js';
+import { Workplace } from '../support/promptmill.js';
+import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+const rows = (total: number, failed: number) => ({
+  total,
+  failed,
+  completed: total - failed,
+  filtered: 0,
+  skipped: 0,
+});
+
+describe('a limit', () => {
+  const none = { stopAfterFailures: null, deadlineMs: null };
+
+  it('is not reached where there is none', () => {
+    expect(reachedLimit(none, rows(1000, 1000), 1e12)).toBeNull();
+  });
+
+  it('of failures is a count from 1 on', () => {
+    const limits = { ...none, stopAfterFailures: 3 };
+    expect(reachedLimit(limits, rows(1000, 2), 0)).toBeNull();
+    expect(reachedLimit(limits, rows(1000, 3), 0)).toEqual({
+      code: 'too_many_failures',
+      message:
+        '3 of 1,000 rows failed, where limits.stop_after_failures is 3. Mend what makes them fail, or raise the limit.',
+    });
+  });
+
+  it('of failures is a fraction below 1, of twenty rows at least', () => {
+    const limits = { ...none, stopAfterFailures: 0.2 };
+    expect(reachedLimit(limits, rows(19, 19), 0)).toBeNull();
+    expect(reachedLimit(limits, rows(20, 4), 0)).toBeNull();
+    expect(reachedLimit(limits, rows(20, 5), 0)?.code).toBe('too_many_failures');
+  });
+
+  it('of time is over when it is over', () => {
+    const limits = { ...none, deadlineMs: 8 * 3_600_000 };
+    expect(reachedLimit(limits, rows(10, 0), 8 * 3_600_000 - 1)).toBeNull();
+    expect(reachedLimit(limits, rows(10, 0), 8 * 3_600_000)).toEqual({
+      code: 'deadline',
+      message: 'the time of limits.deadline, 8 h 0 min, is over',
+    });
+  });
+});
+
+describe('a run that reaches a limit', () => {
+  const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+  let work: Workplace;
+  let service: ScriptedService;
+  let script: Script;
+  beforeEach(async () => {
+    work = new Workplace();
+    script = () => ({});
+    service = await startScriptedService((request) => script(request));
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+  afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
+
+  const run = (count: number, limits: object) => {
+    const job = work.job({
+      input: { path: work.rows(count) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 5, ...limits },
+    });
+    return work.run(['run', job], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: stateDir });
+  };
+  const REFUSED = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
+
+  it('of failures stops with 3, and goes on where it stopped when the limit is raised', async () => {
+    script = ({ total }) => (total % 2 === 0 ? REFUSED : {});
+    const { code, stderr } = await run(400, { stop_after_failures: 10 });
+    expect(code, stderr).toBe(3);
+    expect(stderr).toContain('too_many_failures');
+    const called = service.requests.length;
+    expect(called).toBeLessThan(400);
+    const finished = await run(400, { stop_after_failures: 399 });
+    expect(finished.code, finished.stderr).toBe(1);
+    expect(service.requests.length).toBe(400);
+    expect(work.json('out.summary.json')).toMatchObject({ rows: { total: 400, failed: 200 } });
+  });
+
+  it('of time stops with 3, and the same command goes on', async () => {
+    const freed: (() => void)[] = [];
+    // From the 100th call on, nothing is answered until the run is about to stop.
+    script = ({ total }) => (total < 100 ? {} : new Promise((resolve) => freed.push(() => resolve({}))));
+    const stopping = run(300, { deadline: '3s' });
+    const watch = setInterval(() => {
+      for (const free of freed.splice(0)) setTimeout(free, 4_000);
+    }, 50);
+    const { code, stderr } = await stopping;
+    clearInterval(watch);
+    expect(code, stderr).toBe(3);
+    expect(stderr).toContain('deadline');
+    script = () => ({});
+    const finished = await run(300, { deadline: '1h' });
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(service.requests.length).toBe(300);
+  });
+
+  it('of its first rows sends no others when all of them fail, again and again', async () => {
+    script = () => REFUSED;
+    for (const called of [20, 40]) {
+      const { code, stderr } = await run(300, { canary: 20 });
+      expect(code, stderr).toBe(3);
+      expect(stderr).toContain('canary_failed');
+      expect(service.requests.length).toBe(called);
+    }
+  });
+
+  it('of its first rows sends the others when one of them is answered', async () => {
+    script = ({ prompt }) => (prompt === 'row 20' ? {} : prompt.length <= 'row 19'.length ? REFUSED : {});
+    const { code, stderr } = await run(300, { canary: 20 });
+    expect(code, stderr).toBe(1);
+    expect(service.requests.length).toBe(300);
+  });
+});
