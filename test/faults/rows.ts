@@ -11,6 +11,9 @@ export interface Shown {
   readonly figures: FaultFigures | undefined;
 }
 
+/** As the name pattern of a run sees it. */
+export const fullName = ({ suites, name }: Shown): string => [...suites, name].join(' ');
+
 /** All tests of one fault on one store. */
 export interface Line extends FaultFigures {
   readonly fault: number;
@@ -27,7 +30,7 @@ export function linesOf(tests: readonly Shown[]): Line[] {
   const lines = new Map<string, Line>();
   for (const test of tests) {
     const store = storeNamed(test.suites);
-    for (const fault of new Set(claimedFaults([...test.suites, test.name].join(' ')))) {
+    for (const fault of new Set(claimedFaults(fullName(test)))) {
       const key = `${fault} ${store}`;
       const line = lines.get(key) ?? { fault, store, tests: 0, state: 'passed' };
       lines.set(key, withTest(line, test));

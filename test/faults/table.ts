@@ -2,7 +2,7 @@ import type { RunnerTask, RunnerTestFile, RunnerTestSuite } from 'vitest';
 import { DefaultReporter, type TestCase, type TestModule } from 'vitest/node';
 import { FAULTS } from './catalogue.js';
 import { CLAIM, claimedFaults } from './claims.js';
-import { contradictions, linesOf, type Shown } from './rows.js';
+import { contradictions, fullName, linesOf, type Shown } from './rows.js';
 import { tableText } from './text.js';
 
 type RunEnd = Parameters<DefaultReporter['onTestRunEnd']>;
@@ -16,7 +16,8 @@ export default class FaultTable extends DefaultReporter {
     super.onTestRunEnd(...run);
     const [modules] = run;
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
-    const lines = linesOf(tests.map(shown));
+    const pattern = this.ctx.config.testNamePattern;
+    const lines = linesOf(tests.map(shown).filter((test) => pattern?.test(fullName(test)) !== false));
     this.log(tableText(lines, FAULTS));
     if (await this.#isPart(modules)) return;
     const problems = [...contradictions(lines, FAULTS), ...unnumbered(tests)];
@@ -25,12 +26,12 @@ export default class FaultTable extends DefaultReporter {
     process.exitCode = 1;
   }
 
-  /** Tests that the name pattern leaves out are not "skipped": they are the default suite's. */
+  /** Tests that the name pattern leaves out are not "skipped": they show no fault, and the default suite has them. */
   override reportTestSummary(files: RunnerTestFile[], errors: unknown[], leaks: number): void {
-    const chosen = files
-      .map((file) => ({ ...file, tasks: withClaims(file) }))
+    const withTests = files
+      .map((file) => ({ ...file, tasks: chosen(file, this.ctx.config.testNamePattern) }))
       .filter(({ tasks, result }) => tasks.length > 0 || result?.state === 'fail');
-    super.reportTestSummary(chosen, errors, leaks);
+    super.reportTestSummary(withTests, errors, leaks);
   }
 
   /** Files or names given on the command line cover a part of the faults, and are not judged. */
@@ -40,12 +41,12 @@ export default class FaultTable extends DefaultReporter {
   }
 }
 
-/** The tests of a suite that show a fault; a file that could not be loaded has none. */
-function withClaims(suite: RunnerTestSuite, path = ''): RunnerTask[] {
+/** The tests of a suite that the pattern takes; a file that could not be loaded has none. */
+function chosen(suite: RunnerTestSuite, pattern: RegExp | undefined, path = ''): RunnerTask[] {
   return suite.tasks.flatMap((task) => {
     const name = `${path} ${task.name}`;
-    if (task.type === 'suite') return withClaims(task, name);
-    return claimedFaults(name).length > 0 ? task : [];
+    if (task.type === 'suite') return chosen(task, pattern, name);
+    return pattern?.test(name) === false ? [] : task;
   });
 }
 
