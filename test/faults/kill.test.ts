@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
+import './figures.js';
 
 const ROWS = 1_000;
 const CONCURRENCY = 8;
@@ -25,7 +26,9 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     work.remove();
   });
 
-  it('fault 40: is completed by the same command; nothing is missing or doubled, and few calls are repeated', async () => {
+  it('fault 40: is completed by the same command; nothing is missing or doubled, and few calls are repeated', async ({
+    task,
+  }) => {
     const env = {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_QUEUE: store().target,
@@ -59,8 +62,10 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     // ledger: against a service that answers at once some 10 calls in all, where 8 are in flight.
     const mostRepeated = KILLS.length * 3 * CONCURRENCY;
     expect(service.requests.length).toBeLessThanOrEqual(ROWS + mostRepeated);
-    expect(work.json('out.summary.json')).toMatchObject({
+    const summary = JSON.parse(work.read('out.summary.json'));
+    expect(summary).toMatchObject({
       rows: { total: ROWS, completed: ROWS, filtered: 0, failed: 0, skipped: 0 },
     });
+    task.meta.fault = { rows: ROWS, calls: service.requests.length, repeated: summary.calls.repeated };
   });
 });

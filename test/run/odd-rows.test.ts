@@ -127,4 +127,27 @@ describe('rows out of the ordinary, on embedded', () => {
     },
     TIMEOUT,
   );
+
+  it(
+    'fault 16: 500 columns come out as they went in',
+    async ({ task }) => {
+      const names = Array.from({ length: 500 }, (_, i) => `c${i}`);
+      const rows = [1, 2].map((row) => names.map((name) => `${name} of row ${row}`));
+      const input = work.write(
+        'wide.csv',
+        `${[names, ...rows].map((cells) => cells.join(',')).join('\n')}\n`,
+      );
+      const job = work.job({
+        input: { path: input },
+        prompt: '{{ c499 }}',
+        output: { path: 'wide.out.csv' },
+      });
+      const { code, stderr } = await run(job);
+      expect(code, stderr).toBe(0);
+      expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(['c499 of row 1', 'c499 of row 2']);
+      expect(work.records('wide.out.csv').map((record) => names.map((name) => record[name]))).toEqual(rows);
+      task.meta.fault = { rows: 2, calls: 2 };
+    },
+    TIMEOUT,
+  );
 });

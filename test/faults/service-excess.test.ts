@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { afterAll, describe, expect, it } from 'vitest';
-import '../faults/figures.js';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
 

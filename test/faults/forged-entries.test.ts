@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import '../faults/figures.js';
+import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
 import { queueName } from '../../src/queue/names.js';
 import { Workplace } from '../support/promptmill.js';

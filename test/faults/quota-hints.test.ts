@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from 'vitest';
-import '../faults/figures.js';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedReply, startScriptedService } from '../support/scripted-service.js';
 
