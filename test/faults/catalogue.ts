@@ -36,7 +36,7 @@ export const FAULTS: readonly Fault[] = [
   {
     number: 20,
     title: 'bursts of 5xx, an outage',
-    missing: 'rows of an outage longer than their attempts end failed: nothing waits for the service yet',
+    missing: 'the outage of the test is one of seconds, not of ten minutes',
   },
   { number: 21, title: 'a reset after the request was read' },
   { number: 22, title: 'a stale connection' },
