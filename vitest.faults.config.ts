@@ -1,9 +1,15 @@
 import { defineConfig } from 'vitest/config';
+import { CLAIM } from './test/faults/claims.js';
 
-/** `npm run test:faults`: real servers and processes that are killed; slower than the default suite. */
+/**
+ * `npm run test:faults`: every test that shows a fault, those of the default suite again and those of `test/faults`,
+ * with real servers and processes that are killed. It ends with a table of what was shown.
+ */
 export default defineConfig({
   test: {
-    include: ['test/faults/**/*.test.ts'],
+    include: ['test/**/*.test.ts'],
+    testNamePattern: new RegExp(CLAIM.source),
+    reporters: ['./test/faults/table.ts'],
     testTimeout: 180_000,
     hookTimeout: 60_000,
     maxWorkers: 2,

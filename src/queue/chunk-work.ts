@@ -51,6 +51,8 @@ export interface ChunkWorkParts {
   readonly onRequest: () => void;
   /** Pauses all workers of the queue, for milliseconds. */
   readonly pauseAll: (ms: number) => Promise<void>;
+  /** Resolves when the pause that other workers asked for is known. */
+  readonly heedPause: () => Promise<void>;
   /** Nothing can pass until somebody mends something. */
   readonly stop: (chunk: Chunk, fault: Fault) => Promise<void>;
 }
@@ -111,6 +113,7 @@ export class ChunkWork {
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
     const { caller, quota, recorder, log } = this.parts;
     if (this.parts.releasing()) return [LEFT];
+    await this.parts.heedPause();
     if (quota.remaining(Date.now()) > 0) return [WAIT];
     const { run } = visit.chunk;
     await recorder.announce(run, asked.length);

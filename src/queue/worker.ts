@@ -26,6 +26,8 @@ const STALLED_CHECK_MS = 15_000;
 const MAX_STALLED = 3;
 /** Time for calls in flight to end when the worker closes, in milliseconds. */
 const GRACE_MS = 30_000;
+/** What is known of the pause of all workers is good for this time, in milliseconds. */
+const PAUSE_FRESH_MS = 100;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
@@ -59,6 +61,8 @@ export class ChunkWorker {
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
   #chunks = 0;
+  #pauseAskedAt = 0;
+  #pauseAnswer: Promise<void> = Promise.resolve();
   /** The visits under way, by the ids of their entries. */
   readonly #visits = new Map<string, Promise<void>>();
   #closing: Promise<void> | null = null;
@@ -98,15 +102,11 @@ export class ChunkWorker {
       releasing: () => this.#releasing,
       onRequest: () => this.#takeAnotherChunkIfLast(),
       pauseAll: (ms) => this.#queue.rateLimit(ms),
+      heedPause: () => this.#heedPause(),
       stop: (chunk, fault) => this.#stop(chunk, fault),
     });
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
-    // A pause that an earlier process was asked for may still last.
-    this.#queue.getRateLimitTtl().then(
-      (ms) => this.#quota.joined(Math.max(0, ms), Date.now()),
-      (error) => log.debug({ err: error }, 'cannot learn of a pause'),
-    );
   }
 
   /** Calls in flight now. */
@@ -189,6 +189,19 @@ export class ChunkWorker {
         await job.moveToWait(token);
         throw new WaitingError();
     }
+  }
+
+  /** BullMQ keeps a pause from those who take an entry; rows of entries at hand have to ask. */
+  #heedPause(): Promise<void> {
+    const now = Date.now();
+    if (now - this.#pauseAskedAt >= PAUSE_FRESH_MS) {
+      this.#pauseAskedAt = now;
+      this.#pauseAnswer = this.#queue.getRateLimitTtl().then(
+        (ms) => this.#quota.joined(Math.max(0, ms), Date.now()),
+        (error) => this.options.log.debug({ err: error }, 'cannot learn of a pause'),
+      );
+    }
+    return this.#pauseAnswer;
   }
 
   /** A store that refuses costs no attempt: the entry goes back after a pause. */

@@ -62,13 +62,13 @@ export class Vigil {
     const { worker, queue } = this.options;
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
-    const asked = worker?.waitingMs ?? 0;
-    if (asked >= 1000) return `the service asked to wait until ${clock(now + asked)}`;
     const outage = worker?.outage;
     if (outage) {
       const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
       return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
     }
+    const asked = worker?.waitingMs ?? 0;
+    if (asked >= 1000) return `the service asked to wait until ${clock(now + asked)}`;
     if (worker === null && this.#known < this.options.total && now - this.#progressAt > IDLE_MS)
       return `waiting since ${clock(this.#progressAt)} for workers`;
     return null;
@@ -78,8 +78,9 @@ export class Vigil {
   overdue(now: number): Fault | null {
     const { worker, giveUpMs, queue, total } = this.options;
     const silent = now - this.#lookedAt > SILENT_MS;
-    // The service knows when it will have quota again.
-    if (!silent && (worker === null || worker.waitingMs > 0)) this.#progressAt = now;
+    // The service knows when it will have quota again; the pauses of an outage look alike, and are none.
+    if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))
+      this.#progressAt = now;
     if (now - this.#progressAt < giveUpMs) return null;
     const time = duration(giveUpMs / 1000);
     if (silent)

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type Fault, faultNamed } from '../../src/emulator/fault.js';
 import { startEmulator } from '../../src/emulator/server.js';
+import '../faults/figures.js';
 import { Workplace } from '../support/promptmill.js';
 
 const REVIEWS = join(import.meta.dirname, '../../samples/reviews.csv');
@@ -16,7 +17,9 @@ describe('a rehearsal with faults, a filter and a quota', () => {
   const work = new Workplace();
   afterAll(() => work.remove());
 
-  it('fault 20: ends with one record a row, only real refusals fail, and the counts are those of the service', async () => {
+  it('fault 20: ends with one record a row, only real refusals fail, and the counts are those of the service', async ({
+    task,
+  }) => {
     const emulator = await startEmulator({
       quota: { requestsPerMinute: 3_000 },
       filter: { prompts: { rate: 0.03 } },
@@ -58,6 +61,7 @@ describe('a rehearsal with faults, a filter and a quota', () => {
         rate_limited: stats.rate_limited.requests,
         repeated: (stats.by_fault['reset'] ?? 0) + (stats.by_fault['truncate'] ?? 0),
       });
+      task.meta.fault = { rows: rows.total, calls: stats.requests, repeated: calls.repeated };
     } finally {
       await emulator.close();
     }

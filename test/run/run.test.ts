@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import '../faults/figures.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -104,7 +105,7 @@ describeEachStore('a run', (store) => {
     });
   });
 
-  it('fault 17: waits as long as a 429 asks, for all rows, without using up attempts', async () => {
+  it('fault 17: waits as long as a 429 asks, for all rows, without using up attempts', async ({ task }) => {
     const times: number[] = [];
     await serve(({ prompt, count }) => {
       times.push(Date.now());
@@ -134,6 +135,7 @@ describeEachStore('a run', (store) => {
     // One call may have been in flight beside the refused one; the next comes after the second asked for.
     expect(next - (times[refused] ?? 0)).toBeGreaterThanOrEqual(1000);
     expect(work.json('out.summary.json')['calls']).toMatchObject({ sent: 42, rate_limited: 2, retried: 0 });
+    task.meta.fault = { rows: 40, calls: 42, repeated: 0 };
   });
 
   it('calls the rows that waited before the rows behind them, so that the output goes on', async () => {
@@ -183,7 +185,9 @@ describeEachStore('a run', (store) => {
     for (let row = 1; row <= 30; row++) expect(service.calls(`row ${row}`), `row ${row}`).toBe(1);
   });
 
-  it('fault 45: an interrupted run finishes its calls, exits 143, and is continued by the same command', async () => {
+  it('fault 45: an interrupted run finishes its calls, exits 143, and is continued by the same command', async ({
+    task,
+  }) => {
     let reached: () => void = () => {};
     const half = new Promise<void>((resolve) => {
       reached = resolve;
@@ -210,6 +214,7 @@ describeEachStore('a run', (store) => {
     expect(finished.code, finished.stderr).toBe(0);
     expect(work.records('out.csv').length).toBe(400);
     expect(service.requests.length).toBe(400);
+    task.meta.fault = { rows: 400, calls: 400 };
   });
 
   it('goes on with other chunks while the last row of each chunk it holds is slow', async () => {

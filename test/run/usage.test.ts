@@ -151,7 +151,7 @@ describe('wrong usage', () => {
     }
   });
 
-  it('a service that cannot be reached shows only at the first call: exit 3', async () => {
+  it('fault 26: a service that cannot be reached shows only at the first call: exit 3', async () => {
     const unreachable = variant('unreachable', { output: { path: 'unreachable.csv' } });
     const { code, stderr } = await work.run(['run', unreachable], base);
     expect(code, stderr).toBe(3);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import '../faults/figures.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -155,7 +156,7 @@ if (!haveRedis()) {
     const run = (path: string, env: Readonly<Record<string, string>> = {}) =>
       work.run(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url, ...env });
 
-    it('fault 19: what is final is called once and never again', async () => {
+    it('fault 19: what is final is called once and never again', async ({ task }) => {
       script = (request) => FINAL.find(([form]) => request.prompt === prompt(form))?.[1] ?? {};
       const path = job('final', [...FINAL.map(([form]) => form), 'good']);
       const { code, stderr } = await run(path);
@@ -171,9 +172,12 @@ if (!haveRedis()) {
         sent: FINAL.length + 1,
         retried: 0,
       });
+      task.meta.fault = { rows: FINAL.length + 1, calls: FINAL.length + 1, repeated: 0 };
     });
 
-    it('faults 20 to 24: what may pass is called again, and possible repeats are counted', async () => {
+    it('faults 20 to 24: what may pass is called again, and possible repeats are counted', async ({
+      task,
+    }) => {
       // Rows that are answered stand between them: so many failures in a row would be an outage.
       const forms = RETRY.flatMap(([form], i) => (i % 3 === 2 ? [form, `good-${i}`] : [form]));
       script = ({ prompt: asked, count }) =>
@@ -186,15 +190,17 @@ if (!haveRedis()) {
         ...forms.map((form) => [form, 'completed', form.startsWith('good') ? '1' : '2']),
       ]);
       for (const [form] of RETRY) expect(service.calls(prompt(form)), form).toBe(2);
+      const repeated = RETRY.filter(([, , possiblyBilled]) => possiblyBilled).length;
       expect(work.json('retry.out.summary.json')['calls']).toEqual({
         sent: RETRY.length + forms.length + 1,
         retried: RETRY.length,
         rate_limited: 0,
-        repeated: RETRY.filter(([, , possiblyBilled]) => possiblyBilled).length,
+        repeated,
       });
+      task.meta.fault = { rows: forms.length + 1, calls: RETRY.length + forms.length + 1, repeated };
     });
 
-    it('fault 17: what waits uses up no attempt', async () => {
+    it('fault 17: what waits uses up no attempt', async ({ task }) => {
       script = ({ prompt: asked, count }) =>
         count > 1 ? {} : (WAIT.find(([form]) => asked === prompt(form))?.[1]() ?? {});
       const { code, stderr } = await run(
@@ -214,6 +220,7 @@ if (!haveRedis()) {
         rate_limited: WAIT.length,
         retried: 0,
       });
+      task.meta.fault = { rows: WAIT.length, calls: 2 * WAIT.length, repeated: 0 };
     });
 
     it.each(STOP)(

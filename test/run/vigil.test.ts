@@ -49,7 +49,8 @@ describe('a run that does not get on', () => {
   });
 
   it('says what an outage is and when the next call is due, and is given up', () => {
-    const { vigil } = watching({ outage: OUTAGE });
+    // The worker finds its own pause in the queue.
+    const { vigil } = watching({ outage: OUTAGE, waitingMs: 10_000 });
     vigil.looked(0, 2_000);
     expect(vigil.waiting(2_000)).toMatch(/^waiting since [\d:]+: HTTP 503; next call at [\d:]+$/);
     vigil.looked(0, 62_000);

@@ -244,7 +244,7 @@ describe('a blocked prompt', () => {
   });
 });
 
-describe('the wait after a 429 (fault 17)', () => {
+describe('fault 17: the wait after a 429', () => {
   const limited = (words: string, headers: Record<string, string> = {}) =>
     judge(429, gateway('429', `Requests to the operation have exceeded call rate limit. ${words}`), headers);
 

@@ -1,0 +1,92 @@
+/** Something that happens and must not break Promptmill. */
+export interface Fault {
+  readonly number: number;
+  readonly title: string;
+  /** Why no test shows it. */
+  readonly absent?: string;
+  /** What the tests that show it leave out, and why. */
+  readonly missing?: string;
+}
+
+const NO_TEST = 'no test yet';
+
+/** Every fault, by the number that the names of tests carry. */
+export const FAULTS: readonly Fault[] = [
+  // Input
+  { number: 1, title: 'a byte-order mark' },
+  { number: 2, title: 'UTF-16, and bytes that are no UTF-8' },
+  { number: 3, title: 'line ends of every kind, mixed' },
+  { number: 4, title: 'a quote out of place' },
+  { number: 5, title: 'a ragged record' },
+  { number: 6, title: 'two columns of one name' },
+  { number: 7, title: 'a cell of 10 MB' },
+  { number: 8, title: 'NUL, lone surrogates, emoji, right-to-left text' },
+  { number: 9, title: 'names of a prototype' },
+  { number: 10, title: 'text that looks like a number' },
+  { number: 11, title: 'bad and blank lines of JSONL' },
+  { number: 12, title: 'an empty file, a header alone' },
+  { number: 13, title: 'broken gzip, a gzip bomb' },
+  { number: 14, title: 'the input edited before a resume' },
+  { number: 15, title: 'the job edited before a resume' },
+  { number: 16, title: 'a million rows, 500 columns' },
+  // Service and network
+  { number: 17, title: '429 with every kind of hint' },
+  { number: 18, title: '429 for ever' },
+  { number: 19, title: '400, 401, 403, 404' },
+  {
+    number: 20,
+    title: 'bursts of 5xx, an outage',
+    missing: 'the outage of the test is one of seconds, not of ten minutes',
+  },
+  { number: 21, title: 'a reset after the request was read' },
+  { number: 22, title: 'a stale connection' },
+  { number: 23, title: 'a body cut short' },
+  { number: 24, title: '200 without an answer' },
+  { number: 25, title: 'a body that drips, an answer after ten minutes' },
+  { number: 26, title: 'no name, no connection, a bad certificate' },
+  { number: 27, title: 'a redirect' },
+  { number: 28, title: 'a response of 100 MB' },
+  {
+    number: 29,
+    title: 'capacity halves',
+    missing: 'the number of calls at once is fixed and does not settle',
+  },
+  // Queue and store
+  { number: 30, title: 'Redis killed and back at once' },
+  { number: 31, title: 'Redis away for longer than a lock, or frozen' },
+  { number: 32, title: 'Redis away beyond the default reconnects', absent: NO_TEST },
+  { number: 33, title: 'READONLY after a failover', absent: NO_TEST },
+  { number: 34, title: 'Redis full' },
+  { number: 35, title: 'Redis back and empty' },
+  { number: 36, title: 'a lost reply of the store' },
+  { number: 37, title: 'events trimmed', absent: NO_TEST },
+  { number: 38, title: 'PostgreSQL killed, its backends terminated' },
+  { number: 39, title: 'two runs in one state directory, one that is read-only or full' },
+  // Process
+  { number: 40, title: 'kill -9 of the run' },
+  { number: 41, title: 'kill -9 of one worker of several', absent: NO_TEST },
+  { number: 42, title: 'kill -9 while a commit is written', absent: NO_TEST },
+  { number: 43, title: 'an event loop blocked for longer than a lock', absent: NO_TEST },
+  { number: 44, title: 'a row that crashes its workers', absent: NO_TEST },
+  { number: 45, title: 'SIGINT, SIGTERM' },
+  { number: 46, title: 'SIGTERM while the store is away' },
+  { number: 47, title: 'the scheduler down for six ticks', absent: 'there is no scheduler yet' },
+  { number: 48, title: 'two runs to one output' },
+  // Disk
+  { number: 49, title: 'a full disk', absent: NO_TEST },
+  { number: 50, title: 'the part file cut at any byte', absent: NO_TEST },
+  { number: 51, title: 'standard output closed early' },
+  { number: 52, title: 'an output folder that is missing, or not writable' },
+  // Security
+  { number: 53, title: 'the key in what is left behind', missing: 'the HTML report does not exist yet' },
+  { number: 54, title: 'formulas' },
+  { number: 55, title: 'markup in the HTML report', absent: 'there is no HTML report yet' },
+  { number: 56, title: 'code in templates and rows' },
+  { number: 57, title: 'a key that a header cannot carry' },
+  { number: 58, title: 'a forged job in the queue' },
+  {
+    number: 59,
+    title: 'a dashboard without login, a public store without password',
+    absent: 'there is no dashboard yet, and nothing warns of a store without a password',
+  },
+];

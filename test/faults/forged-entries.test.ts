@@ -1,0 +1,105 @@
+import { Queue } from 'bullmq';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import './figures.js';
+import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
+import { queueName } from '../../src/queue/names.js';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+
+const ROWS = 40;
+const DEPLOYMENT = 'lm-35-turbo-instruct';
+
+describeEachStore('a queue with forged entries', (store) => {
+  const work = new Workplace();
+  let service: ScriptedService;
+  let elsewhere: ScriptedService;
+  beforeAll(async () => {
+    [service, elsewhere] = await Promise.all([startScriptedService(), startScriptedService()]);
+  });
+  afterAll(async () => {
+    await Promise.all([service.close(), elsewhere.close()]);
+    work.remove();
+  });
+
+  /** As sound as a worker could wish, but of a run that nobody began. */
+  const sound = (): Chunk => ({
+    run: '20200101-000000-abcdef',
+    execution: 1,
+    first: 1,
+    deployment: DEPLOYMENT,
+    apiVersion: '2023-09-15-preview',
+    style: 'deployments',
+    timeoutMs: 5_000,
+    promptsPerRequest: 1,
+    parameters: {},
+    rows: [{ row: 1, prompt: 'forged', parameters: null }],
+  });
+
+  function forgeries(): Record<string, unknown> {
+    const whole = encodeChunk(sound());
+    const body = (change: object): ChunkData => ({
+      ...whole,
+      body: JSON.stringify({ ...JSON.parse(whole.body), ...change }),
+    });
+    return {
+      'no-run-of-ours': whole,
+      'another-deployment': body({ deployment: 'forged-deployment' }),
+      'a-path-as-deployment': body({ deployment: `../../../${new URL(elsewhere.url).host}/x` }),
+      'an-address-in-the-body': body({ url: elsewhere.url, baseUrl: elsewhere.url }),
+      'an-address-beside-the-body': { ...whole, baseUrl: elsewhere.url },
+      'a-path-as-api-version': body({ apiVersion: `x/../../${elsewhere.url}` }),
+      'no-rows': body({ rows: [] }),
+      'rows-of-another-shape': body({ rows: [{ prompt: 'forged' }] }),
+      'parameters-of-another-kind': body({ parameters: { stream: true, url: elsewhere.url } }),
+      'names-of-a-prototype': { ...whole, body: `{"__proto__":{"deployment":"${DEPLOYMENT}"}}` },
+      'no-json': { ...whole, body: 'forged {' },
+      'another-version': { ...whole, v: 2 },
+      'a-string': 'forged',
+      'an-array': ['forged'],
+      nothing: {},
+    };
+  }
+
+  it('fault 58: refuses each, follows none, and answers the rows of the run beside them', async ({
+    task,
+  }) => {
+    const opened = await store().open();
+    const queue = new Queue(
+      queueName(DEPLOYMENT, `${service.url}/openai`),
+      { connection: opened.connectionFor('queue') },
+      opened.backendFactory,
+    );
+    for (const [name, data] of Object.entries(forgeries())) {
+      await queue.add('chunk', data, { jobId: `forged-${name}`, attempts: 3 });
+    }
+    await queue.close();
+    await opened.close();
+
+    const job = work.job({
+      input: { path: work.rows(ROWS) },
+      output: { path: `${store().kind}.csv` },
+      // One chunk at a time and last in the queue: all forged entries, which have no priority, come before.
+      limits: { concurrency: 1 },
+    });
+    const { code, stderr } = await work.run(['run', job, '--log-level', 'warn'], {
+      PROMPTMILL_BASE_URL: service.url,
+      PROMPTMILL_QUEUE: store().target,
+      PROMPTMILL_STATE_DIR: store().stateDir,
+    });
+
+    expect(code, stderr).toBe(0);
+    expect(work.records(`${store().kind}.csv`).map(({ id }) => Number(id))).toEqual(
+      Array.from({ length: ROWS }, (_, i) => i + 1),
+    );
+    expect(elsewhere.connections()).toBe(0);
+    expect(service.requests.filter(({ text }) => text.includes('forged'))).toEqual([]);
+    expect(new Set(service.requests.map(({ url }) => url)).size).toBe(1);
+    expect(service.requests.length).toBe(ROWS);
+    // Those of sound shape are of a run that nobody began: they are dropped, not warned of.
+    const dropped = ['no-run-of-ours', 'a-path-as-api-version'];
+    const refusals = Object.keys(forgeries()).filter((name) => !dropped.includes(name));
+    for (const name of refusals) expect(stderr, name).toContain(`forged-${name}`);
+    task.meta.fault = { rows: ROWS, calls: service.requests.length };
+  }, 300_000);
+});

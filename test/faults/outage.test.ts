@@ -1,0 +1,52 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+import './figures.js';
+
+const ROWS = 200;
+const CONCURRENCY = 4;
+/** Calls that fail before the service is back: ten tell that it is down, and those after them are probes. */
+const FAILURES = 15;
+
+describeEachStore('a service that goes down in the midst of a run', (store) => {
+  let work: Workplace;
+  let service: ScriptedService;
+  let failed = 0;
+
+  beforeEach(async () => {
+    work = new Workplace();
+    failed = 0;
+    service = await startScriptedService(({ total }) => {
+      if (total <= 50 || failed >= FAILURES) return {};
+      failed++;
+      return { status: 503, text: 'down' };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  it('fault 20: is waited for; no row fails, and a row has two attempts at most', async ({ task }) => {
+    const job = work.job({
+      input: { path: work.rows(ROWS) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: CONCURRENCY, attempts: 2 },
+    });
+    const { code, stderr } = await work.run(['run', job], {
+      PROMPTMILL_BASE_URL: service.url,
+      PROMPTMILL_QUEUE: store().target,
+      PROMPTMILL_STATE_DIR: store().stateDir,
+    });
+    expect(code, stderr).toBe(0);
+    expect(failed).toBe(FAILURES);
+    expect(work.records('out.csv').map(({ id, status }) => [id, status])).toEqual(
+      Array.from({ length: ROWS }, (_, i) => [String(i + 1), 'completed']),
+    );
+    expect(service.requests.length).toBe(ROWS + FAILURES);
+    const { calls } = JSON.parse(work.read('out.summary.json'));
+    expect(calls).toEqual({ sent: ROWS + FAILURES, retried: FAILURES, rate_limited: 0, repeated: 0 });
+    task.meta.fault = { rows: ROWS, calls: service.requests.length, repeated: calls.repeated };
+  }, 600_000);
+});
