@@ -1,9 +1,10 @@
 import { readFileSync, rmSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
+import { writing } from '../output/write-error.js';
 import type { Tally } from '../report/tally.js';
 
 /**
@@ -73,17 +74,25 @@ export async function writeManifest(path: string, manifest: Manifest): Promise<v
   await writeDurably(path, `${JSON.stringify(manifest)}\n`);
 }
 
-/** Replaces a file in one step that a crash cannot halve. */
+/** Replaces a file in one step that a crash cannot halve. @throws WriteError; then the old file stands */
 export async function writeDurably(path: string, text: string): Promise<void> {
   const temporary = `${path}.tmp`;
-  const file = await open(temporary, 'w');
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(temporary, path);
+  await writing(path, async () => {
+    try {
+      const file = await open(temporary, 'w');
+      try {
+        await file.writeFile(text);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path);
+    } catch (error) {
+      // On a full disk the half of it takes space that the next try needs.
+      await rm(temporary, { force: true }).catch(() => {});
+      throw error;
+    }
+  });
   await syncFolder(dirname(path));
 }
 
