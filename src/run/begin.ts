@@ -97,12 +97,12 @@ function findUnfinished({
   return null;
 }
 
-/** A manifest that cannot be read is in the way of a resume, not of `--restart`. */
+/** A damaged manifest is in the way of a resume, not of `--restart`. */
 function readOrDiscard(path: string, restart: boolean): Manifest | null {
   try {
     return readManifest(path);
   } catch (error) {
-    if (!restart) throw error;
+    if (!restart || !(error instanceof UsageError && error.code === 'manifest_damaged')) throw error;
     removeManifest(path);
     return null;
   }
@@ -137,17 +137,26 @@ function namesIn(folder: string, name: string): string[] {
   return existsSync(folder) ? readdirSync(folder).filter((entry) => fits.test(entry)) : [];
 }
 
+/** Everything that the run will write must be possible now: at its end the calls are paid for (fault 52). */
 function assertWritable(files: OutputFiles): void {
   const folder = dirname(files.output);
   try {
     mkdirSync(folder, { recursive: true });
     accessSync(folder, constants.W_OK);
-    if (existsSync(files.part)) accessSync(files.part, constants.W_OK);
+    if (existsSync(files.part)) accessSync(files.part, constants.R_OK | constants.W_OK);
   } catch (error) {
     throw new UsageError(
       'output_not_writable',
       `cannot write ${files.output}: ${error instanceof Error ? error.message : String(error)}`,
       'Name another file with --output, or change the permissions of the folder.',
+    );
+  }
+  for (const path of Object.values(files)) {
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) continue;
+    throw new UsageError(
+      'output_not_writable',
+      `cannot write ${files.output}: ${path} is a folder`,
+      'Name another file with --output, or move the folder away.',
     );
   }
 }

@@ -57,8 +57,14 @@ export function readManifest(path: string): Manifest | null {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
-    throw new UsageError('manifest_unreadable', `cannot read ${path}: ${String(error)}`);
+    // ENOTDIR: a file is where the folder should be, so the manifest is not there either.
+    if (error instanceof Error && 'code' in error && ['ENOENT', 'ENOTDIR'].includes(String(error.code)))
+      return null;
+    throw new UsageError(
+      'manifest_unreadable',
+      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
+      'It says how far an unfinished run came: make it readable, or name another file with --output.',
+    );
   }
   const parsed = shape.safeParse(parseJson(text));
   if (parsed.success) return parsed.data;
