@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs';
 import { z } from 'zod';
 import type { FilterResults, FilterVerdict, Outcome, Row } from '../model.js';
 import { inert } from './formula.js';
@@ -87,29 +86,6 @@ function verdictsOf(
     results[category] = { ...results[category], ...verdict };
   }
   return Object.keys(results).length === 0 ? null : results;
-}
-
-const QUOTE = 0x22;
-const LF = 0x0a;
-
-/**
- * Length of the beginning of an output that holds only whole records, in bytes. A record ends at a line feed that
- * is not inside quotes; neither byte is ever part of another character in UTF-8.
- * @param bytes where to stop at the latest
- */
-export async function wholeRecords(path: string, bytes: number, format: 'csv' | 'jsonl'): Promise<number> {
-  if (bytes === 0) return 0;
-  let whole = 0;
-  let at = 0;
-  let quoted = false;
-  for await (const chunk of createReadStream(path, { end: bytes - 1 })) {
-    for (const byte of chunk) {
-      at++;
-      if (byte === QUOTE && format === 'csv') quoted = !quoted;
-      else if (byte === LF && !quoted) whole = at;
-    }
-  }
-  return whole;
 }
 
 function parseJson(text: string): unknown {

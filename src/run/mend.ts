@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../model.js';
 import { answerReader } from '../output/answer.js';
-import { outcomeOf, wholeRecords } from '../output/read-back.js';
+import { outcomeOf } from '../output/read-back.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
 import { readCsv } from '../source/csv.js';
 import { readJsonl } from '../source/jsonl.js';
@@ -61,3 +61,26 @@ function records(path: string, bytes: number, format: 'csv' | 'jsonl'): AsyncIte
 }
 
 async function* noBytes(): AsyncGenerator<Buffer> {}
+
+const QUOTE = 0x22;
+const LF = 0x0a;
+
+/**
+ * Length of the beginning of an output that holds only whole records, in bytes. A record ends at a line feed that
+ * is not inside quotes; neither byte is ever part of another character in UTF-8.
+ * @param bytes where to stop at the latest
+ */
+async function wholeRecords(path: string, bytes: number, format: 'csv' | 'jsonl'): Promise<number> {
+  if (bytes === 0) return 0;
+  let whole = 0;
+  let at = 0;
+  let quoted = false;
+  for await (const chunk of createReadStream(path, { end: bytes - 1 })) {
+    for (const byte of chunk) {
+      at++;
+      if (byte === QUOTE && format === 'csv') quoted = !quoted;
+      else if (byte === LF && !quoted) whole = at;
+    }
+  }
+  return whole;
+}

@@ -76,7 +76,7 @@ describe('faults 8, 9 and 10: what goes in comes out', () => {
       async ({ header, rows }, end) => {
         writeFileSync(path, [header, ...rows].map((cells) => quoted(cells) + end).join(''));
         const text = (await recordsOf(path, { output: { formulas } }, 'csv')).join('');
-        const written: string[][] = parse(text, { record_delimiter: '\n' });
+        const written: string[][] = parse(text, { record_delimiter: ['\r\n', '\n', '\r'] });
         expect(written.length).toBe(rows.length + 1);
         for (const [i, cells] of rows.entries()) {
           for (const [j, given] of cells.entries()) expect(allowed(given)).toContain(written[i + 1]?.[j]);

@@ -30,7 +30,7 @@ const crash = fc.record({
   dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
 });
 
-describe('a run that dies at any point of its work on the disk', () => {
+describe('a run that dies at any point of its work on the disk', { timeout: 120_000 }, () => {
   const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
   const output = join(folder, 'out.csv');
   const settings = settingsFor(output);

@@ -39,7 +39,7 @@ const OUTCOMES: { note: string; outcome: Outcome }[] = [
 /** Rows that were committed when the file was cut; the rest was still to come. */
 const COMMITTED = OUTCOMES.length - 1;
 
-describe('fault 50: a part file that was cut', () => {
+describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
   let folder = '';
   beforeEach(() => {
     folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-cut-'));
