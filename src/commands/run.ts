@@ -80,6 +80,8 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
       return EXIT_OF_SIGNAL.SIGPIPE;
     }
     if (!options.quiet) print(result);
+    // Without the summary nothing else would say why, and cron has only this to send.
+    else if (result.halted?.kind === 'stop') process.stderr.write(`promptmill: ${result.summary.stopped}\n`);
     return exitCode(result.summary, result.halted);
   } catch (error) {
     // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
