@@ -117,7 +117,10 @@ function writeClaim(path: string, file: string, claim: Claim): void {
       writeFileSync(file, JSON.stringify(claim));
       return;
     } catch (error) {
-      if (codeOf(error) !== 'ENOENT' || attempt === 10) throw error;
+      if (codeOf(error) === 'ENOENT' && attempt < 10) continue;
+      // On a full disk there is a file and nothing in it, which would pass for the claim of somebody else.
+      remove(path, file);
+      throw error;
     }
   }
 }

@@ -76,7 +76,12 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
       quiet: options.quiet ?? false,
       say,
     });
-    print(result, options);
+    if (options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`))) {
+      return EXIT_OF_SIGNAL.SIGPIPE;
+    }
+    if (!options.quiet) print(result);
+    // Without the summary nothing else would say why, and cron has only this to send.
+    else if (result.halted?.kind === 'stop') process.stderr.write(`promptmill: ${result.summary.stopped}\n`);
     return exitCode(result.summary, result.halted);
   } catch (error) {
     // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
@@ -117,9 +122,14 @@ function exitCode(summary: Summary, halted: HaltReason | null): number {
   return summary.rows.failed > 0 ? 1 : 0;
 }
 
-function print({ summary, halted, files }: RunResult, options: Options): void {
-  if (options.json) process.stdout.write(`${JSON.stringify(summary, null, 2)}\n`);
-  if (options.quiet) return;
+/** Writes to standard output; false when nobody reads it any more (fault 51). */
+function isRead(text: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    process.stdout.write(text, (error) => resolve(!error));
+  });
+}
+
+function print({ summary, halted, files }: RunResult): void {
   const written: [string, string][] =
     files === null
       ? []

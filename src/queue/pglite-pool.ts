@@ -4,6 +4,9 @@ import { createPgConfig } from '@electric-sql/pglite/node-postgres';
 import type { PgPool, PgPoolClient, PgQueryResult } from 'bullmq';
 import pg from 'pg';
 
+/** SQLSTATE `disk_full`. */
+const DISK_FULL = '53100';
+
 /** Statements between two rounds of maintenance. */
 const MAINTAIN_EVERY = 1_000;
 
@@ -27,6 +30,8 @@ export class PglitePool implements PgPool {
   readonly #options: PglitePoolOptions;
   #turn: Promise<void> = Promise.resolve();
   #statements = 0;
+  #refusal: string | null = null;
+  #dead: Error | null = null;
 
   private constructor(client: pg.Client, options: PglitePoolOptions) {
     this.#client = client;
@@ -78,6 +83,16 @@ export class PglitePool implements PgPool {
     return session;
   }
 
+  /** What the database said when its disk was full; null while there was room. */
+  get refusal(): string | null {
+    return this.#refusal;
+  }
+
+  /** True when the database gave itself up, as it does when there is no room for its log. */
+  get dead(): boolean {
+    return this.#dead !== null;
+  }
+
   /** Nothing is ever idle here that could fail, and nobody connects. */
   on(): this {
     return this;
@@ -90,7 +105,7 @@ export class PglitePool implements PgPool {
   /** Resolves when the statements under way have ended. The database stays open. */
   async end(): Promise<void> {
     const endTurn = await this.#takeTurn();
-    await this.#client.end();
+    if (!this.dead) await this.#client.end();
     endTurn();
   }
 
@@ -106,9 +121,19 @@ export class PglitePool implements PgPool {
   }
 
   async #run<Row>(text: string, values?: readonly unknown[]): Promise<PgQueryResult<Row>> {
+    // PGlite would go round in circles for ever, and the whole process with it.
+    if (this.#dead !== null) throw this.#dead;
     this.#statements++;
-    const result: PgQueryResult = await this.#client.query(text, values ? [...values] : undefined);
-    return result;
+    try {
+      const result: PgQueryResult = await this.#client.query(text, values ? [...values] : undefined);
+      return result;
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && error.code === DISK_FULL) {
+        this.#refusal = error.message;
+        if ('severity' in error && error.severity === 'PANIC') this.#dead = error;
+      }
+      throw error;
+    }
   }
 
   #inTransaction(): boolean {
@@ -117,11 +142,12 @@ export class PglitePool implements PgPool {
 
   /** Runs at the end of a turn, so that it never falls into a transaction. */
   async #maintain(): Promise<void> {
-    if (this.#statements < (this.#options.maintainEvery ?? MAINTAIN_EVERY) || this.#inTransaction()) return;
+    if (this.#statements < (this.#options.maintainEvery ?? MAINTAIN_EVERY)) return;
+    if (this.dead || this.#inTransaction()) return;
     this.#statements = 0;
     for (const statement of this.#options.maintenance) {
       // When it fails, on a full disk for instance, so does the next statement of somebody who can tell the user.
-      await this.#client.query(statement).catch(() => {});
+      await this.#run(statement).catch(() => {});
     }
   }
 }

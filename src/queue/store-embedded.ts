@@ -2,13 +2,13 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { UsageError } from '../errors.js';
-import { PostgresLedger } from '../ledger/postgres.js';
 import type { LedgerTimes } from '../ledger/times.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
 import { PglitePool } from './pglite-pool.js';
 import { backendOn, prepareTables, QUEUE_SCHEMA } from './postgres-backend.js';
 import type { Store, StoreOptions } from './store.js';
 import { within } from './store-deadline.js';
+import { assertSpace, EmbeddedLedger } from './store-space.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
@@ -50,14 +50,14 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
     return {
       kind: 'embedded',
       name,
-      ledger: new PostgresLedger(pool, options.ledgerTimes),
+      ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
       backendFactory: backendOn(pool),
       connectionFor: () => ({}),
       describe: () => directory,
       close: async () => {
         await within(
           CLOSE_MS,
-          pool.end().then(() => database.close()),
+          pool.end().then(() => (pool.dead ? undefined : database.close())),
         ).catch(() => {});
         lock.release();
       },
@@ -107,6 +107,7 @@ async function openDatabase(
   // A process that was killed while it made the database has left something that nothing can open.
   if (!existsSync(ready)) rmSync(data, { recursive: true, force: true });
   mkdirSync(data, { recursive: true });
+  await assertSpace(directory, !existsSync(ready));
 
   const database = new PGlite(data, { initDbStartParams: INITDB, postgresqlconf: SETTINGS });
   await database.waitReady;
@@ -119,7 +120,9 @@ async function openDatabase(
 }
 
 function unusable(directory: string, error: unknown): UsageError {
-  const reason = error instanceof Error ? error.message : String(error);
+  if (error instanceof UsageError) return error;
+  // What PGlite throws when it cannot write is no Error.
+  const reason = error instanceof Error ? error.message : JSON.stringify(error);
   return new UsageError(
     'bad_state_dir',
     `cannot keep the queue in ${directory}: ${reason}`,

@@ -9,6 +9,7 @@ import { newRunId } from '../queue/names.js';
 import { emptyTally } from '../report/tally.js';
 import { assertSame } from './fingerprint.js';
 import { type Manifest, readManifest, removeManifest } from './manifest.js';
+import { mend } from './mend.js';
 
 /** The output of a run and what is there of it already. */
 export interface Claim {
@@ -16,22 +17,24 @@ export interface Claim {
   readonly files: OutputFiles;
   /** The unfinished run to continue; null for a new one. */
   readonly unfinished: Manifest | null;
-  /** The run that `--restart` gives up. */
+  /** The run that is given up: by `--restart`, or because a damaged part file is continued under another name. */
   readonly discarded: Manifest | null;
+  /** What a person should know of the part file before rows are called again. */
+  readonly warning: string | null;
 }
 
 /**
  * Finds out where the records go and whether a run waits there to be continued, before anything costly is done.
  * @returns null when the output is standard output
- * @throws UsageError when the output is finished already, or cannot be written (fault 52)
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond mending
  */
-export function claimOutput(settings: Settings, now: Date): Claim | null {
+export async function claimOutput(settings: Settings, now: Date): Promise<Claim | null> {
   if (settings.output.path === '-') return null;
   const found = findUnfinished(settings);
   const run = found?.manifest.run ?? newRunId(now, randomBytes(3).toString('hex'));
   const files = found?.files ?? outputFiles(fillOutputPath(settings.output.path, run, now));
   assertWritable(files);
-  if (found !== null && !settings.restart) return { run, files, unfinished: found.manifest, discarded: null };
+  if (found !== null && !settings.restart) return await resume(files, found.manifest, settings, now);
   if (existsSync(files.output) && !settings.overwrite) {
     throw new UsageError(
       'output_exists',
@@ -40,7 +43,7 @@ export function claimOutput(settings: Settings, now: Date): Claim | null {
     );
   }
   const fresh = found === null ? run : newRunId(now, randomBytes(3).toString('hex'));
-  return { run: fresh, files, unfinished: null, discarded: found?.manifest ?? null };
+  return { run: fresh, files, unfinished: null, discarded: found?.manifest ?? null, warning: null };
 }
 
 /** The manifest to work with: the unfinished one, counted up, or a new one. */
@@ -53,7 +56,6 @@ export function beginManifest(
   const { unfinished, files } = claim ?? {};
   if (unfinished && files) {
     assertSame(unfinished.fingerprint, print, files.manifest);
-    assertPart(files, unfinished);
     return { ...unfinished, execution: unfinished.execution + 1 };
   }
   return {
@@ -95,12 +97,12 @@ function findUnfinished({
   return null;
 }
 
-/** A manifest that cannot be read is in the way of a resume, not of `--restart`. */
+/** A damaged manifest is in the way of a resume, not of `--restart`. */
 function readOrDiscard(path: string, restart: boolean): Manifest | null {
   try {
     return readManifest(path);
   } catch (error) {
-    if (!restart) throw error;
+    if (!restart || !(error instanceof UsageError && error.code === 'manifest_damaged')) throw error;
     removeManifest(path);
     return null;
   }
@@ -135,12 +137,13 @@ function namesIn(folder: string, name: string): string[] {
   return existsSync(folder) ? readdirSync(folder).filter((entry) => fits.test(entry)) : [];
 }
 
+/** Everything that the run will write must be possible now: at its end the calls are paid for (fault 52). */
 function assertWritable(files: OutputFiles): void {
   const folder = dirname(files.output);
   try {
     mkdirSync(folder, { recursive: true });
     accessSync(folder, constants.W_OK);
-    if (existsSync(files.part)) accessSync(files.part, constants.W_OK);
+    if (existsSync(files.part)) accessSync(files.part, constants.R_OK | constants.W_OK);
   } catch (error) {
     throw new UsageError(
       'output_not_writable',
@@ -148,17 +151,41 @@ function assertWritable(files: OutputFiles): void {
       'Name another file with --output, or change the permissions of the folder.',
     );
   }
+  for (const path of Object.values(files)) {
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) continue;
+    throw new UsageError(
+      'output_not_writable',
+      `cannot write ${files.output}: ${path} is a folder`,
+      'Name another file with --output, or move the folder away.',
+    );
+  }
 }
 
-/** The part file must hold at least what the manifest says of it. */
-function assertPart(files: OutputFiles, manifest: Manifest): void {
-  const size = existsSync(files.part) ? statSync(files.part).size : 0;
-  if (size >= manifest.bytes || isRenamed(files, manifest)) return;
-  throw new UsageError(
-    'part_damaged',
-    `${files.part} has ${size} bytes where ${files.manifest} counts ${manifest.bytes}`,
-    'Restore the part file, or start over with --restart; rows already answered are then called again.',
-  );
+/** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
+async function resume(files: OutputFiles, manifest: Manifest, settings: Settings, now: Date): Promise<Claim> {
+  const { run } = manifest;
+  const size = statSync(files.part, { throwIfNoEntry: false })?.size;
+  if ((size !== undefined && size >= manifest.bytes) || isRenamed(files, manifest)) {
+    return { run, files, unfinished: manifest, discarded: null, warning: null };
+  }
+  // Nothing but the header was in it.
+  if (manifest.rows === 0) {
+    return { run, files, unfinished: { ...manifest, bytes: 0 }, discarded: null, warning: null };
+  }
+  const fresh = newRunId(now, randomBytes(3).toString('hex'));
+  const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
+  // A missing file is more likely moved away than lost.
+  const mended = size === undefined ? null : await mend(files.part, size, manifest, settings, fresh);
+  if (mended === null) {
+    throw new UsageError(
+      'part_damaged',
+      damage,
+      'Restore the part file, or start over with --restart; rows already answered are then called again.',
+    );
+  }
+  const again = manifest.rows - mended.rows;
+  const warning = `${damage}: the last ${again} of its rows are lost, and they are called again`;
+  return { run: fresh, files, unfinished: mended, discarded: manifest, warning };
 }
 
 /** True when the run was killed between giving the output its name and dropping the manifest (fault 42). */

@@ -1,6 +1,5 @@
-import { rmSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
-import { type InputSpec, type Survey, spoolStandardInput, survey } from '../source/source.js';
+import { type InputSpec, type Survey, spoolStandardInput, survey, sweepSpools } from '../source/source.js';
 import type { World } from './world.js';
 
 type OnProgress = (bytesRead: number, totalBytes: number) => void;
@@ -25,16 +24,17 @@ export async function openInput(
   onProgress: OnProgress = () => {},
 ): Promise<Input> {
   const { path, limit, require: _, ...reading } = settings.input;
-  const spooled =
+  await sweepSpools(settings.stateDir);
+  const spool =
     path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
-  const spec: InputSpec = { path: spooled ?? path, ...reading };
-  const surveyed = await survey(spec, { signal: world.halt.signal, onProgress });
-  return {
-    spec,
-    survey: surveyed,
-    total: limit === null ? surveyed.rows : Math.min(limit, surveyed.rows),
-    discard: () => {
-      if (spooled !== null) rmSync(spooled, { force: true });
-    },
-  };
+  const discard = (): void => spool?.discard();
+  const spec: InputSpec = { path: spool?.path ?? path, ...reading };
+  try {
+    const surveyed = await survey(spec, { signal: world.halt.signal, onProgress });
+    const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
+    return { spec, survey: surveyed, total, discard };
+  } catch (error) {
+    discard();
+    throw error;
+  }
 }

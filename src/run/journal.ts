@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { StopError } from '../errors.js';
+import { StopError, UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
+import { WriteError, writing } from '../output/write-error.js';
 import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
@@ -28,41 +29,44 @@ export class Journal {
     this.#manifest = manifest;
   }
 
-  /** Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called. */
+  /**
+   * Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called.
+   * @throws UsageError when either cannot be written
+   */
   static async open(
     claim: Claim | null,
     manifest: Manifest,
     header: string,
     stdout: NodeJS.WritableStream,
   ): Promise<Journal> {
-    const diskFault = (error: unknown): never => {
-      throw notWritten(claim, error);
-    };
-    if (claim === null) {
-      const journal = new Journal(null, manifest, new StreamWriter(stdout));
-      await journal.writer.commit(header);
+    if (claim === null) return new Journal(null, manifest, new StreamWriter(stdout, header));
+    const { part, output } = claim.files;
+    let writer: PartFile | null = null;
+    try {
+      // Killed after the rename: nothing is left to append.
+      const path = isRenamed(claim.files, manifest) ? output : part;
+      writer = await PartFile.open(path, manifest.bytes);
+      if (manifest.bytes === 0) await writer.commit(header);
+      const journal = new Journal(claim, { ...manifest, bytes: writer.bytes }, writer);
+      await journal.#save();
       return journal;
+    } catch (error) {
+      await writer?.close();
+      const { code, message, hint, cause } = stopFor(claim, error);
+      throw new UsageError(code, message, hint, { cause });
     }
-    // Killed after the rename: nothing is left to append.
-    const path = isRenamed(claim.files, manifest) ? claim.files.output : claim.files.part;
-    const writer = await PartFile.open(path, manifest.bytes).catch(diskFault);
-    if (manifest.bytes === 0) await writer.commit(header).catch(diskFault);
-    const journal = new Journal(claim, { ...manifest, bytes: writer.bytes }, writer);
-    await journal.#save().catch(diskFault);
-    return journal;
   }
 
   get manifest(): Manifest {
     return this.#manifest;
   }
 
-  /** Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it. */
+  /**
+   * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
+   * @throws StopError when the disk refuses; then the commits before stand, and what is paid for is in the ledger
+   */
   async commit({ text, ended }: Commit): Promise<void> {
-    try {
-      await this.#append(text, ended);
-    } catch (error) {
-      throw notWritten(this.claim, error);
-    }
+    await this.#orStop(() => this.#append(text, ended));
   }
 
   async #append(text: string, ended: readonly Ended[]): Promise<void> {
@@ -100,15 +104,30 @@ export class Journal {
     await this.writer.close();
   }
 
-  /** Every row is in the part file: gives the output its name, with the summary beside it. */
+  /**
+   * Every row is in the part file: gives the output its name, with the summary beside it.
+   * @throws StopError when the disk refuses; the next execution has only this left to do
+   */
   async finish(summary: Summary): Promise<void> {
-    await this.writer.close();
-    if (this.claim === null) return;
-    const { part, output, manifest, summary: summaryPath } = this.claim.files;
-    await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
-    if (existsSync(part)) await rename(part, output);
-    await syncFolder(dirname(output));
-    removeManifest(manifest);
+    await this.#orStop(async () => {
+      await this.writer.close();
+      if (this.claim === null) return;
+      const { part, output, manifest, summary: summaryPath } = this.claim.files;
+      await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
+      await writing(output, async () => {
+        if (existsSync(part)) await rename(part, output);
+      });
+      await syncFolder(dirname(output));
+      await writing(manifest, async () => removeManifest(manifest));
+    });
+  }
+
+  async #orStop(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      throw stopFor(this.claim, error);
+    }
   }
 
   async #save(workedMs = this.#manifest.worked_ms): Promise<void> {
@@ -118,9 +137,12 @@ export class Journal {
 }
 
 /** A full disk stops the run; what is paid for stays in the ledger (fault 49). */
-function notWritten(claim: Claim | null, error: unknown): StopError {
-  const reason = error instanceof Error ? error.message : String(error);
-  const where = claim?.files.part ?? 'standard output';
-  const hint = 'Mend that and run the same command: it goes on where it stopped.';
-  return new StopError('output_not_written', `cannot write ${where}: ${reason}`, hint, { cause: error });
+function stopFor(claim: Claim | null, error: unknown): StopError {
+  if (!(error instanceof WriteError)) throw error;
+  const remedy = error.full ? 'Free some space' : 'Mend that';
+  const hint =
+    claim === null
+      ? `${remedy}, and begin again: a run to standard output cannot be continued. One with --output FILE can.`
+      : `${remedy} and run the same command: it goes on where it stopped.`;
+  return new StopError('output_not_written', `${error.message}.`, hint, { cause: error.cause });
 }

@@ -1,9 +1,10 @@
 import { readFileSync, rmSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
+import { writing } from '../output/write-error.js';
 import type { Tally } from '../report/tally.js';
 
 /**
@@ -56,8 +57,14 @@ export function readManifest(path: string): Manifest | null {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
-    throw new UsageError('manifest_unreadable', `cannot read ${path}: ${String(error)}`);
+    // ENOTDIR: a file is where the folder should be, so the manifest is not there either.
+    if (error instanceof Error && 'code' in error && ['ENOENT', 'ENOTDIR'].includes(String(error.code)))
+      return null;
+    throw new UsageError(
+      'manifest_unreadable',
+      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
+      'It says how far an unfinished run came: make it readable, or name another file with --output.',
+    );
   }
   const parsed = shape.safeParse(parseJson(text));
   if (parsed.success) return parsed.data;
@@ -73,17 +80,25 @@ export async function writeManifest(path: string, manifest: Manifest): Promise<v
   await writeDurably(path, `${JSON.stringify(manifest)}\n`);
 }
 
-/** Replaces a file in one step that a crash cannot halve. */
+/** Replaces a file in one step that a crash cannot halve. @throws WriteError; then the old file stands */
 export async function writeDurably(path: string, text: string): Promise<void> {
   const temporary = `${path}.tmp`;
-  const file = await open(temporary, 'w');
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(temporary, path);
+  await writing(path, async () => {
+    try {
+      const file = await open(temporary, 'w');
+      try {
+        await file.writeFile(text);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path);
+    } catch (error) {
+      // On a full disk the half of it takes space that the next try needs.
+      await rm(temporary, { force: true }).catch(() => {});
+      throw error;
+    }
+  });
   await syncFolder(dirname(path));
 }
 

@@ -32,7 +32,7 @@ export interface RunResult {
 export async function runJob(settings: Settings, world: World): Promise<RunResult> {
   const lock = await lockOutput(settings);
   try {
-    const claim = claimOutput(settings, new Date());
+    const claim = await claimOutput(settings, new Date());
     const input = await openInput(settings, world);
     try {
       return await runOver(input, claim, settings, world);
@@ -108,6 +108,7 @@ function announce(
   say(
     `${settings.job}: ${figure(total)} rows of ${from}${bad} → ${claim?.files.output ?? 'standard output'}`,
   );
+  if (claim?.warning) say(`warning: ${claim.warning}`);
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
     work

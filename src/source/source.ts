@@ -7,7 +7,7 @@ import { readJsonl } from './jsonl.js';
 import { InputFile } from './open.js';
 
 export type { InputSpec } from './format.js';
-export { spoolStandardInput } from './spool.js';
+export { spoolStandardInput, sweepSpools } from './spool.js';
 
 /** What is known of an input after it was read once. */
 export interface Survey {

@@ -1,28 +1,42 @@
 import { randomUUID } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { mkdir, rm } from 'node:fs/promises';
+import { createWriteStream, rmSync } from 'node:fs';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { UsageError } from '../errors.js';
+import { acquireLock } from '../lock.js';
+
+/** A copy of standard input. */
+export interface Spool {
+  readonly path: string;
+  /** Removes the copy, when the run does not need it any more. */
+  discard(): void;
+}
+
+/** A copy, or its lock; one may be there without the other. */
+const NAME = /^(stdin-[0-9a-f-]+)(\.lock)?$/;
 
 /**
  * Copies standard input to a file, because an input is read twice: once before anything is sent.
  * @param directory created when missing; the file in it is readable by its owner only
- * @returns the file's path; the caller deletes the file when the run has finished
  * @throws UsageError `spool_failed`; no file is left behind
  */
 export async function spoolStandardInput(
   stream: NodeJS.ReadableStream,
   directory: string,
   signal?: AbortSignal,
-): Promise<string> {
-  const path = join(directory, `stdin-${randomUUID()}`);
+): Promise<Spool> {
+  const name = `stdin-${randomUUID()}`;
+  const path = join(directory, name);
+  let release = (): void => {};
   try {
     await mkdir(directory, { recursive: true });
+    // Before there is a file: one without a lock is a dead process's.
+    ({ release } = await acquireLock(lockOf(directory, name), { purpose: 'a copy of its standard input' }));
     await pipeline(stream, createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
-    return path;
   } catch (cause) {
     await rm(path, { force: true }).catch(() => {});
+    release();
     signal?.throwIfAborted();
     throw new UsageError(
       'spool_failed',
@@ -31,4 +45,27 @@ export async function spoolStandardInput(
       { cause },
     );
   }
+  return {
+    path,
+    discard: () => {
+      rmSync(path, { force: true });
+      release();
+    },
+  };
 }
+
+/** Removes the copies that processes left behind which were killed. What cannot be removed stays. */
+export async function sweepSpools(directory: string): Promise<void> {
+  const found = await readdir(directory).catch(() => []);
+  for (const name of new Set(found.flatMap((each) => NAME.exec(each)?.[1] ?? []))) {
+    try {
+      const lock = await acquireLock(lockOf(directory, name), { purpose: 'sweeping it away' });
+      await rm(join(directory, name), { force: true });
+      lock.release();
+    } catch {
+      // Its process lives, or the folder is not ours to write.
+    }
+  }
+}
+
+const lockOf = (directory: string, name: string): string => join(directory, `${name}.lock`);

@@ -11,11 +11,12 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { rows, spoolStandardInput, survey } from '../../src/source/source.js';
+import { rows, spoolStandardInput, survey, sweepSpools } from '../../src/source/source.js';
+import { built, startChild } from '../support/children.js';
 import { cells, expectRefused, input, read, scratch } from './inputs.js';
 
 test('the format is told by the name, compressed or not, or given', async () => {
@@ -162,11 +163,35 @@ test('standard input is copied to a file of its own, which only its owner can re
     spoolStandardInput(Readable.from(text), directory),
     spoolStandardInput(Readable.from(text), directory),
   ]);
-  expect(first).not.toBe(second);
-  expect(readFileSync(first, 'utf8')).toBe(text.join(''));
-  expect(statSync(first).mode & 0o777).toBe(0o600);
-  const { rows: found } = await read({ path: second, name: 'standard input', format: 'csv' });
+  expect(first.path).not.toBe(second.path);
+  expect(readFileSync(first.path, 'utf8')).toBe(text.join(''));
+  expect(statSync(first.path).mode & 0o777).toBe(0o600);
+  const { rows: found } = await read({ path: second.path, name: 'standard input', format: 'csv' });
   expect(found).toHaveLength(1);
+  first.discard();
+  second.discard();
+  expect(readdirSync(directory)).toEqual([]);
+});
+
+test('a copy of standard input is swept away when its process was killed, and not before', async () => {
+  const directory = scratch();
+  const { path, discard } = await spoolStandardInput(Readable.from(['a\n1\n']), directory);
+  const child = startChild(`
+    import { Readable } from 'node:stream';
+    import { spoolStandardInput } from '${built('source/spool.js')}';
+    await spoolStandardInput(Readable.from(['b\\n2\\n']), (await lines.next()).value);
+    console.log('spooled');
+  `);
+  child.tell(directory);
+  await child.line();
+  await sweepSpools(directory);
+  const name = basename(path);
+  expect(readdirSync(directory).length).toBe(4);
+  await child.kill('SIGKILL');
+  await sweepSpools(directory);
+  expect(readdirSync(directory).sort()).toEqual([name, `${name}.lock`]);
+  discard();
+  expect(readdirSync(directory)).toEqual([]);
 });
 
 test('standard input that breaks off leaves no file, and says so', async () => {

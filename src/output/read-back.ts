@@ -1,0 +1,97 @@
+import { z } from 'zod';
+import type { FilterResults, FilterVerdict, Outcome, Row } from '../model.js';
+import { inert } from './formula.js';
+import { RESULTS } from './result-columns.js';
+
+/** What a tally needs of a record, in the shape that JSONL has. */
+const sums = z.object({ prompt_tokens: z.number(), completion_tokens: z.number(), total_tokens: z.number() });
+const verdicts = z.record(
+  z.string(),
+  z.object({
+    filtered: z.boolean().exactOptional(),
+    severity: z.string().exactOptional(),
+    detected: z.boolean().exactOptional(),
+  }),
+);
+const record = z.object({
+  status: z.enum(['completed', 'filtered', 'failed', 'skipped']),
+  text: z.string().nullable(),
+  finish_reason: z.string().nullable(),
+  usage: sums.nullable(),
+  filters: z.object({ prompt: verdicts.nullable(), completion: verdicts.nullable() }),
+  latency_ms: z.number().nullable(),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+});
+
+/**
+ * How a row ended, as far as its record in the output says it, for a tally that has to be made again. CSV has no
+ * columns for filter categories beyond the four of the service's documentation; they are not counted then.
+ * @param row a record of the output, read as if it were an input
+ * @returns null when `output.columns` leaves out what a tally counts, or the record is none of ours
+ */
+export function outcomeOf(row: Row): Outcome | null {
+  const parsed = record.safeParse(row.source === undefined ? fromCells(row) : parseJson(row.source));
+  if (!parsed.success) return null;
+  const { status, text, finish_reason, usage, filters, latency_ms, error } = parsed.data;
+  if (status === 'skipped') return { status };
+  const called = { attempts: 1, latency_ms };
+  const said = { text, finish_reason, usage, model: null, id: null, created: null };
+  if (status === 'completed') return { status, completion: said, filters, ...called };
+  if (error === null) return null;
+  if (status === 'failed') return { status, error, ...called };
+  const blockedPrompt = text === null && finish_reason === null && usage === null;
+  return { status, completion: blockedPrompt ? null : said, filters, error, ...called };
+}
+
+/** The cells of a CSV record in the shape of JSONL; `undefined` where the record has no such column. */
+function fromCells({ fields }: Row): unknown {
+  const cell = (name: string): string | null | undefined => {
+    const value = fields.get(name);
+    return typeof value === 'string' ? value || null : undefined;
+  };
+  const number = (name: string): number | null | undefined => {
+    const value = cell(name);
+    return value == null ? value : Number(value);
+  };
+  const names = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
+  const usage = Object.fromEntries(names.map((name) => [name, number(name)]));
+  const code = cell('error_code');
+  const text = cell('text');
+  return {
+    status: cell('status'),
+    text: text?.startsWith("'") && inert(text.slice(1)) === text ? text.slice(1) : text,
+    finish_reason: cell('finish_reason'),
+    usage: Object.values(usage).every((value) => value === null) ? null : usage,
+    filters: { prompt: verdictsOf('prompt', cell), completion: verdictsOf('completion', cell) },
+    latency_ms: number('latency_ms'),
+    error: code == null ? code : { code, message: '' },
+  };
+}
+
+const FILTER_COLUMN = /^(prompt|completion)_(.+)_(filtered|severity)$/;
+
+/** @returns null where the service did not say anything of this side, `undefined` without the columns */
+function verdictsOf(
+  side: 'prompt' | 'completion',
+  cell: (name: string) => string | null | undefined,
+): FilterResults | null | undefined {
+  const results: { [category: string]: FilterVerdict } = {};
+  for (const { name } of RESULTS) {
+    const [, of, category, field] = FILTER_COLUMN.exec(name) ?? [];
+    if (of !== side || category === undefined) continue;
+    const value = cell(name);
+    if (value === undefined) return undefined;
+    if (value === null) continue;
+    const verdict = field === 'filtered' ? { filtered: value === 'true' } : { severity: value };
+    results[category] = { ...results[category], ...verdict };
+  }
+  return Object.keys(results).length === 0 ? null : results;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,148 @@
+import { readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { completed } from '../output/records.js';
+import { commitTo, openJournal, rowsOf, settingsFor, summaryOf } from '../run/journals.js';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
+import { describeEachStore } from '../support/stores.js';
+
+const ROWS = 1_000;
+/** In KiB: a quarter of what the records of a thousand rows take. */
+const SMALL = 64;
+const ENOUGH = 1_024;
+
+describeWithSmallDisk('a disk that is full', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  let disk: SmallDisk;
+  beforeEach(async () => {
+    work = new Workplace();
+    service = await startScriptedService();
+    disk = mountSmallDisk(SMALL);
+    symlinkSync(disk.path, work.path('disk'));
+  });
+  afterEach(async () => {
+    await service.close();
+    disk.remove();
+    work.remove();
+  });
+
+  describeEachStore('a disk that fills up while a run writes to it', (store) => {
+    it('fault 49: stops the run; once there is space the same command completes it and calls no row again', async () => {
+      const env = {
+        PROMPTMILL_BASE_URL: service.url,
+        PROMPTMILL_QUEUE: store().target,
+        PROMPTMILL_STATE_DIR: store().stateDir,
+      };
+      const job = work.job({
+        input: { path: work.rows(ROWS) },
+        output: { path: 'disk/out.csv' },
+        limits: { concurrency: 8, chunk_size: 10 },
+      });
+
+      const stopped = await work.run(['run', job], env);
+
+      expect(stopped.code, stopped.stderr).toBe(3);
+      const said = stopped.stderr.replaceAll(/\s+/g, ' ');
+      expect(said).toMatch(
+        /cannot write disk\/out\.csv\.(part|run\.json): no space left on device \(ENOSPC\)\. Free some space/,
+      );
+      expect(said).toContain('Resume with: promptmill run job.yaml');
+      const { rows } = work.json('disk/out.csv.run.json');
+      expect(rows).toBeGreaterThan(0);
+      expect(rows).toBeLessThan(ROWS);
+
+      disk.grow(ENOUGH);
+      const finished = await work.run(['run', job], env);
+
+      expect(finished.code, finished.stderr).toBe(0);
+      const ids = Array.from({ length: ROWS }, (_, i) => String(i + 1));
+      expect(work.records('disk/out.csv').map((record) => record['id'])).toEqual(ids);
+      expect(ids.filter((id) => service.calls(`row ${id}`) !== 1)).toEqual([]);
+      expect(work.json('disk/out.summary.json')).toMatchObject({
+        rows: { total: ROWS, completed: ROWS },
+        calls: { sent: ROWS, retried: 0, repeated: 0 },
+        usage: { total_tokens: 12 * ROWS },
+      });
+    });
+  });
+
+  it('fault 49: has no room for the header: nothing is sent, and later the same command runs', async () => {
+    const env = { PROMPTMILL_BASE_URL: service.url };
+    const job = work.job({ input: { path: work.rows(3) }, output: { path: 'disk/out.csv' } });
+    disk.fill();
+
+    const refused = await work.run(['run', job], env);
+
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr).toContain(
+      'cannot write disk/out.csv.part: no space left on device (ENOSPC).\nFree some space',
+    );
+    expect(service.requests.length).toBe(0);
+    disk.free();
+    const finished = await work.run(['run', job], env);
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(service.requests.length).toBe(3);
+  });
+
+  describe('for the journal of a run', () => {
+    const path = () => join(disk.path, 'out.csv');
+    const outcomes = Array.from({ length: 4 }, () => ({ note: 'note', outcome: completed }));
+
+    it('fault 49: has no room for the first manifest, and none is left half written', async () => {
+      const settings = settingsFor(path());
+      const rows = await rowsOf(settings, outcomes);
+      disk.fill(1);
+      await expect(openJournal(settings, rows)).rejects.toMatchObject({
+        exit: 2,
+        message: `cannot write ${path()}.run.json: no space left on device (ENOSPC).`,
+      });
+      disk.free();
+      expect(readdirSync(disk.path)).toEqual(['out.csv.part']);
+      const { journal } = await openJournal(settings, rows);
+      await commitTo(journal, rows, 4);
+      await journal.finish(summaryOf(journal, path()));
+      expect(readFileSync(path(), 'utf8')).toBe(rows.text);
+    });
+
+    it('fault 49: has no room for a later manifest, and the one before stands', async () => {
+      const settings = settingsFor(path());
+      const rows = await rowsOf(settings, outcomes);
+      const { journal } = await openJournal(settings, rows);
+      await commitTo(journal, rows, 1);
+      disk.fill();
+      await expect(commitTo(journal, rows, 2)).rejects.toMatchObject({
+        exit: 3,
+        message: `cannot write ${path()}.run.json: no space left on device (ENOSPC).`,
+      });
+      await journal.pause();
+      disk.free();
+      const { journal: resumed } = await openJournal(settings, rows);
+      expect(resumed.manifest.rows).toBe(1);
+      await commitTo(resumed, rows, 4);
+      await resumed.finish(summaryOf(resumed, path()));
+      expect(readFileSync(path(), 'utf8')).toBe(rows.text);
+    });
+
+    it('fault 49: has no room for the summary, and the output gets its name when there is', async () => {
+      const settings = settingsFor(path());
+      const rows = await rowsOf(settings, outcomes);
+      const { journal } = await openJournal(settings, rows);
+      await commitTo(journal, rows, 4);
+      disk.fill();
+      await expect(journal.finish(summaryOf(journal, path()))).rejects.toMatchObject({
+        exit: 3,
+        message: `cannot write ${join(disk.path, 'out.summary.json')}: no space left on device (ENOSPC).`,
+      });
+      disk.free();
+      expect(readdirSync(disk.path).sort()).toEqual(['out.csv.part', 'out.csv.run.json']);
+      const { journal: resumed } = await openJournal(settings, rows);
+      expect(resumed.manifest.rows).toBe(4);
+      await resumed.finish(summaryOf(resumed, path()));
+      expect(readFileSync(path(), 'utf8')).toBe(rows.text);
+      expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'out.summary.json']);
+    });
+  });
+});

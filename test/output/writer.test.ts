@@ -1,0 +1,54 @@
+import { createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WriteError } from '../../src/output/write-error.js';
+import { PartFile, StreamWriter } from '../../src/output/writer.js';
+
+describe('a part file', () => {
+  let folder = '';
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'promptmill-part-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  it('goes on at its mark, and counts bytes and not characters', async () => {
+    const path = join(folder, 'out.csv.part');
+    writeFileSync(path, 'ünï\nhalf a rec');
+    const file = await PartFile.open(path, 6);
+    await file.commit('🙂\n');
+    expect(file.bytes).toBe(11);
+    await file.close();
+    expect(readFileSync(path, 'utf8')).toBe('ünï\n🙂\n');
+  });
+
+  it('names itself when it cannot be opened or written', async () => {
+    await expect(PartFile.open(join(folder, 'none', 'out.part'), 0)).rejects.toThrow(
+      `cannot write ${join(folder, 'none', 'out.part')}: no such file or directory (ENOENT)`,
+    );
+    const file = await PartFile.open(join(folder, 'out.part'), 0);
+    await file.close();
+    await expect(file.commit('text')).rejects.toMatchObject({ path: join(folder, 'out.part'), full: false });
+  });
+});
+
+describe('standard output', () => {
+  it('gets the header with the first records', async () => {
+    const stream = new PassThrough();
+    const writer = new StreamWriter(stream, 'id\n');
+    expect(stream.read()).toBeNull();
+    await writer.commit('1\n');
+    await writer.commit('');
+    await writer.commit('2\n');
+    expect(String(stream.read())).toBe('id\n1\n2\n');
+    expect(writer.bytes).toBe(7);
+  });
+
+  it.runIf(existsSync('/dev/full'))('fault 49: into a file on a full disk says so', async () => {
+    const stream = createWriteStream('/dev/full');
+    const refused = new StreamWriter(stream, 'id\n').commit('1\n');
+    await expect(refused).rejects.toThrow('cannot write standard output: no space left on device (ENOSPC)');
+    await expect(refused).rejects.toSatisfy((error) => error instanceof WriteError && error.full);
+  });
+});

@@ -1,0 +1,112 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, unlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { completed } from '../output/records.js';
+import { disk } from '../support/crashing-disk.js';
+import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from './journals.js';
+
+vi.mock('node:fs/promises', async (original) =>
+  (await import('../support/crashing-disk.js')).crashingPromises(await original()),
+);
+vi.mock('node:fs', async (original) =>
+  (await import('../support/crashing-disk.js')).crashingFs(await original()),
+);
+
+/** A file system in memory, where there is one: a disk would take minutes for all that is synced here. */
+const MEMORY = '/dev/shm';
+
+const notes = fc.array(fc.string({ unit: fc.constantFrom('a', '"', '\n', 'ü', '🙂', ',') }), {
+  minLength: 1,
+  maxLength: 8,
+});
+const crash = fc.record({
+  // One life with a commit takes some 25 operations, so that most crashes come true.
+  after: fc.nat(45),
+  power: fc.boolean(),
+  // A record that is written again can be shorter than the one that a crash left behind the mark.
+  latency: fc.constantFrom(1, 1_000_000),
+  dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
+});
+
+describe('a run that dies at any point of its work on the disk', { timeout: 120_000 }, () => {
+  const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
+  const output = join(folder, 'out.csv');
+  const settings = settingsFor(output);
+  const empty = (): void => {
+    for (const name of readdirSync(folder)) unlinkSync(join(folder, name));
+  };
+  afterAll(() => {
+    empty();
+    rmdirSync(folder);
+  });
+
+  /** What the ledger was told to forget; it must be on disk whatever comes. */
+  let forgotten = 0;
+  /** The record of each row as the last process wrote it that came so far. */
+  let written: string[] = [];
+
+  /** One process: continues the run and commits some rows at a time. */
+  async function live(rows: Rows, rowsInCommit: number): Promise<void> {
+    const { claim, journal } = await openJournal(settings, rows);
+    expect(claim.warning).toBeNull();
+    expect(journal.manifest.rows).toBeGreaterThanOrEqual(forgotten);
+    while (journal.manifest.rows < rows.records.length) {
+      const done = journal.manifest.rows;
+      const next = rows.records.slice(done, done + rowsInCommit).map(({ text }) => text);
+      written.splice(done, next.length, ...next);
+      await commitTo(journal, rows, done + rowsInCommit);
+      // A folder that cannot be synced is no error, so a process that died there has to be stopped here.
+      await disk.step(async () => {
+        forgotten = journal.manifest.rows;
+      });
+    }
+    await journal.finish(summaryOf(journal, output));
+  }
+
+  it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {
+    let died = 0;
+    const property = fc.asyncProperty(
+      notes,
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(crash, { maxLength: 6 }),
+      async (texts, rowsInCommit, crashes) => {
+        empty();
+        await disk.use(folder);
+        forgotten = 0;
+        written = [];
+        const rowsWith = (latency_ms: number): Promise<Rows> =>
+          rowsOf(
+            settings,
+            texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
+          );
+        const { header } = await rowsWith(0);
+        for (const { after, power, latency, dice } of crashes) {
+          const rows = await rowsWith(latency);
+          let throws = 0;
+          disk.arm({ after, power, chance: () => dice[throws++ % dice.length] ?? 0 });
+          const error = await live(rows, rowsInCommit).catch((thrown: unknown) => thrown);
+          if (error !== undefined && !disk.dead) throw error;
+          if (disk.dead) died++;
+          await disk.reboot();
+          if (existsSync(output)) expect(readFileSync(output, 'utf8')).toBe(header + written.join(''));
+          if (error === undefined || isFinished()) break;
+        }
+        if (!isFinished()) await live(await rowsWith(20), rowsInCommit);
+        expect(readFileSync(output, 'utf8')).toBe(header + written.join(''));
+        expect(JSON.parse(readFileSync(join(folder, 'out.summary.json'), 'utf8'))).toMatchObject({
+          rows: { total: texts.length },
+          usage: { total_tokens: 8 * texts.length },
+        });
+        expect(readdirSync(folder).sort()).toEqual(['out.csv', 'out.summary.json']);
+      },
+    );
+    await fc.assert(property, { seed: 42, numRuns: 400 });
+    // Otherwise nothing was tried.
+    expect(died).toBeGreaterThan(400);
+  });
+
+  /** True when the run has nothing left to do: then a process says that the output exists. */
+  const isFinished = (): boolean => existsSync(output) && !existsSync(`${output}.run.json`);
+});

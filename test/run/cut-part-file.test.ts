@@ -1,0 +1,157 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { NO_CALLS } from '../../src/ledger/counters.js';
+import type { Outcome } from '../../src/model.js';
+import { claimOutput } from '../../src/run/begin.js';
+import { blockedPrompt, completed, failed } from '../output/records.js';
+import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from './journals.js';
+
+const labels = { labels: ['good', 'bad'] };
+const filters = {
+  prompt: { hate: { filtered: false, severity: 'safe' } },
+  completion: { violence: { filtered: true, severity: 'high' } },
+};
+const blockedText: Outcome = {
+  ...{ status: 'filtered', attempts: 1, latency_ms: 70, filters },
+  completion: { ...completed.completion, text: '=cut', finish_reason: 'content_filter' },
+  error: { code: 'content_filter', message: 'The "completion" was blocked,\nand cut.' },
+};
+const silent: Outcome = {
+  ...completed,
+  completion: { ...completed.completion, text: null, usage: null },
+  filters: { prompt: null, completion: null },
+};
+/** A file system in memory, where there is one: thousands of files are synced here, for which a disk takes minutes. */
+const MEMORY = '/dev/shm';
+
+/** Every way in which a row can end, with cells that hold what ends cells and records. */
+const OUTCOMES: { note: string; outcome: Outcome }[] = [
+  { note: 'plain', outcome: { ...completed, filters } },
+  { note: 'two\nlines, "quoted"', outcome: blockedText },
+  { note: 'ünï\u2028cödé 🙂\r\n', outcome: silent },
+  { note: '""\n""', outcome: failed },
+  { note: '', outcome: { status: 'skipped' } },
+  { note: '=1+1', outcome: blockedPrompt },
+  { note: 'last', outcome: { ...completed, filters, latency_ms: 90 } },
+];
+/** Rows that were committed when the file was cut; the rest was still to come. */
+const COMMITTED = OUTCOMES.length - 1;
+
+describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
+  let folder = '';
+  beforeEach(() => {
+    folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-cut-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  /** Leaves an unfinished run, with half a record behind the last commit. */
+  async function leave(settings: ReturnType<typeof settingsFor>, rows: Rows): Promise<Buffer> {
+    const { journal } = await openJournal(settings, rows);
+    await commitTo(journal, rows, 2);
+    journal.count({ ...NO_CALLS, sent: 6 });
+    await commitTo(journal, rows, COMMITTED);
+    await journal.pause();
+    const part = `${settings.output.path}.part`;
+    writeFileSync(part, '7,half a rec', { flag: 'a' });
+    return readFileSync(part);
+  }
+
+  it.each(['csv', 'jsonl'])(
+    'at any byte of a %s gives the same output and the same summary',
+    async (format) => {
+      const path = join(folder, `out.${format}`);
+      const settings = settingsFor(path, { answer: labels });
+      const rows = await rowsOf(settings, OUTCOMES);
+      const part = await leave(settings, rows);
+      const manifest = readFileSync(`${path}.run.json`);
+      const committed =
+        rows.header +
+        rows.records
+          .slice(0, COMMITTED)
+          .map(({ text }) => text)
+          .join('');
+      const marked = Buffer.byteLength(committed);
+      const ends = rows.records.map((_, i) =>
+        Buffer.byteLength(
+          rows.header +
+            rows.records
+              .slice(0, i + 1)
+              .map(({ text }) => text)
+              .join(''),
+        ),
+      );
+
+      for (let cut = part.length; cut >= 0; cut--) {
+        writeFileSync(`${path}.part`, part.subarray(0, cut));
+        writeFileSync(`${path}.run.json`, manifest);
+
+        const { claim, journal } = await openJournal(settings, rows);
+
+        const kept = ends.filter((end) => end <= Math.min(cut, marked)).length;
+        expect(journal.manifest.rows, `cut at ${cut}`).toBe(kept);
+        const damaged = cut < marked;
+        expect(claim.warning === null, `cut at ${cut}`).toBe(!damaged);
+        // Under its own name the ledger would refuse the outcomes of rows that it has seen committed.
+        expect(claim.discarded === null, `cut at ${cut}`).toBe(!damaged);
+        expect(journal.manifest.run !== claim.discarded?.run).toBe(true);
+        const lost = OUTCOMES.slice(kept, COMMITTED).filter(({ outcome }) =>
+          ['completed', 'filtered'].includes(outcome.status),
+        );
+        expect(journal.manifest.calls, `cut at ${cut}`).toMatchObject({ sent: 6, repeated: lost.length });
+
+        await commitTo(journal, rows, OUTCOMES.length);
+        const summary = summaryOf(journal, path);
+        await journal.finish(summary);
+
+        expect(readFileSync(path, 'utf8'), `cut at ${cut}`).toBe(rows.text);
+        expect(summary, `cut at ${cut}`).toMatchObject({
+          rows: { total: 7, completed: 3, filtered: 2, failed: 1, skipped: 1 },
+          answers: { good: 2, '(none)': 2 },
+          finish_reasons: { stop: 3, content_filter: 1 },
+          usage: { prompt_tokens: 15, completion_tokens: 9, total_tokens: 24 },
+          errors: { content_filter: 2, answer_not_a_label: 1, ragged_record: 1 },
+          filters: {
+            prompt: { hate: { safe: 3, filtered: 0 } },
+            completion: { violence: { high: 3, filtered: 3 } },
+          },
+          latency_ms: { max: 90 },
+        });
+        rmSync(path);
+      }
+    },
+  );
+
+  it('is refused where the output lacks the columns that the summary is made of', async () => {
+    const path = join(folder, 'out.csv');
+    const settings = settingsFor(path, { output: { columns: ['id', 'status', 'answer'] } });
+    const rows = await rowsOf(settings, OUTCOMES);
+    await leave(settings, rows);
+    truncateSync(`${path}.part`, rows.header.length + Number(rows.records[0]?.text.length));
+    await expect(claimOutput(settings, new Date())).rejects.toMatchObject({
+      code: 'part_damaged',
+      exit: 2,
+      hint: expect.stringContaining('--restart'),
+    });
+  });
+
+  it('is refused when it is gone, but for a run that had no rows in it yet', async () => {
+    const path = join(folder, 'out.csv');
+    const settings = settingsFor(path);
+    const rows = await rowsOf(settings, OUTCOMES);
+    await leave(settings, rows);
+    rmSync(`${path}.part`);
+    await expect(claimOutput(settings, new Date())).rejects.toThrow('out.csv.part has no bytes where');
+
+    const other = settingsFor(join(folder, 'other.csv'));
+    const { journal } = await openJournal(other, rows);
+    await journal.pause();
+    rmSync(join(folder, 'other.csv.part'));
+    const { claim, journal: again } = await openJournal(other, rows);
+    expect([claim.unfinished?.run, claim.warning]).toEqual([journal.manifest.run, null]);
+    await commitTo(again, rows, OUTCOMES.length);
+    await again.finish(summaryOf(again, 'other.csv'));
+    expect(readFileSync(join(folder, 'other.csv'), 'utf8')).toBe(rows.text);
+  });
+});

@@ -1,0 +1,208 @@
+import fs, { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import type promises from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** When a process dies, and what becomes of what it wrote. */
+export interface Crash {
+  /** Operations on the disk that it still completes. */
+  readonly after: number;
+  /** The machine goes down with it: what was not synced may be lost, whole or in part. */
+  readonly power: boolean;
+  /** Chooses what is lost; from 0 up to 1. */
+  readonly chance: () => number;
+}
+
+type Names = ReadonlyMap<string, number>;
+
+/**
+ * A folder of a real file system whose process can die between any two operations, or in the middle of a write,
+ * and whose machine can lose power. After a sync the content of a file is safe; after a sync of the folder its
+ * names are. Before it, names change in the order of the operations, but how far is open.
+ */
+class CrashingDisk {
+  readonly #handles = new Set<FileHandle>();
+  readonly #safeContent = new Map<number, Buffer>();
+  readonly #removed = new Map<number, Buffer>();
+  #folder = '';
+  /** What the folder may look like after a loss of power: as last synced, or as after any later change. */
+  #names: Names[] = [];
+  #crash: Crash | null = null;
+  #left = 0;
+  #dead = false;
+
+  /** Begins anew, with an empty folder. */
+  async use(folder: string): Promise<void> {
+    this.#crash = null;
+    await this.reboot();
+    this.#folder = folder;
+    this.#safeContent.clear();
+    this.#removed.clear();
+    this.#names = [this.#listed()];
+  }
+
+  get dead(): boolean {
+    return this.#dead;
+  }
+
+  /** A new process, which will die of this crash; null is one that lives. */
+  arm(crash: Crash | null): void {
+    this.#crash = crash;
+    this.#left = crash?.after ?? Number.POSITIVE_INFINITY;
+    this.#dead = false;
+  }
+
+  /** The process has ended: its files are closed, and after a loss of power the disk has what it kept. */
+  async reboot(): Promise<void> {
+    for (const handle of this.#handles) await handle.close();
+    this.#handles.clear();
+    if (this.#dead && this.#crash?.power) this.#losePower(this.#crash.chance);
+    this.#crash = null;
+    this.#left = Number.POSITIVE_INFINITY;
+    this.#dead = false;
+  }
+
+  /** One operation: done, or the last breath, with what is done by then of the half-way. */
+  async step<T>(work: () => Promise<T>, halfway: (share: number) => Promise<unknown> = async () => {}) {
+    if (this.#dead) throw new Error('a dead process does nothing');
+    if (this.#left-- > 0) return await work();
+    this.#dead = true;
+    await halfway(this.#crash?.chance() ?? 0);
+    throw new Error('crash');
+  }
+
+  stepSync(work: () => void): void {
+    if (this.#dead || this.#left-- <= 0) {
+      this.#dead = true;
+      throw new Error('crash');
+    }
+    work();
+  }
+
+  opened(handle: FileHandle): void {
+    this.#handles.add(handle);
+  }
+
+  closed(handle: FileHandle): void {
+    this.#handles.delete(handle);
+  }
+
+  synced(path: string): void {
+    if (path === this.#folder) this.#names = [this.#listed()];
+    else this.#safeContent.set(statSync(path).ino, readFileSync(path));
+  }
+
+  /** Remembers what a name stood for: without power its removal may not have happened. */
+  removing(path: string): void {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found !== undefined) this.#removed.set(found.ino, readFileSync(path));
+  }
+
+  renamed(): void {
+    this.#names.push(this.#listed());
+  }
+
+  #listed(): Names {
+    return new Map(readdirSync(this.#folder).map((name) => [name, statSync(join(this.#folder, name)).ino]));
+  }
+
+  #losePower(chance: () => number): void {
+    const names = this.#names[Math.floor(chance() * this.#names.length)] ?? new Map();
+    const live = new Map(
+      [...this.#listed()].map(([name, ino]) => [ino, readFileSync(join(this.#folder, name))]),
+    );
+    const kept = new Map<string, Buffer>();
+    for (const [name, ino] of names) {
+      const written = live.get(ino) ?? this.#removed.get(ino) ?? Buffer.alloc(0);
+      kept.set(name, torn(this.#safeContent.get(ino) ?? Buffer.alloc(0), written, chance));
+    }
+    for (const name of this.#listed().keys()) fs.unlinkSync(join(this.#folder, name));
+    for (const [name, content] of kept) writeFileSync(join(this.#folder, name), content);
+    this.#safeContent.clear();
+    for (const [name, ino] of this.#listed()) this.#safeContent.set(ino, kept.get(name) ?? Buffer.alloc(0));
+    this.#removed.clear();
+    this.#names = [this.#listed()];
+  }
+}
+
+/** What is found of a file that was not synced: the old, the new, a beginning of the new, or zeros in its place. */
+function torn(safe: Buffer, written: Buffer, chance: () => number): Buffer {
+  const at = Math.floor(chance() * (written.length + 1));
+  switch (Math.floor(chance() * 4)) {
+    case 0:
+      return safe;
+    case 1:
+      return written;
+    case 2:
+      return Buffer.concat([written.subarray(0, at), safe.subarray(at)]);
+    default:
+      return Buffer.concat([safe, Buffer.alloc(Math.max(0, written.length - safe.length))]);
+  }
+}
+
+export const disk = new CrashingDisk();
+
+/** `node:fs/promises` on the disk that can crash: the calls that write. */
+export function crashingPromises(real: typeof promises): object {
+  return {
+    ...real,
+    open: (path: string, flags: string) =>
+      disk.step(async () => {
+        const handle = await real.open(path, flags);
+        disk.opened(handle);
+        if (flags === 'w') disk.renamed();
+        return crashingHandle(handle, path);
+      }),
+    rename: (from: string, to: string) =>
+      disk.step(async () => {
+        disk.removing(to);
+        await real.rename(from, to);
+        disk.renamed();
+      }),
+    rm: (path: string, options: object) =>
+      disk.step(async () => {
+        disk.removing(path);
+        await real.rm(path, options);
+        disk.renamed();
+      }),
+  };
+}
+
+/** `node:fs` on the same disk; its readers are those of the system. */
+export function crashingFs(real: typeof fs): object {
+  const rmSync = (path: string, options: object): void =>
+    disk.stepSync(() => {
+      disk.removing(path);
+      real.rmSync(path, options);
+      disk.renamed();
+    });
+  return { ...real, rmSync, default: real };
+}
+
+function crashingHandle(handle: FileHandle, path: string): object {
+  const sync = () =>
+    disk.step(async () => {
+      await handle.sync();
+      disk.synced(path);
+    });
+  return {
+    write: (data: Buffer, offset: number, length: number, position: number) =>
+      disk.step(
+        () => handle.write(data, offset, length, position),
+        (share) => handle.write(data, offset, Math.floor(share * length), position),
+      ),
+    writeFile: (text: string) =>
+      disk.step(
+        () => handle.writeFile(text),
+        (share) => handle.writeFile(text.slice(0, Math.floor(share * text.length))),
+      ),
+    truncate: (length: number) => disk.step(() => handle.truncate(length)),
+    sync,
+    datasync: sync,
+    close: () =>
+      disk.step(async () => {
+        await handle.close();
+        disk.closed(handle);
+      }),
+  };
+}
