@@ -26,6 +26,8 @@ const STALLED_CHECK_MS = 15_000;
 const MAX_STALLED = 3;
 /** Time for calls in flight to end when the worker closes, in milliseconds. */
 const GRACE_MS = 30_000;
+/** Entries a second of the worker's limiter. More of them are counted only while `queue.rateLimit` pauses the queue. */
+const NEVER_REACHED = 1_000_000_000;
 /** What is known of the pause of all workers is good for this time, in milliseconds. */
 const PAUSE_FRESH_MS = 100;
 /** Time to leave the store, in milliseconds. */
@@ -86,7 +88,7 @@ export class ChunkWorker {
         stalledInterval: options.times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MAX_STALLED,
         // Without a limiter on the worker, `queue.rateLimit` pauses nobody. This one never bites by itself.
-        limiter: { max: 1_000_000_000, duration: 1_000 },
+        limiter: { max: NEVER_REACHED, duration: 1_000 },
         // A worker without the strategy would stall every chunk that is to be retried.
         settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
       },
@@ -196,7 +198,7 @@ export class ChunkWorker {
     const now = Date.now();
     if (now - this.#pauseAskedAt >= PAUSE_FRESH_MS) {
       this.#pauseAskedAt = now;
-      this.#pauseAnswer = this.#queue.getRateLimitTtl().then(
+      this.#pauseAnswer = this.#queue.getRateLimitTtl(NEVER_REACHED).then(
         (ms) => this.#quota.joined(Math.max(0, ms), Date.now()),
         (error) => this.options.log.debug({ err: error }, 'cannot learn of a pause'),
       );
