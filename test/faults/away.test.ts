@@ -1,43 +1,52 @@
-import { describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import { startScriptedService } from '../support/scripted-service.js';
-import { haveRedis, startRedis } from '../support/servers.js';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
+import { Trial } from '../support/trial.js';
 
-if (!haveRedis()) {
-  describeMissing('a store that is away', 'redis-server or valkey-server');
-} else {
-  describe('a store that is away', () => {
-    it('fault 46: does not keep an interrupted run from ending, and the run is continued later', async () => {
-      const redis = await startRedis();
-      const work = new Workplace();
-      let frozen = false;
-      const service = await startScriptedService(async () => {
-        if (!frozen && service.requests.length > 50) {
-          frozen = true;
-          await redis.kill('SIGSTOP');
-          running.process.kill('SIGTERM');
-        }
-        return {};
-      });
-      const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url };
-      const job = work.job({ input: { path: work.rows(400) }, output: { path: 'out.csv' } });
-      const running = work.start(['run', job], env);
-      try {
-        const { code, stderr } = await running.ended;
-        expect(code, stderr).toBe(143);
-        await redis.kill('SIGCONT');
-        const finished = await work.run(['run', job], env);
-        expect(finished.code, finished.stderr).toBe(0);
-        expect(work.records('out.csv').length).toBe(400);
-        // What was called and not yet recorded when the store froze is called again.
-        expect(service.requests.length).toBeLessThanOrEqual(400 + 2 * 20);
-      } finally {
-        await redis.kill('SIGCONT');
-        await redis.stop();
-        await service.close();
-        work.remove();
-      }
+const KINDS = [
+  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
+  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
+] as const;
+
+for (const { kind, have, start, needs } of KINDS) {
+  if (!have()) {
+    describeMissing(`a store that is away on ${kind}`, needs);
+    continue;
+  }
+  describe(`a store that is away on ${kind}`, () => {
+    let server: Server;
+    let trial: Trial;
+    beforeEach(async () => {
+      server = await start();
+      trial = await Trial.begin({ queue: server.url, rows: 400 });
+    });
+    afterEach(async () => {
+      await server.kill('SIGCONT');
+      await trial.end();
+      await server.stop();
+    });
+
+    it('fault 46: does not keep an interrupted run from ending while it is frozen, and the run is continued later', async (context) => {
+      const running = trial.run();
+      await running.until(trial.called(50));
+      await server.kill('SIGSTOP');
+      running.process.kill('SIGTERM');
+      const { code, stderr } = await running.ended;
+      expect(code, stderr).toBe(143);
+      await server.kill('SIGCONT');
+      // What was called and could not be recorded is called again.
+      await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+    });
+
+    it('fault 46: does not keep an interrupted run from ending while it is down, and the run is continued later', async (context) => {
+      const running = trial.run();
+      await running.until(trial.called(50));
+      await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
+      running.process.kill('SIGTERM');
+      const { code, stderr } = await running.ended;
+      expect(code, stderr).toBe(143);
+      await server.restart();
+      await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
     });
   });
 }

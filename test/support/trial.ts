@@ -108,7 +108,16 @@ export class Trial {
 
   /** Starts the run, or continues it: the same command. */
   run(...flags: readonly string[]): TrialRun {
-    const running = this.work.start(['run', this.#job, ...flags], this.env);
+    return this.#start(flags, this.env);
+  }
+
+  /** The same command in an environment that differs. */
+  runWith(env: Readonly<Record<string, string>>): TrialRun {
+    return this.#start([], { ...this.env, ...env });
+  }
+
+  #start(flags: readonly string[], env: Record<string, string>): TrialRun {
+    const running = this.work.start(['run', this.#job, ...flags], env);
     this.#runs.push(running);
     let text = '';
     running.process.stderr?.on('data', (piece: string) => {
@@ -138,6 +147,12 @@ export class Trial {
   called(calls: number): Promise<void> {
     if (this.service.calls() >= calls) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.push({ calls, resolve }));
+  }
+
+  /** Holds all answers back and resolves when as many calls are in flight as may be; no other call is made then. */
+  async fill(running: TrialRun): Promise<void> {
+    this.hold();
+    await running.until(this.called(this.service.calls() + this.concurrency - this.inFlight));
   }
 
   /** The service answers nothing from now on, until `release`. */
