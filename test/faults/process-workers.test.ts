@@ -1,0 +1,117 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Child } from '../support/children.js';
+import { completionBody } from '../support/scripted-service.js';
+import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { describeMissing } from '../support/stores.js';
+import { Trial } from '../support/trial.js';
+import { startWorkerProcess } from '../support/worker-process.js';
+
+/** Of each worker. */
+const CONCURRENCY = 4;
+/** Shorter than a user's, so that a test need not wait for a minute; longer than a worker trusts what the ledger said. */
+const LOCK_MS = 3_000;
+const CHUNK = 3;
+const ROWS = 200;
+const CULPRIT = 53;
+
+const KINDS = [
+  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
+  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
+] as const;
+
+for (const { kind, have, start, needs } of KINDS) {
+  if (!have()) {
+    describeMissing(`workers in processes of their own on ${kind}`, needs);
+    continue;
+  }
+  describe(`workers in processes of their own on ${kind}`, () => {
+    let server: Server;
+    let trial: Trial;
+    const workers: Child[] = [];
+    beforeEach(async () => {
+      server = await start();
+    });
+    afterEach(async () => {
+      for (const worker of workers.splice(0)) await worker.kill();
+      await trial.end();
+      await server.stop();
+    });
+
+    async function worker(lockMs = LOCK_MS): Promise<Child> {
+      const child = startWorkerProcess({
+        queue: server.url,
+        service: trial.service.url,
+        concurrency: CONCURRENCY,
+        chunkSize: CHUNK,
+        lockMs,
+      });
+      workers.push(child);
+      expect(await child.line()).toBe('ready');
+      return child;
+    }
+
+    /** A run whose calls are left to so many workers; all of them have as many calls in flight as they may. */
+    async function begin(count: number) {
+      const concurrency = count * CONCURRENCY;
+      trial = await Trial.begin({ queue: server.url, rows: ROWS, concurrency, chunkSize: CHUNK });
+      const started: Child[] = [];
+      for (let i = 0; i < count; i++) started.push(await worker());
+      const running = trial.run('--no-work');
+      await running.until(trial.called(40));
+      await trial.fill(running);
+      return { running, started };
+    }
+
+    it('fault 41: when one of several is killed its rows finish with the others, and only its calls in flight are repeated', async (context) => {
+      const { running, started } = await begin(2);
+      await started[0]?.kill('SIGKILL');
+      trial.release();
+      await trial.whole(running, { repeats: CONCURRENCY }, context);
+    });
+
+    it('fault 43: one that wakes after others have done its rows calls none of them again', async (context) => {
+      const { running, started } = await begin(2);
+      const sleeper = started[0]?.pid ?? 0;
+      process.kill(sleeper, 'SIGSTOP');
+      trial.release();
+      // The other has called every row, and those again that the sleeper had in flight.
+      await running.until(trial.called(ROWS + CONCURRENCY));
+      process.kill(sleeper, 'SIGCONT');
+      await trial.whole(running, { repeats: CONCURRENCY }, context);
+    });
+
+    it('fault 43: the only one wakes after its locks have run out, and repeats no call', async (context) => {
+      const { running, started } = await begin(1);
+      const sleeper = started[0]?.pid ?? 0;
+      process.kill(sleeper, 'SIGSTOP');
+      trial.release();
+      // The fault itself: a process that does nothing for longer than its locks last.
+      await running.until(sleep(2 * LOCK_MS));
+      process.kill(sleeper, 'SIGCONT');
+      await trial.whole(running, { repeats: 0 }, context);
+    });
+
+    it('fault 44: of the rows beside one that ends every worker that calls it, all others are answered', async (context) => {
+      let crashes = 0;
+      let current: Child | null = null;
+      trial = await Trial.begin({
+        queue: server.url,
+        rows: ROWS,
+        concurrency: CONCURRENCY,
+        chunkSize: CHUNK,
+        script: async ({ prompt }) => {
+          if (prompt !== `row ${CULPRIT}`) return { json: completionBody({ text: ` re ${prompt}` }) };
+          crashes++;
+          await current?.kill('SIGKILL');
+          current = await worker(1_000);
+          return 'hang';
+        },
+      });
+      current = await worker(1_000);
+      const running = trial.run('--no-work');
+      await trial.whole(running, { repeats: () => crashes * CONCURRENCY, failed: [CULPRIT] }, context);
+      expect(trial.work.records('out.csv')[CULPRIT - 1]).toMatchObject({ error_code: 'worker_crashed' });
+    });
+  });
+}

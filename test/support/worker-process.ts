@@ -1,0 +1,43 @@
+import { built, type Child, startChild } from './children.js';
+
+export interface WorkerProcessOptions {
+  /** What `--queue` gets. */
+  readonly queue: string;
+  /** Address of the service. */
+  readonly service: string;
+  /** Calls in flight at once. */
+  readonly concurrency: number;
+  readonly chunkSize: number;
+  /** How long an entry stays with a worker that shows no sign of life, in milliseconds. */
+  readonly lockMs: number;
+}
+
+/** A worker and nothing else, in a process of its own, for the job of a trial. Its first line is `ready`. */
+export function startWorkerProcess(options: WorkerProcessOptions): Child {
+  const module = (name: string): string => JSON.stringify(built(name));
+  const { queue, service, concurrency, chunkSize, lockMs } = options;
+  return startChild(`
+    const { openStore } = await import(${module('queue/open-store.js')});
+    const { ChunkWorker } = await import(${module('queue/worker.js')});
+    const { Caller } = await import(${module('queue/caller.js')});
+    const { queueName } = await import(${module('queue/names.js')});
+    const { KeyRing } = await import(${module('service/keys.js')});
+    const { createLog } = await import(${module('commands/log.js')});
+
+    const address = { baseUrl: ${JSON.stringify(service)}, segment: 'openai' };
+    const deployment = 'lm-35-turbo-instruct';
+    new ChunkWorker({
+      store: await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} }),
+      queue: queueName(deployment, address.baseUrl + '/' + address.segment),
+      deployment,
+      concurrency: ${concurrency},
+      chunkSize: ${chunkSize},
+      promptsPerRequest: 1,
+      caller: new Caller(address, new KeyRing(['a-key-for-tests-only']), ${concurrency}, () => {}),
+      onStop: (fault) => console.log('stopped: ' + fault.message),
+      log: createLog('silent'),
+      times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
+    });
+    console.log('ready');
+  `);
+}
