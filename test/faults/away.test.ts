@@ -1,7 +1,7 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, type TestContext } from 'vitest';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { Trial } from '../support/trial.js';
+import { trialOn } from '../support/trial.js';
 
 const KINDS = [
   { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
@@ -13,40 +13,38 @@ for (const { kind, have, start, needs } of KINDS) {
     describeMissing(`a store that is away on ${kind}`, needs);
     continue;
   }
-  describe(`a store that is away on ${kind}`, () => {
-    let server: Server;
-    let trial: Trial;
-    beforeEach(async () => {
-      server = await start();
-      trial = await Trial.begin({ queue: server.url, rows: 400 });
-    });
-    afterEach(async () => {
-      await server.kill('SIGCONT');
-      await trial.end();
-      await server.stop();
-    });
+  // Beside each other: they wait for deadlines and do little else.
+  describe.concurrent(`a store that is away on ${kind}`, () => {
+    /** Interrupts a run whose store is away; the run is continued when the store is back. */
+    const interrupted = (
+      away: (server: Server) => Promise<void>,
+      back: (server: Server) => Promise<void>,
+      context: TestContext,
+    ): Promise<void> =>
+      trialOn(start, { rows: 400 }, async (trial, server) => {
+        const running = trial.run();
+        await running.until(trial.called(50));
+        await away(server);
+        running.process.kill('SIGTERM');
+        const { code, stderr } = await running.ended;
+        expect(code, stderr).toBe(143);
+        await back(server);
+        // What was called and could not be recorded is called again.
+        await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+      });
 
-    it('fault 46: does not keep an interrupted run from ending while it is frozen, and the run is continued later', async (context) => {
-      const running = trial.run();
-      await running.until(trial.called(50));
-      await server.kill('SIGSTOP');
-      running.process.kill('SIGTERM');
-      const { code, stderr } = await running.ended;
-      expect(code, stderr).toBe(143);
-      await server.kill('SIGCONT');
-      // What was called and could not be recorded is called again.
-      await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
-    });
+    it('fault 46: does not keep an interrupted run from ending while it is frozen; the run is continued later', (context) =>
+      interrupted(
+        (server) => server.kill('SIGSTOP'),
+        (server) => server.kill('SIGCONT'),
+        context,
+      ));
 
-    it('fault 46: does not keep an interrupted run from ending while it is down, and the run is continued later', async (context) => {
-      const running = trial.run();
-      await running.until(trial.called(50));
-      await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
-      running.process.kill('SIGTERM');
-      const { code, stderr } = await running.ended;
-      expect(code, stderr).toBe(143);
-      await server.restart();
-      await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
-    });
+    it('fault 46: does not keep an interrupted run from ending while it is down; the run is continued later', (context) =>
+      interrupted(
+        (server) => server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT'),
+        (server) => server.restart(),
+        context,
+      ));
   });
 }

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, it } from 'vitest';
+import { describe, it } from 'vitest';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { Trial } from '../support/trial.js';
+import { trialOn } from '../support/trial.js';
 
 /** The fault itself: longer than the lock of a queue entry, which is 60 seconds. */
 const FROZEN_MS = 65_000;
@@ -22,36 +22,27 @@ for (const { kind, have, start, needs } of KINDS) {
     describeMissing(`a store that is frozen on ${kind}`, needs);
     continue;
   }
-  describe(`a store that is frozen on ${kind}`, () => {
-    let server: Server;
-    let trial: Trial;
-    beforeEach(async () => {
-      server = await start();
-      trial = await Trial.begin({ queue: server.url, rows: 400, latencyMs: 20 });
-    });
-    afterEach(async () => {
-      await server.kill('SIGCONT');
-      await trial.end();
-      await server.stop();
-    });
+  // Beside each other: they wait and do little else.
+  describe.concurrent(`a store that is frozen on ${kind}`, () => {
+    it('fault 31: for longer than a lock, costs no call', (context) =>
+      trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
+        const running = trial.run();
+        await running.until(trial.called(100));
+        await server.kill('SIGSTOP');
+        await running.until(sleep(FROZEN_MS));
+        await server.kill('SIGCONT');
+        await trial.whole(running, { repeats: 0 }, context);
+      }));
 
-    it('fault 31: for longer than a lock, costs no call', async (context) => {
-      const running = trial.run();
-      await running.until(trial.called(100));
-      await server.kill('SIGSTOP');
-      await running.until(sleep(FROZEN_MS));
-      await server.kill('SIGCONT');
-      await trial.whole(running, { repeats: 0 }, context);
-    });
-
-    it('fault 32: away for longer than a driver tries by default, fails no row and costs no call', async (context) => {
-      const running = trial.run();
-      await running.until(trial.called(100));
-      await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
-      await running.until(refuseConnections(server, DEFAULT_LIMIT * CONNECTIONS));
-      await server.restart();
-      await trial.whole(running, { repeats: 0 }, context);
-    });
+    it('fault 32: away for longer than a driver tries by default, fails no row and costs no call', (context) =>
+      trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
+        const running = trial.run();
+        await running.until(trial.called(100));
+        await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
+        await running.until(refuseConnections(server, DEFAULT_LIMIT * CONNECTIONS));
+        await server.restart();
+        await trial.whole(running, { repeats: 0 }, context);
+      }));
   });
 }
 

@@ -1,18 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { afterEach, beforeEach, describe, it, type TestContext } from 'vitest';
+import { describe, it, type TestContext } from 'vitest';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { Trial } from '../support/trial.js';
+import { trialOn } from '../support/trial.js';
 
 /** The fault itself: the store is killed so often, with so many milliseconds between. */
 const KILLS = 15;
 const BETWEEN_MS = 2_000;
 
+type Start = () => Promise<Server>;
+
 /** Kills the store again and again under a run whose calls last longer than all the kills. */
-async function killAgainAndAgain(server: Server, context: TestContext): Promise<void> {
-  const trial = await Trial.begin({ queue: server.url, rows: 1_500, latencyMs: 100 });
-  try {
+const killAgainAndAgain = (start: Start, context: TestContext): Promise<void> =>
+  trialOn(start, { rows: 1_500, latencyMs: 100 }, async (trial, server) => {
     const running = trial.run();
     await running.until(trial.called(50));
     let inFlight = 0;
@@ -22,23 +23,15 @@ async function killAgainAndAgain(server: Server, context: TestContext): Promise<
       await running.until(sleep(BETWEEN_MS));
     }
     await trial.whole(running, { repeats: inFlight }, context);
-  } finally {
-    await trial.end();
-  }
-}
+  });
 
 /** Kills the store while calls are in flight, and answers them when it is back, or while it is away. */
-async function killUnderCalls(
-  server: Server,
-  answer: 'before' | 'after',
-  context: TestContext,
-): Promise<void> {
-  const trial = await Trial.begin({ queue: server.url, rows: 200 });
-  try {
+const killUnderCalls = (start: Start, answer: 'away' | 'back', context: TestContext): Promise<void> =>
+  trialOn(start, { rows: 200 }, async (trial, server) => {
     const running = trial.run();
     await running.until(trial.called(50));
     await trial.fill(running);
-    if (answer === 'before') {
+    if (answer === 'away') {
       await server.kill('SIGQUIT');
       trial.release();
       while (trial.inFlight > 0) await sleep(10);
@@ -46,69 +39,44 @@ async function killUnderCalls(
     await server.restart();
     trial.release();
     await trial.whole(running, { repeats: 0 }, context);
-  } finally {
-    await trial.end();
+  });
+
+const KINDS = [
+  { kind: 'redis', fault: 30, have: haveRedis, start: () => startRedis(), needs: 'redis-server' },
+  { kind: 'postgres', fault: 38, have: havePostgres, start: () => startPostgres(), needs: 'postgres' },
+] as const;
+
+for (const { kind, fault, have, start, needs } of KINDS) {
+  if (!have()) {
+    describeMissing(`a store that is killed on ${kind}`, needs);
+    continue;
   }
-}
+  describe.concurrent(`a store that is killed on ${kind}`, () => {
+    it(`fault ${fault}: in the middle of calls and back at once, costs no call`, (context) =>
+      killUnderCalls(start, 'back', context));
 
-if (!haveRedis()) {
-  describeMissing('a store that is killed', 'redis-server or valkey-server');
-} else {
-  describe('a store that is killed on redis', () => {
-    let redis: Server;
-    beforeEach(async () => {
-      redis = await startRedis();
-    });
-    afterEach(() => redis.stop());
+    it(`fault ${fault}: what is answered while it is away is kept, and costs no call`, (context) =>
+      killUnderCalls(start, 'away', context));
 
-    it('fault 30: in the middle of calls and back at once, costs no call', (context) =>
-      killUnderCalls(redis, 'after', context));
-
-    it('fault 30: what is answered while it is away is kept, and costs no call', (context) =>
-      killUnderCalls(redis, 'before', context));
-
-    it('fault 30: every two seconds for half a minute, costs no more than the calls in flight', (context) =>
-      killAgainAndAgain(redis, context));
+    it(`fault ${fault}: every two seconds for half a minute, costs no more than the calls in flight`, (context) =>
+      killAgainAndAgain(start, context));
   });
 }
 
-if (!havePostgres()) {
-  describeMissing('a store that is killed', 'postgres and initdb');
-} else {
-  describe('a store that is killed on postgres', () => {
-    let postgres: Server;
-    beforeEach(async () => {
-      postgres = await startPostgres();
-    });
-    afterEach(() => postgres.stop());
-
-    it('fault 38: in the middle of calls and back at once, costs no call', (context) =>
-      killUnderCalls(postgres, 'after', context));
-
-    it('fault 38: what is answered while it is away is kept, and costs no call', (context) =>
-      killUnderCalls(postgres, 'before', context));
-
-    it('fault 38: every two seconds for half a minute, costs no more than the calls in flight', (context) =>
-      killAgainAndAgain(postgres, context));
-
-    it('fault 38: all its connections are terminated again and again, and no call is repeated', async (context) => {
-      const trial = await Trial.begin({ queue: postgres.url, rows: 600, latencyMs: 20 });
-      const admin = new pg.Client(postgres.url);
+describe.runIf(havePostgres())('a store that loses its sessions on postgres', () => {
+  it('fault 38: all its connections are terminated again and again, and no call is repeated', (context) =>
+    trialOn(startPostgres, { rows: 600, latencyMs: 20 }, async (trial, server) => {
+      const admin = new pg.Client(server.url);
       await admin.connect();
-      try {
-        const running = trial.run();
-        for (let calls = 50; calls <= 500; calls += 50) {
-          await running.until(trial.called(calls));
-          await admin.query(
-            `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE pid <> pg_backend_pid() AND datname = current_database()`,
-          );
-        }
-        await trial.whole(running, { repeats: 0 }, context);
-      } finally {
-        await admin.end();
-        await trial.end();
+      const running = trial.run();
+      for (let calls = 50; calls <= 500; calls += 50) {
+        await running.until(trial.called(calls));
+        await admin.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE pid <> pg_backend_pid() AND datname = current_database()`,
+        );
       }
-    });
-  });
-}
+      await admin.end();
+      await trial.whole(running, { repeats: 0 }, context);
+    }));
+});

@@ -6,6 +6,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from './scripted-service.js';
+import type { Server } from './servers.js';
 
 /** What a run under a fault is made of. */
 export interface TrialOptions {
@@ -233,5 +234,25 @@ export class Trial {
     }
     await this.service.close();
     this.work.remove();
+  }
+}
+
+/** A trial on a server of its own, so that trials can go on beside each other. Neither outlives it. */
+export async function trialOn(
+  start: () => Promise<Server>,
+  options: Omit<TrialOptions, 'queue'>,
+  body: (trial: Trial, server: Server) => Promise<void>,
+): Promise<void> {
+  const server = await start();
+  try {
+    const trial = await Trial.begin({ ...options, queue: server.url });
+    try {
+      await body(trial, server);
+    } finally {
+      await server.kill('SIGCONT');
+      await trial.end();
+    }
+  } finally {
+    await server.stop();
   }
 }
