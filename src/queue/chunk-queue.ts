@@ -7,6 +7,8 @@ import type { Store } from './store.js';
 
 /** Pause before entries that the store refused are added again, in milliseconds. */
 const AGAIN_MS = 1_000;
+/** The user is told of refused entries no more often than this, in milliseconds. */
+const TOLD_EVERY_MS = 60_000;
 
 /** BullMQ's largest priority. */
 const LAST_PRIORITY = 2 ** 21;
@@ -27,6 +29,7 @@ export type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
 export class ChunkQueue {
   readonly #queue: Queue<ChunkData>;
   #left = false;
+  #toldAt = Number.NEGATIVE_INFINITY;
 
   /**
    * @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries
@@ -53,10 +56,18 @@ export class ChunkQueue {
         return;
       } catch (error) {
         // A store that is full or read-only takes entries again when workers have made room (fault 34).
-        this.log.warn({ err: error }, 'the queue refused entries; trying again');
+        this.#tell(error);
         await sleep(AGAIN_MS);
       }
     }
+  }
+
+  #tell(error: unknown): void {
+    const now = performance.now();
+    const level = now - this.#toldAt < TOLD_EVERY_MS ? 'debug' : 'warn';
+    if (level === 'warn') this.#toldAt = now;
+    const reason = error instanceof Error ? error.message : String(error);
+    this.log[level]({ reason }, 'the queue refuses entries; they wait until it takes them');
   }
 
   async #addOnce(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<void> {
