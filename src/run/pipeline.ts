@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { join, resolve } from 'node:path';
+import { existsSync, realpathSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { acquireLock, type Lock } from '../lock.js';
@@ -80,7 +81,7 @@ async function runOver(
 /** One run for one output (fault 48), whatever date or run its name will have. */
 async function lockOutput({ output, stateDir }: Settings): Promise<Lock | null> {
   if (output.path === '-') return null;
-  const name = createHash('sha256').update(resolve(output.path)).digest('hex').slice(0, 16);
+  const name = createHash('sha256').update(realPath(output.path)).digest('hex').slice(0, 16);
   try {
     return await acquireLock(join(stateDir, 'locks', name), { purpose: `writing ${output.path}` });
   } catch (error) {
@@ -91,6 +92,14 @@ async function lockOutput({ output, stateDir }: Settings): Promise<Lock | null> 
       'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
     );
   }
+}
+
+/** A path without links, also of a file and of folders that are not there yet. */
+function realPath(path: string): string {
+  const target = resolve(path);
+  let folder = dirname(target);
+  while (!existsSync(folder)) folder = dirname(folder);
+  return join(realpathSync(folder), relative(folder, target));
 }
 
 /** What is about to happen, in the words of a person who looks on. */
