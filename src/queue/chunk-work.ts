@@ -116,8 +116,10 @@ export class ChunkWork {
     await this.parts.heedPause();
     if (quota.remaining(Date.now()) > 0) return [WAIT];
     const { run } = visit.chunk;
+    await visit.refresh();
+    if (!asked.some((row) => visit.wants(row))) return [DONE];
     await recorder.announce(run, asked.length);
-    // After the announcement, which waits as long as the store is away: others may have answered meanwhile.
+    // Again after the announcement, which waits as long as the store is away: others may have answered meanwhile.
     await visit.refresh();
     const rows = this.parts.releasing() ? [] : asked.filter((row) => visit.wants(row));
     recorder.count(run, 'in_flight', rows.length - asked.length);

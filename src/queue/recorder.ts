@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { NO_CALLS } from '../ledger/counters.js';
 import type { Entry, Ledger } from '../ledger/ledger.js';
 import type { Counters } from '../model.js';
 
@@ -10,6 +11,14 @@ import type { Counters } from '../model.js';
 const BATCH_MS = 5;
 /** Pause before a write that the store refused is tried again. */
 const AGAIN_MS = 500;
+/** Refusals in a row between two warnings: one a minute. */
+const WARN_EVERY = 120;
+
+/** What a process has done for a run, by its own count: a store that comes back empty cannot lose it. */
+export interface Totals extends Counters {
+  /** Outcomes handed to the ledger. */
+  readonly outcomes: number;
+}
 
 interface Batch {
   readonly entries: Entry[];
@@ -21,6 +30,7 @@ interface Batch {
 /** Writes outcomes to the ledger as they come, in small batches. What is added is never given up. */
 export class Recorder {
   #open: Batch | null = null;
+  readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
   #last: Promise<void> = Promise.resolve();
 
@@ -33,6 +43,7 @@ export class Recorder {
   add(entry: Entry): Promise<void> {
     const batch = this.#batch();
     batch.entries.push(entry);
+    this.#totalsOf(entry.run).outcomes++;
     return batch.recorded;
   }
 
@@ -53,6 +64,17 @@ export class Recorder {
     const counts = calls.get(run) ?? {};
     counts[name] = (counts[name] ?? 0) + by;
     calls.set(run, counts);
+    this.#totalsOf(run)[name] += by;
+  }
+
+  totals(run: string): Totals {
+    return { ...this.#totalsOf(run) };
+  }
+
+  #totalsOf(run: string): { -readonly [name in keyof Totals]: number } {
+    const totals = this.#totals.get(run) ?? { ...NO_CALLS, outcomes: 0 };
+    this.#totals.set(run, totals);
+    return totals;
   }
 
   /** Resolves when all that was added is in the ledger. */
@@ -74,11 +96,16 @@ export class Recorder {
     await sleep(BATCH_MS);
     await last;
     this.#open = null;
-    for (;;) {
+    for (let refusals = 0; ; refusals++) {
       try {
         return await this.ledger.record(entries, calls);
       } catch (error) {
-        this.log.warn({ err: error, outcomes: entries.length }, 'the ledger refused outcomes; trying again');
+        const why = {
+          reason: error instanceof Error ? error.message : String(error),
+          outcomes: entries.length,
+        };
+        if (refusals % WARN_EVERY === 0)
+          this.log.warn(why, 'the ledger refuses outcomes; trying again until it takes them');
         await sleep(AGAIN_MS);
       }
     }

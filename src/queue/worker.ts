@@ -10,7 +10,7 @@ import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
 import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
-import { Recorder } from './recorder.js';
+import { Recorder, type Totals } from './recorder.js';
 import type { Store } from './store.js';
 import { within } from './store-deadline.js';
 
@@ -124,6 +124,11 @@ export class ChunkWorker {
   /** The outage of the service that goes on, as this process sees it; null when there is none. */
   get outage(): OutageView | null {
     return this.#outage.view;
+  }
+
+  /** What this process has done for a run. */
+  totals(run: string): Totals {
+    return this.#recorder.totals(run);
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */

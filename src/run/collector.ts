@@ -13,6 +13,8 @@ const LOOK_AHEAD = 256;
 const COMMIT_ROWS = 2_000;
 /** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
 const STUCK_MS = 5_000;
+/** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
+const APART_MS = 250;
 
 export interface CollectorParts {
   readonly run: string;
@@ -24,7 +26,7 @@ export interface CollectorParts {
   /** Opens the run in the ledger, or renews its lease. */
   readonly open: () => Promise<void>;
   /** Looks after the oldest chunk when it is stuck. */
-  readonly rescue: (head: WindowChunk) => Promise<void>;
+  readonly rescue: (head: WindowChunk) => Promise<'whole' | 'apart'>;
   /** True when the producer has added its last chunk. */
   readonly produced: () => boolean;
   /** Told after each look: rows on disk or known to the ledger. */
@@ -42,7 +44,7 @@ export interface CollectorParts {
 export async function collect(parts: CollectorParts): Promise<void> {
   const { window, journal } = parts;
   let renewAt = performance.now() + LEASE_MS / 4;
-  let oldest = { first: 0, known: 0, since: performance.now() };
+  let oldest = { first: 0, known: 0, since: performance.now(), patience: STUCK_MS };
 
   for (;;) {
     const last = parts.drained();
@@ -56,10 +58,11 @@ export async function collect(parts: CollectorParts): Promise<void> {
     const now = performance.now();
     const head = window.heads(1)[0];
     if (head?.first !== oldest.first || look.headKnown !== oldest.known) {
-      oldest = { first: head?.first ?? 0, known: look.headKnown, since: now };
-    } else if (head !== undefined && now - oldest.since > STUCK_MS) {
-      oldest = { ...oldest, since: now };
-      await parts.rescue(head);
+      const patience = head?.first === oldest.first ? oldest.patience : STUCK_MS;
+      oldest = { first: head?.first ?? 0, known: look.headKnown, since: now, patience };
+    } else if (head !== undefined && now - oldest.since > oldest.patience) {
+      const patience = (await parts.rescue(head)) === 'apart' ? APART_MS : STUCK_MS;
+      oldest = { ...oldest, since: now, patience };
     }
     if (now >= renewAt) {
       renewAt = now + LEASE_MS / 4;

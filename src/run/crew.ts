@@ -63,6 +63,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
   if (execution > 1) await queue.withdraw(run);
   await open();
+  const { calls: before } = await ledger.progress(run, []);
 
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
   const worker = settings.work ? startWorker(settings, world, store, name, onStop) : null;
@@ -144,12 +145,15 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     await worker?.close();
     if (halt.reason !== null) await queue.withdraw(run);
     await queue.close();
+    // What ended with the worker's last calls.
+    journal.count((await ledger.progress(run, [])).calls);
   };
   // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
   const deadline = new Promise<'late'>((resolve) => {
     halt.onPull(() => setTimeout(resolve, HALT_MS, 'late').unref());
   });
   const late = (await Promise.race([leave(), deadline])) === 'late';
+  if (worker !== null) journal.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
   progress.stop();
   if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');

@@ -5,6 +5,7 @@ import { StopError, UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
 import { WriteError, writing } from '../output/write-error.js';
 import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
+import type { Totals } from '../queue/recorder.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
 import { type Claim, isRenamed } from './begin.js';
@@ -20,6 +21,8 @@ export interface Commit {
 export class Journal {
   readonly #began = performance.now();
   #manifest: Manifest;
+  /** Rows written by this execution that were called. */
+  #called = 0;
 
   private constructor(
     private readonly claim: Claim | null,
@@ -77,7 +80,31 @@ export class Journal {
       bytes: this.writer.bytes,
       tally: fold(this.#manifest.tally, ended),
     };
+    this.#called += ended.filter(
+      ({ outcome }) => outcome.status !== 'skipped' && outcome.attempts > 0,
+    ).length;
     await this.#save();
+  }
+
+  /**
+   * Counts again what this process did itself: increments of the ledger are lost with a store that comes back empty
+   * (fault 35).
+   * @param before the run's counters before this execution called anything
+   * @param finished every row is written, so an outcome more than rows is an answer that was paid for twice
+   */
+  recount(before: Counters, own: Totals, finished: boolean): void {
+    const { calls } = this.#manifest;
+    const twice = finished ? Math.max(0, own.outcomes - this.#called) : 0;
+    this.#manifest = {
+      ...this.#manifest,
+      calls: {
+        sent: Math.max(calls.sent, before.sent + own.sent),
+        retried: Math.max(calls.retried, before.retried + own.retried),
+        rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
+        repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
+        in_flight: Math.max(0, calls.in_flight, before.in_flight + own.in_flight),
+      },
+    };
   }
 
   /** Takes the counters as the ledger has them now; they reach the disk with the next write. */

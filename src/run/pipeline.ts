@@ -158,7 +158,7 @@ function summaryOf(
 /** What is in flight when nobody calls any more was never heard of again: it may have been paid for. */
 const withLost = ({ in_flight, ...calls }: Counters): CallCounts => ({
   ...calls,
-  repeated: calls.repeated + in_flight,
+  repeated: calls.repeated + Math.max(0, in_flight),
 });
 
 function stopOf(halted: HaltReason | null) {

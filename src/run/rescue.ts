@@ -19,12 +19,27 @@ export interface RescueParts {
  * Looks after the oldest chunk when nothing has come of it for a while. The queue is disposable: an entry that
  * is gone (a store that came back empty, a lease that ran out) is added again, and a chunk whose workers
  * crashed again and again is taken apart, so that only the culprit ends `failed` (faults 35 and 44).
+ * @returns whether the chunk is in the queue as one entry, or row by row
  */
-export async function rescue(head: WindowChunk, split: Set<number>, parts: RescueParts): Promise<void> {
+export async function rescue(
+  head: WindowChunk,
+  split: Set<number>,
+  parts: RescueParts,
+): Promise<'whole' | 'apart'> {
   const chunk = parts.render(head);
-  if (chunk === null) return;
-  if (split.has(head.first)) return rescueNextRow(chunk, parts);
+  if (chunk === null) return 'whole';
+  if (!split.has(head.first)) await rescueChunk(head, chunk, split, parts);
+  if (!split.has(head.first)) return 'whole';
+  await rescueNextRow(chunk, parts);
+  return 'apart';
+}
 
+async function rescueChunk(
+  head: WindowChunk,
+  chunk: Chunk,
+  split: Set<number>,
+  parts: RescueParts,
+): Promise<void> {
   const id = chunkId(chunk.run, chunk.execution, chunk.first);
   const state = await parts.queue.state(id);
   if (state === 'missing') {
@@ -35,7 +50,6 @@ export async function rescue(head: WindowChunk, split: Set<number>, parts: Rescu
     parts.log.warn({ chunk: id }, 'a chunk crashed its workers; trying its rows one by one');
     split.add(head.first);
     await parts.queue.remove(id);
-    await rescueNextRow(chunk, parts);
   }
 }
 
