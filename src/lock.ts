@@ -15,10 +15,16 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from './errors.js';
 
-/** Who holds a lock, as far as its file says. */
-export interface Holder {
+/** A process, so that another can find out whether it still lives. */
+export interface ProcessMark {
   readonly pid: number;
   readonly host: string;
+  /** When the process began, in the words of its system: tells it from a later one with the same number. */
+  readonly began: string | null;
+}
+
+/** Who holds a lock, as far as its file says. */
+export interface Holder extends Pick<ProcessMark, 'pid' | 'host'> {
   /** What the holder does with what it locked, in words for people. */
   readonly purpose: string;
 }
@@ -52,10 +58,27 @@ const AGAIN_MS = 5;
 /** How often a claim gives way to others that hold nothing yet before it calls one of them the holder. */
 const MAX_YIELDS = 200;
 
-interface Claim extends Holder {
-  /** When the process began, in the words of its system: tells it from a later one with the same number. */
-  readonly began: string | null;
+interface Claim extends Holder, ProcessMark {
   readonly held: boolean;
+}
+
+export const thisProcess = (): ProcessMark => ({
+  pid: process.pid,
+  host: hostname(),
+  began: beganAt(process.pid),
+});
+
+/** Whether a process of this host lives; what another host has cannot be seen, and counts as ended. */
+export function isLiving({ pid, host, began }: ProcessMark): boolean {
+  if (host !== hostname()) return false;
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    // EPERM: it lives, and belongs to somebody else.
+    if (codeOf(error) !== 'EPERM') return false;
+  }
+  const now = began === null ? null : beganAt(pid);
+  return now === null || now === began;
 }
 
 /**
@@ -75,7 +98,7 @@ interface Claim extends Holder {
 export async function acquireLock(path: string, options: { purpose: string }): Promise<Lock> {
   const id = randomBytes(8).toString('hex');
   const file = join(path, id);
-  const claim = { pid: process.pid, host: hostname(), purpose: options.purpose, began: beganAt(process.pid) };
+  const claim = { ...thisProcess(), purpose: options.purpose };
   const announce = (held: boolean): void => writeClaim(path, file, { ...claim, held });
 
   announce(false);
@@ -157,14 +180,7 @@ function isAlive(claim: Claim, file: string): boolean {
     const touched = statSync(file, { throwIfNoEntry: false })?.mtimeMs;
     return touched !== undefined && Date.now() - touched < FOREIGN_DEAD_MS;
   }
-  try {
-    process.kill(claim.pid, 0);
-  } catch (error) {
-    // EPERM: it lives, and belongs to somebody else.
-    if (codeOf(error) !== 'EPERM') return false;
-  }
-  const began = claim.began === null ? null : beganAt(claim.pid);
-  return began === null || began === claim.began;
+  return isLiving(claim);
 }
 
 /** When a process began; null where the system does not tell. */

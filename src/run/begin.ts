@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { NO_CALLS } from '../ledger/counters.js';
+import { isLiving, LockedError, thisProcess } from '../lock.js';
 import { fillOutputPath, type OutputFiles, outputFiles } from '../output/files.js';
 import { newRunId } from '../queue/names.js';
 import { emptyTally } from '../report/tally.js';
@@ -31,6 +32,7 @@ export interface Claim {
 export async function claimOutput(settings: Settings, now: Date): Promise<Claim | null> {
   if (settings.output.path === '-') return null;
   const found = findUnfinished(settings);
+  if (found !== null) assertLeft(found.files, found.manifest);
   const run = found?.manifest.run ?? newRunId(now, randomBytes(3).toString('hex'));
   const files = found?.files ?? outputFiles(fillOutputPath(settings.output.path, run, now));
   assertWritable(files);
@@ -46,6 +48,12 @@ export async function claimOutput(settings: Settings, now: Date): Promise<Claim 
   return { run: fresh, files, unfinished: null, discarded: found?.manifest ?? null, warning: null };
 }
 
+/** The lock of the output is in the state directory; a run with another one is found by its manifest (fault 48). */
+function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
+  if (last.pid === process.pid || !isLiving(last)) return;
+  throw new LockedError(files.output, { ...last, purpose: `writing ${files.output}` });
+}
+
 /** The manifest to work with: the unfinished one, counted up, or a new one. */
 export function beginManifest(
   claim: Claim | null,
@@ -56,13 +64,14 @@ export function beginManifest(
   const { unfinished, files } = claim ?? {};
   if (unfinished && files) {
     assertSame(unfinished.fingerprint, print, files.manifest);
-    return { ...unfinished, execution: unfinished.execution + 1 };
+    return { ...unfinished, execution: unfinished.execution + 1, process: thisProcess() };
   }
   return {
     v: 1,
     run: claim?.run ?? newRunId(now, randomBytes(3).toString('hex')),
     job: settings.job,
     execution: 1,
+    process: thisProcess(),
     started_at: now.toISOString(),
     worked_ms: 0,
     fingerprint: print,

@@ -3,6 +3,7 @@ import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
+import type { ProcessMark } from '../lock.js';
 import type { Counters } from '../model.js';
 import { writing } from '../output/write-error.js';
 import type { Tally } from '../report/tally.js';
@@ -17,6 +18,8 @@ export interface Manifest {
   readonly job: string;
   /** Number of the process that works on the run, from 1: counted up by every resume. */
   readonly execution: number;
+  /** The process that works on it, or was the last to do so. */
+  readonly process: ProcessMark;
   readonly started_at: string;
   /** Time that earlier executions worked on the run, in milliseconds. */
   readonly worked_ms: number;
@@ -40,6 +43,7 @@ const shape = z.looseObject({
   run: z.string().min(1),
   job: z.string(),
   execution: z.int().positive(),
+  process: z.object({ pid: z.int().positive(), host: z.string(), began: z.string().nullable() }),
   started_at: z.string(),
   worked_ms: z.number(),
   fingerprint: z.record(z.string(), z.string()),
