@@ -1,5 +1,5 @@
 import type { Store, StoreOptions } from './store.js';
-import { parseStoreAddress } from './store-address.js';
+import { parseStoreAddress, withoutPasswordInPublic } from './store-address.js';
 
 /**
  * Opens the store of a run: `embedded`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`. Loads
@@ -9,6 +9,8 @@ import { parseStoreAddress } from './store-address.js';
  */
 export async function openStore(target: string, options: StoreOptions): Promise<Store> {
   const address = parseStoreAddress(target);
+  const exposed = address.kind === 'embedded' ? null : withoutPasswordInPublic(address.url);
+  if (exposed !== null) options.onWarning(exposed);
   switch (address.kind) {
     case 'embedded':
       return (await import('./store-embedded.js')).openEmbeddedStore(options);

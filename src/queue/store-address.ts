@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { UsageError } from '../errors.js';
 
 /** Where the queue and the ledger are. */
@@ -27,6 +28,26 @@ export function parseStoreAddress(target: string): StoreAddress {
     `the queue ${JSON.stringify(withoutPassword(target))} is none that is known`,
     'Use embedded, redis://HOST:PORT (or rediss://) or postgres://USER@HOST:PORT/DATABASE; special characters of a password are percent-encoded.',
   );
+}
+
+/**
+ * What to tell of a store that anybody on the internet may reach without a password (fault 59); null when it has one,
+ * or is on this machine or in a private network.
+ */
+export function withoutPasswordInPublic(url: URL): string | null {
+  if (url.password !== '' || isPrivate(url.hostname)) return null;
+  return (
+    `${url.host} is no private address, and ${url.protocol}// has no password: whoever reaches it can read the rows ` +
+    'and their answers, and add entries of their own'
+  );
+}
+
+/** Names without a dot are those of one network: `localhost`, a service of docker compose. */
+function isPrivate(host: string): boolean {
+  const version = isIP(host.replace(/^\[|\]$/g, ''));
+  if (version === 4) return /^(127|10|192\.168|169\.254|172\.(1[6-9]|2\d|3[01]))\./.test(host);
+  if (version === 6) return /^\[(::1\]|f[cd]|fe80:)/i.test(host);
+  return !host.includes('.') || /\.(local|localhost|internal|lan)$/i.test(host);
 }
 
 /** An address as it may be shown and logged. Works on text, because what has a typing error is no URL. */

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { accessSync, constants, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
@@ -36,6 +36,7 @@ export async function claimOutput(settings: Settings, now: Date): Promise<Claim 
   const run = found?.manifest.run ?? newRunId(now, randomBytes(3).toString('hex'));
   const files = found?.files ?? outputFiles(fillOutputPath(settings.output.path, run, now));
   assertWritable(files);
+  assertNotInput(files, settings);
   if (found !== null && !settings.restart) return await resume(files, found.manifest, settings, now);
   if (existsSync(files.output) && !settings.overwrite) {
     throw new UsageError(
@@ -46,6 +47,20 @@ export async function claimOutput(settings: Settings, now: Date): Promise<Claim 
   }
   const fresh = found === null ? run : newRunId(now, randomBytes(3).toString('hex'));
   return { run: fresh, files, unfinished: null, discarded: found?.manifest ?? null, warning: null };
+}
+
+/** With `--overwrite` the output would take the place of the input, which nothing brings back. */
+function assertNotInput({ output, part }: OutputFiles, { input }: Settings): void {
+  if (input.path === '-' || !existsSync(input.path)) return;
+  const read = realpathSync(input.path);
+  for (const path of [output, part]) {
+    if (!existsSync(path) || realpathSync(path) !== read) continue;
+    throw new UsageError(
+      'output_is_input',
+      `the input ${input.path} and ${path} are the same file`,
+      'Name another output with --output.',
+    );
+  }
 }
 
 /** The lock of the output is in the state directory; a run with another one is found by its manifest (fault 48). */

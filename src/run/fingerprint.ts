@@ -9,7 +9,6 @@ import { UsageError } from '../errors.js';
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {
   const { service, input, output } = settings;
   const parts = {
-    input: inputSha256,
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,
     '--limit': input.limit,
@@ -21,9 +20,12 @@ export function fingerprint(settings: Settings, inputSha256: string): Record<str
     output: [output.format, output.columns, output.formulas],
     '--emulate': settings.emulated,
   };
-  return Object.fromEntries(
-    Object.entries(parts).map(([name, value]) => [name, shortHash(JSON.stringify(value) ?? 'null')]),
-  );
+  const hashes = Object.entries(parts).map(([name, value]) => [
+    name,
+    shortHash(JSON.stringify(value) ?? 'null'),
+  ]);
+  // As `sha256sum` shows it.
+  return { input: inputSha256, ...Object.fromEntries(hashes) };
 }
 
 const shortHash = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16);

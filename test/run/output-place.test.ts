@@ -52,6 +52,24 @@ describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () 
   });
 });
 
+describe('an output that is the input', () => {
+  it('is refused, also with --overwrite, and the input stays', async () => {
+    const work = new Workplace();
+    const service = await startScriptedService();
+    const job = work.job({ input: { path: work.rows(3, 'both.csv') }, output: { path: './both.csv' } });
+    const before = work.read('both.csv');
+    const { code, stderr } = await work.run(['run', job, '--overwrite'], {
+      PROMPTMILL_BASE_URL: service.url,
+    });
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain('the input both.csv and ./both.csv are the same file');
+    expect(work.read('both.csv')).toBe(before);
+    expect(service.requests.length).toBe(0);
+    await service.close();
+    work.remove();
+  });
+});
+
 describe('fault 52: an output without the permission to write it', () => {
   let folder = '';
   beforeEach(() => {
