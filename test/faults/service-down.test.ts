@@ -71,35 +71,6 @@ describeEachStore('a service that is down', (store) => {
     );
   });
 
-  it('fault 20: and answers 503 is waited for; no row fails, and few calls probe it', async ({ task }) => {
-    let refusals = 0;
-    let upAt = Number.POSITIVE_INFINITY;
-    const service = await startScriptedService(({ total }) => {
-      if (total === 101) upAt = Date.now() + 8_000;
-      if (total <= 100 || Date.now() > upAt) return {};
-      refusals++;
-      return { status: 503, text: '<html>busy</html>' };
-    });
-    services.push(service);
-    const job = work.job({
-      input: { path: work.rows(300) },
-      output: { path: 'out.csv' },
-      limits: { concurrency: CONCURRENCY, attempts: 2 },
-    });
-    const { code, stderr } = await work.run(['run', job], env(service.url, store()));
-    expect(stderr).toMatch(/waiting since \d\d:\d\d:\d\d: .*HTTP 503/);
-    const { rows, calls } = work.json('out.summary.json') as {
-      rows: Record<string, number>;
-      calls: { repeated: number; retried: number };
-    };
-    task.meta.fault = { rows: 300, calls: service.requests.length, repeated: calls.repeated };
-    expect(code, stderr).toBe(0);
-    expect(rows['completed']).toBe(300);
-    expect(service.requests.length).toBe(300 + refusals);
-    expect(refusals).toBeLessThan(40);
-    expect(calls.retried).toBe(refusals);
-  });
-
   it('fault 20: and stays down ends the run with what to do, and the same command goes on', async () => {
     const service = await startScriptedService(({ total }) =>
       total <= 50 ? {} : { status: 503, json: { error: { code: '503', message: 'maintenance' } } },
