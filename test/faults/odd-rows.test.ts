@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import '../faults/figures.js';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';

@@ -6,7 +6,7 @@ import { NO_CALLS } from '../../src/ledger/counters.js';
 import type { Outcome } from '../../src/model.js';
 import { claimOutput } from '../../src/run/begin.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from './journals.js';
+import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../run/journals.js';
 
 const labels = { labels: ['good', 'bad'] };
 const filters = {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import '../faults/figures.js';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
