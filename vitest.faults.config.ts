@@ -12,6 +12,7 @@ export default defineConfig({
     reporters: ['./test/faults/table.ts'],
     testTimeout: 180_000,
     hookTimeout: 60_000,
-    maxWorkers: 2,
+    // One more than the cores of CI: many of these tests wait for something that is away or asleep.
+    maxWorkers: 3,
   },
 });
