@@ -20,17 +20,20 @@ export interface FoundRate {
 
 /**
  * What a refusal takes away, as a fraction of the rate. Each refusal costs a pause of a second and more, so refusals
- * have to be rare rather than cuts deep: with 7 % and ten seconds the rate is 98 % of the peak on average.
+ * have to be rare, and a cut that is not deep enough costs another one. Of the values that were tried against the
+ * quota of the emulator, these use most of it (test/pace/fleet.test.ts).
  */
-const CUT = 0.07;
+const CUT = 0.1;
 /** Shortest and longest way back to the peak: a service that counts over minutes shows only then what it takes. */
-const SHORTEST_MS = 10_000;
+const SHORTEST_MS = 12_000;
 const LONGEST_MS = 60_000;
-/** Beyond the peak the rate has doubled after this fraction of the way back: 17 s after the cut, at the shortest. */
-const DOUBLED = 0.7;
+/** Beyond the peak the rate has doubled after this fraction of the way back: 18 s after the cut, at the shortest. */
+const DOUBLED = 0.5;
 /** Refused again within this time, in milliseconds: the cut before was not deep enough. */
 const SOON_MS = 5_000;
-const DEEPER = 0.7;
+const DEEPER = 0.9;
+/** A refusal comes of the calls of this time at least, in milliseconds. */
+const RECENT_MS = 3_000;
 /** Hints are mostly rounded up to whole seconds. */
 const ROUNDING_MS = 1_000;
 /** Longest time between two calls that counts as growing, in milliseconds. */
@@ -52,44 +55,59 @@ export function grown(found: FoundRate, using: boolean, now: number): FoundRate 
   return { ...found, at: now, age: found.age + (using && step > 0 ? step : 0) };
 }
 
-/** What is known when the service refuses. */
-export interface Refusal {
-  /** Calls a minute at which it did; `null` when nothing held the calls back. */
-  readonly rate: number | null;
-  /** Whether the rate was cut before. */
-  readonly again: boolean;
-  /** Calls that were admitted since the pause before. */
-  readonly admitted: number;
-  /** Milliseconds since the pause before. */
-  readonly elapsed: number;
-  /** Milliseconds of the pause that begins. */
-  readonly wait: number;
+/**
+ * The rate after the first refusal, when nothing held the calls back before. What was admitted says what the quota is:
+ * with a window of a minute that is used up after five seconds, the calls of these five seconds are those of a minute.
+ * @param admitted calls until now
+ * @param elapsed milliseconds in which they were made
+ * @param wait milliseconds of the pause that begins
+ */
+export function firstCut(admitted: number, elapsed: number, wait: number, now: number): FoundRate {
+  const ms = Math.max(1, elapsed + wait);
+  return { ...backTo((admitted * MINUTE) / ms, wait, now), first: { admitted, ms } };
 }
 
 /**
- * The rate after a refusal. What was admitted says what the quota is: with a window of a minute that is used up after
- * five seconds, the calls of these five seconds are the calls of a minute. The pause is part of the time, but for what
- * rounding may have added to it.
+ * The rate after a further refusal. It came at the rate of the last seconds, or, where the service asks for a long
+ * pause, of a time of which the pause is a part, but for what rounding may have added to it. Refused again soon, the
+ * cut before was not deep enough.
+ * @param found what was known before, or a configured rate
  */
-export function cut({ rate, again, admitted, elapsed, wait }: Refusal, now: number): FoundRate {
-  const low = perMinute(admitted, elapsed + wait);
-  const high = perMinute(admitted, elapsed + Math.max(0, wait - ROUNDING_MS));
-  const wanted = rate === null ? low : rate * (again && elapsed < SOON_MS ? DEEPER : 1);
-  return {
-    peak: Math.max(1, Math.min(high, Math.max(low, wanted))),
-    age: 0,
-    span: Math.min(LONGEST_MS, Math.max(SHORTEST_MS, wait)),
-    at: now,
-    heldUntil: 0,
-    first: rate === null ? { admitted, ms: elapsed + wait } : null,
-  };
+export function nextCut(found: FoundRate, wait: number, now: number): FoundRate {
+  const ms = Math.min(found.age, Math.max(RECENT_MS, 2 * wait));
+  const recent = meanOf(found, found.age - ms, found.age);
+  const low = (recent * ms) / (ms + wait);
+  const high = (recent * ms) / (ms + Math.max(0, wait - ROUNDING_MS));
+  const wanted = rateOf(found) * (found.age < SOON_MS ? DEEPER : 1);
+  return backTo(Math.min(high, Math.max(low, wanted)), wait, now);
 }
 
-/** Another worker was refused in the same first wave, and tells what of its calls was admitted before. */
+/** A rate that holds without having been found: as if it were back at its peak for long. */
+export function steady(rate: number, now: number): FoundRate {
+  return { peak: rate, age: LONGEST_MS, span: LONGEST_MS, at: now, heldUntil: 0, first: null };
+}
+
+const backTo = (peak: number, wait: number, now: number): FoundRate => ({
+  peak: Math.max(1, peak),
+  age: 0,
+  span: Math.min(LONGEST_MS, Math.max(SHORTEST_MS, wait)),
+  at: now,
+  heldUntil: 0,
+  first: null,
+});
+
+/** The mean rate between two ages, by Simpson's rule, which is exact for a cubic and close where two meet. */
+function meanOf(found: FoundRate, from: number, to: number): number {
+  const at = (age: number): number => rateOf({ ...found, age });
+  return (at(from) + 4 * at((from + to) / 2) + at(to)) / 6;
+}
+
+/**
+ * More refusals of the first wave: another worker tells how many of its calls were admitted before, or a call that
+ * counted as admitted was not.
+ */
 export function together(found: FoundRate, admitted: number): FoundRate {
   if (found.first === null || admitted === 0) return found;
   const first = { ...found.first, admitted: found.first.admitted + admitted };
-  return { ...found, first, peak: Math.max(found.peak, perMinute(first.admitted, first.ms)) };
+  return { ...found, first, peak: Math.max(1, (first.admitted * MINUTE) / first.ms) };
 }
-
-const perMinute = (calls: number, ms: number): number => (calls * MINUTE) / Math.max(1, ms);

@@ -20,6 +20,13 @@ const LOOK_MS = 500;
 const HOLD_MS = 5_000;
 /** Calls that ask for their turns at once, at most. */
 const MOST_ASKING = 500;
+/**
+ * Workers ask again this much later at most, in milliseconds, and each at another moment: who comes first takes the
+ * turn. Less than the time for which turns are given out ahead, so that none is lost.
+ */
+const AFTER_MS = 120;
+/** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
+const LONGEST_SLEEP_MS = 1_000;
 /** A rate is told again when it has changed by this fraction. */
 const TOLD_AGAIN = 0.15;
 
@@ -51,6 +58,8 @@ export interface PacerParts {
   readonly onStoreError: (error: unknown) => void;
   /** Milliseconds since 1970. @default Date.now */
   readonly clock?: () => number;
+  /** Numbers in [0, 1). @default Math.random */
+  readonly random?: () => number;
 }
 
 interface Waiting {
@@ -66,6 +75,7 @@ export class Pacer {
   readonly #shared: SharedRegister;
   readonly #start: SlowStart;
   readonly #clock: () => number;
+  readonly #random: () => number;
   #waiting: Waiting[] = [];
   #timers = new Set<NodeJS.Timeout>();
   #wake: (() => void) | null = null;
@@ -80,7 +90,7 @@ export class Pacer {
     this.#ended = resolve;
   });
   readonly #granted = new Set<Waiting>();
-  /** What is told with the next change: calls that were admitted, since when, and tokens beyond what was reserved. */
+  /** What is told with the next change: calls that were made and not refused, since when, and tokens beyond what was reserved. */
   #admitted = 0;
   #since: number;
   #tokens = 0;
@@ -92,6 +102,7 @@ export class Pacer {
 
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
+    this.#random = parts.random ?? Math.random;
     this.#since = this.#clock();
     this.#grownAt = this.#since;
     this.#start = new SlowStart(parts.ceiling);
@@ -118,16 +129,23 @@ export class Pacer {
     // The store may be away for long; who closes does not wait for it.
     await Promise.race([this.#began, this.#end]);
     if (this.#closed) return false;
-    if (!needsTurns(this.#shared.pace, this.parts.limits)) return true;
-    return new Promise((go) => {
-      this.#waiting.push({ tokens, go });
-      void this.#ask();
-    });
+    if (needsTurns(this.#shared.pace, this.parts.limits)) {
+      const turn = await new Promise<boolean>((go) => {
+        this.#waiting.push({ tokens, go });
+        void this.#ask();
+      });
+      if (!turn) return false;
+    } else {
+      // Owed, in case the service tells a quota of tokens in its answer.
+      this.#tokens += tokens;
+    }
+    // Counted as admitted until it is refused: what is under way when the first refusal comes was admitted, mostly.
+    this.#admitted++;
+    return true;
   }
 
   /** A call was admitted by the service, whatever it answered. @param tokens beyond what was reserved for it @param told what it said of its quota */
   answered(tokens: number, told: PaceLimits): void {
-    this.#admitted++;
     this.#tokens += tokens;
     const news = !sameQuota(told, this.#toldQuota);
     this.#toldQuota = told;
@@ -158,11 +176,14 @@ export class Pacer {
     const { limits } = this.parts;
     this.#start.troubled(this.#clock() + wait);
     this.#tokens -= tokens;
+    this.#admitted--;
     const call = { startedAt: startedAt + this.#shared.offset, wait };
     const news = this.#news();
-    const before = this.#shared.pace.found;
-    await this.#shared.change((pace, now) => ({ pace: refuse(pace, call, news, limits, now), result: null }));
-    if (this.#shared.pace.found?.at !== before?.at) this.#tell('refused');
+    const cut = await this.#shared.change((before, now) => {
+      const pace = refuse(before, call, news, limits, now);
+      return { pace, result: pace.since !== before.since };
+    });
+    if (cut) this.#tell('refused');
     this.#joinWait();
   }
 
@@ -208,6 +229,7 @@ export class Pacer {
       if (this.#start.waited(local)) this.#concurrencyGrew();
     }
     const { admitted, since } = remembered(this.#admitted, this.#since, local);
+    if (since !== this.#since) this.#tokens *= admitted / Math.max(1, this.#admitted);
     this.#admitted = admitted;
     this.#since = since;
     this.#lookingNow = true;
@@ -239,7 +261,7 @@ export class Pacer {
       this.#tellGrowth();
       // A pause of the fleet: the rows go back to the queue instead of waiting here.
       if (this.#joinWait()) this.#release();
-      else if (again > 0) await this.#sleep(again);
+      else if (again > 0) await this.#sleep(Math.min(again, LONGEST_SLEEP_MS) + this.#random() * AFTER_MS);
     }
     this.#asking = false;
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { cut, grown, rateOf, together } from './found-rate.js';
+import { firstCut, grown, nextCut, rateOf, steady, together } from './found-rate.js';
 import { REGISTER_TTL_MS } from './register.js';
 
 const perMinute = z.number().positive().nullable();
@@ -13,8 +13,8 @@ const perMinute = z.number().positive().nullable();
  * Times are milliseconds of the store's clock.
  */
 const paceSchema = z.object({
-  /** When the next request may begin. */
-  request: z.number(),
+  /** The turn that was given last; the next one follows at the distance of the rate then. */
+  turn: z.number(),
   /** When the tokens that were taken have flowed in again. */
   tokens: z.number(),
   /** The service asked everybody to wait until then. */
@@ -62,16 +62,16 @@ const MEMORY_MS = 60_000;
 
 const MINUTE = 60_000;
 
-export function newPace(now: number): SharedPace {
-  return { request: 0, tokens: 0, waitUntil: 0, admitted: 0, since: now, told: NOTHING, found: null };
+export function newPace(): SharedPace {
+  return { turn: 0, tokens: 0, waitUntil: 0, admitted: 0, since: 0, told: NOTHING, found: null };
 }
 
 /** Reads what a store holds. What is no pace, was left long ago, or comes from another clock is a new one. */
 export function readPace(text: string | null, now: number): SharedPace {
   const pace = text === null ? null : parse(text);
-  if (pace === null) return newPace(now);
-  const last = Math.max(pace.request, pace.since, pace.waitUntil, pace.found?.at ?? 0);
-  return Math.abs(last - now) > REGISTER_TTL_MS + MINUTE ? newPace(now) : pace;
+  if (pace === null) return newPace();
+  const last = Math.max(pace.turn, pace.since, pace.waitUntil, pace.found?.at ?? 0);
+  return Math.abs(last - now) > REGISTER_TTL_MS + MINUTE ? newPace() : pace;
 }
 
 function parse(text: string): SharedPace | null {
@@ -106,7 +106,7 @@ function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
 
 /** What a worker tells of its calls with the next change. */
 export interface News {
-  /** Calls that the service admitted since the last change. */
+  /** Calls made since the last change, less those that were refused: below 0 when older ones were. */
   readonly admitted: number;
   /** When the first of them was made. */
   readonly since: number;
@@ -118,18 +118,23 @@ export interface News {
 
 /** Takes what a worker tells into account. */
 export function heard(before: SharedPace, news: News, configured: PaceLimits, now: number): SharedPace {
+  const told = news.told.requestsPerMinute !== null || news.told.tokensPerMinute !== null;
   const pace = {
     ...before,
+    // What was found out before the service told another quota means nothing any more.
+    found: told ? null : before.found,
     told: {
       requestsPerMinute: news.told.requestsPerMinute ?? before.told.requestsPerMinute,
       tokensPerMinute: news.told.tokensPerMinute ?? before.told.tokensPerMinute,
     },
   };
   const { tokensPerMinute } = known(pace, configured);
-  const began = pace.admitted === 0 ? Math.min(Math.max(news.since, pace.waitUntil), now) : pace.since;
-  const { admitted, since } = remembered(pace.admitted + news.admitted, began, now);
+  // A time without calls before the first one tells nothing; calls from before the pause belong to what is done with.
+  const began = pace.since === 0 ? news.since : pace.since;
+  const part = news.since < began ? (now - began) / Math.max(1, now - news.since) : 1;
+  const { admitted, since } = remembered(pace.admitted + news.admitted * Math.max(0, part), began, now);
   if (tokensPerMinute === null || news.tokens === 0) return { ...pace, admitted, since };
-  const owed = news.tokens * msPerToken(tokensPerMinute);
+  const owed = Math.min(MINUTE, news.tokens * msPerToken(tokensPerMinute));
   return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
 }
 
@@ -164,28 +169,29 @@ export function takeTurns(
   now: number,
 ): Turns {
   const limits = known(before, configured);
-  const using = before.request > now;
+  const using = before.turn + distanceOf(before, configured) > now;
   const older = before.found === null ? null : grown(before.found, using, now);
   const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
   let pace: SharedPace = { ...before, found };
-  const rate = allowedRate(pace, limits);
-  const distance = rate === null ? 0 : MINUTE / rate;
+  const distance = distanceOf(pace, configured);
   const each = limits.tokensPerMinute === null ? 0 : msPerToken(limits.tokensPerMinute);
   const waits: number[] = [];
   for (const cost of tokens) {
-    const turn = Math.max(now, pace.waitUntil, pace.request, pace.tokens);
+    const turn = Math.max(now, pace.waitUntil, pace.turn + distance, pace.tokens);
     if (turn - now > AHEAD_MS) return { pace, waits, again: Math.ceil(turn - now - AHEAD_MS) };
     waits.push(turn - now);
     // The first call of all makes its connection first, and comes late into the window that it opens.
-    const first = pace.request === 0 ? FIRST_MS : 0;
+    const first = pace.turn === 0 ? FIRST_MS : 0;
     const flowing = Math.max(pace.tokens, now, pace.waitUntil);
-    pace = {
-      ...pace,
-      request: turn + distance + first,
-      tokens: each === 0 ? pace.tokens : flowing + cost * each,
-    };
+    pace = { ...pace, turn: turn + first, tokens: each === 0 ? pace.tokens : flowing + cost * each };
   }
   return { pace, waits, again: 0 };
+}
+
+/** Milliseconds between two turns. */
+function distanceOf(pace: SharedPace, configured: PaceLimits): number {
+  const rate = allowedRate(pace, configured);
+  return rate === null ? 0 : MINUTE / rate;
 }
 
 const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
@@ -207,15 +213,20 @@ export function refuse(
   now: number,
 ): SharedPace {
   const waitUntil = Math.max(pace.waitUntil, now + call.wait);
-  if (pace.found !== null && call.startedAt < pace.waitUntil) {
-    return { ...pace, waitUntil, found: together(pace.found, news.admitted) };
+  if (call.startedAt < pace.waitUntil) {
+    const found = pace.found === null ? null : together(pace.found, news.admitted);
+    return { ...pace, waitUntil, found };
   }
   const { admitted, since, tokens, told } = heard(pace, news, configured, now);
   const rate = allowedRate(pace, configured);
-  const again = pace.found !== null;
-  const found = cut({ rate, again, admitted, elapsed: now - since, wait: call.wait }, now);
+  const found =
+    rate === null
+      ? firstCut(admitted, now - since, call.wait, now)
+      : nextCut(pace.found ?? steady(rate, now), call.wait, now);
   return {
-    request: waitUntil,
+    ...pace,
+    // The first turn after the pause is at its end.
+    turn: Math.min(pace.turn, waitUntil - MINUTE / rateOf(found)),
     tokens: Math.max(tokens, waitUntil),
     waitUntil,
     admitted: 0,

@@ -24,7 +24,7 @@ export class SharedRegister {
     private readonly clock: () => number,
     private readonly onError: (error: unknown) => void,
   ) {
-    this.#pace = newPace(clock());
+    this.#pace = newPace();
   }
 
   get pace(): SharedPace {

@@ -1,5 +1,5 @@
 /** Calls at once in the beginning. */
-const FIRST = 4;
+const FIRST = 2;
 /** Time after trouble during which the limit does not grow, in milliseconds. */
 const CALM_MS = 5_000;
 
