@@ -74,7 +74,7 @@ export function firstCut(admitted: number, elapsed: number, wait: number, now: n
  * @param found what was known before, or a configured rate
  */
 export function nextCut(found: FoundRate, wait: number, now: number): FoundRate {
-  const ms = Math.min(found.age, Math.max(RECENT_MS, 2 * wait));
+  const ms = Math.max(1, Math.min(found.age, Math.max(RECENT_MS, 2 * wait)));
   const recent = meanOf(found, found.age - ms, found.age);
   const low = (recent * ms) / (ms + wait);
   const high = (recent * ms) / (ms + Math.max(0, wait - ROUNDING_MS));
