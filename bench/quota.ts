@@ -12,9 +12,10 @@ import { havePostgres, startPostgres, startRedis } from '../test/support/servers
  * How much of a quota is used, and how many calls are refused, with the quota in the job file and without it, by one
  * worker and by four on one store. Counted by the emulator, from ten seconds after the first call on.
  *
- *   npm run bench:quota -- [--seconds 50] [--cases requests,tokens] [--workers 1,4] [--store redis]
+ *   npm run bench:quota -- [--seconds 50] [--cases requests,tokens] [--workers 1,4] [--store redis] [--silent]
  *
- * A worker is a run of its own; all of them have one queue and one quota.
+ * A worker is a run of its own; all of them have one queue and one quota. With `--silent`
+ * answers say nothing of the quota in their headers, so that only refusals tell.
  */
 const { values } = parseArgs({
   options: {
@@ -24,6 +25,7 @@ const { values } = parseArgs({
     workers: { type: 'string', default: '1,4' },
     store: { type: 'string', default: 'redis' },
     latency: { type: 'string', default: '120' },
+    silent: { type: 'boolean', default: false },
     log: { type: 'boolean', default: false },
   },
 });
@@ -73,6 +75,7 @@ async function measure(name: Case, configured: boolean, workers: number): Promis
       '1',
       option,
       String(perMinute),
+      ...(values.silent ? ['--no-quota-headers'] : []),
     ],
     { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env['PATH'] } },
   );

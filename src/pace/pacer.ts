@@ -1,6 +1,6 @@
+import { type PaceChange, PaceChanges } from './pace-changes.js';
 import type { Register } from './register.js';
 import {
-  allowedRate,
   heard,
   hold,
   type News,
@@ -13,37 +13,23 @@ import {
 } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
+import { type Given, Turns } from './turns.js';
 
-/** How often a worker looks at what the others found out, in milliseconds. */
+/** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
 const LOOK_MS = 500;
+/** No call is made on knowledge that is older, in milliseconds: others may have been told to wait. */
+const FRESH_MS = 20;
 /** Time without growth after a failed call, in milliseconds. */
 const HOLD_MS = 5_000;
-/** Calls that ask for their turns at once, at most. */
-const MOST_ASKING = 500;
-/**
- * Workers ask again this much later at most, in milliseconds, and each at another moment: who comes first takes the
- * turn. Less than the time for which turns are given out ahead, so that none is lost.
- */
-const AFTER_MS = 120;
-/** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
-const LONGEST_SLEEP_MS = 1_000;
-/** A rate is told again when it has changed by this fraction. */
-const TOLD_AGAIN = 0.15;
-
-/** A change of what is allowed, for the log. */
-export interface PaceChange {
-  readonly reason: 'slow_start' | 'growth' | 'refused' | 'lifted' | 'held';
-  /** Calls a minute of the whole fleet; null when nothing but the concurrency holds calls back. */
-  readonly calls_per_minute: number | null;
-  /** Calls at once of this process. */
-  readonly concurrency: number;
-}
+/** Time without a refusal after which the calls under way count as admitted, in milliseconds. */
+const ADMITTED_MS = 1_000;
 
 /** What a pacer takes from its worker. */
 export interface PacerParts {
   readonly register: Register;
   /** Name of the queue. */
   readonly queue: string;
+  /** What the job says of the quota. */
   readonly limits: PaceLimits;
   /** Most calls at once in this process. */
   readonly ceiling: number;
@@ -62,51 +48,43 @@ export interface PacerParts {
   readonly random?: () => number;
 }
 
-interface Waiting {
-  readonly tokens: number;
-  readonly go: (turn: boolean) => void;
-}
-
 /**
  * Decides when this process makes its calls: by slow start while nothing is known of the quota, and by turns that it
- * takes from the shared pace of the queue once there is a limit, configured or found.
+ * takes from the shared pace of the queue once there is a limit, configured, told by the service, or found.
  */
 export class Pacer {
   readonly #shared: SharedRegister;
   readonly #start: SlowStart;
+  readonly #turns: Turns;
+  readonly #changes: PaceChanges;
   readonly #clock: () => number;
-  readonly #random: () => number;
-  #waiting: Waiting[] = [];
-  #timers = new Set<NodeJS.Timeout>();
-  #wake: (() => void) | null = null;
-  #asking = false;
   #looking: NodeJS.Timeout | null = null;
+  #asked: Promise<void> | null = null;
   #grownAt: number;
-  #lookingNow = false;
   #began: Promise<void> | null = null;
+  #ready = false;
   #closed = false;
   #ended = (): void => {};
   readonly #end = new Promise<void>((resolve) => {
     this.#ended = resolve;
   });
-  readonly #granted = new Set<Waiting>();
-  /** What is told with the next change: calls that were made and not refused, since when, and tokens beyond what was reserved. */
+  /** Told with the next change: calls made and not refused, since when, and tokens beyond what was reserved. */
   #admitted = 0;
   #since: number;
   #tokens = 0;
-  #toldQuota = NOTHING;
+  /** What the service said last, and what of it the others do not know. */
+  #told = NOTHING;
   #toldNews = NOTHING;
   #heldAt = Number.NEGATIVE_INFINITY;
-  #told: number | null = null;
-  #found = false;
 
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
-    this.#random = parts.random ?? Math.random;
     this.#since = this.#clock();
     this.#grownAt = this.#since;
     this.#start = new SlowStart(parts.ceiling);
     this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
+    this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random);
+    this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
   }
 
   /** Calls at once of this process at present. */
@@ -116,42 +94,49 @@ export class Pacer {
 
   /** Calls that wait for their turn, or whose turn has not come. */
   get waiting(): number {
-    return this.#waiting.length + this.#timers.size;
+    return this.#turns.waiting;
   }
 
   /**
-   * Waits until a call may be made.
+   * Waits until a call may be made. When the fleet is told to wait meanwhile, it returns and `onWait` was told.
    * @param tokens what it is reckoned to take
-   * @returns false when the pacer was closed meanwhile: then it may not be made
+   * @returns false when the pacer was closed: then it may not be made
    */
   async admit(tokens: number): Promise<boolean> {
     this.#began ??= this.#begin();
+    const knows = this.#ready && this.#shared.age <= FRESH_MS;
     // The store may be away for long; who closes does not wait for it.
-    await Promise.race([this.#began, this.#end]);
+    if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
     if (this.#closed) return false;
     if (needsTurns(this.#shared.pace, this.parts.limits)) {
-      const turn = await new Promise<boolean>((go) => {
-        this.#waiting.push({ tokens, go });
-        void this.#ask();
-      });
-      if (!turn) return false;
+      if (!(await this.#turns.wait(tokens))) return false;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
       this.#tokens += tokens;
     }
-    // Counted as admitted until it is refused: what is under way when the first refusal comes was admitted, mostly.
+    // Counted as admitted until it is refused: most of what is under way when the first refusal comes was admitted.
     this.#admitted++;
     return true;
   }
 
-  /** A call was admitted by the service, whatever it answered. @param tokens beyond what was reserved for it @param told what it said of its quota */
+  /**
+   * A call was admitted by the service, whatever it answered.
+   * @param tokens what it took beyond what was reserved for it; negative when it took less
+   * @param told what the service said of its quota
+   */
   answered(tokens: number, told: PaceLimits): void {
     this.#tokens += tokens;
-    const news = !sameQuota(told, this.#toldQuota);
-    this.#toldQuota = told;
-    if (news) this.#toldNews = told;
-    // Nobody else may take a turn for a while, or ever.
-    if (news && !needsTurns(this.#shared.pace, this.parts.limits)) void this.#flush();
+    // An answer that says nothing takes nothing back.
+    const requestsPerMinute = told.requestsPerMinute ?? this.#told.requestsPerMinute;
+    const tokensPerMinute = told.tokensPerMinute ?? this.#told.tokensPerMinute;
+    if (
+      requestsPerMinute !== this.#told.requestsPerMinute ||
+      tokensPerMinute !== this.#told.tokensPerMinute
+    ) {
+      this.#told = { requestsPerMinute, tokensPerMinute };
+      this.#toldNews = this.#told;
+      void this.#tellQuota();
+    }
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
@@ -159,11 +144,10 @@ export class Pacer {
   async failed(): Promise<void> {
     const local = this.#clock();
     this.#start.troubled(local);
-    if (local - this.#heldAt < HOLD_MS / 2) return;
+    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
     this.#heldAt = local;
-    if (this.#shared.pace.found === null) return;
     await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
-    this.#tell('held');
+    this.#changes.tell('held', this.#shared.pace);
   }
 
   /**
@@ -173,17 +157,16 @@ export class Pacer {
    * @param tokens what was reserved for it: a refused call takes nothing
    */
   async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
-    const { limits } = this.parts;
     this.#start.troubled(this.#clock() + wait);
     this.#tokens -= tokens;
     this.#admitted--;
     const call = { startedAt: startedAt + this.#shared.offset, wait };
     const news = this.#news();
     const cut = await this.#shared.change((before, now) => {
-      const pace = refuse(before, call, news, limits, now);
+      const pace = refuse(before, call, news, this.parts.limits, now);
       return { pace, result: pace.since !== before.since };
     });
-    if (cut) this.#tell('refused');
+    if (cut) this.#changes.tell('refused', this.#shared.pace);
     this.#joinWait();
   }
 
@@ -192,39 +175,31 @@ export class Pacer {
     this.#closed = true;
     this.#ended();
     clearInterval(this.#looking ?? undefined);
-    for (const timer of this.#timers) clearTimeout(timer);
-    this.#timers.clear();
-    const waiting = [...this.#waiting, ...this.#granted];
-    this.#waiting = [];
-    this.#granted.clear();
-    for (const { go } of waiting) go(false);
-    this.#wake?.();
-  }
-
-  async #flush(): Promise<void> {
-    const news = this.#news();
-    await this.#shared.change((pace, now) => ({
-      pace: heard(pace, news, this.parts.limits, now),
-      result: null,
-    }));
-    this.#tellGrowth();
+    this.#turns.close();
   }
 
   async #begin(): Promise<void> {
     this.#since = this.#clock();
     this.#grownAt = this.#since;
-    this.parts.onConcurrency(this.#start.limit);
     await this.#look();
+    this.#ready = true;
     if (this.#closed) return;
-    this.#looking = setInterval(() => void this.#look(), LOOK_MS);
+    this.#looking = setInterval(() => this.#pulse(), LOOK_MS);
     this.#looking.unref();
   }
 
-  /** Others may have been refused, and told to wait. */
-  async #look(): Promise<void> {
+  /** Others may have been refused, and told to wait. One question at a time, for all who want to know. */
+  #look(): Promise<void> {
+    this.#asked ??= this.#shared.look().then(() => {
+      this.#asked = null;
+      this.#joinWait();
+    });
+    return this.#asked;
+  }
+
+  #pulse(): void {
     const local = this.#clock();
-    if (this.#lookingNow) return;
-    if (this.parts.underWay() >= this.#start.limit && local - this.#grownAt >= 1_000) {
+    if (this.parts.underWay() >= this.#start.limit && local - this.#grownAt >= ADMITTED_MS) {
       this.#grownAt = local;
       if (this.#start.waited(local)) this.#concurrencyGrew();
     }
@@ -232,69 +207,30 @@ export class Pacer {
     if (since !== this.#since) this.#tokens *= admitted / Math.max(1, this.#admitted);
     this.#admitted = admitted;
     this.#since = since;
-    this.#lookingNow = true;
-    await this.#shared.look();
-    this.#lookingNow = false;
-    this.#joinWait();
+    void this.#look();
   }
 
-  /** Takes turns for those who wait, as long as there are any. */
-  async #ask(): Promise<void> {
-    if (this.#asking) return;
-    this.#asking = true;
-    while (this.#waiting.length > 0 && !this.#closed) {
-      const asking = this.#waiting.slice(0, MOST_ASKING);
-      const news = this.#news();
-      const { limits } = this.parts;
-      const { waits, again } = await this.#shared.change((pace, now) => {
-        const turns = takeTurns(
-          heard(pace, news, limits, now),
-          asking.map(({ tokens }) => tokens),
-          limits,
-          now,
-        );
-        return { pace: turns.pace, result: turns };
-      });
-      if (this.#closed) break;
-      this.#waiting.splice(0, waits.length);
-      for (const [i, ms] of waits.entries()) this.#grant(asking[i], ms);
-      this.#tellGrowth();
-      // A pause of the fleet: the rows go back to the queue instead of waiting here.
-      if (this.#joinWait()) this.#release();
-      else if (again > 0) await this.#sleep(Math.min(again, LONGEST_SLEEP_MS) + this.#random() * AFTER_MS);
-    }
-    this.#asking = false;
-  }
-
-  #grant(waiting: Waiting | undefined, ms: number): void {
-    if (waiting === undefined) return;
-    if (ms <= 0) {
-      waiting.go(true);
-      return;
-    }
-    this.#granted.add(waiting);
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer);
-      this.#granted.delete(waiting);
-      waiting.go(true);
-    }, ms);
-    this.#timers.add(timer);
-  }
-
-  #release(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const { go } of waiting) go(true);
-  }
-
-  #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
+  /** Takes turns for calls of this process. */
+  async #take(tokens: readonly number[]): Promise<Given> {
+    const news = this.#news();
+    const { limits } = this.parts;
+    const { waits, again, asked } = await this.#shared.change((before, now) => {
+      const turns = takeTurns(heard(before, news, limits, now), tokens, limits, now);
+      return { pace: turns.pace, result: { ...turns, asked: this.#clock() } };
     });
+    this.#changes.look(this.#shared.pace);
+    const passed = this.#clock() - asked;
+    return { waits: waits.map((ms) => ms - passed), again, paused: this.#joinWait() };
+  }
+
+  /** At once, because it may be long until somebody takes a turn. */
+  async #tellQuota(): Promise<void> {
+    const news = this.#news();
+    await this.#shared.change((before, now) => ({
+      pace: heard(before, news, this.parts.limits, now),
+      result: null,
+    }));
+    this.#changes.tell('told', this.#shared.pace);
   }
 
   /** @returns whether the fleet waits */
@@ -319,31 +255,11 @@ export class Pacer {
   }
 
   #concurrencyGrew(): void {
-    this.parts.onConcurrency(this.#start.limit);
-    const doubled = Math.log2(this.#start.limit) % 1 === 0 || this.#start.limit === this.parts.ceiling;
-    if (doubled) this.#tell('slow_start');
-  }
-
-  #tellGrowth(): void {
-    const rate = this.#rate();
-    const found = this.#shared.pace.found !== null;
-    if (this.#found && !found) this.#tell('lifted');
-    else if (rate !== null && this.#told === null) this.#told = rate;
-    else if (rate !== null && this.#told !== null && rate > this.#told * (1 + TOLD_AGAIN))
-      this.#tell('growth');
-  }
-
-  #tell(reason: PaceChange['reason']): void {
-    this.#told = this.#rate();
-    this.#found = this.#shared.pace.found !== null;
-    const calls_per_minute = this.#told === null ? null : Math.round(this.#told * 10) / 10;
-    this.parts.onChange({ reason, calls_per_minute, concurrency: this.#start.limit });
-  }
-
-  #rate(): number | null {
-    return allowedRate(this.#shared.pace, this.parts.limits);
+    const { limit } = this.#start;
+    this.parts.onConcurrency(limit);
+    // Each doubling is told, and the ceiling.
+    if (Math.log2(limit) % 1 === 0 || limit === this.parts.ceiling) {
+      this.#changes.tell('slow_start', this.#shared.pace);
+    }
   }
 }
-
-const sameQuota = (one: PaceLimits, other: PaceLimits): boolean =>
-  one.requestsPerMinute === other.requestsPerMinute && one.tokensPerMinute === other.tokensPerMinute;

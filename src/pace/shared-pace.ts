@@ -119,10 +119,13 @@ export interface News {
 /** Takes what a worker tells into account. */
 export function heard(before: SharedPace, news: News, configured: PaceLimits, now: number): SharedPace {
   const told = news.told.requestsPerMinute !== null || news.told.tokensPerMinute !== null;
+  // Calls from before the first refusal, of a worker that had no reason to tell of them.
+  const early = news.since < before.since;
+  const found = before.found !== null && early ? together(before.found, news.admitted) : before.found;
   const pace = {
     ...before,
     // What was found out before the service told another quota means nothing any more.
-    found: told ? null : before.found,
+    found: told ? null : found,
     told: {
       requestsPerMinute: news.told.requestsPerMinute ?? before.told.requestsPerMinute,
       tokensPerMinute: news.told.tokensPerMinute ?? before.told.tokensPerMinute,
@@ -150,7 +153,7 @@ export function remembered(
 }
 
 /** Turns that were given out. */
-export interface Turns {
+export interface TurnsGiven {
   readonly pace: SharedPace;
   /** Milliseconds until each turn, for the first so many of the calls that asked. */
   readonly waits: readonly number[];
@@ -167,7 +170,7 @@ export function takeTurns(
   tokens: readonly number[],
   configured: PaceLimits,
   now: number,
-): Turns {
+): TurnsGiven {
   const limits = known(before, configured);
   const using = before.turn + distanceOf(before, configured) > now;
   const older = before.found === null ? null : grown(before.found, using, now);

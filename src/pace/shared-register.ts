@@ -7,6 +7,9 @@ interface Changed<T> {
   readonly result: T;
 }
 
+/** What the difference of two clocks may change by from one reply to the next, in milliseconds. */
+const DRIFT_MS = 0.02;
+
 /**
  * The pace of a queue as this process knows it, and the way to change it for all. A change is made again when another
  * came first. A store that refuses is no reason not to call: then the process goes on by its own copy.
@@ -14,8 +17,10 @@ interface Changed<T> {
 export class SharedRegister {
   #text: string | null = null;
   #pace: SharedPace;
-  /** The clock of the store less that of this process, in milliseconds. */
   #offset = 0;
+  /** What the offset may be off by. */
+  #error = Number.POSITIVE_INFINITY;
+  #seenAt = Number.NEGATIVE_INFINITY;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -31,6 +36,12 @@ export class SharedRegister {
     return this.#pace;
   }
 
+  /** Milliseconds since this process last knew for sure. */
+  get age(): number {
+    return this.clock() - this.#seenAt;
+  }
+
+  /** The clock of the store less that of this process, in milliseconds. */
   get offset(): number {
     return this.#offset;
   }
@@ -64,16 +75,32 @@ export class SharedRegister {
     const sent = this.clock();
     try {
       const reply = await use(this.queue);
-      this.#offset = reply.now - (sent + this.clock()) / 2;
+      // What it says was true when it was asked, at the latest.
+      this.#seenAt = sent;
+      this.#setClock(reply.now, sent, this.clock());
       if (reply.text !== this.#text) {
         this.#text = reply.text;
         if (!reply.written) this.#pace = readPace(reply.text, reply.now);
       }
       return reply;
     } catch (error) {
+      this.#seenAt = sent;
       this.onError(error);
       return null;
     }
+  }
+
+  /**
+   * The store read its clock at some moment between question and reply. The closer they are, the better is it known; a
+   * reply that took long changes nothing, unless it shows that a clock was set. What is known gets old slowly.
+   */
+  #setClock(now: number, sent: number, received: number): void {
+    const offset = now - (sent + received) / 2;
+    const error = (received - sent) / 2 + 1;
+    this.#error += DRIFT_MS;
+    if (error > this.#error && Math.abs(offset - this.#offset) <= error + this.#error) return;
+    this.#offset = offset;
+    this.#error = error;
   }
 
   /** One after the other, so that no change of this process comes between another and its reply. */

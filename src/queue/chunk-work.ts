@@ -210,7 +210,12 @@ export class ChunkWork {
     if (results.some((result) => result.kind === 'wait')) return;
     if (results.every((result) => result.kind === 'retry')) return pacer.failed();
     const usage = sumOfUsage(results);
-    pacer.answered(usage === null ? 0 : estimate.settle(reserved, usage), caller.told);
+    // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
+    const never = results.every(
+      (result) => result.kind === 'settled' && codeOf(result.outcome) === 'request_exceeds_quota',
+    );
+    const beyond = usage === null ? 0 : estimate.settle(reserved, usage);
+    pacer.answered(never ? -reserved.tokens : beyond, caller.told);
   }
 
   /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */
@@ -239,6 +244,9 @@ export class ChunkWork {
     await told;
   }
 }
+
+const codeOf = (outcome: CalledOutcome): string | null =>
+  outcome.status === 'failed' ? outcome.error.code : null;
 
 /** What the rows of a request took together; null when the service did not say of any. */
 function sumOfUsage(

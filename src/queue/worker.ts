@@ -115,6 +115,7 @@ export class ChunkWorker {
       onChange: (change) => log.info(change, 'the pace changed'),
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
     });
+    this.#limit.concurrency = this.#pacer.concurrency;
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,

@@ -1,6 +1,7 @@
 import { vi } from 'vitest';
 import { Quota, type QuotaSettings } from '../../src/emulator/quota.js';
-import { type PaceChange, Pacer } from '../../src/pace/pacer.js';
+import type { PaceChange } from '../../src/pace/pace-changes.js';
+import { Pacer } from '../../src/pace/pacer.js';
 import { QuotaWait } from '../../src/pace/quota-wait.js';
 import type { Register, RegisterReply } from '../../src/pace/register.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
