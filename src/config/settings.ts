@@ -160,9 +160,7 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
 /** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */
 export function unkeptLimits(job: Job): string[] {
   const limits = job.limits;
-  return (['budget'] as const)
-    .filter((name) => limits[name] !== undefined)
-    .map((name) => `limits.${name}`);
+  return (['budget'] as const).filter((name) => limits[name] !== undefined).map((name) => `limits.${name}`);
 }
 
 function answerSpec(answer: Job['answer']): AnswerSpec {

@@ -27,6 +27,8 @@ const CUT = 0.1;
 /** Shortest and longest way back to the peak: a service that counts over minutes shows only then what it takes. */
 const SHORTEST_MS = 12_000;
 const LONGEST_MS = 60_000;
+/** The same after the first refusal, whose rate is a guess, and rather too low. */
+const FIRST_SPAN_MS = 4_000;
 /** Beyond the peak the rate has doubled after this fraction of the way back: 18 s after the cut, at the shortest. */
 const DOUBLED = 0.5;
 /** Refused again within this time, in milliseconds: the cut before was not deep enough. */
@@ -64,7 +66,8 @@ export function grown(found: FoundRate, using: boolean, now: number): FoundRate 
  */
 export function firstCut(admitted: number, elapsed: number, wait: number, now: number): FoundRate {
   const ms = Math.max(1, elapsed + wait);
-  return { ...backTo((admitted * MINUTE) / ms, wait, now), first: { admitted, ms } };
+  const span = Math.min(LONGEST_MS, Math.max(FIRST_SPAN_MS, wait));
+  return { ...backTo((admitted * MINUTE) / ms, wait, now), span, first: { admitted, ms } };
 }
 
 /**
