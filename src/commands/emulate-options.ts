@@ -23,6 +23,7 @@ interface Flags {
   readonly tokensPerMinute?: number;
   readonly requestWindow: number;
   readonly estimate: Estimate;
+  readonly quotaHeaders: boolean;
   readonly hint: Hint;
   readonly filterPrompts: Threshold;
   readonly filterCompletions: Threshold;
@@ -89,6 +90,7 @@ export function addEmulatorOptions(command: Command): Command {
         .choices(ESTIMATES)
         .default('full'),
     )
+    .option('--no-quota-headers', 'say nothing of the quota in the headers of answers')
     .addOption(
       new Option('--hint <how>', 'how a 429 says when to come back').choices(HINTS).default('seconds'),
     )
@@ -136,6 +138,7 @@ export function emulatorOptions(
       requestWindowSeconds: flags.requestWindow,
       estimate: flags.estimate,
     },
+    quotaHeaders: flags.quotaHeaders,
     hint: flags.hint,
     filter: {
       prompts: { threshold: flags.filterPrompts, rate: flags.filterPromptRate },

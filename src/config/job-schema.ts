@@ -93,8 +93,21 @@ const limitsSchema = z.strictObject({
       'Rows that share one request as a list of prompts, where their parameters are equal: the way to more rows under ' +
         'a quota of requests. Default: 1.',
     ),
-  requests_per_minute: count.optional().describe('Quota of requests a minute of the deployment.'),
-  tokens_per_minute: count.optional().describe('Quota of tokens a minute of the deployment.'),
+  requests_per_minute: count
+    .optional()
+    .describe(
+      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: found out.',
+    ),
+  tokens_per_minute: count
+    .optional()
+    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: found out.'),
+  token_estimate: z
+    .enum(['full', 'learned'])
+    .default('full')
+    .describe(
+      'What a request counts against tokens_per_minute. full: its prompt + max_tokens × best_of, on which the hosted ' +
+        'service admits it. learned: its prompt + what answers took so far, for a service that counts what it bills. Default: full.',
+    ),
   attempts: count
     .max(100)
     .default(6)

@@ -58,6 +58,10 @@ export interface Settings {
     readonly concurrency: number;
     readonly chunkSize: number;
     readonly promptsPerRequest: number;
+    /** Quota of the deployment; `null` where the job says nothing. */
+    readonly requestsPerMinute: number | null;
+    readonly tokensPerMinute: number | null;
+    readonly tokenEstimate: 'full' | 'learned';
     readonly attempts: number;
     readonly timeoutMs: number;
     /** Time without an answered row after which a run stops, in milliseconds. */
@@ -122,6 +126,9 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       concurrency,
       chunkSize: job.limits.chunk_size ?? chunkSize(concurrency, promptsPerRequest),
       promptsPerRequest,
+      requestsPerMinute: job.limits.requests_per_minute ?? null,
+      tokensPerMinute: job.limits.tokens_per_minute ?? null,
+      tokenEstimate: job.limits.token_estimate,
       attempts: job.limits.attempts,
       timeoutMs: job.limits.timeout_seconds * 1000,
       giveUpMs: durationMs(job.limits.give_up_after),
@@ -153,9 +160,7 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
 /** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */
 export function unkeptLimits(job: Job): string[] {
   const limits = job.limits;
-  return (['requests_per_minute', 'tokens_per_minute', 'budget'] as const)
-    .filter((name) => limits[name] !== undefined)
-    .map((name) => `limits.${name}`);
+  return (['budget'] as const).filter((name) => limits[name] !== undefined).map((name) => `limits.${name}`);
 }
 
 function answerSpec(answer: Job['answer']): AnswerSpec {

@@ -89,7 +89,7 @@ async function answer(
 
   const estimate = estimateOf(request, promptTokens, service.quota.estimate);
   const admission = service.quotaOf(target.deployment).admit(estimate, service.clock());
-  const limits = limitHeaders(admission.remaining, service.quota);
+  const limits = service.quotaHeaders ? limitHeaders(admission.remaining, service.quota) : {};
   if (!admission.admitted) {
     const reply = rateLimited({ ...target, ...admission }, hint);
     return {

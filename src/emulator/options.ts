@@ -26,6 +26,8 @@ export interface EmulatorOptions {
   readonly latency?: Latency;
   /** The quota of each deployment. @default no limits */
   readonly quota?: Partial<QuotaSettings>;
+  /** Answers say in their headers what the quota is and what remains of it. @default true */
+  readonly quotaHeaders?: boolean;
   /** How a 429 says when to come back. @default 'seconds' */
   readonly hint?: Hint;
   /** @default both sides blocked from `medium` on */
@@ -47,6 +49,7 @@ export interface Service extends Gate {
   readonly latency: Latency;
   readonly filter: FilterSettings;
   readonly quota: QuotaSettings;
+  readonly quotaHeaders: boolean;
   readonly hint: Hint;
   readonly clock: () => number;
   readonly faults: FaultPlan;
@@ -78,6 +81,7 @@ export function serviceOf(options: EmulatorOptions): Service {
       completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
     },
     quota,
+    quotaHeaders: options.quotaHeaders ?? true,
     hint: options.hint ?? 'seconds',
     clock: options.clock ?? (() => performance.now()),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),

@@ -32,6 +32,11 @@ CREATE TABLE IF NOT EXISTS promptmill.outcome (
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, first, row)
 );
+CREATE TABLE IF NOT EXISTS promptmill.pace (
+  name text PRIMARY KEY,
+  text text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now()
+);
 `;
 
 /**
@@ -40,7 +45,7 @@ CREATE TABLE IF NOT EXISTS promptmill.outcome (
  */
 export async function createLedgerTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
-    `SELECT to_regclass('promptmill.outcome') IS NOT NULL AS found`,
+    `SELECT to_regclass('promptmill.pace') IS NOT NULL AS found`,
   );
   // Asked first, so that a user who may use the tables and not make any can work.
   if (rows[0]?.found) return;
@@ -56,7 +61,7 @@ export async function createLedgerTables(session: Sql): Promise<void> {
 
 /** Drops what runs that nobody continues have left. */
 export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
-  for (const table of ['outcome', 'calls', 'run']) {
+  for (const table of ['outcome', 'calls', 'run', 'pace']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
       [outcomeTtlMs],

@@ -3,6 +3,7 @@ import { type Client, createClient } from '../service/client.js';
 import type { Exchange } from '../service/exchange.js';
 import type { KeyRing } from '../service/keys.js';
 import { completionsUrl, requestBody } from '../service/request.js';
+import { type ToldQuota, toldQuota } from '../service/told-quota.js';
 import { type Verdict, verdicts } from '../service/verdict.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { RowResult } from './row-result.js';
@@ -34,6 +35,7 @@ export class Caller {
   readonly #clients = new Map<string, Client>();
   /** Nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
   #reached = false;
+  #told: ToldQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
     private readonly address: ServiceAddress,
@@ -43,6 +45,11 @@ export class Caller {
     /** Told once, without the key, when the service refuses one and the next takes over. */
     private readonly onKeyRefused: () => void,
   ) {}
+
+  /** What the service last said of its quota. */
+  get told(): ToldQuota {
+    return this.#told;
+  }
 
   /**
    * Calls once for rows with equal parameters; again only with the other key, when the service refuses the first,
@@ -72,6 +79,7 @@ export class Caller {
     const exchange = await this.#exchange(chunk, rows, count, announced);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.#reached = true;
+    if (exchange.kind === 'response') this.#told = toldQuota(exchange);
     const judged = verdicts(exchange, Date.now(), rows.length);
     if (judged[0]?.kind === 'wait') count('rate_limited');
 

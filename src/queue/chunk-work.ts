@@ -3,7 +3,9 @@ import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import type { CalledOutcome, Fault } from '../model.js';
 import type { Outage } from '../pace/outage.js';
+import type { Pacer } from '../pace/pacer.js';
 import type { QuotaWait } from '../pace/quota-wait.js';
+import type { Reserved, TokenEstimate } from '../pace/token-estimate.js';
 import { type Caller, failedRow } from './caller.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { ChunkVisit } from './chunk-visit.js';
@@ -43,6 +45,8 @@ export interface ChunkWorkParts {
   readonly limit: LimitFunction;
   readonly quota: QuotaWait;
   readonly outage: Outage;
+  readonly pacer: Pacer;
+  readonly estimate: TokenEstimate;
   readonly recorder: Recorder;
   readonly log: Logger;
   /** True when rows that are not called yet go back to the queue. */
@@ -115,6 +119,13 @@ export class ChunkWork {
     if (this.parts.releasing()) return [LEFT];
     await this.parts.heedPause();
     if (quota.remaining(Date.now()) > 0) return [WAIT];
+    const reserved = this.parts.estimate.reserve(
+      asked.map((row) => row.prompt),
+      { ...visit.chunk.parameters, ...asked[0]?.parameters },
+    );
+    if (!(await this.parts.pacer.admit(reserved.tokens))) return [LEFT];
+    if (this.parts.releasing()) return [LEFT];
+    if (quota.remaining(Date.now()) > 0) return [WAIT];
     const { run } = visit.chunk;
     await visit.refresh();
     if (!asked.some((row) => visit.wants(row))) return [DONE];
@@ -134,6 +145,7 @@ export class ChunkWork {
       recorder.count(run, what, by),
     );
     const down = this.#judge(visit, rows, results, startedAt);
+    const paced = this.#pace(results, reserved);
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
     recorder.count(run, 'in_flight', -rows.length);
     const recordings: Promise<void>[] = [];
@@ -159,7 +171,8 @@ export class ChunkWork {
     const stop = results.find((result) => result.kind === 'stop');
     if (stop?.kind === 'stop') await this.parts.stop(visit.chunk, stop.fault);
     const wait = results.find((result) => result.kind === 'wait');
-    if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt);
+    await paced;
+    if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt, reserved.tokens);
     else if (results.some((result) => result.kind !== 'retry')) quota.admitted();
     return ends;
   }
@@ -191,6 +204,20 @@ export class ChunkWork {
     return ms > before ? ms : 0;
   }
 
+  /** Tells the pacer what came of a request; a refusal it hears of with its pause. */
+  async #pace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
+    const { caller, pacer, estimate } = this.parts;
+    if (results.some((result) => result.kind === 'wait')) return;
+    if (results.every((result) => result.kind === 'retry')) return pacer.failed();
+    const usage = sumOfUsage(results);
+    // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
+    const never = results.every(
+      (result) => result.kind === 'settled' && codeOf(result.outcome) === 'request_exceeds_quota',
+    );
+    const beyond = usage === null ? 0 : estimate.settle(reserved, usage);
+    pacer.answered(never ? -reserved.tokens : beyond, caller.told);
+  }
+
   /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */
   async #pause(ms: number): Promise<void> {
     if (ms === 0) return;
@@ -199,15 +226,41 @@ export class ChunkWork {
   }
 
   /** The service refused for lack of quota: every worker of the queue pauses, and no attempt is used up. */
-  async #wait(chunk: Chunk, { ms, fault }: RowResult & { kind: 'wait' }, startedAt: number): Promise<void> {
-    const { quota, log } = this.parts;
+  async #wait(
+    chunk: Chunk,
+    { ms, fault }: RowResult & { kind: 'wait' },
+    startedAt: number,
+    tokens: number,
+  ): Promise<void> {
+    const { quota, pacer, log } = this.parts;
     const before = quota.remaining(Date.now());
     const verdict = quota.refused(ms, startedAt, Date.now());
     if (verdict.kind === 'give-up') return this.parts.stop(chunk, fault);
-    if (verdict.ms <= before) return;
-    log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
-    await this.parts.pauseAll(verdict.ms);
+    const told = pacer.refused(startedAt, verdict.ms, tokens);
+    if (verdict.ms > before) {
+      log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
+      await this.parts.pauseAll(verdict.ms);
+    }
+    await told;
   }
+}
+
+const codeOf = (outcome: CalledOutcome): string | null =>
+  outcome.status === 'failed' ? outcome.error.code : null;
+
+/** What the rows of a request took together; null when the service did not say of any. */
+function sumOfUsage(
+  results: readonly RowResult[],
+): { prompt_tokens: number; completion_tokens: number } | null {
+  const usages = results.flatMap((result) => {
+    const outcome = result.kind === 'settled' ? result.outcome : null;
+    return (outcome !== null && 'completion' in outcome && outcome.completion?.usage) || [];
+  });
+  if (usages.length === 0) return null;
+  return {
+    prompt_tokens: usages.reduce((sum, usage) => sum + usage.prompt_tokens, 0),
+    completion_tokens: usages.reduce((sum, usage) => sum + usage.completion_tokens, 0),
+  };
 }
 
 const nameOf = ({ chunk }: ChunkVisit, { row }: ChunkRow): string => `${chunk.run}:${row}`;

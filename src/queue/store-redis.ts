@@ -2,6 +2,7 @@ import { createRedisBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { UsageError } from '../errors.js';
 import { RedisLedger } from '../ledger/redis.js';
+import { RedisRegister } from '../ledger/redis-register.js';
 import type { Store, StoreOptions } from './store.js';
 import { withoutPassword } from './store-address.js';
 import { within } from './store-deadline.js';
@@ -36,6 +37,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     kind: 'redis',
     name: null,
     ledger: new RedisLedger(client, options.ledgerTimes),
+    register: new RedisRegister(client),
     backendFactory: createRedisBackend,
     connectionFor: () => ({ url: url.href, ...SETTINGS }),
     describe: () => shown,

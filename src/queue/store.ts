@@ -1,6 +1,7 @@
 import type { BackendFactory, ConnectionOptions, RedisQueueBackend } from 'bullmq';
 import type { Ledger } from '../ledger/ledger.js';
 import type { LedgerTimes } from '../ledger/times.js';
+import type { Register } from '../pace/register.js';
 
 /** What a connection is for. A worker needs connections of its own, because it blocks on them. */
 export type ConnectionUse = 'queue' | 'worker';
@@ -11,6 +12,8 @@ export interface Store {
   /** What to pass as `preferred`, to come back to this very store; null where the address says it all. */
   readonly name: string | null;
   readonly ledger: Ledger;
+  /** Holds the pace of each queue. */
+  readonly register: Register;
   /** Makes BullMQ's connections to this store. The type names Redis because BullMQ's own defaults do. */
   readonly backendFactory: BackendFactory<RedisQueueBackend>;
   /** BullMQ's `connection` option. */

@@ -5,7 +5,10 @@ import type { Logger } from 'pino';
 import type { Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
 import { Outage, type OutageView } from '../pace/outage.js';
+import { Pacer } from '../pace/pacer.js';
 import { QuotaWait } from '../pace/quota-wait.js';
+import type { PaceLimits } from '../pace/shared-pace.js';
+import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
@@ -43,6 +46,10 @@ export interface WorkerOptions {
   readonly chunkSize: number;
   /** Rows that a request usually has. */
   readonly promptsPerRequest: number;
+  /** The quota of the deployment, as far as the job says it. @default none */
+  readonly pace?: PaceLimits;
+  /** What the service goes by when it admits a request. @default 'full' */
+  readonly tokenBasis?: TokenBasis;
   readonly caller: Caller;
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
@@ -60,6 +67,7 @@ export class ChunkWorker {
   readonly #recorder: Recorder;
   readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
+  readonly #pacer: Pacer;
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
   #chunks = 0;
@@ -94,11 +102,27 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
+    this.#pacer = new Pacer({
+      register: store.register,
+      queue,
+      limits: options.pace ?? { requestsPerMinute: null, tokensPerMinute: null },
+      ceiling: concurrency,
+      underWay: () => this.#limit.activeCount,
+      onConcurrency: (most) => {
+        this.#limit.concurrency = most;
+      },
+      onWait: (ms) => this.#quota.joined(ms, Date.now()),
+      onChange: (change) => log.info(change, 'the pace changed'),
+      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+    });
+    this.#limit.concurrency = this.#pacer.concurrency;
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,
       quota: this.#quota,
       outage: this.#outage,
+      pacer: this.#pacer,
+      estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
       recorder: this.#recorder,
       log,
       releasing: () => this.#releasing,
@@ -113,7 +137,7 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    return this.#limit.activeCount;
+    return Math.max(0, this.#limit.activeCount - this.#pacer.waiting);
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
@@ -147,6 +171,7 @@ export class ChunkWorker {
 
   async #leave(): Promise<void> {
     this.#releasing = true;
+    this.#pacer.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.options.log.warn({ err: error }, 'calls in flight were given up'),
@@ -230,6 +255,7 @@ export class ChunkWorker {
    */
   async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
     this.#releasing = true;
+    this.#pacer.close();
     this.options.onStop(fault);
     await this.#worker.pause(true);
     await this.options.store.ledger.stop(run, execution, fault);

@@ -188,6 +188,11 @@ function startWorker(
     concurrency,
     chunkSize,
     promptsPerRequest,
+    pace: {
+      requestsPerMinute: settings.limits.requestsPerMinute,
+      tokensPerMinute: settings.limits.tokensPerMinute,
+    },
+    tokenBasis: settings.limits.tokenEstimate,
     caller,
     onStop,
     log: world.log,

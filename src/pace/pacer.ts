@@ -1,0 +1,265 @@
+import { type PaceChange, PaceChanges } from './pace-changes.js';
+import type { Register } from './register.js';
+import {
+  heard,
+  hold,
+  type News,
+  NOTHING,
+  needsTurns,
+  type PaceLimits,
+  refuse,
+  remembered,
+  takeTurns,
+} from './shared-pace.js';
+import { SharedRegister } from './shared-register.js';
+import { SlowStart } from './slow-start.js';
+import { type Given, Turns } from './turns.js';
+
+/** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
+const LOOK_MS = 500;
+/** No call is made on knowledge that is older, in milliseconds: others may have been told to wait. */
+const FRESH_MS = 20;
+/** Time without growth after a failed call, in milliseconds. */
+const HOLD_MS = 5_000;
+/** Time without a refusal after which the calls under way count as admitted, in milliseconds. */
+const ADMITTED_MS = 1_000;
+
+/** What a pacer takes from its worker. */
+export interface PacerParts {
+  readonly register: Register;
+  /** Name of the queue. */
+  readonly queue: string;
+  /** What the job says of the quota. */
+  readonly limits: PaceLimits;
+  /** Most calls at once in this process. */
+  readonly ceiling: number;
+  /** Calls at once in this process now, those included that wait for their turn. */
+  readonly underWay: () => number;
+  /** Told when the calls that this process may make at once change. */
+  readonly onConcurrency: (limit: number) => void;
+  /** Told that the service asked the fleet to wait, milliseconds from now. */
+  readonly onWait: (ms: number) => void;
+  readonly onChange: (change: PaceChange) => void;
+  /** The store refused; this process goes on by what it knows. */
+  readonly onStoreError: (error: unknown) => void;
+  /** Milliseconds since 1970. @default Date.now */
+  readonly clock?: () => number;
+  /** Numbers in [0, 1). @default Math.random */
+  readonly random?: () => number;
+}
+
+/**
+ * Decides when this process makes its calls: by slow start while nothing is known of the quota, and by turns that it
+ * takes from the shared pace of the queue once there is a limit, configured, told by the service, or found.
+ */
+export class Pacer {
+  readonly #shared: SharedRegister;
+  readonly #start: SlowStart;
+  readonly #turns: Turns;
+  readonly #changes: PaceChanges;
+  readonly #clock: () => number;
+  #looking: NodeJS.Timeout | null = null;
+  #asked: Promise<void> | null = null;
+  #grownAt: number;
+  #began: Promise<void> | null = null;
+  #ready = false;
+  #closed = false;
+  #ended = (): void => {};
+  readonly #end = new Promise<void>((resolve) => {
+    this.#ended = resolve;
+  });
+  /** Told with the next change: calls made and not refused, since when, and tokens beyond what was reserved. */
+  #admitted = 0;
+  #since: number;
+  #tokens = 0;
+  /** What the service said last, and what of it the others do not know. */
+  #told = NOTHING;
+  #toldNews = NOTHING;
+  #heldAt = Number.NEGATIVE_INFINITY;
+
+  constructor(private readonly parts: PacerParts) {
+    this.#clock = parts.clock ?? Date.now;
+    this.#since = this.#clock();
+    this.#grownAt = this.#since;
+    this.#start = new SlowStart(parts.ceiling);
+    this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
+    this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random);
+    this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
+  }
+
+  /** Calls at once of this process at present. */
+  get concurrency(): number {
+    return this.#start.limit;
+  }
+
+  /** Calls that wait for their turn, or whose turn has not come. */
+  get waiting(): number {
+    return this.#turns.waiting;
+  }
+
+  /**
+   * Waits until a call may be made. When the fleet is told to wait meanwhile, it returns and `onWait` was told.
+   * @param tokens what it is reckoned to take
+   * @returns false when the pacer was closed: then it may not be made
+   */
+  async admit(tokens: number): Promise<boolean> {
+    this.#began ??= this.#begin();
+    const knows = this.#ready && this.#shared.age <= FRESH_MS;
+    // The store may be away for long; who closes does not wait for it.
+    if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
+    if (this.#closed) return false;
+    if (needsTurns(this.#shared.pace, this.parts.limits)) {
+      if (!(await this.#turns.wait(tokens))) return false;
+    } else {
+      // Owed, in case the service tells a quota of tokens in its answer.
+      this.#tokens += tokens;
+    }
+    // Counted as admitted until it is refused: most of what is under way when the first refusal comes was admitted.
+    this.#admitted++;
+    return true;
+  }
+
+  /**
+   * A call was admitted by the service, whatever it answered.
+   * @param tokens what it took beyond what was reserved for it; negative when it took less
+   * @param told what the service said of its quota
+   */
+  answered(tokens: number, told: PaceLimits): void {
+    this.#tokens += tokens;
+    // An answer that says nothing takes nothing back.
+    const requestsPerMinute = told.requestsPerMinute ?? this.#told.requestsPerMinute;
+    const tokensPerMinute = told.tokensPerMinute ?? this.#told.tokensPerMinute;
+    if (
+      requestsPerMinute !== this.#told.requestsPerMinute ||
+      tokensPerMinute !== this.#told.tokensPerMinute
+    ) {
+      this.#told = { requestsPerMinute, tokensPerMinute };
+      this.#toldNews = this.#told;
+      void this.#tellQuota();
+    }
+    if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
+  }
+
+  /** A call failed for another reason than the quota. */
+  async failed(): Promise<void> {
+    const local = this.#clock();
+    this.#start.troubled(local);
+    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
+    this.#heldAt = local;
+    await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
+    this.#changes.tell('held', this.#shared.pace);
+  }
+
+  /**
+   * A call was refused for lack of quota.
+   * @param startedAt when it was made, by the clock of this process
+   * @param wait milliseconds that nobody may call
+   * @param tokens what was reserved for it: a refused call takes nothing
+   */
+  async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
+    this.#start.troubled(this.#clock() + wait);
+    this.#tokens -= tokens;
+    this.#admitted--;
+    const call = { startedAt: startedAt + this.#shared.offset, wait };
+    const news = this.#news();
+    const cut = await this.#shared.change((before, now) => {
+      const pace = refuse(before, call, news, this.parts.limits, now);
+      return { pace, result: pace.since !== before.since };
+    });
+    if (cut) this.#changes.tell('refused', this.#shared.pace);
+    this.#joinWait();
+  }
+
+  /** Lets nobody through any more. */
+  close(): void {
+    this.#closed = true;
+    this.#ended();
+    clearInterval(this.#looking ?? undefined);
+    this.#turns.close();
+  }
+
+  async #begin(): Promise<void> {
+    this.#since = this.#clock();
+    this.#grownAt = this.#since;
+    await this.#look();
+    this.#ready = true;
+    if (this.#closed) return;
+    this.#looking = setInterval(() => this.#pulse(), LOOK_MS);
+    this.#looking.unref();
+  }
+
+  /** Others may have been refused, and told to wait. One question at a time, for all who want to know. */
+  #look(): Promise<void> {
+    this.#asked ??= this.#shared.look().then(() => {
+      this.#asked = null;
+      this.#joinWait();
+    });
+    return this.#asked;
+  }
+
+  #pulse(): void {
+    const local = this.#clock();
+    if (this.parts.underWay() >= this.#start.limit && local - this.#grownAt >= ADMITTED_MS) {
+      this.#grownAt = local;
+      if (this.#start.waited(local)) this.#concurrencyGrew();
+    }
+    const { admitted, since } = remembered(this.#admitted, this.#since, local);
+    if (since !== this.#since) this.#tokens *= admitted / Math.max(1, this.#admitted);
+    this.#admitted = admitted;
+    this.#since = since;
+    void this.#look();
+  }
+
+  /** Takes turns for calls of this process. */
+  async #take(tokens: readonly number[]): Promise<Given> {
+    const news = this.#news();
+    const { limits } = this.parts;
+    const { waits, again, asked } = await this.#shared.change((before, now) => {
+      const turns = takeTurns(heard(before, news, limits, now), tokens, limits, now);
+      return { pace: turns.pace, result: { ...turns, asked: this.#clock() } };
+    });
+    this.#changes.look(this.#shared.pace);
+    const passed = this.#clock() - asked;
+    return { waits: waits.map((ms) => ms - passed), again, paused: this.#joinWait() };
+  }
+
+  /** At once, because it may be long until somebody takes a turn. */
+  async #tellQuota(): Promise<void> {
+    const news = this.#news();
+    await this.#shared.change((before, now) => ({
+      pace: heard(before, news, this.parts.limits, now),
+      result: null,
+    }));
+    this.#changes.tell('told', this.#shared.pace);
+  }
+
+  /** @returns whether the fleet waits */
+  #joinWait(): boolean {
+    const ms = this.#shared.pace.waitUntil - this.#shared.now;
+    if (ms > 0) this.parts.onWait(ms);
+    return ms > 0;
+  }
+
+  #news(): News {
+    const news = {
+      admitted: this.#admitted,
+      since: this.#since + this.#shared.offset,
+      tokens: this.#tokens,
+      told: this.#toldNews,
+    };
+    this.#toldNews = NOTHING;
+    this.#admitted = 0;
+    this.#since = this.#clock();
+    this.#tokens = 0;
+    return news;
+  }
+
+  #concurrencyGrew(): void {
+    const { limit } = this.#start;
+    this.parts.onConcurrency(limit);
+    // Each doubling is told, and the ceiling.
+    if (Math.log2(limit) % 1 === 0 || limit === this.parts.ceiling) {
+      this.#changes.tell('slow_start', this.#shared.pace);
+    }
+  }
+}

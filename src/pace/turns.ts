@@ -1,0 +1,106 @@
+/** Calls that ask for their turns at once, at most. */
+const MOST_ASKING = 500;
+/**
+ * Workers ask again this much later at most, in milliseconds, and each at another moment: who comes first takes the
+ * turn. Less than the time for which turns are given out ahead, so that none is lost.
+ */
+const AFTER_MS = 120;
+/** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
+const LONGEST_SLEEP_MS = 1_000;
+
+/** What came of asking for turns. */
+export interface Given {
+  /** Milliseconds until each turn, for the first so many of the calls that asked. */
+  readonly waits: readonly number[];
+  /** Milliseconds after which the others may ask again. */
+  readonly again: number;
+  /** The fleet was told to wait: nobody need ask before that is over. */
+  readonly paused: boolean;
+}
+
+interface Waiting {
+  readonly tokens: number;
+  readonly go: (turn: boolean) => void;
+}
+
+/** The calls of one process that wait for their turn, in the order in which they came. */
+export class Turns {
+  #waiting: Waiting[] = [];
+  /** Those whose turn is known, and has not come. */
+  readonly #given = new Map<NodeJS.Timeout, Waiting>();
+  #wake: (() => void) | null = null;
+  #asking = false;
+  #closed = false;
+
+  /**
+   * @param ask takes turns for calls that are reckoned to take so many tokens each
+   * @param random numbers in [0, 1)
+   */
+  constructor(
+    private readonly ask: (tokens: readonly number[]) => Promise<Given>,
+    private readonly random: () => number,
+  ) {}
+
+  /** Calls that wait. */
+  get waiting(): number {
+    return this.#waiting.length + this.#given.size;
+  }
+
+  /** @returns true when the turn has come, or the fleet was told to wait; false after `close` */
+  wait(tokens: number): Promise<boolean> {
+    return new Promise((go) => {
+      this.#waiting.push({ tokens, go });
+      void this.#askForAll();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const timer of this.#given.keys()) clearTimeout(timer);
+    for (const { go } of [...this.#given.values(), ...this.#waiting]) go(false);
+    this.#given.clear();
+    this.#waiting = [];
+    this.#wake?.();
+  }
+
+  async #askForAll(): Promise<void> {
+    if (this.#asking) return;
+    this.#asking = true;
+    while (this.#waiting.length > 0 && !this.#closed) {
+      const asking = this.#waiting.slice(0, MOST_ASKING);
+      const { waits, again, paused } = await this.ask(asking.map(({ tokens }) => tokens));
+      if (this.#closed) break;
+      this.#waiting.splice(0, waits.length);
+      for (const [i, ms] of waits.entries()) this.#give(asking[i], ms);
+      if (paused) this.#releaseAll();
+      else if (again > 0) await this.#sleep(Math.min(again, LONGEST_SLEEP_MS) + this.random() * AFTER_MS);
+    }
+    this.#asking = false;
+  }
+
+  #give(waiting: Waiting | undefined, ms: number): void {
+    if (waiting === undefined) return;
+    const timer = setTimeout(() => {
+      this.#given.delete(timer);
+      waiting.go(true);
+    }, ms);
+    this.#given.set(timer, waiting);
+  }
+
+  /** Rows whose call would be late go back to the queue instead of waiting here. */
+  #releaseAll(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const { go } of waiting) go(true);
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}

@@ -1,0 +1,135 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { NOTHING } from '../../src/pace/shared-pace.js';
+import { Fleet, type FleetOptions } from './fleet.js';
+
+/** One seed for all; a failure names it in its title. */
+const SEED = 20_261_121;
+const REQUESTS = { requestsPerMinute: 600, tokensPerMinute: null };
+const TOKENS = { requestsPerMinute: null, tokensPerMinute: 90_000 };
+
+let fleet: Fleet;
+beforeEach(() => {
+  vi.useFakeTimers({ now: 1_700_000_000_000 });
+});
+afterEach(() => {
+  fleet.close();
+  vi.useRealTimers();
+});
+
+/** Runs for a while, and tells what the time after the first seconds was used for. */
+async function run(options: Omit<FleetOptions, 'seed'>, skipped: number, seconds: number) {
+  fleet = new Fleet({ ...options, seed: SEED });
+  await fleet.pass(skipped);
+  const from = Date.now();
+  await fleet.pass(seconds);
+  return fleet.since(from);
+}
+
+describe.each([1, 4, 10])(`%i workers with the quota in the job (seed ${SEED})`, (workers) => {
+  it('use 97 % of a quota of requests, and 1 % of the calls is refused at most', async () => {
+    const { admitted, refusedShare } = await run({ workers, limits: REQUESTS, quota: REQUESTS }, 10, 60);
+    expect(admitted / 600).toBeGreaterThanOrEqual(0.97);
+    expect(refusedShare).toBeLessThanOrEqual(0.01);
+  });
+
+  it('use 97 % of a quota of tokens, and 1 % of the calls is refused at most', async () => {
+    const { admitted, refusedShare } = await run({ workers, limits: TOKENS, quota: TOKENS }, 10, 60);
+    expect((admitted * 100) / 90_000).toBeGreaterThanOrEqual(0.97);
+    expect(refusedShare).toBeLessThanOrEqual(0.01);
+  });
+
+  it('keep both quotas when both bind in turn', async () => {
+    const both = { requestsPerMinute: 600, tokensPerMinute: 54_000 };
+    const { admitted, refusedShare } = await run({ workers, limits: both, quota: both }, 10, 60);
+    expect((admitted * 100) / 54_000).toBeGreaterThanOrEqual(0.97);
+    expect(refusedShare).toBeLessThanOrEqual(0.01);
+  });
+});
+
+describe.each([1, 4])(`%i workers without the quota in the job (seed ${SEED})`, (workers) => {
+  it('use 85 % of a quota of requests that the service does not tell, with 5 % refused at most', async () => {
+    const { admitted, refusedShare } = await run({ workers, quota: REQUESTS }, 10, 120);
+    expect(admitted / 1_200).toBeGreaterThanOrEqual(0.85);
+    expect(refusedShare).toBeLessThanOrEqual(0.05);
+  });
+
+  it('use 85 % of a quota of tokens that the service does not tell, with 5 % refused at most', async () => {
+    const { admitted, refusedShare } = await run({ workers, quota: TOKENS }, 0, 300);
+    expect((admitted * 100) / 450_000).toBeGreaterThanOrEqual(0.85);
+    expect(refusedShare).toBeLessThanOrEqual(0.05);
+  });
+
+  it('use 97 % of a quota that the service tells in its answers', async () => {
+    const requests = await run({ workers, quota: REQUESTS, told: REQUESTS }, 10, 60);
+    expect(requests.admitted / 600).toBeGreaterThanOrEqual(0.97);
+    fleet.close();
+    const tokens = await run({ workers, quota: TOKENS, told: TOKENS }, 10, 60);
+    expect((tokens.admitted * 100) / 90_000).toBeGreaterThanOrEqual(0.97);
+  });
+
+  it('settle within 20 s when the quota halves, and again when it doubles; each cut says its reason', async () => {
+    await run({ workers, quota: REQUESTS }, 0, 60);
+    for (const perMinute of [300, 600]) {
+      fleet.setQuota({ requestsPerMinute: perMinute });
+      await fleet.pass(20);
+      const settled = Date.now();
+      await fleet.pass(40);
+      const { admitted, refusedShare } = fleet.since(settled);
+      expect(admitted / ((perMinute * 40) / 60)).toBeGreaterThanOrEqual(0.85);
+      expect(refusedShare).toBeLessThanOrEqual(0.05);
+    }
+    const reasons = new Set(fleet.changes.map(({ reason }) => reason));
+    expect(reasons).toContain('slow_start');
+    expect(reasons).toContain('refused');
+    expect(reasons).toContain('growth');
+  });
+});
+
+describe(`a fleet (seed ${SEED})`, () => {
+  it('shares the quota between its workers', async () => {
+    await run({ workers: 2, limits: REQUESTS, quota: REQUESTS }, 10, 60);
+    const shares = [0, 1].map((worker) => fleet.visits.filter((visit) => visit.worker === worker).length);
+    expect(Math.min(...shares) / Math.max(...shares)).toBeGreaterThan(0.8);
+  });
+
+  it('makes no call while one of its workers was told to wait', async () => {
+    fleet = new Fleet({ workers: 4, quota: { requestsPerMinute: 60 }, seed: SEED });
+    await fleet.pass(30);
+    fleet.setQuota({ tokensPerMinute: 500 });
+    await fleet.pass(40);
+    const refusals = fleet.visits.filter(({ admitted }) => !admitted);
+    const last = refusals.at(-1)?.at ?? 0;
+    // What was under way when the first was told, and what the others asked before they heard of it.
+    const during = fleet.visits.filter(({ at }) => at > last && at < last + 15_000);
+    expect(during).toEqual([]);
+  });
+
+  it('fault 29: many calls see one wave of refusals, and the rate is cut once', async () => {
+    await run({ workers: 10, quota: REQUESTS }, 0, 0.6);
+    expect(fleet.visits.filter(({ admitted }) => !admitted).length).toBeGreaterThan(2);
+    expect(fleet.changes.filter(({ reason }) => reason === 'refused').length).toBe(1);
+  });
+
+  it('neither cuts nor grows its rate while the service answers 503', async () => {
+    await run({ workers: 2, quota: REQUESTS }, 0, 40);
+    const found = () => JSON.parse(fleet.register.texts.get('q') ?? '{}').found;
+    fleet.trouble(8_000);
+    await fleet.pass(1);
+    const { peak, age } = found();
+    await fleet.pass(6);
+    expect(found()).toMatchObject({ peak, age });
+  });
+
+  it('reaches its ceiling within a second where nothing limits it', async () => {
+    fleet = new Fleet({ workers: 1, quota: NOTHING, latency: 50, seed: SEED });
+    await fleet.pass(1.5);
+    expect(fleet.pacers[0]?.concurrency).toBe(20);
+    expect(fleet.register.texts.size).toBe(0);
+  });
+
+  it('reaches its ceiling within seconds also where an answer takes a minute', async () => {
+    fleet = new Fleet({ workers: 1, quota: NOTHING, latency: 60_000, ceiling: 64, seed: SEED });
+    await fleet.pass(8);
+    expect(fleet.pacers[0]?.concurrency).toBe(64);
+  });
+});

@@ -1,0 +1,150 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  allowedRate,
+  heard,
+  hold,
+  NOTHING,
+  newPace,
+  readPace,
+  refuse,
+  type SharedPace,
+  takeTurns,
+} from '../../src/pace/shared-pace.js';
+
+const T = 1_700_000_000_000;
+const NO_NEWS = { admitted: 0, since: T, tokens: 0, told: NOTHING };
+const requests = (perMinute: number) => ({ requestsPerMinute: perMinute, tokensPerMinute: null });
+const tokens = (perMinute: number) => ({ requestsPerMinute: null, tokensPerMinute: perMinute });
+
+/** Takes every turn that there is for a while; each call takes so many tokens. */
+function takeAll(pace: SharedPace, limits: typeof NOTHING, ms: number, cost = 1): number[] {
+  const times: number[] = [];
+  let now = T;
+  for (let state = pace; now < T + ms; ) {
+    const { pace: next, waits, again } = takeTurns(state, [cost, cost, cost], limits, now);
+    times.push(...waits.map((wait) => now + wait - T));
+    state = next;
+    now += again;
+  }
+  return times.filter((time) => time < ms);
+}
+
+describe('turns', () => {
+  it('come at even distances, a little slower than the quota, and later after the very first', () => {
+    const times = takeAll(newPace(), requests(600), 3_000);
+    const distances = times.slice(1).map((time, i) => time - (times[i] ?? 0));
+    expect(distances[0]).toBeGreaterThan(400);
+    for (const distance of distances.slice(1)) expect(distance).toBeCloseTo(100 / 0.985, 2);
+  });
+
+  it('never come closer than the quota has them, at any rate and however many ask', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 100_000 }), (perMinute) => {
+        const times = takeAll(newPace(), requests(perMinute), 2_000);
+        for (const [i, time] of times.entries()) {
+          const before = times[i - 1];
+          if (before !== undefined) expect(time - before).toBeGreaterThan(60_000 / perMinute);
+        }
+      }),
+      { seed: 51, numRuns: 60 },
+    );
+  });
+
+  it('wait until the tokens of the calls before have flowed in', () => {
+    const times = takeAll(newPace(), tokens(60_000), 10_000, 500);
+    const distances = times.slice(1).map((time, i) => time - (times[i] ?? 0));
+    for (const distance of distances) expect(distance).toBeCloseTo(500 / 0.99, 2);
+  });
+
+  it('come later when calls took more tokens than was reserved, and sooner when they took less', () => {
+    const limits = tokens(60_000);
+    const used = takeTurns(newPace(), [1], limits, T - 10_000).pace;
+    const { pace } = takeTurns(used, [100], limits, T);
+    const next = (extra: number) =>
+      takeTurns(heard(pace, { ...NO_NEWS, tokens: extra }, limits, T), [1], limits, T).waits[0];
+    expect(next(50)).toBeCloseTo(150 / 0.99, 2);
+    expect(next(-50)).toBeCloseTo(50 / 0.99, 2);
+  });
+
+  it('are not saved up', () => {
+    const { pace } = takeTurns(newPace(), [1], requests(600), T - 60_000);
+    expect(takeAll(pace, requests(600), 1_000).length).toBe(10);
+  });
+
+  it('begin again at the end of the pause that the service asked for', () => {
+    const pace = refuse(newPace(), { startedAt: T - 10, wait: 7_000 }, NO_NEWS, requests(600), T);
+    const times = takeAll(pace, requests(600), 8_000);
+    expect(times[0]).toBe(7_000);
+  });
+});
+
+describe('a refusal', () => {
+  const limits = requests(600);
+  const refused = (pace: SharedPace, startedAt: number, now: number) =>
+    refuse(pace, { startedAt, wait: 1_000 }, NO_NEWS, limits, now);
+
+  it('cuts the rate, and one of a call from before the end of the pause belongs to it', () => {
+    const first = refused(newPace(), T - 10, T);
+    const cut = allowedRate(first, limits);
+    expect(cut).toBeLessThan(591);
+    expect(allowedRate(refused(first, T + 500, T + 600), limits)).toBe(cut);
+    expect(allowedRate(refused(first, T + 1_001, T + 1_010), limits)).toBeLessThan(cut ?? 0);
+  });
+
+  it('when nothing held the calls back, takes what was admitted for the quota', () => {
+    const news = { ...NO_NEWS, admitted: 900, since: T - 5_000 };
+    const pace = refuse(newPace(), { startedAt: T - 10, wait: 55_000 }, news, NOTHING, T);
+    expect(pace.found?.peak).toBeCloseTo(900, 0);
+  });
+
+  it('lets the rate come back to what it was', () => {
+    let pace = refused(newPace(), T - 10, T);
+    for (let now = T + 1_000; now < T + 20_000; now += 100) pace = takeTurns(pace, [1], limits, now).pace;
+    expect(pace.found).toBe(null);
+    expect(allowedRate(pace, limits)).toBe(591);
+  });
+
+  it('is forgotten when the service tells another quota', () => {
+    const told = requests(1_200);
+    const pace = heard(refused(newPace(), T - 10, T), { ...NO_NEWS, told }, NOTHING, T);
+    expect(allowedRate(pace, NOTHING)).toBe(1_200 * 0.985);
+  });
+});
+
+it('a job says more than the service about the quota', () => {
+  const pace = heard(newPace(), { ...NO_NEWS, told: requests(1_200) }, requests(600), T);
+  expect(allowedRate(pace, requests(600))).toBe(591);
+});
+
+it('a held rate stays what it is, and grows again afterwards', () => {
+  let pace = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, NO_NEWS, requests(600), T);
+  const grow = (from: number, until: number): void => {
+    for (let now = from; now < until; now += 100) pace = takeTurns(pace, [1], requests(600), now).pace;
+  };
+  grow(T + 1_000, T + 3_000);
+  pace = hold(pace, 5_000, T + 3_000);
+  const held = pace.found?.age;
+  grow(T + 3_000, T + 8_000);
+  expect(pace.found?.age).toBe(held);
+  grow(T + 8_000, T + 9_000);
+  expect(pace.found?.age).toBeGreaterThan(held ?? 0);
+});
+
+describe('what a store holds', () => {
+  const pace = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, NO_NEWS, requests(600), T);
+
+  it('comes back as it was written', () => {
+    expect(readPace(JSON.stringify(pace), T)).toEqual(pace);
+  });
+
+  it.each([
+    ['nothing', null, T],
+    ['no JSON', 'x', T],
+    ['no pace', '{"turn":"soon"}', T],
+    ['a pace of yesterday', JSON.stringify(pace), T + 24 * 3_600_000],
+    ['a pace of a clock that is a day ahead', JSON.stringify(pace), T - 24 * 3_600_000],
+  ])('is a new pace when it is %s', (_, text, now) => {
+    expect(readPace(text, now)).toEqual(newPace());
+  });
+});
