@@ -116,28 +116,17 @@ export class ChunkWork {
    */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
     const { caller, quota, recorder, log } = this.parts;
-    if (this.parts.releasing()) return [LEFT];
     await this.parts.heedPause();
-    if (quota.remaining(Date.now()) > 0) return [WAIT];
+    const early = this.#held();
+    if (early !== null) return [early];
     const reserved = this.parts.estimate.reserve(
       asked.map((row) => row.prompt),
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
     if (!(await this.parts.pacer.admit(reserved.tokens))) return [LEFT];
-    if (this.parts.releasing()) return [LEFT];
-    if (quota.remaining(Date.now()) > 0) return [WAIT];
     const { run } = visit.chunk;
-    await visit.refresh();
-    if (!asked.some((row) => visit.wants(row))) return [DONE];
-    await recorder.announce(run, asked.length);
-    // Again after the announcement, which waits as long as the store is away: others may have answered meanwhile.
-    await visit.refresh();
-    const rows = this.parts.releasing() ? [] : asked.filter((row) => visit.wants(row));
-    recorder.count(run, 'in_flight', rows.length - asked.length);
-    if (rows.length === 0) {
-      recorder.count(run, 'sent', -1);
-      return [this.parts.releasing() ? LEFT : DONE];
-    }
+    const rows = await this.#announce(visit, asked);
+    if (rows.length === 0) return [this.#held() ?? DONE];
 
     this.parts.onRequest();
     const startedAt = Date.now();
@@ -175,6 +164,33 @@ export class ChunkWork {
     if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt, reserved.tokens);
     else if (results.some((result) => result.kind !== 'retry')) quota.admitted();
     return ends;
+  }
+
+  /** What keeps a request from being made now: its rows go back, or wait. */
+  #held(): RowEnd | null {
+    if (this.parts.releasing()) return LEFT;
+    const now = Date.now();
+    return this.parts.quota.remaining(now) > 0 || this.parts.outage.remaining(now) > 0 ? WAIT : null;
+  }
+
+  /**
+   * Tells the ledger which rows are about to be called. Looks again afterwards, because that may have taken as long as
+   * the store was away: others may have answered the rows, or been told to wait.
+   * @returns the rows to call
+   */
+  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ChunkRow[]> {
+    const { recorder } = this.parts;
+    const { run } = visit.chunk;
+    const wanted = (): readonly ChunkRow[] =>
+      this.#held() === null ? asked.filter((row) => visit.wants(row)) : [];
+    await visit.refresh();
+    if (wanted().length === 0) return [];
+    await recorder.announce(run, asked.length);
+    await visit.refresh();
+    const rows = wanted();
+    if (rows.length < asked.length) recorder.count(run, 'in_flight', rows.length - asked.length);
+    if (rows.length === 0) recorder.count(run, 'sent', -1);
+    return rows;
   }
 
   #record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome): Promise<void> {
