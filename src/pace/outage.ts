@@ -1,5 +1,7 @@
 /** Different rows that fail one after the other, with no answer between them, before the service counts as down. */
 const FAILURES = 10;
+/** The same, with rows that failed before while others were answered. */
+const SUSPECT_FAILURES = 30;
 /** Longest pause between two probing calls, in milliseconds. */
 const LONGEST_MS = 20_000;
 /** Shortest pause, in milliseconds. */
@@ -35,14 +37,16 @@ export interface OutageView {
  * pauses that grow from 1 to 20 s, and no attempt of a row is used up.
  *
  * Calls that fail one after the other, with no answer between them, are an outage when they are for ten different
- * rows, or when one did not even connect. A row that failed before, while others were answered, is no evidence:
- * at the end of a run such rows are all that is left, and they have to use their attempts up and fail.
+ * rows, or when one did not even connect. Rows that failed before, while others were answered, are evidence only when
+ * there are thirty of them: at the end of a run few such rows are left, and they have to use their attempts up and fail.
  *
  * One process judges for itself; the pauses hold for all workers of the queue.
  */
 export class Outage {
   /** Rows that failed since the last answer. */
   #failing = new Set<string>();
+  /** All rows that failed since the last answer. */
+  #all = new Set<string>();
   /** Rows that failed before an answer came, and have no outcome yet. */
   readonly #suspects = new Set<string>();
   #since = 0;
@@ -55,7 +59,7 @@ export class Outage {
   get view(): OutageView | null {
     if (this.#pauses === 0 || this.#last === null) return null;
     const { fault, connected } = this.#last;
-    return { since: this.#since, until: this.#until, fault, connected, rows: this.#failing.size };
+    return { since: this.#since, until: this.#until, fault, connected, rows: this.#all.size };
   }
 
   /** Milliseconds that remain of the pause; 0 when a call may be made. */
@@ -92,8 +96,12 @@ export class Outage {
   failed(call: FailedCall, now: number, random: number): number | null {
     if (this.#last === null) this.#since = now;
     this.#last = call;
-    for (const row of call.rows) if (!this.#suspects.has(row)) this.#failing.add(row);
-    const down = this.#pauses > 0 || !call.connected || this.#failing.size >= FAILURES;
+    for (const row of call.rows) {
+      this.#all.add(row);
+      if (!this.#suspects.has(row)) this.#failing.add(row);
+    }
+    const many = this.#failing.size >= FAILURES || this.#all.size >= SUSPECT_FAILURES;
+    const down = this.#pauses > 0 || !call.connected || many;
     if (!down) return null;
     // What was under way when the pause began belongs to it.
     if (call.startedAt >= this.#until) {
@@ -108,6 +116,7 @@ export class Outage {
   answered(): void {
     for (const row of this.#failing) this.#suspects.add(row);
     this.#failing = new Set();
+    this.#all = new Set();
     this.#last = null;
     this.#pauses = 0;
     this.#until = 0;
@@ -117,5 +126,6 @@ export class Outage {
   settled(row: string): void {
     this.#suspects.delete(row);
     this.#failing.delete(row);
+    this.#all.delete(row);
   }
 }

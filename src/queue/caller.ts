@@ -33,8 +33,6 @@ export const failedRow = (error: Fault, attempts: number, latency_ms: number | n
 export class Caller {
   /** One client for each form of the address; a run has one, a worker of many runs has few. */
   readonly #clients = new Map<string, Client>();
-  /** Nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
-  #reached = false;
   #told: ToldQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
@@ -42,6 +40,8 @@ export class Caller {
     private readonly keys: KeyRing,
     /** Most calls in flight at once. */
     private readonly concurrency: number,
+    /** False while nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
+    private reached: boolean,
     /** Told once, without the key, when the service refuses one and the next takes over. */
     private readonly onKeyRefused: () => void,
   ) {}
@@ -78,7 +78,7 @@ export class Caller {
   ): Promise<readonly RowResult[]> {
     const exchange = await this.#exchange(chunk, rows, count, announced);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
-    if (exchange.kind === 'response' || exchange.phase === 'exchange') this.#reached = true;
+    if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
     if (exchange.kind === 'response') this.#told = toldQuota(exchange);
     const judged = verdicts(exchange, Date.now(), rows.length);
     if (judged[0]?.kind === 'wait') count('rate_limited');
@@ -129,7 +129,7 @@ export class Caller {
       case 'final':
         return { kind: 'settled', outcome: { ...judged.outcome, attempts: attempt } };
       case 'retry':
-        if (!this.#reached) return { kind: 'stop', fault: unreachable(judged.fault) };
+        if (!this.reached) return { kind: 'stop', fault: unreachable(judged.fault) };
         return {
           kind: 'retry',
           fault: judged.fault,

@@ -67,7 +67,11 @@ export class ChunkWork {
 
   /** @param attempt number of this attempt for the chunk, from 1 */
   async visit(visit: ChunkVisit, attempt: number): Promise<VisitEnd> {
-    const requests = packs(visit.unknownRows(), visit.chunk.promptsPerRequest);
+    // A row that the service cannot take would have its neighbours fail with it: at each attempt it has fewer.
+    const most = Math.ceil(visit.chunk.promptsPerRequest / 4 ** (attempt - 1));
+    const inOrder = packs(visit.unknownRows(), most);
+    // In an outage the first of them probes; it must not be the same row again and again.
+    const requests = this.parts.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const ends = await Promise.all(
       requests.map((rows) => this.parts.limit(() => this.#requestOrLeft(visit, rows, attempt))),
     ).then((all) => all.flat());
@@ -147,6 +151,11 @@ export class ChunkWork {
           recordings.push(this.#record(visit, row, result.outcome));
           return DONE;
         case 'retry':
+          // Given up because this process ends: no attempt, but perhaps paid for.
+          if (result.fault.code === 'aborted') {
+            recorder.count(run, 'repeated');
+            return LEFT;
+          }
           return { kind: 'retry', row, result, leads: result === failure, down: down !== null };
         case 'wait':
           return WAIT;
@@ -162,7 +171,7 @@ export class ChunkWork {
     const wait = results.find((result) => result.kind === 'wait');
     await paced;
     if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt, reserved.tokens);
-    else if (results.some((result) => result.kind !== 'retry')) quota.admitted();
+    else if (results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     return ends;
   }
 
@@ -207,13 +216,15 @@ export class ChunkWork {
   ): number | null {
     const { outage } = this.parts;
     const first = results.find((result) => result.kind === 'retry');
+    // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
+    if (first?.kind === 'retry' ? first.fault.code === 'aborted' : results[0]?.kind === 'wait') return null;
     if (first?.kind !== 'retry' || results.some((result) => result.kind !== 'retry')) {
       outage.answered();
       return null;
     }
     const now = Date.now();
     const before = outage.remaining(now);
-    const names = rows.map((row) => nameOf(visit, row));
+    const names = rows.slice(0, 1).map((row) => nameOf(visit, row));
     const { fault, connected } = first;
     const ms = outage.failed({ rows: names, fault, connected, startedAt }, now, Math.random());
     if (ms === null) return null;
@@ -277,6 +288,13 @@ function sumOfUsage(
     prompt_tokens: usages.reduce((sum, usage) => sum + usage.prompt_tokens, 0),
     completion_tokens: usages.reduce((sum, usage) => sum + usage.completion_tokens, 0),
   };
+}
+
+function shuffled<T>(all: readonly T[], random: () => number): readonly T[] {
+  return all
+    .map((each) => ({ each, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ each }) => each);
 }
 
 const nameOf = ({ chunk }: ChunkVisit, { row }: ChunkRow): string => `${chunk.run}:${row}`;

@@ -1,6 +1,7 @@
 import type { Settings } from '../config/settings.js';
 import { StopError } from '../errors.js';
-import type { Fault } from '../model.js';
+import type { Ledger } from '../ledger/ledger.js';
+import type { Counters, Fault } from '../model.js';
 import { Caller } from '../queue/caller.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queueName } from '../queue/names.js';
@@ -15,6 +16,7 @@ import type { HaltReason } from './halt.js';
 import type { Input } from './input.js';
 import type { Journal } from './journal.js';
 import { reachedLimit } from './limits.js';
+import type { Manifest } from './manifest.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
@@ -58,6 +60,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ledger.open(run, execution, journal.manifest.rows, journal.manifest.calls);
   if (claim?.discarded) {
     await queue.withdraw(claim.discarded.run);
+    // A run that goes on under another name, after its part file was mended, leaves answers behind that were paid for.
+    if (claim.unfinished !== null) journal.adopt(await leftBehind(ledger, claim.discarded));
     await ledger.close(claim.discarded.run);
   }
   // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
@@ -66,7 +70,9 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const { calls: before } = await ledger.progress(run, []);
 
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
-  const worker = settings.work ? startWorker(settings, world, store, name, onStop) : null;
+  const { completed, filtered } = journal.manifest.tally.rows;
+  const reached = completed + filtered > 0;
+  const worker = settings.work ? startWorker(settings, world, store, name, onStop, reached) : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,
@@ -159,6 +165,13 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
 }
 
+/** The counters of a run, its answers that are not on disk counted as repeated: they will be asked for again. */
+async function leftBehind(ledger: Ledger, { run, rows: committed, chunk_size }: Manifest): Promise<Counters> {
+  const firsts = Array.from({ length: WINDOW_ROWS / chunk_size }, (_, i) => committed + 1 + i * chunk_size);
+  const { counts, calls } = await ledger.progress(run, firsts);
+  return { ...calls, repeated: calls.repeated + counts.reduce((sum, known) => sum + known, 0) };
+}
+
 function haltReason(error: unknown): HaltReason {
   // Whoever reads standard output has seen enough (fault 51).
   if (error instanceof StopError && isClosedPipe(error.cause)) return { kind: 'signal', signal: 'SIGPIPE' };
@@ -176,9 +189,10 @@ function startWorker(
   store: Store,
   queue: string,
   onStop: (fault: Fault) => void,
+  wasReached: boolean,
 ): ChunkWorker {
   const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
-  const caller = new Caller(world.address, world.keys, concurrency, () =>
+  const caller = new Caller(world.address, world.keys, concurrency, wasReached, () =>
     world.log.warn('the service refused the first key; going on with the second'),
   );
   return new ChunkWorker({

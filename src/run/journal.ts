@@ -107,6 +107,13 @@ export class Journal {
     };
   }
 
+  /** Takes over what the ledger has of the run under its former name. */
+  adopt(left: Counters): void {
+    const { calls } = this.#manifest;
+    const repeated = calls.repeated + left.repeated;
+    this.#manifest = { ...this.#manifest, calls: { ...(left.sent > calls.sent ? left : calls), repeated } };
+  }
+
   /** Takes the counters as the ledger has them now; they reach the disk with the next write. */
   count(calls: Counters): void {
     // A store that came back empty counts from 0 until the run is opened in it again.

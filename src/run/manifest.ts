@@ -26,7 +26,7 @@ export interface Manifest {
   /** What the records depend on, as hashes by part; a resume with another value is refused. */
   readonly fingerprint: Readonly<Record<string, string>>;
   readonly chunk_size: number;
-  /** Folder of the store that holds the run's ledger, where the queue is embedded. */
+  /** The store that holds the run's ledger: its folder, or its address without the password. */
   readonly store: string | null;
   /** Rows whose records are in the part file. */
   readonly rows: number;

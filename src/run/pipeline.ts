@@ -61,7 +61,13 @@ async function runOver(
   });
   try {
     announce(settings, world, input, manifest, claim, store.describe());
-    const journal = await Journal.open(claim, { ...manifest, store: store.name }, plan.header, world.stdout);
+    const place = store.name ?? store.describe();
+    if (manifest.store !== null && manifest.store !== place) {
+      world.say(
+        `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
+      );
+    }
+    const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
     await work(settings, world, { claim, input, plan, store, journal });
 
     const halted = world.halt.reason;

@@ -6,6 +6,12 @@ import { duration } from '../report/figures.js';
 const SILENT_MS = 5_000;
 /** Workers on other machines are missed after this time, in milliseconds. */
 const IDLE_MS = 30_000;
+/** Time after which an outage is put down to the rows, when hardly any others are left, in milliseconds. */
+const BLAME_MS = 15 * 60_000;
+/** Rows that may be left and were not called in an outage that is put down to the rows. */
+const UNTRIED_ROWS = 20;
+/** Rows may be in a pause between two attempts for this time, in milliseconds. */
+const LONGEST_PAUSE_MS = 60_000;
 
 /** The worker, as far as the vigil looks at it. */
 interface Watched {
@@ -81,23 +87,25 @@ export class Vigil {
     // The service knows when it will have quota again; the pauses of an outage look alike, and are none.
     if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))
       this.#progressAt = now;
-    if (now - this.#progressAt < giveUpMs) return null;
+    const quiet = now - this.#progressAt;
+    const outage = worker?.outage;
+    const few = outage?.connected === true && total - this.#known <= outage.rows + UNTRIED_ROWS;
+    if (worker !== null && few && !silent && quiet >= Math.min(giveUpMs, BLAME_MS)) {
+      // Nearly every row that is left was called and failed: the rows are the likelier cause, and they may fail.
+      worker.blameRows();
+      this.#progressAt = now;
+      return null;
+    }
+    if (quiet < giveUpMs) return null;
     const time = duration(giveUpMs / 1000);
     if (silent)
       return {
         code: 'queue_unavailable',
         message: `nothing was answered for ${time}: ${queue} does not answer`,
       };
-    const outage = worker?.outage;
     if (!outage) {
-      if (worker !== null && worker.inFlight > 0) return null;
+      if ((worker?.inFlight ?? 0) > 0 || quiet < giveUpMs + LONGEST_PAUSE_MS) return null;
       return { code: 'no_progress', message: `no row was answered for ${time}, and no call is under way` };
-    }
-    if (outage.connected && outage.rows >= total - this.#known) {
-      // Every row that is left was called and failed: the rows are the likelier cause, and they may fail.
-      worker.blameRows();
-      this.#progressAt = now;
-      return null;
     }
     return {
       code: 'service_unavailable',

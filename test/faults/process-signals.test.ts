@@ -31,6 +31,16 @@ describeEachStore('a run that is interrupted', (store) => {
     await trial.whole(trial.run(), { repeats: 0 }, context);
   });
 
+  it('fault 45: calls that outlast the grace period are no failures; they are made again, and counted', async (context) => {
+    const running = await begin();
+    running.process.kill('SIGTERM');
+    // The service answers nothing for the half minute that is left.
+    const { code, stderr } = await running.ended;
+    expect(code, stderr).toBe(143);
+    trial.release();
+    await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+  });
+
   it('fault 45: a second signal ends it at once, and only what was in flight is called again', async (context) => {
     const running = await begin();
     running.process.kill('SIGTERM');

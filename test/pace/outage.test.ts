@@ -47,8 +47,17 @@ describe('an outage', () => {
       outage.answered();
     }
     expect(failEach(outage, 20, 1)).toEqual(Array(20).fill(null));
-    for (let row = 1; row <= 10; row++) outage.settled(`run:${row}`);
-    expect(failEach(outage, 10, 2).at(-1), 'rows that had an outcome are like new').toBe(1000);
+  });
+
+  it('is made of such rows as well when there are thirty of them', () => {
+    const outage = new Outage();
+    for (let row = 1; row <= 40; row++) {
+      outage.failed(call(row), 0, 0);
+      outage.answered();
+    }
+    const pauses = failEach(outage, 30, 1);
+    expect(pauses.slice(0, 29)).toEqual(Array(29).fill(null));
+    expect(pauses[29]).toBe(1000);
   });
 
   it('pauses twice as long after each probe that fails, up to 20 s', () => {

@@ -71,6 +71,16 @@ describe('several prompts in one request', () => {
     });
   });
 
+  it('a prompt that the service cannot take fails alone, though nobody says which it is', async () => {
+    service = await startScriptedService((request) =>
+      promptsOf(request).includes('row 33') ? { status: 500, text: 'oops' } : { json: answer(request) },
+    );
+    const { code, stderr } = await run(job(60, { attempts: 4 }));
+    expect(code, stderr).toBe(1);
+    const failed = records().filter((record) => record.status === 'failed');
+    expect(failed.map((record) => record.row)).toEqual([33]);
+  });
+
   it('one blocked prompt among twenty costs its neighbours nothing', async () => {
     service = await startScriptedService((request) =>
       promptsOf(request).includes('row 13') ? refusal('content_filter') : { json: answer(request) },

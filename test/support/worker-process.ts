@@ -33,7 +33,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       concurrency: ${concurrency},
       chunkSize: ${chunkSize},
       promptsPerRequest: 1,
-      caller: new Caller(address, new KeyRing(['a-key-for-tests-only']), ${concurrency}, () => {}),
+      caller: new Caller(address, new KeyRing(['a-key-for-tests-only']), ${concurrency}, true, () => {}),
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log: createLog('silent'),
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
