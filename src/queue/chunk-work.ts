@@ -45,7 +45,8 @@ export interface ChunkWorkParts {
   readonly limit: LimitFunction;
   readonly quota: QuotaWait;
   readonly outage: Outage;
-  readonly pacer: Pacer;
+  /** Null where the job says nothing of a quota. */
+  readonly pacer: Pacer | null;
   readonly estimate: TokenEstimate;
   readonly recorder: Recorder;
   readonly log: Logger;
@@ -127,7 +128,7 @@ export class ChunkWork {
       asked.map((row) => row.prompt),
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
-    if (!(await this.parts.pacer.admit(reserved.tokens))) return [LEFT];
+    if ((await this.parts.pacer?.admit(reserved.tokens)) === false) return [LEFT];
     const { run } = visit.chunk;
     const rows = await this.#announce(visit, asked);
     if (rows.length === 0) return [this.#held() ?? DONE];
@@ -234,7 +235,7 @@ export class ChunkWork {
   /** Tells the pacer what came of a request; a refusal it hears of with its pause. */
   async #pace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
     const { caller, pacer, estimate } = this.parts;
-    if (results.some((result) => result.kind === 'wait')) return;
+    if (pacer === null || results.some((result) => result.kind === 'wait')) return;
     if (results.every((result) => result.kind === 'retry')) return pacer.failed();
     const usage = sumOfUsage(results);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
@@ -263,7 +264,7 @@ export class ChunkWork {
     const before = quota.remaining(Date.now());
     const verdict = quota.refused(ms, startedAt, Date.now());
     if (verdict.kind === 'give-up') return this.parts.stop(chunk, fault);
-    const told = pacer.refused(startedAt, verdict.ms, tokens);
+    const told = pacer?.refused(startedAt, verdict.ms, tokens);
     if (verdict.ms > before) {
       log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
       await this.parts.pauseAll(verdict.ms);

@@ -46,7 +46,7 @@ export interface WorkerOptions {
   readonly chunkSize: number;
   /** Rows that a request usually has. */
   readonly promptsPerRequest: number;
-  /** The quota of the deployment, as far as the job says it. @default none */
+  /** The quota of the deployment, when the job says one. @default none: calls are held back by refusals alone */
   readonly pace?: PaceLimits;
   /** What the service goes by when it admits a request. @default 'full' */
   readonly tokenBasis?: TokenBasis;
@@ -67,7 +67,7 @@ export class ChunkWorker {
   readonly #recorder: Recorder;
   readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
-  readonly #pacer: Pacer;
+  readonly #pacer: Pacer | null;
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
   #chunks = 0;
@@ -102,20 +102,24 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
-    this.#pacer = new Pacer({
-      register: store.register,
-      queue,
-      limits: options.pace ?? { requestsPerMinute: null, tokensPerMinute: null },
-      ceiling: concurrency,
-      underWay: () => this.#limit.activeCount,
-      onConcurrency: (most) => {
-        this.#limit.concurrency = most;
-      },
-      onWait: (ms) => this.#quota.joined(ms, Date.now()),
-      onChange: (change) => log.info(change, 'the pace changed'),
-      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
-    });
-    this.#limit.concurrency = this.#pacer.concurrency;
+    const paced = options.pace?.requestsPerMinute ?? options.pace?.tokensPerMinute ?? null;
+    this.#pacer =
+      options.pace === undefined || paced === null
+        ? null
+        : new Pacer({
+            register: store.register,
+            queue,
+            limits: options.pace,
+            ceiling: concurrency,
+            underWay: () => this.#limit.activeCount,
+            onConcurrency: (most) => {
+              this.#limit.concurrency = most;
+            },
+            onWait: (ms) => this.#quota.joined(ms, Date.now()),
+            onChange: (change) => log.info(change, 'the pace changed'),
+            onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+          });
+    this.#limit.concurrency = this.#pacer?.concurrency ?? concurrency;
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,
@@ -137,7 +141,7 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    return Math.max(0, this.#limit.activeCount - this.#pacer.waiting);
+    return Math.max(0, this.#limit.activeCount - (this.#pacer?.waiting ?? 0));
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
@@ -171,7 +175,7 @@ export class ChunkWorker {
 
   async #leave(): Promise<void> {
     this.#releasing = true;
-    this.#pacer.close();
+    this.#pacer?.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.options.log.warn({ err: error }, 'calls in flight were given up'),
@@ -255,7 +259,7 @@ export class ChunkWorker {
    */
   async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
     this.#releasing = true;
-    this.#pacer.close();
+    this.#pacer?.close();
     this.options.onStop(fault);
     await this.#worker.pause(true);
     await this.options.store.ledger.stop(run, execution, fault);

@@ -57,15 +57,6 @@ const suite = (queue: () => string): void => {
     // Two that did not know of each other would be refused every second call.
     expect(rate_limited.requests).toBeLessThanOrEqual((2 * ROWS) / 16);
   }, 180_000);
-
-  it('without a quota in the job it is found out, every row is answered, and the log says why the pace changed', async () => {
-    const { code, stderr } = await run(job('found', {}), '--log-level', 'info');
-    expect(code, stderr).toBe(0);
-    const changes = stderr.split('\n').filter((line) => line.includes('the pace changed'));
-    expect(changes.some((line) => line.includes('slow_start'))).toBe(true);
-    expect(emulator.stats().answered).toBe(ROWS);
-    expect(emulator.stats().rate_limited.requests).toBeLessThanOrEqual(ROWS / 3);
-  }, 120_000);
 };
 
 describe('a run under a quota, embedded', () => suite(() => 'embedded'));
