@@ -140,6 +140,9 @@ export class ChunkWork {
     );
     const down = this.#judge(visit, rows, results, startedAt);
     const paced = this.#pace(results, reserved);
+    const wait = results.find((result) => result.kind === 'wait');
+    // At once: later it would undo what calls that were made after this one have learned.
+    if (!wait && results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
     recorder.count(run, 'in_flight', -rows.length);
     const recordings: Promise<void>[] = [];
@@ -169,10 +172,8 @@ export class ChunkWork {
     if (down !== null) await this.#pause(down);
     const stop = results.find((result) => result.kind === 'stop');
     if (stop?.kind === 'stop') await this.parts.stop(visit.chunk, stop.fault);
-    const wait = results.find((result) => result.kind === 'wait');
     await paced;
     if (wait?.kind === 'wait') await this.#wait(visit.chunk, wait, startedAt, reserved.tokens);
-    else if (results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     return ends;
   }
 
