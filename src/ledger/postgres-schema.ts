@@ -1,6 +1,9 @@
 import { COUNTERS } from './counters.js';
 import type { Sql } from './postgres.js';
 
+/** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
+const LAYOUT = '2';
+
 /**
  * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
  * wait for each other's commits; `''` is the row with which the collector seeds them. `written` holds the
@@ -37,15 +40,25 @@ CREATE TABLE IF NOT EXISTS promptmill.pace (
   text text NOT NULL,
   seen_at timestamptz NOT NULL DEFAULT now()
 );
+CREATE TABLE IF NOT EXISTS promptmill.board (
+  kind text NOT NULL,
+  id text NOT NULL,
+  text text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  until timestamptz NOT NULL,
+  PRIMARY KEY (kind, id)
+);
+${COUNTERS.map((name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`).join('\n')}
+COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
 `;
 
 /**
- * Makes the ledger's tables where they are missing.
+ * Makes the ledger's tables where they are missing or of an earlier version.
  * @param session one connection, because of its transaction; nobody else makes tables meanwhile
  */
 export async function createLedgerTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
-    `SELECT to_regclass('promptmill.pace') IS NOT NULL AS found`,
+    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}' AS found`,
   );
   // Asked first, so that a user who may use the tables and not make any can work.
   if (rows[0]?.found) return;

@@ -22,6 +22,8 @@ const LAYERS: readonly (readonly [name: string, ...files: RegExp[]])[] = [
     /^config\/(nearest)\.ts$/,
     /^ledger\/ledger\.ts$/,
     /^queue\/(chunk|names)\.ts$/,
+    /^fleet\//,
+    /^reuse\/(?!outcome-file\.ts)/,
   ],
   ['configuration', /^config\//],
   [
@@ -33,9 +35,12 @@ const LAYERS: readonly (readonly [name: string, ...files: RegExp[]])[] = [
     /^output\/writer\.ts$/,
     /^report\/progress\.ts$/,
     /^lock\.ts$/,
+    /^reuse\//,
+    /^schedule\//,
   ],
   ['run', /^run\//, /^check\/check-job\.ts$/],
   ['emulator', /^emulator\//],
+  ['night shift', /^serve\//, /^web\//],
   ['commands', /^commands\//],
   ['entry points', /^cli\.ts$/, /^index\.ts$/],
 ];
@@ -44,6 +49,7 @@ const LAYERS: readonly (readonly [name: string, ...files: RegExp[]])[] = [
 const RESERVED: readonly (readonly [packages: RegExp, allowed: RegExp])[] = [
   [/^bullmq$/, /^(queue|schedule)\//],
   [/^(ioredis|pg|@electric-sql\/pglite.*)$/, /^(queue|ledger)\//],
+  [/^(fastify|@fastify\/.*|@bull-board\/.*|prom-client)$/, /^web\//],
   [/^undici$/, /^service\/client\.ts$/],
 ];
 

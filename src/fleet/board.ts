@@ -1,0 +1,30 @@
+/** What a board keeps apart. */
+export type PostKind = 'run' | 'worker';
+
+/** A post as it hangs there. */
+export interface Posted {
+  readonly id: string;
+  readonly text: string;
+  /** Time since it was put up or last replaced, in milliseconds, by the clock of the store. */
+  readonly ageMs: number;
+}
+
+/**
+ * Where runs and workers say how they get on, for `promptmill status`, `work` and `serve` to read: one text for each of
+ * them, in the same store as the queue. Nothing depends on it: a board that is lost or late shows less, and no row is
+ * answered differently for it.
+ *
+ * Implementations: Redis, PostgreSQL, and files in the state directory for the embedded store. One conformance suite
+ * proves all.
+ */
+export interface Board {
+  /**
+   * Puts up a post, or replaces the one of the same kind and id.
+   * @param ttlMs it comes down by itself when it was not replaced for this time, in milliseconds
+   */
+  post(kind: PostKind, id: string, text: string, ttlMs: number): Promise<void>;
+  /** All posts of a kind that are up, in no order. */
+  posts(kind: PostKind): Promise<readonly Posted[]>;
+  /** Takes a post down; one that is not there is no fault. */
+  remove(kind: PostKind, id: string): Promise<void>;
+}
