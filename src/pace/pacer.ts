@@ -7,13 +7,14 @@ import {
   NOTHING,
   needsTurns,
   type PaceLimits,
+  pause,
   refuse,
   remembered,
   takeTurns,
 } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
-import { type Given, Turns } from './turns.js';
+import { type Admission, type Given, Turns } from './turns.js';
 
 /** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
 const LOOK_MS = 500;
@@ -76,6 +77,8 @@ export class Pacer {
   #told = NOTHING;
   #toldNews = NOTHING;
   #heldAt = Number.NEGATIVE_INFINITY;
+  /** End of the pause that was heeded last. */
+  #joined = 0;
 
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
@@ -98,25 +101,33 @@ export class Pacer {
   }
 
   /**
-   * Waits until a call may be made. When the fleet is told to wait meanwhile, it returns and `onWait` was told.
+   * Waits until a call may be made.
    * @param tokens what it is reckoned to take
-   * @returns false when the pacer was closed: then it may not be made
    */
-  async admit(tokens: number): Promise<boolean> {
+  async admit(tokens: number): Promise<Admission> {
     this.#began ??= this.#begin();
     const knows = this.#ready && this.#shared.age <= FRESH_MS;
     // The store may be away for long; who closes does not wait for it.
     if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
-    if (this.#closed) return false;
+    if (this.#closed) return 'closed';
+    if (this.#pauseMs > 0) return 'pause';
     if (needsTurns(this.#shared.pace, this.parts.limits)) {
-      if (!(await this.#turns.wait(tokens))) return false;
+      const turn = await this.#turns.wait(tokens);
+      if (turn !== 'go') return turn;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
       this.#tokens += tokens;
     }
     // Counted as admitted until it is refused: most of what is under way when the first refusal comes was admitted.
+    if (this.#admitted === 0) this.#since = this.#clock();
     this.#admitted++;
-    return true;
+    return 'go';
+  }
+
+  /** A call that might have been made is not made after all. */
+  withdrawn(tokens: number): void {
+    this.#tokens -= tokens;
+    this.#admitted--;
   }
 
   /**
@@ -143,7 +154,7 @@ export class Pacer {
   /** A call failed for another reason than the quota. */
   async failed(): Promise<void> {
     const local = this.#clock();
-    this.#start.troubled(local);
+    this.#start.failed(local);
     if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
     this.#heldAt = local;
     await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
@@ -157,17 +168,21 @@ export class Pacer {
    * @param tokens what was reserved for it: a refused call takes nothing
    */
   async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
-    this.#start.troubled(this.#clock() + wait);
-    this.#tokens -= tokens;
-    this.#admitted--;
+    this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
     const news = this.#news();
     const cut = await this.#shared.change((before, now) => {
       const pace = refuse(before, call, news, this.parts.limits, now);
-      return { pace, result: pace.since !== before.since };
+      return { pace, result: pace.found !== null && pace.found.at !== before.found?.at };
     });
     if (cut) this.#changes.tell('refused', this.#shared.pace);
-    this.#joinWait();
+    await this.#joinPause();
+  }
+
+  /** Nobody of the fleet may call for so long: the service is down. */
+  async pause(ms: number): Promise<void> {
+    await this.#shared.change((before, now) => ({ pace: pause(before, ms, now), result: null }));
+    await this.#joinPause();
   }
 
   /** Lets nobody through any more. */
@@ -192,7 +207,7 @@ export class Pacer {
   #look(): Promise<void> {
     this.#asked ??= this.#shared.look().then(() => {
       this.#asked = null;
-      this.#joinWait();
+      void this.#joinPause();
     });
     return this.#asked;
   }
@@ -220,24 +235,43 @@ export class Pacer {
     });
     this.#changes.look(this.#shared.pace);
     const passed = this.#clock() - asked;
-    return { waits: waits.map((ms) => ms - passed), again, paused: this.#joinWait() };
+    void this.#joinPause();
+    return { waits: waits.map((ms) => ms - passed), again, paused: this.#pauseMs > 0 };
   }
 
   /** At once, because it may be long until somebody takes a turn. */
   async #tellQuota(): Promise<void> {
-    const news = this.#news();
-    await this.#shared.change((before, now) => ({
-      pace: heard(before, news, this.parts.limits, now),
-      result: null,
-    }));
+    await this.#tellNews();
     this.#changes.tell('told', this.#shared.pace);
   }
 
-  /** @returns whether the fleet waits */
-  #joinWait(): boolean {
-    const ms = this.#shared.pace.waitUntil - this.#shared.now;
-    if (ms > 0) this.parts.onWait(ms);
-    return ms > 0;
+  #tellNews(): Promise<void> {
+    const news = this.#news();
+    return this.#shared.change((before, now) => ({
+      pace: heard(before, news, this.parts.limits, now),
+      result: undefined,
+    }));
+  }
+
+  /** Milliseconds that nobody may call. */
+  get #pauseMs(): number {
+    return Math.max(0, this.#shared.pace.waitUntil - this.#shared.now);
+  }
+
+  /** All workers tell what they know when a pause begins, because the quota is taken from what was admitted until then. */
+  async #joinPause(): Promise<void> {
+    const ms = this.#pauseMs;
+    if (ms === 0) return;
+    this.parts.onWait(ms);
+    this.#start.paused(this.#clock() + ms);
+    const { waitUntil } = this.#shared.pace;
+    if (waitUntil === this.#joined) return;
+    this.#joined = waitUntil;
+    if (!needsTurns(this.#shared.pace, this.parts.limits) && this.#start.again()) {
+      this.parts.onConcurrency(this.#start.limit);
+      this.#changes.tell('pause', this.#shared.pace);
+    }
+    if (this.#admitted !== 0) await this.#tellNews();
   }
 
   #news(): News {

@@ -1,5 +1,14 @@
 import { z } from 'zod';
-import { firstCut, grown, nextCut, rateOf, steady, together } from './found-rate.js';
+import {
+  firstFound,
+  grown,
+  isForgotten,
+  nextCut,
+  rateOf,
+  steady,
+  tellsEnough,
+  together,
+} from './found-rate.js';
 import { REGISTER_TTL_MS } from './register.js';
 
 const perMinute = z.number().positive().nullable();
@@ -19,12 +28,14 @@ const paceSchema = z.object({
   tokens: z.number(),
   /** The service asked everybody to wait until then. */
   waitUntil: z.number(),
-  /** Calls that the service admitted since a time. */
+  /** Calls that the service admitted since a time: the end of the pause after the last change of what was found. */
   admitted: z.number(),
   since: z.number(),
+  /** When the last pause ended, or ends, that no rate was taken from; 0 when there was none. */
+  suspected: z.number(),
   /** The quota per minute as the service says it in its answers; null where it says nothing. */
   told: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
-  /** What the service was found to take; null while it never refused. */
+  /** What the service was found to take; null while it hardly refused. */
   found: z
     .object({
       peak: z.number().positive(),
@@ -57,13 +68,27 @@ const AHEAD_MS = 250;
 const FIRST_MS = 400;
 /** A rate that has grown to so many times its peak holds nobody back any more. */
 const LIFTED = 50;
+/**
+ * Two refusals within this time, in milliseconds, pauses not counted, tell of a quota. A single one may be anything: the
+ * service asks whoever it has no room for to wait. Quotas are counted over a minute at most.
+ */
+const SUSPECT_MS = 60_000;
 /** Admissions older than this, in milliseconds, count by their average over the half of it. */
 const MEMORY_MS = 60_000;
 
 const MINUTE = 60_000;
 
 export function newPace(): SharedPace {
-  return { turn: 0, tokens: 0, waitUntil: 0, admitted: 0, since: 0, told: NOTHING, found: null };
+  return {
+    turn: 0,
+    tokens: 0,
+    waitUntil: 0,
+    admitted: 0,
+    since: 0,
+    suspected: 0,
+    told: NOTHING,
+    found: null,
+  };
 }
 
 /** Reads what a store holds. What is no pace, was left long ago, or comes from another clock is a new one. */
@@ -119,7 +144,7 @@ export interface News {
 /** Takes what a worker tells into account. */
 export function heard(before: SharedPace, news: News, configured: PaceLimits, now: number): SharedPace {
   const told = news.told.requestsPerMinute !== null || news.told.tokensPerMinute !== null;
-  // Calls from before the first refusal, of a worker that had no reason to tell of them.
+  // Calls from before a rate was found, of a worker that had no reason to tell of them.
   const early = news.since < before.since;
   const found = before.found !== null && early ? together(before.found, news.admitted) : before.found;
   const pace = {
@@ -173,7 +198,8 @@ export function takeTurns(
 ): TurnsGiven {
   const limits = known(before, configured);
   const using = before.turn + distanceOf(before, configured) > now;
-  const older = before.found === null ? null : grown(before.found, using, now);
+  const idle = before.found === null || isForgotten(Math.max(before.found.at, before.waitUntil), now);
+  const older = before.found === null || idle ? null : grown(before.found, using, now);
   const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
   let pace: SharedPace = { ...before, found };
   const distance = distanceOf(pace, configured);
@@ -204,39 +230,49 @@ const lifted = (rate: number, peak: number, { requestsPerMinute }: PaceLimits): 
 
 /**
  * The service refused a call for lack of quota. However many calls of however many workers see the same refusal, it is
- * one episode: a call that was made before the last pause was over belongs to it.
+ * one episode: a call that was made before the last pause was over belongs to it. While too little is known to tell the
+ * quota by, everybody waits as long as the service asks, and nothing else.
  * @param call.startedAt when it was made
  * @param call.wait milliseconds that nobody may call
  */
 export function refuse(
-  pace: SharedPace,
+  before: SharedPace,
   call: { readonly startedAt: number; readonly wait: number },
   news: News,
   configured: PaceLimits,
   now: number,
 ): SharedPace {
-  const waitUntil = Math.max(pace.waitUntil, now + call.wait);
-  if (call.startedAt < pace.waitUntil) {
-    const found = pace.found === null ? null : together(pace.found, news.admitted);
-    return { ...pace, waitUntil, found };
+  const waitUntil = Math.max(before.waitUntil, now + call.wait);
+  const pace = { ...heard(before, news, configured, now), waitUntil };
+  if (call.startedAt < before.waitUntil) {
+    // What is seen from the end of the pause on is seen from its later end on.
+    return before.since === before.waitUntil ? { ...pace, since: waitUntil } : pace;
   }
-  const { admitted, since, tokens, told } = heard(pace, news, configured, now);
   const rate = allowedRate(pace, configured);
+  const seen = { admitted: pace.admitted, ms: now - pace.since + call.wait };
+  if (rate === null && now - pace.suspected > SUSPECT_MS) {
+    return { ...pace, suspected: waitUntil, admitted: 0, since: waitUntil };
+  }
+  if (!tellsEnough(seen)) return { ...pace, suspected: waitUntil };
   const found =
     rate === null
-      ? firstCut(admitted, now - since, call.wait, now)
-      : nextCut(pace.found ?? steady(rate, now), call.wait, now);
+      ? firstFound(seen, call.wait, now)
+      : nextCut(pace.found ?? steady(rate, now), seen, call.wait, now);
   return {
     ...pace,
     // The first turn after the pause is at its end.
     turn: Math.min(pace.turn, waitUntil - MINUTE / rateOf(found)),
-    tokens: Math.max(tokens, waitUntil),
-    waitUntil,
+    tokens: Math.max(pace.tokens, waitUntil),
     admitted: 0,
     since: waitUntil,
-    told,
+    suspected: 0,
     found,
   };
+}
+
+/** Nobody may call for so long. */
+export function pause(pace: SharedPace, ms: number, now: number): SharedPace {
+  return { ...pace, waitUntil: Math.max(pace.waitUntil, now + ms) };
 }
 
 /** Calls failed for another reason than their number (5xx, resets, timeouts): no growth for a while, and no cut. */

@@ -45,8 +45,7 @@ export interface ChunkWorkParts {
   readonly limit: LimitFunction;
   readonly quota: QuotaWait;
   readonly outage: Outage;
-  /** Null where the job says nothing of a quota. */
-  readonly pacer: Pacer | null;
+  readonly pacer: Pacer;
   readonly estimate: TokenEstimate;
   readonly recorder: Recorder;
   readonly log: Logger;
@@ -54,10 +53,8 @@ export interface ChunkWorkParts {
   readonly releasing: () => boolean;
   /** Told before each request. */
   readonly onRequest: () => void;
-  /** Pauses all workers of the queue, for milliseconds. */
+  /** Keeps the entries of the queue from all its workers, for milliseconds. */
   readonly pauseAll: (ms: number) => Promise<void>;
-  /** Resolves when the pause that other workers asked for is known. */
-  readonly heedPause: () => Promise<void>;
   /** Nothing can pass until somebody mends something. */
   readonly stop: (chunk: Chunk, fault: Fault) => Promise<void>;
 }
@@ -120,18 +117,21 @@ export class ChunkWork {
    * more than the limit (I2), and a store that is away stops the calls.
    */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
-    const { caller, quota, recorder, log } = this.parts;
-    await this.parts.heedPause();
+    const { caller, quota, pacer, recorder, log } = this.parts;
     const early = this.#held();
     if (early !== null) return [early];
     const reserved = this.parts.estimate.reserve(
       asked.map((row) => row.prompt),
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
-    if ((await this.parts.pacer?.admit(reserved.tokens)) === false) return [LEFT];
+    const admission = await pacer.admit(reserved.tokens);
+    if (admission !== 'go') return [admission === 'pause' ? WAIT : LEFT];
     const { run } = visit.chunk;
     const rows = await this.#announce(visit, asked);
-    if (rows.length === 0) return [this.#held() ?? DONE];
+    if (rows.length === 0) {
+      pacer.withdrawn(reserved.tokens);
+      return [this.#held() ?? DONE];
+    }
 
     this.parts.onRequest();
     const startedAt = Date.now();
@@ -236,7 +236,7 @@ export class ChunkWork {
   /** Tells the pacer what came of a request; a refusal it hears of with its pause. */
   async #pace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
     const { caller, pacer, estimate } = this.parts;
-    if (pacer === null || results.some((result) => result.kind === 'wait')) return;
+    if (results.some((result) => result.kind === 'wait')) return;
     if (results.every((result) => result.kind === 'retry')) return pacer.failed();
     const usage = sumOfUsage(results);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
@@ -251,6 +251,7 @@ export class ChunkWork {
   async #pause(ms: number): Promise<void> {
     if (ms === 0) return;
     this.parts.log.info({ ms, ...this.parts.outage.view?.fault }, 'the service is down; pausing');
+    await this.parts.pacer.pause(ms);
     await this.parts.pauseAll(ms);
   }
 
@@ -265,12 +266,11 @@ export class ChunkWork {
     const before = quota.remaining(Date.now());
     const verdict = quota.refused(ms, startedAt, Date.now());
     if (verdict.kind === 'give-up') return this.parts.stop(chunk, fault);
-    const told = pacer?.refused(startedAt, verdict.ms, tokens);
+    await pacer.refused(startedAt, verdict.ms, tokens);
     if (verdict.ms > before) {
       log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
       await this.parts.pauseAll(verdict.ms);
     }
-    await told;
   }
 }
 
