@@ -67,7 +67,7 @@ describe.each([1, 4])(`%i workers without the quota in the job (seed ${SEED})`, 
     expect((tokens.admitted * 100) / 90_000).toBeGreaterThanOrEqual(0.97);
   });
 
-  it('settle within 20 s when the quota halves, and again when it doubles; each cut says its reason', async () => {
+  it('fault 29: settle within 20 s when the quota halves, and again when it doubles; each cut says its reason', async () => {
     await run({ workers, quota: REQUESTS }, 0, 60);
     for (const perMinute of [300, 600]) {
       fleet.setQuota({ requestsPerMinute: perMinute });
