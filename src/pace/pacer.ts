@@ -1,17 +1,8 @@
+import { heard, OwnNews } from './news.js';
 import { type PaceChange, PaceChanges } from './pace-changes.js';
+import { hold, pause, refuse } from './refusal.js';
 import type { Register } from './register.js';
-import {
-  heard,
-  hold,
-  type News,
-  NOTHING,
-  needsTurns,
-  type PaceLimits,
-  pause,
-  refuse,
-  remembered,
-  takeTurns,
-} from './shared-pace.js';
+import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
 import { type Admission, type Given, Turns } from './turns.js';
@@ -69,21 +60,15 @@ export class Pacer {
   readonly #end = new Promise<void>((resolve) => {
     this.#ended = resolve;
   });
-  /** Told with the next change: calls made and not refused, since when, and tokens beyond what was reserved. */
-  #admitted = 0;
-  #since: number;
-  #tokens = 0;
-  /** What the service said last, and what of it the others do not know. */
-  #told = NOTHING;
-  #toldNews = NOTHING;
+  /** Told with the next change. */
+  readonly #news = new OwnNews();
   #heldAt = Number.NEGATIVE_INFINITY;
   /** End of the pause that was heeded last. */
   #joined = 0;
 
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
-    this.#since = this.#clock();
-    this.#grownAt = this.#since;
+    this.#grownAt = this.#clock();
     this.#start = new SlowStart(parts.ceiling);
     this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
     this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random);
@@ -116,18 +101,16 @@ export class Pacer {
       if (turn !== 'go') return turn;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
-      this.#tokens += tokens;
+      this.#news.took(tokens);
     }
-    // Counted as admitted until it is refused: most of what is under way when the first refusal comes was admitted.
-    if (this.#admitted === 0) this.#since = this.#clock();
-    this.#admitted++;
+    this.#news.made(this.#clock());
     return 'go';
   }
 
   /** A call that might have been made is not made after all. */
   withdrawn(tokens: number): void {
-    this.#tokens -= tokens;
-    this.#admitted--;
+    this.#news.took(-tokens);
+    this.#news.notMade();
   }
 
   /**
@@ -136,18 +119,8 @@ export class Pacer {
    * @param told what the service said of its quota
    */
   answered(tokens: number, told: PaceLimits): void {
-    this.#tokens += tokens;
-    // An answer that says nothing takes nothing back.
-    const requestsPerMinute = told.requestsPerMinute ?? this.#told.requestsPerMinute;
-    const tokensPerMinute = told.tokensPerMinute ?? this.#told.tokensPerMinute;
-    if (
-      requestsPerMinute !== this.#told.requestsPerMinute ||
-      tokensPerMinute !== this.#told.tokensPerMinute
-    ) {
-      this.#told = { requestsPerMinute, tokensPerMinute };
-      this.#toldNews = this.#told;
-      void this.#tellQuota();
-    }
+    this.#news.took(tokens);
+    if (this.#news.said(told)) void this.#tellQuota();
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
@@ -170,7 +143,7 @@ export class Pacer {
   async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
     this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
-    const news = this.#news();
+    const news = this.#news.take(this.#shared.offset, this.#clock());
     const cut = await this.#shared.change((before, now) => {
       const pace = refuse(before, call, news, this.parts.limits, now);
       return { pace, result: pace.found !== null && pace.found.at !== before.found?.at };
@@ -194,8 +167,7 @@ export class Pacer {
   }
 
   async #begin(): Promise<void> {
-    this.#since = this.#clock();
-    this.#grownAt = this.#since;
+    this.#grownAt = this.#clock();
     await this.#look();
     this.#ready = true;
     if (this.#closed) return;
@@ -218,16 +190,13 @@ export class Pacer {
       this.#grownAt = local;
       if (this.#start.waited(local)) this.#concurrencyGrew();
     }
-    const { admitted, since } = remembered(this.#admitted, this.#since, local);
-    if (since !== this.#since) this.#tokens *= admitted / Math.max(1, this.#admitted);
-    this.#admitted = admitted;
-    this.#since = since;
+    this.#news.fade(local);
     void this.#look();
   }
 
   /** Takes turns for calls of this process. */
   async #take(tokens: readonly number[]): Promise<Given> {
-    const news = this.#news();
+    const news = this.#news.take(this.#shared.offset, this.#clock());
     const { limits } = this.parts;
     const { waits, again, asked } = await this.#shared.change((before, now) => {
       const turns = takeTurns(heard(before, news, limits, now), tokens, limits, now);
@@ -246,7 +215,7 @@ export class Pacer {
   }
 
   #tellNews(): Promise<void> {
-    const news = this.#news();
+    const news = this.#news.take(this.#shared.offset, this.#clock());
     return this.#shared.change((before, now) => ({
       pace: heard(before, news, this.parts.limits, now),
       result: undefined,
@@ -271,21 +240,7 @@ export class Pacer {
       this.parts.onConcurrency(this.#start.limit);
       this.#changes.tell('pause', this.#shared.pace);
     }
-    if (this.#admitted !== 0) await this.#tellNews();
-  }
-
-  #news(): News {
-    const news = {
-      admitted: this.#admitted,
-      since: this.#since + this.#shared.offset,
-      tokens: this.#tokens,
-      told: this.#toldNews,
-    };
-    this.#toldNews = NOTHING;
-    this.#admitted = 0;
-    this.#since = this.#clock();
-    this.#tokens = 0;
-    return news;
+    if (this.#news.ofCalls) await this.#tellNews();
   }
 
   #concurrencyGrew(): void {

@@ -1,14 +1,5 @@
 import { z } from 'zod';
-import {
-  firstFound,
-  grown,
-  isForgotten,
-  nextCut,
-  rateOf,
-  steady,
-  tellsEnough,
-  together,
-} from './found-rate.js';
+import { grown, isForgotten, rateOf } from './found-rate.js';
 import { REGISTER_TTL_MS } from './register.js';
 
 const perMinute = z.number().positive().nullable();
@@ -68,14 +59,6 @@ const AHEAD_MS = 250;
 const FIRST_MS = 400;
 /** A rate that has grown to so many times its peak holds nobody back any more. */
 const LIFTED = 50;
-/**
- * Two refusals within this time, in milliseconds, pauses not counted, tell of a quota. A single one may be anything: the
- * service asks whoever it has no room for to wait. Quotas are counted over a minute at most.
- */
-const SUSPECT_MS = 60_000;
-/** Admissions older than this, in milliseconds, count by their average over the half of it. */
-const MEMORY_MS = 60_000;
-
 const MINUTE = 60_000;
 
 export function newPace(): SharedPace {
@@ -122,59 +105,11 @@ export function needsTurns(pace: SharedPace, configured: PaceLimits): boolean {
 }
 
 /** What the job says goes before what the service says: the user may share the quota with others. */
-function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
+export function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
   return {
     requestsPerMinute: configured.requestsPerMinute ?? told.requestsPerMinute,
     tokensPerMinute: configured.tokensPerMinute ?? told.tokensPerMinute,
   };
-}
-
-/** What a worker tells of its calls with the next change. */
-export interface News {
-  /** Calls made since the last change, less those that were refused: below 0 when older ones were. */
-  readonly admitted: number;
-  /** When the first of them was made. */
-  readonly since: number;
-  /** Tokens that calls took beyond what was reserved for them; negative when they took less. */
-  readonly tokens: number;
-  /** What the service says of its quota now, where that has changed. */
-  readonly told: PaceLimits;
-}
-
-/** Takes what a worker tells into account. */
-export function heard(before: SharedPace, news: News, configured: PaceLimits, now: number): SharedPace {
-  const told = news.told.requestsPerMinute !== null || news.told.tokensPerMinute !== null;
-  // Calls from before a rate was found, of a worker that had no reason to tell of them.
-  const early = news.since < before.since;
-  const found = before.found !== null && early ? together(before.found, news.admitted) : before.found;
-  const pace = {
-    ...before,
-    // What was found out before the service told another quota means nothing any more.
-    found: told ? null : found,
-    told: {
-      requestsPerMinute: news.told.requestsPerMinute ?? before.told.requestsPerMinute,
-      tokensPerMinute: news.told.tokensPerMinute ?? before.told.tokensPerMinute,
-    },
-  };
-  const { tokensPerMinute } = known(pace, configured);
-  // A time without calls before the first one tells nothing; calls from before the pause belong to what is done with.
-  const began = pace.since === 0 ? news.since : pace.since;
-  const part = news.since < began ? (now - began) / Math.max(1, now - news.since) : 1;
-  const { admitted, since } = remembered(pace.admitted + news.admitted * Math.max(0, part), began, now);
-  if (tokensPerMinute === null || news.tokens === 0) return { ...pace, admitted, since };
-  const owed = Math.min(MINUTE, news.tokens * msPerToken(tokensPerMinute));
-  return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
-}
-
-/** Lets what was long ago count less. */
-export function remembered(
-  admitted: number,
-  since: number,
-  now: number,
-): { admitted: number; since: number } {
-  const elapsed = now - since;
-  if (elapsed <= MEMORY_MS) return { admitted, since };
-  return { admitted: (admitted * MEMORY_MS) / 2 / elapsed, since: now - MEMORY_MS / 2 };
 }
 
 /** Turns that were given out. */
@@ -223,60 +158,8 @@ function distanceOf(pace: SharedPace, configured: PaceLimits): number {
   return rate === null ? 0 : MINUTE / rate;
 }
 
-const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
+/** Milliseconds in which the quota lets a token flow in again. */
+export const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
 
 const lifted = (rate: number, peak: number, { requestsPerMinute }: PaceLimits): boolean =>
   rate > peak * LIFTED || (requestsPerMinute !== null && rate >= requestsPerMinute * USED.requests);
-
-/**
- * The service refused a call for lack of quota. However many calls of however many workers see the same refusal, it is
- * one episode: a call that was made before the last pause was over belongs to it. While too little is known to tell the
- * quota by, everybody waits as long as the service asks, and nothing else.
- * @param call.startedAt when it was made
- * @param call.wait milliseconds that nobody may call
- */
-export function refuse(
-  before: SharedPace,
-  call: { readonly startedAt: number; readonly wait: number },
-  news: News,
-  configured: PaceLimits,
-  now: number,
-): SharedPace {
-  const waitUntil = Math.max(before.waitUntil, now + call.wait);
-  const pace = { ...heard(before, news, configured, now), waitUntil };
-  if (call.startedAt < before.waitUntil) {
-    // What is seen from the end of the pause on is seen from its later end on.
-    return before.since === before.waitUntil ? { ...pace, since: waitUntil } : pace;
-  }
-  const rate = allowedRate(pace, configured);
-  const seen = { admitted: pace.admitted, ms: now - pace.since + call.wait };
-  if (rate === null && now - pace.suspected > SUSPECT_MS) {
-    return { ...pace, suspected: waitUntil, admitted: 0, since: waitUntil };
-  }
-  if (!tellsEnough(seen)) return { ...pace, suspected: waitUntil };
-  const found =
-    rate === null
-      ? firstFound(seen, call.wait, now)
-      : nextCut(pace.found ?? steady(rate, now), seen, call.wait, now);
-  return {
-    ...pace,
-    // The first turn after the pause is at its end.
-    turn: Math.min(pace.turn, waitUntil - MINUTE / rateOf(found)),
-    tokens: Math.max(pace.tokens, waitUntil),
-    admitted: 0,
-    since: waitUntil,
-    suspected: 0,
-    found,
-  };
-}
-
-/** Nobody may call for so long. */
-export function pause(pace: SharedPace, ms: number, now: number): SharedPace {
-  return { ...pace, waitUntil: Math.max(pace.waitUntil, now + ms) };
-}
-
-/** Calls failed for another reason than their number (5xx, resets, timeouts): no growth for a while, and no cut. */
-export function hold(pace: SharedPace, ms: number, now: number): SharedPace {
-  if (pace.found === null) return pace;
-  return { ...pace, found: { ...grown(pace.found, true, now), heldUntil: now + ms } };
-}
