@@ -10,6 +10,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     testNamePattern: new RegExp(CLAIM.source),
     reporters: ['./test/faults/table.ts'],
+    globalSetup: ['test/support/folder-of-all.ts'],
     testTimeout: 180_000,
     hookTimeout: 60_000,
     // One more than the cores of CI: many of these tests wait for something that is away or asleep.
