@@ -25,6 +25,12 @@ export interface Running {
 /** A folder to work in, as a user has one; every path is relative to it. */
 export class Workplace {
   readonly folder = mkdtempSync(join(tmpdir(), 'promptmill-work-'));
+  readonly #storeIsMade: boolean;
+
+  /** @param storeIsMade false where a run has to make its embedded store itself. @default true */
+  constructor({ storeIsMade = true }: { readonly storeIsMade?: boolean } = {}) {
+    this.#storeIsMade = storeIsMade;
+  }
 
   path(name: string): string {
     return join(this.folder, name);
@@ -68,7 +74,7 @@ export class Workplace {
    */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Running {
     const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
-    if (args[0] === 'run' && queue === 'embedded' && !args.includes('--queue')) {
+    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !args.includes('--queue')) {
       putMadeStore(resolve(this.folder, state));
     }
     const child = spawn(process.execPath, [CLI, ...args], {
