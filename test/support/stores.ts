@@ -47,12 +47,12 @@ export function describeEachStore(name: string, suite: (store: () => StoreUnderT
         stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
         if (kind === 'embedded') putMadeStore(stateDir);
         server = await start();
-      }, 60_000);
+      });
       afterAll(async () => {
         for (const store of opened) await store.close();
         await server?.stop();
         rmSync(stateDir, { recursive: true, force: true });
-      }, 60_000);
+      });
 
       suite(() => {
         const target = server?.url ?? 'embedded';
