@@ -72,7 +72,9 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
   const { completed, filtered } = journal.manifest.tally.rows;
   const reached = completed + filtered > 0;
-  const worker = settings.work ? startWorker(settings, world, store, name, onStop, reached) : null;
+  const worker = settings.work
+    ? startWorker(settings, world, store, name, { run, calls: before }, onStop, reached)
+    : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,
@@ -109,7 +111,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   halt.onPull(() => void onHalt());
   const failed = (error: unknown): void => halt.pull(haltReason(error));
 
-  const toChunk = plan.toChunk(run, execution);
+  const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
   const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
   const split = new Set<number>();
   const producing = produce({
@@ -152,7 +154,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     if (halt.reason !== null) await queue.withdraw(run);
     await queue.close();
     // What ended with the worker's last calls.
-    journal.count((await ledger.progress(run, [])).calls);
+    const { calls, opened } = await ledger.progress(run, []);
+    if (opened) journal.count(calls);
   };
   // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
   const deadline = new Promise<'late'>((resolve) => {
@@ -188,6 +191,7 @@ function startWorker(
   world: World,
   store: Store,
   queue: string,
+  begun: { readonly run: string; readonly calls: Counters },
   onStop: (fault: Fault) => void,
   wasReached: boolean,
 ): ChunkWorker {
@@ -208,6 +212,7 @@ function startWorker(
     },
     tokenBasis: settings.limits.tokenEstimate,
     caller,
+    begun,
     onStop,
     log: world.log,
   });
