@@ -144,6 +144,16 @@ export class ChunkWorker {
     return Math.max(0, this.#limit.activeCount - (this.#pacer?.waiting ?? 0));
   }
 
+  /** Calls at once that this worker may make now. */
+  get concurrency(): number {
+    return this.#limit.concurrency;
+  }
+
+  /** Rows recorded since it started. */
+  get rows(): number {
+    return this.#recorder.outcomes;
+  }
+
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
     return this.#quota.remaining(Date.now());
