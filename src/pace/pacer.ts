@@ -11,6 +11,8 @@ import { type Admission, type Given, Turns } from './turns.js';
 const LOOK_MS = 500;
 /** No call is made on knowledge that is older, in milliseconds: others may have been told to wait. */
 const FRESH_MS = 20;
+/** The refusals of one wave come one after the other, in milliseconds, and each asks for its own time. */
+const SAME_MS = 50;
 /** Time without growth after a failed call, in milliseconds. */
 const HOLD_MS = 5_000;
 /** Time without a refusal after which the calls under way count as admitted, in milliseconds. */
@@ -31,6 +33,8 @@ export interface PacerParts {
   readonly onConcurrency: (limit: number) => void;
   /** Told that the service asked the fleet to wait, milliseconds from now. */
   readonly onWait: (ms: number) => void;
+  /** Keeps what waits in the queue from this process for so many milliseconds; called once for each pause. */
+  readonly onPause: (ms: number) => Promise<void>;
   readonly onChange: (change: PaceChange) => void;
   /** The store refused; this process goes on by what it knows. */
   readonly onStoreError: (error: unknown) => void;
@@ -234,13 +238,14 @@ export class Pacer {
     this.parts.onWait(ms);
     this.#start.paused(this.#clock() + ms);
     const { waitUntil } = this.#shared.pace;
-    if (waitUntil === this.#joined) return;
+    if (waitUntil <= this.#joined + SAME_MS) return;
     this.#joined = waitUntil;
     if (!needsTurns(this.#shared.pace, this.parts.limits) && this.#start.again()) {
       this.parts.onConcurrency(this.#start.limit);
       this.#changes.tell('pause', this.#shared.pace);
     }
     if (this.#news.ofCalls) await this.#tellNews();
+    await this.parts.onPause(ms);
   }
 
   #concurrencyGrew(): void {

@@ -1,19 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
-import pLimit from 'p-limit';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import type { Fault } from '../model.js';
+import type { Counters, Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
+import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import { Outage, type OutageView } from '../pace/outage.js';
 import { Pacer } from '../pace/pacer.js';
 import { QuotaWait } from '../pace/quota-wait.js';
 import { NOTHING, type PaceLimits } from '../pace/shared-pace.js';
 import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
+import { BudgetGate } from './budget-gate.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
 import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
 import { Recorder, type Totals } from './recorder.js';
+import { Reservations } from './reservation.js';
 import type { Store } from './store.js';
 import { within } from './store-deadline.js';
 
@@ -40,6 +43,8 @@ export interface WorkerOptions {
   readonly deployment: string;
   /** Calls in flight at once. */
   readonly concurrency: number;
+  /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
+  readonly slots?: LimitFunction;
   /** Rows that a chunk usually has; decides how many chunks are taken at once. */
   readonly chunkSize: number;
   /** Rows that a request usually has. */
@@ -49,6 +54,11 @@ export interface WorkerOptions {
   /** What the service goes by when it admits a request. @default 'full' */
   readonly tokenBasis?: TokenBasis;
   readonly caller: Caller;
+  /**
+   * The run of this process, and its counters before this process called anything: a store that comes back empty
+   * cannot make it forget what is spent. @default none: what the store says counts
+   */
+  readonly begun?: { readonly run: string; readonly calls: Counters };
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
@@ -108,6 +118,7 @@ export class ChunkWorker {
         this.#limit.concurrency = most;
       },
       onWait: (ms) => this.#quota.joined(ms, Date.now()),
+      onPause: (ms) => this.#keepEntries(ms),
       onChange: (change) => log.info(change, 'the pace changed'),
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
     });
@@ -115,15 +126,23 @@ export class ChunkWorker {
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,
+      slots: options.slots ?? null,
       quota: this.#quota,
       outage: this.#outage,
       pacer: this.#pacer,
       estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
+      gate: new BudgetGate({
+        ledger: store.ledger,
+        recorder: this.#recorder,
+        atLeast: (run) => this.#countedFor(run),
+        now: Date.now,
+        random: Math.random,
+      }),
+      reservations: new Reservations(),
       recorder: this.#recorder,
       log,
       releasing: () => this.#releasing,
       onRequest: () => this.#takeAnotherChunkIfLast(),
-      pauseAll: (ms) => this.#queue.rateLimit(ms),
       stop: (chunk, fault) => this.#stop(chunk, fault),
     });
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
@@ -132,7 +151,18 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    return Math.max(0, this.#limit.activeCount - this.#pacer.waiting);
+    const waiting = this.#pacer.waiting + this.#work.waitingForSlot;
+    return Math.max(0, this.#limit.activeCount - waiting);
+  }
+
+  /** Calls at once that this worker may make now. */
+  get concurrency(): number {
+    return this.#limit.concurrency;
+  }
+
+  /** Rows recorded since it started. */
+  get rows(): number {
+    return this.#recorder.outcomes;
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
@@ -148,6 +178,11 @@ export class ChunkWorker {
   /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#recorder.totals(run);
+  }
+
+  #countedFor(run: string): Tokens {
+    const { begun } = this.options;
+    return begun?.run === run ? plus(begun.calls, this.#recorder.totals(run)) : NO_TOKENS;
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
@@ -216,6 +251,16 @@ export class ChunkWorker {
         await job.moveToWait(token);
         throw new WaitingError();
     }
+  }
+
+  /**
+   * Entries that go back to the queue in a pause would be handed out again at once. Each worker asks for it, because
+   * runs of one state directory share their pauses and have a queue each.
+   */
+  async #keepEntries(ms: number): Promise<void> {
+    await this.#queue
+      .rateLimit(ms)
+      .catch((error) => this.options.log.debug({ err: error }, 'the queue refused to pause'));
   }
 
   /** A store that refuses costs no attempt: the entry goes back after a pause. */

@@ -126,6 +126,7 @@ export class Fleet {
         start();
       },
       onWait: (ms) => wait.joined(ms, Date.now()),
+      onPause: async () => {},
       onChange: (change) => this.changes.push({ ...change, at: Date.now() }),
       random: this.#random,
       onStoreError: (error) => {
