@@ -22,6 +22,7 @@ const runSchema: z.ZodType<RunPost> = z.object({
   host: z.string(),
   pid: z.int(),
   known: count,
+  rows_per_second: count.nullable(),
   waiting: z.string().nullable(),
   limits: z.object({
     requests_per_minute: count.nullable(),

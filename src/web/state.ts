@@ -3,7 +3,7 @@ import { cost, count, duration, percent, rate } from '../report/figures.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import type { Seen } from './posted.js';
-import { speedNow, speeds } from './throughput.js';
+import { speeds } from './throughput.js';
 import type { SeenRun, View } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
@@ -107,7 +107,7 @@ function cardOf({ post, ageMs, lost, samples }: SeenRun): RunCard {
   const total = summary.input.rows;
   const recent = speeds(samples).map((rows) => Math.round(rows * 10) / 10);
   const state = lost ? 'lost' : post.waiting === null ? 'running' : 'waiting';
-  const speed = speedNow(samples) ?? summary.rows_per_second;
+  const speed = post.rows_per_second ?? summary.rows_per_second;
   const left =
     state === 'running' && speed > 0 && known < total ? duration(Math.ceil((total - known) / speed)) : NONE;
   return {

@@ -2,8 +2,6 @@
 const REACH_MS = 300_000;
 /** One point of the picture stands for so long: 60 points. */
 const STEP_MS = 5_000;
-/** What the present speed is measured over, in milliseconds. */
-const NOW_MS = 15_000;
 
 interface Sample {
   readonly at: number;
@@ -30,13 +28,4 @@ export function speeds(samples: Samples): number[] {
     if (before === undefined || at <= before.at) return [];
     return [Math.max(0, known - before.known) / ((at - before.at) / 1000)];
   });
-}
-
-/** Rows a second over the last moments; null while there are no two samples. */
-export function speedNow(samples: Samples): number | null {
-  const last = samples.at(-1);
-  if (last === undefined) return null;
-  const first = samples.findLast(({ at }) => at <= last.at - NOW_MS) ?? samples[0];
-  if (first === undefined || first.at >= last.at) return null;
-  return Math.max(0, last.known - first.known) / ((last.at - first.at) / 1000);
 }

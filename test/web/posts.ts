@@ -47,6 +47,7 @@ export function runPost(
     host: 'night1',
     pid: 4711,
     known: 500,
+    rows_per_second: 21.4,
     waiting: null,
     limits: {
       requests_per_minute: 600,
