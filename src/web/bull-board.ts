@@ -11,10 +11,12 @@ const PATH = '/queues';
  * Bull Board, to look and not to touch: entries are disposable, and what a run counts on is that only it and its
  * workers change them. It shows no prompts.
  * @param queues the queues to show now
+ * @param inFull names of queues whose entries hold no prompts
  */
 export async function addBullBoard(
   app: FastifyInstance,
   queues: () => Promise<readonly QueueView[]>,
+  inFull: readonly string[],
 ): Promise<void> {
   const server = new FastifyAdapter();
   server.setBasePath(PATH);
@@ -37,18 +39,19 @@ export async function addBullBoard(
     scope.addHook('preHandler', async () => {
       const views = await queues();
       for (const view of adapters.keys()) if (!views.includes(view)) adapters.delete(view);
-      for (const view of views) if (!adapters.has(view)) adapters.set(view, adapterOf(view));
+      for (const view of views)
+        if (!adapters.has(view)) adapters.set(view, adapterOf(view, inFull.includes(view.name)));
       board.replaceQueues([...adapters.values()]);
     });
     await scope.register(server.registerPlugin(), { prefix: PATH });
   });
 }
 
-function adapterOf({ queue }: QueueView): BullMQAdapter {
+function adapterOf({ queue }: QueueView, inFull: boolean): BullMQAdapter {
   const adapter = new BullMQAdapter(queue, {
     readOnlyMode: true,
     displayName: queue.name.replace('promptmill-', ''),
   });
-  adapter.setFormatter('data', withoutPrompts);
+  if (!inFull) adapter.setFormatter('data', withoutPrompts);
   return adapter;
 }

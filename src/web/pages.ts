@@ -34,6 +34,9 @@ export function addPages(app: FastifyInstance, { watch, version, bullBoard }: Pa
     const asset = read(name);
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, asset));
   }
+  // Browsers ask for it beside pages that are no HTML.
+  const icon = read('icon.svg');
+  app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
   app.get('/api/state', async () => stateOf(await watch.view(), version, new Date()));

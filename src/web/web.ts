@@ -19,7 +19,7 @@ export interface WebOptions {
    * process of a run. The caller closes it, after the web.
    */
   readonly queues: QueueViews | null;
-  /** Queues to show beside those on the board, such as that of the schedule. @default none */
+  /** Queues to show beside those on the board, such as that of the schedule, whose entries hold no prompts. @default none */
   readonly alsoQueues?: readonly string[];
   /** As the environment has them; no password is refused. */
   readonly login: { readonly user: string; readonly password: string | undefined };
@@ -49,7 +49,7 @@ const REQUEST_MS = 30_000;
  * @throws UsageError when there is no password or a short one, on any address (fault 59), or the address cannot be had
  */
 export async function startWeb(options: WebOptions): Promise<Web> {
-  const { board, queues, host = '127.0.0.1', port = 7300, version, log } = options;
+  const { board, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
   const login = loginFrom(options.login.user, options.login.password);
   const app = fastify({ forceCloseConnections: true, bodyLimit: BODY_BYTES, requestTimeout: REQUEST_MS });
   app.setErrorHandler((error: FastifyError, _request, reply) => {
@@ -67,7 +67,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
     if (queues === null) return [];
     const { runs, workers } = await watch.view();
     const names = [
-      ...(options.alsoQueues ?? []),
+      ...alsoQueues,
       ...workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)),
       ...runs.filter(({ post }) => !post.emulated || post.state === 'running').map(({ post }) => post.queue),
     ];
@@ -78,7 +78,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
     addHealth(app, watch);
     addPages(app, { watch, version, bullBoard: queues !== null });
     addMetrics(app, { watch, views, version });
-    if (queues !== null) await addBullBoard(app, views);
+    if (queues !== null) await addBullBoard(app, views, alsoQueues);
     await app.listen({ host, port });
   } catch (error) {
     watch.close();
