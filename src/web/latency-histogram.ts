@@ -7,6 +7,9 @@ const HELP = 'How long the last call of each row took';
 /** Completions of a few tokens take a tenth of a second, long ones minutes. In seconds. */
 const BOUNDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 
+/** A real text has at most 3,000 characters. */
+const LONGEST = 20_000;
+
 /** One line of the metric. */
 interface Line {
   readonly metricName: string;
@@ -27,6 +30,7 @@ export class LatencyHistogram extends Histogram {
 
   /** A text that is no histogram, which only a forged post has, leaves that run out. */
   add(labels: { readonly job: string; readonly run: string }, latency: Latency): void {
+    if ((latency?.histogram.length ?? 0) > LONGEST) return;
     try {
       const { within, calls, sumMs } = latencyBuckets(
         latency,

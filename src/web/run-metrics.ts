@@ -41,13 +41,13 @@ export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): voi
     'host',
   ]);
 
-  for (const { post, lost, ageMs } of runs) {
+  for (const { post, standing, ageMs } of runs) {
     const { summary } = post;
     const labels = { job: cut(summary.job), run: post.run };
-    for (const outcome of OUTCOMES) rows.inc({ ...labels, outcome }, summary.rows[outcome]);
-    tokens.inc({ ...labels, kind: 'prompt' }, summary.usage.prompt_tokens);
-    tokens.inc({ ...labels, kind: 'completion' }, summary.usage.completion_tokens);
-    for (const what of CALLS) calls.inc({ ...labels, what }, summary.calls[what]);
+    for (const outcome of OUTCOMES) rows.inc({ ...labels, outcome }, atLeast0(summary.rows[outcome]));
+    tokens.inc({ ...labels, kind: 'prompt' }, atLeast0(summary.usage.prompt_tokens));
+    tokens.inc({ ...labels, kind: 'completion' }, atLeast0(summary.usage.completion_tokens));
+    for (const what of CALLS) calls.inc({ ...labels, what }, atLeast0(summary.calls[what]));
     latency.add(labels, post.latency);
     input.set(labels, summary.input.rows);
     known.set(labels, post.known);
@@ -55,8 +55,7 @@ export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): voi
     duration.set(labels, summary.duration_s);
     waiting.set(labels, post.waiting === null ? 0 : 1);
     age.set(labels, ageMs / 1000);
-    const now = lost ? 'lost' : post.state;
-    for (const one of STATES) state.set({ ...labels, state: one }, one === now ? 1 : 0);
+    for (const one of STATES) state.set({ ...labels, state: one }, one === standing ? 1 : 0);
     info.set(
       { ...labels, deployment: cut(summary.deployment), queue: cut(post.queue), host: cut(post.host) },
       1,
@@ -65,3 +64,6 @@ export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): voi
 }
 
 const cut = (text: string): string => text.slice(0, LABEL_LENGTH);
+
+/** A counter refuses less than 0, which only a forged post has; the others shall be counted all the same. */
+export const atLeast0 = (value: number): number => Math.max(0, value);

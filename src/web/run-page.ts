@@ -35,7 +35,7 @@ export interface RunPage {
 }
 
 /** The sections of the terminal's summary, as tables. A section without rows is left out. */
-export function runPageOf({ post, lost }: SeenRun): RunPage {
+export function runPageOf({ post, standing }: SeenRun): RunPage {
   const { summary } = post;
   const { rows } = summary;
   return {
@@ -43,11 +43,12 @@ export function runPageOf({ post, lost }: SeenRun): RunPage {
     job: plain(summary.job),
     ended: post.state !== 'running',
     stateText: {
-      running: lost ? 'Lost' : post.waiting === null ? 'Running' : 'Waiting',
+      running: post.waiting === null ? 'Running' : 'Waiting',
+      lost: 'Lost',
       finished: 'Finished',
       stopped: 'Stopped',
       interrupted: 'Interrupted',
-    }[post.state],
+    }[standing],
     note: plainOrNull(summary.stopped ?? post.waiting),
     startedAt: summary.started_at,
     rowsText:

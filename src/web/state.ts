@@ -1,8 +1,8 @@
 import type { WorkerPost } from '../fleet/posts.js';
+import type { SeenWorker } from '../fleet/read-posts.js';
 import { cost, count, duration, percent, rate } from '../report/figures.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
-import type { Seen } from './posted.js';
 import { speeds } from './throughput.js';
 import type { SeenRun, View } from './watch.js';
 
@@ -102,7 +102,8 @@ function storeText({ ready, silentMs }: View): string {
     : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
 }
 
-function cardOf({ post, ageMs, lost, samples }: SeenRun): RunCard {
+function cardOf({ post, ageMs, standing, samples }: SeenRun): RunCard {
+  const lost = standing === 'lost';
   const { summary, known } = post;
   const total = summary.input.rows;
   const recent = speeds(samples).map((rows) => Math.round(rows * 10) / 10);
@@ -177,7 +178,7 @@ function pastOf({ post }: SeenRun): PastRun {
   };
 }
 
-function workerOf({ post }: Seen<WorkerPost>): WorkerRow {
+function workerOf({ post }: SeenWorker): WorkerRow {
   const waits = post.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
   const notes = [...(post.draining ? ['Draining: takes no more rows'] : []), ...waits];
   const sum = (of: (queue: WorkerPost['queues'][number]) => number) =>

@@ -1,7 +1,13 @@
 import { setTimeout as after } from 'node:timers/promises';
 import type { Board } from '../fleet/board.js';
-import { RUN_LOST_MS, type RunPost, type WorkerPost } from '../fleet/posts.js';
-import { BoardReader, type Seen } from './posted.js';
+import {
+  type SeenRun as Read,
+  readRuns,
+  readWorkers,
+  type SeenWorker,
+  type Standing,
+  standingOf,
+} from '../fleet/read-posts.js';
 import { type Samples, withSample } from './throughput.js';
 
 /** Nobody looks on: the board is read so often all the same, so that the picture of the throughput has no gap. */
@@ -16,9 +22,8 @@ const SILENT_MS = 15_000;
 const MOST_RUNS = 500;
 
 /** A run on the board, with how fast it was in the last minutes. */
-export interface SeenRun extends Seen<RunPost> {
-  /** Says that it runs, and has not said so for a while: its process was killed, or cannot reach the store. */
-  readonly lost: boolean;
+export interface SeenRun extends Read {
+  readonly standing: Standing;
   readonly samples: Samples;
 }
 
@@ -26,23 +31,32 @@ export interface SeenRun extends Seen<RunPost> {
 export interface View {
   /** The newest first. */
   readonly runs: readonly SeenRun[];
-  readonly workers: readonly Seen<WorkerPost>[];
+  readonly workers: readonly SeenWorker[];
   /** Milliseconds since the store answered; null when it never did. */
   readonly silentMs: number | null;
   readonly ready: boolean;
 }
 
+/** A post as it was read at the last look. */
+interface KnownPost {
+  readonly text: string;
+  /** Undefined for what is no post of a run. */
+  readonly post: Read['post'] | undefined;
+  readonly samples: Samples;
+}
+
 /** Looks at a board for all who want to know, once for all of them. */
 export class BoardWatch {
-  readonly #reader: BoardReader;
+  readonly #board: Board;
   readonly #timer: NodeJS.Timeout;
+  #posts: Map<string, KnownPost> = new Map();
   #runs: readonly SeenRun[] = [];
-  #workers: readonly Seen<WorkerPost>[] = [];
+  #workers: readonly SeenWorker[] = [];
   #answeredAt: number | null = null;
   #looking: Promise<void> | null = null;
 
   constructor(board: Board) {
-    this.#reader = new BoardReader(board);
+    this.#board = board;
     this.#timer = setInterval(() => void this.#look(), IDLE_MS).unref();
     void this.#look();
   }
@@ -79,24 +93,28 @@ export class BoardWatch {
   }
 
   async #read(): Promise<void> {
-    const [runs, workers] = await Promise.all([this.#reader.runs(), this.#reader.workers()]);
+    const [posts, workers] = await Promise.all([this.#board.posts('run'), this.#board.posts('worker')]);
     const at = performance.now();
-    const before = new Map(this.#runs.map(({ post, samples }) => [post.run, samples]));
+    const before = this.#posts;
+    this.#posts = new Map();
+    const runs: SeenRun[] = [];
+    for (const { id, text, ageMs } of posts) {
+      // A text that did not change is not read twice: most posts are of runs that ended.
+      const known = before.get(id);
+      const post = known?.text === text ? known.post : readRuns([{ id, text, ageMs }])[0]?.post;
+      const samples =
+        post?.state === 'running' ? withSample(known?.samples ?? [], { at, known: post.known }) : [];
+      this.#posts.set(id, { text, post, samples });
+      if (post !== undefined) runs.push({ post, ageMs, standing: standingOf({ post, ageMs }), samples });
+    }
     this.#answeredAt = at;
-    this.#workers = workers.toSorted((a, b) => (a.post.id < b.post.id ? -1 : 1));
-    this.#runs = runs
-      .map(({ post, ageMs }) => ({
-        post,
-        ageMs,
-        lost: post.state === 'running' && ageMs > RUN_LOST_MS,
-        samples:
-          post.state === 'running' ? withSample(before.get(post.run) ?? [], { at, known: post.known }) : [],
-      }))
-      .toSorted((a, b) => Date.parse(b.post.summary.started_at) - Date.parse(a.post.summary.started_at))
-      .slice(0, MOST_RUNS);
+    this.#runs = runs.toSorted((a, b) => begun(b) - begun(a)).slice(0, MOST_RUNS);
+    this.#workers = readWorkers(workers).toSorted((a, b) => (a.post.id < b.post.id ? -1 : 1));
   }
 
   close(): void {
     clearInterval(this.#timer);
   }
 }
+
+const begun = ({ post }: SeenRun): number => Date.parse(post.summary.started_at);

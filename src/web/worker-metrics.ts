@@ -1,13 +1,13 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { WorkerPost } from '../fleet/posts.js';
-import type { Seen } from './posted.js';
+import type { SeenWorker } from '../fleet/read-posts.js';
+import { atLeast0 } from './run-metrics.js';
 
 /** Statuses and codes are few; a worker that names more than these is not believed. */
 const MOST_STATUSES = 50;
 const MOST_QUEUES = 20;
 
 /** What workers say of themselves, as metrics with the label `worker`: a series ends with its worker and never falls. */
-export function addWorkerMetrics(registry: Registry, workers: readonly Seen<WorkerPost>[]): void {
+export function addWorkerMetrics(registry: Registry, workers: readonly SeenWorker[]): void {
   const registers = [registry];
   const gauge = <L extends string>(name: string, help: string, labels: readonly L[] = []) =>
     new Gauge({ name, help, labelNames: ['worker', ...labels], registers });
@@ -33,9 +33,9 @@ export function addWorkerMetrics(registry: Registry, workers: readonly Seen<Work
   for (const { post } of workers) {
     const worker = post.id;
     for (const [status, n] of Object.entries(post.calls).slice(0, MOST_STATUSES)) {
-      calls.inc({ worker, status: status.slice(0, 50) }, n);
+      calls.inc({ worker, status: status.slice(0, 50) }, atLeast0(n));
     }
-    rows.inc({ worker }, post.rows);
+    rows.inc({ worker }, atLeast0(post.rows));
     most.set({ worker }, post.concurrency);
     draining.set({ worker }, post.draining ? 1 : 0);
     for (const one of post.queues.slice(0, MOST_QUEUES)) {

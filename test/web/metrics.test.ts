@@ -80,7 +80,9 @@ describe('the metrics', () => {
     const board = new MemoryBoard();
     await board.post('run', 'not-json', '{');
     await board.post('run', 'no-run', '{"v":1}');
-    await board.run(runPost({ known: -1 }, {}, 'negative'));
+    const { calls } = runPost().summary;
+    await board.run(runPost({}, { calls: { ...calls, sent: -7 } }, 'negative'));
+    await board.post('run', 'somebody', JSON.stringify(runPost({}, {}, 'somebody-else')));
     await board.run(runPost({ latency: { histogram: 'no histogram', max: 1 } }, {}, 'no-histogram'));
     await board.worker(workerPost({ calls: { '200': -5 } }));
     await board.run(runPost({}, {}, 'good'));
@@ -89,8 +91,9 @@ describe('the metrics', () => {
       const { status, body } = await forged.get('/metrics');
       expect(status).toBe(200);
       expect(body).toContain('run="good",outcome="completed"} 460');
-      expect(body).not.toContain('negative');
-      expect(body).not.toContain('-5');
+      expect(body).toContain('run="negative",what="sent"} 0');
+      expect(body).not.toContain('somebody-else');
+      expect(body).toContain('status="200"} 0');
       expect(body).not.toMatch(/latency.*run="no-histogram"/);
     } finally {
       await forged.close();
