@@ -6,6 +6,7 @@ import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
 
 /** Where Bull Board is. */
 const PATH = '/queues';
+const ICON = '/assets/icon.svg';
 
 /**
  * Bull Board, to look and not to touch: entries are disposable, and what a run counts on is that only it and its
@@ -27,6 +28,8 @@ export async function addBullBoard(
     options: {
       uiConfig: {
         boardTitle: 'Promptmill queues',
+        boardLogo: { path: ICON, width: 24, height: 24 },
+        favIcon: { default: ICON, alternative: ICON },
         miscLinks: [{ text: 'Runs', url: '/' }],
         hideDocsLink: true,
         // Workers are on Promptmill's own page; asking the server for its list of connections is not free.

@@ -27,7 +27,7 @@ export function loginFrom(user: string, password: string | undefined): Login {
     throw new UsageError(
       'no_dashboard_password',
       `the dashboard has no password: ${name} is not set`,
-      `Set ${name} (the user is PROMPTMILL_DASHBOARD_USER, "promptmill" by default); the dashboard is shown to nobody without.`,
+      `Set ${name} (the user is PROMPTMILL_DASHBOARD_USER, "promptmill" by default), or serve without a dashboard: --no-dashboard.`,
     );
   }
   if (password.length < SHORTEST) {

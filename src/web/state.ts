@@ -3,7 +3,7 @@ import type { SeenWorker } from '../fleet/read-posts.js';
 import { cost, count, duration, percent, rate } from '../report/figures.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
-import { speeds } from './throughput.js';
+import { reachOf, speeds } from './throughput.js';
 import type { SeenRun, View } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
@@ -145,7 +145,7 @@ function cardOf({ post, ageMs, standing, samples }: SeenRun): RunCard {
       ['Process', `${plain(post.host)}, ${post.pid}`],
     ],
     speeds: lost ? [] : recent,
-    speedsText: `Last 5 min, peak ${rate(Math.max(0, ...recent), ' rows')}`,
+    speedsText: `Last ${duration(Math.round(reachOf(samples) / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
   };
 }
 

@@ -29,3 +29,6 @@ export function speeds(samples: Samples): number[] {
     return [Math.max(0, known - before.known) / ((at - before.at) / 1000)];
   });
 }
+
+/** How long it is from the first sample to the last, in milliseconds. */
+export const reachOf = (samples: Samples): number => (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);

@@ -112,7 +112,7 @@ function showCard(card, run) {
 }
 
 /**
- * The throughput as a line, the newest point at the right end.
+ * The throughput as a line, as wide as there is room, the newest point at the right end.
  * @param {HTMLElement} card
  * @param {readonly number[]} speeds
  */
@@ -120,18 +120,16 @@ function draw(card, speeds) {
   const width = 60;
   const height = 20;
   const most = Math.max(...speeds, Number.MIN_VALUE);
-  const step = width / 59;
-  const points = speeds.map((speed, i) => {
-    const x = width - (speeds.length - 1 - i) * step;
-    return `${x.toFixed(2)},${(height - (speed / most) * (height - 1.5)).toFixed(2)}`;
-  });
+  const step = width / Math.max(1, speeds.length - 1);
+  // A stroke has a width, of which half would be cut off at the top.
+  const points = speeds.map(
+    (speed, i) => `${(i * step).toFixed(2)},${(height - (speed / most) * (height - 1.5)).toFixed(2)}`,
+  );
   const line = points.length < 2 ? '' : `M${points.join('L')}`;
-  const start = (width - (speeds.length - 1) * step).toFixed(2);
-  const paths = card.querySelectorAll('path');
-  paths.forEach((path) => {
-    const closed = path.classList.contains('area') && line !== '';
-    attribute(path, 'd', closed ? `${line}L${width},${height}L${start},${height}Z` : line);
-  });
+  for (const path of card.querySelectorAll('path')) {
+    const area = path.classList.contains('area') && line !== '';
+    attribute(path, 'd', area ? `${line}L${width},${height}L0,${height}Z` : line);
+  }
 }
 
 /**
