@@ -1,6 +1,6 @@
 import { count, duration, rate } from '../report/figures.js';
 import { type Paint, painter } from '../report/terminal-sections.js';
-import { cells, clip, padEnd, plain } from '../report/terminal-text.js';
+import { cells, clip, flow, padEnd, plain } from '../report/terminal-text.js';
 import type { RunStatus, Status, WorkerStatus } from './status.js';
 
 export interface StatusTextOptions {
@@ -126,9 +126,8 @@ function table<T>(
     paint('dim', line(columns.map((column) => column.title))),
     ...texts.flatMap((row, i) => {
       const of = rows[i];
-      const notes = of === undefined ? [] : noteOf(of);
-      const indented = clip(`  ${plain(notes.join('; '))}`, width);
-      return [line(row), ...(notes.length === 0 ? [] : [paint('yellow', indented)])];
+      const words = of === undefined ? [] : plain(noteOf(of).join('; ')).split(' ').filter(Boolean);
+      return [line(row), ...flow(words, ' ', width - 2).map((note) => paint('yellow', `  ${note}`))];
     }),
   ];
 }

@@ -8,7 +8,7 @@ import { Caller, type ServiceAddress } from '../queue/caller.js';
 import { serviceQueue } from '../queue/names.js';
 import type { Store } from '../queue/store.js';
 import { within } from '../queue/store-deadline.js';
-import { ChunkWorker } from '../queue/worker.js';
+import { ChunkWorker, type WorkerOptions } from '../queue/worker.js';
 import type { KeyRing } from '../service/keys.js';
 import { serviceWait } from './vigil.js';
 import { WorkerNotice } from './worker-notice.js';
@@ -34,6 +34,8 @@ export interface FleetWorkerOptions {
   readonly say: (line: string) => void;
   /** Told why this process cannot call any more. */
   readonly onStop: (fault: Fault) => void;
+  /** Shorter times than a user has, for tests of what happens when they run out. */
+  readonly times?: WorkerOptions['times'];
 }
 
 interface Hand {
@@ -154,7 +156,7 @@ export class FleetWorker {
   }
 
   #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {
-    const { store, address, keys, concurrency, log, onStop } = this.options;
+    const { store, address, keys, concurrency, log, onStop, times } = this.options;
     const caller = new Caller(
       address,
       keys,
@@ -176,6 +178,7 @@ export class FleetWorker {
       caller,
       onStop,
       log,
+      ...(times !== undefined && { times }),
     });
   }
 
