@@ -21,6 +21,7 @@ const CHUNK: Chunk = {
   style: 'deployments',
   timeoutMs: 1000,
   promptsPerRequest: 1,
+  budget: null,
   parameters: { max_tokens: 5 },
   rows: [
     { row: 21, prompt: `${SECRET} one`, parameters: null },
