@@ -2,6 +2,7 @@ import { Queue } from 'bullmq';
 import type { Logger } from 'pino';
 import { decodeChunk } from './chunk.js';
 import type { Store } from './store.js';
+import { within } from './store-deadline.js';
 
 /** The states of an entry that has not ended, and `failed`: what Promptmill's queues keep. */
 const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as const;
@@ -11,6 +12,9 @@ export type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
 
 /** Queues are shown at most: each costs a connection of its own, and their names come from a board that anybody may write on. */
 const MOST_VIEWS = 20;
+
+/** The longest wait for the goodbyes at the end, in milliseconds. */
+const CLOSE_MS = 2_000;
 
 /** The names that `queueName` makes, and that of the schedule. */
 const OUR_NAME = /^promptmill-[\w.-]{1,200}$/;
@@ -73,7 +77,8 @@ export class QueueViews {
   async close(): Promise<void> {
     const queues = [...this.#open.values()].map(({ queue }) => queue);
     this.#open.clear();
-    await Promise.allSettled(queues.map((queue) => queue.close()));
+    // A goodbye to a store that is away would wait for its return.
+    await within(CLOSE_MS, Promise.allSettled(queues.map((queue) => queue.close()))).catch(() => {});
   }
 }
 
