@@ -20,6 +20,7 @@ import type { Manifest } from './manifest.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import type { Reuse } from './reuse.js';
 import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
 import type { World } from './world.js';
@@ -41,11 +42,13 @@ export interface Parts {
   readonly plan: Plan;
   readonly store: Store;
   readonly journal: Journal;
+  /** Null for a job that reuses nothing. */
+  readonly reuse: Reuse | null;
 }
 
 /** Producer, worker and collector together, until every row is on disk or the run is halted. */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
-  const { input, plan, store, journal, claim } = parts;
+  const { input, plan, store, journal, reuse, claim } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
   const { ledger } = store;
@@ -119,6 +122,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     chunkSize: journal.manifest.chunk_size,
     requestOf: plan.requestOf,
     toChunk,
+    reuse,
     window,
     queue,
     signal: halt.signal,
@@ -132,6 +136,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ledger,
     journal,
     recordOf: plan.recordOf,
+    reuse,
     open,
     rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
     produced: () => produced,
