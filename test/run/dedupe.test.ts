@@ -226,7 +226,7 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
         : { kind: 'send', prompt: 'p', parameters: null },
     (first, sent) => ({
       ...{ run: 'r', execution: 1, first, deployment: 'd', apiVersion: 'v', style: 'openai' },
-      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, rows: sent },
+      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, budget: null, rows: sent },
     }),
   );
   expect(rendered?.rows.map(({ row }) => row)).toEqual([1, 2]);
