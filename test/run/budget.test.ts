@@ -33,6 +33,7 @@ for (const { kind, have, start } of KINDS) {
     let emulator: Emulator;
     let work: Workplace;
     const workers: Child[] = [];
+    const runs: Running[] = [];
     beforeAll(async () => {
       server = await start();
     }, 60_000);
@@ -47,6 +48,11 @@ for (const { kind, have, start } of KINDS) {
     });
     afterEach(async () => {
       for (const worker of workers.splice(0)) await worker.kill();
+      // One that did not end in time must not outlive its test.
+      for (const { process, ended } of runs.splice(0)) {
+        process.kill('SIGKILL');
+        await ended;
+      }
       await emulator.close();
       work.remove();
     });
@@ -65,11 +71,13 @@ for (const { kind, have, start } of KINDS) {
         prices: PRICES,
         limits: { concurrency: CONCURRENCY, chunk_size: 8, ...limits, budget },
       });
-      return work.start(['run', job, '--json', ...flags], {
+      const running = work.start(['run', job, '--json', ...flags], {
         PROMPTMILL_BASE_URL: service.url,
         PROMPTMILL_QUEUE: server?.url ?? 'embedded',
         PROMPTMILL_STATE_DIR: state.folder,
       });
+      runs.push(running);
+      return running;
     };
     const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> =>
       startRun(budget, limits, flags).ended;
