@@ -122,12 +122,11 @@ const limitsSchema = z.strictObject({
   requests_per_minute: count
     .optional()
     .describe(
-      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: none; ' +
-        'then only refusals (429) hold calls back.',
+      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: found out.',
     ),
   tokens_per_minute: count
     .optional()
-    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: none.'),
+    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: found out.'),
   token_estimate: z
     .enum(['full', 'learned'])
     .default('full')
