@@ -13,9 +13,11 @@ import type { KeyRing } from '../service/keys.js';
 import { serviceWait } from './vigil.js';
 import { WorkerNotice } from './worker-notice.js';
 
-/** Time from one look at the board to the next, in milliseconds; the workers of a fleet look at different moments. */
-const LOOK_MS = 1_000;
-const LOOK_SPREAD_MS = 1_000;
+/**
+ * Time from one look at the board to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
+ * of a fleet look at different moments.
+ */
+const LOOK_MS = { idle: 500, busy: 1_000 } as const;
 /** A store that does not answer for so long is looked at again later, in milliseconds. */
 const LOOK_TIMEOUT_MS = 10_000;
 /** A queue without a run is left after this time, in milliseconds. */
@@ -124,7 +126,8 @@ export class FleetWorker {
       log.debug({ err: error }, 'the board does not say what there is to do');
     }
     if (this.#closing !== null) return;
-    this.#timer = setTimeout(() => void this.#look(), LOOK_MS + Math.random() * LOOK_SPREAD_MS);
+    const ms = this.#hands.size === 0 ? LOOK_MS.idle : LOOK_MS.busy;
+    this.#timer = setTimeout(() => void this.#look(), ms * (1 + Math.random()));
   }
 
   #meet({ wanted, elsewhere }: Demand, now: number): void {
