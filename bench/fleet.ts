@@ -118,9 +118,15 @@ async function measure(count: number, during: (fleet: Fleet) => Promise<void>) {
     await redis.config('RESETSTAT');
     const before = await redisCpu(redis);
     const run = start(['run', 'job.yaml', '--no-work', '--quiet', '--overwrite', '--queue', server.url]);
+    const cpuOfRun = watchCpu(run);
+    const cpuOfWorkers = workers.map(watchCpu);
     const [[code]] = await Promise.all([once(run, 'exit'), during({ url, redis, workers, run })]);
     const stats = await statsOf(url);
     const figures = await figuresOf(Number(code), stats, redis, (await redisCpu(redis)) - before);
+    Object.assign(figures, {
+      'collector µs/row': perRow(cpuOfRun()),
+      'workers µs/row': perRow(cpuOfWorkers.reduce((sum, cpu) => sum + cpu(), 0)),
+    });
     return { figures, rate: stats.calls / ((stats.last_ms - stats.first_ms) / 1000) };
   } finally {
     for (const child of processes) if (child.exitCode === null) child.kill('SIGTERM');
@@ -131,9 +137,36 @@ async function measure(count: number, during: (fleet: Fleet) => Promise<void>) {
   }
 }
 
-const ended = async (child: ChildProcess): Promise<void> => {
+async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-};
+}
+
+function perRow(seconds: number): number {
+  return Math.round((seconds * 1e6) / rows);
+}
+
+/** Seconds of CPU that a process took from now on, as of the last look before it ended; 0 where there is no /proc. */
+function watchCpu({ pid }: ChildProcess): () => number {
+  const look = (): number | null => {
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+      const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+      return (Number(fields[11]) + Number(fields[12])) / 100;
+    } catch {
+      return null;
+    }
+  };
+  const before = look() ?? 0;
+  let last = before;
+  const timer = setInterval(() => {
+    last = look() ?? last;
+  }, 100);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    return last - before;
+  };
+}
 
 async function figuresOf(code: number, stats: Stats, redis: Redis, cpu: number) {
   const ids = readFileSync(join(folder, 'out.csv'), 'utf8')
