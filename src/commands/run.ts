@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { Environment } from '../config/environment.js';
-import { type RunFlags, type Settings, unkeptLimits } from '../config/settings.js';
+import type { RunFlags, Settings } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
 import { UsageError } from '../errors.js';
 import type { ServiceAddress } from '../queue/caller.js';
@@ -57,14 +57,11 @@ export function runCommand(exit: Exit): Command {
 }
 
 async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const { environment, job, settings } = openJob(jobPath, options);
+  const { environment, settings } = openJob(jobPath, options);
   assertReachable(settings);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
-  const unkept = unkeptLimits(job);
-  if (unkept.length > 0) say(`warning: this version does not keep ${unkept.join(', ')} yet`);
-
   const { address, keys, close } = await service(settings, environment);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);

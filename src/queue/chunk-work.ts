@@ -2,15 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import type { CalledOutcome, Fault } from '../model.js';
+import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import type { Outage } from '../pace/outage.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { QuotaWait } from '../pace/quota-wait.js';
 import type { Reserved, TokenEstimate } from '../pace/token-estimate.js';
+import type { BudgetGate } from './budget-gate.js';
 import { type Caller, failedRow } from './caller.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { ChunkVisit } from './chunk-visit.js';
 import { packs } from './packs.js';
 import type { Recorder } from './recorder.js';
+import { billedFor, type Reservations, type ReservedRow, sumOf } from './reservation.js';
 import type { RowResult } from './row-result.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */
@@ -47,19 +50,17 @@ export interface ChunkWorkParts {
   readonly slots: LimitFunction | null;
   readonly quota: QuotaWait;
   readonly outage: Outage;
-  /** Null where the job says nothing of a quota. */
-  readonly pacer: Pacer | null;
+  readonly pacer: Pacer;
   readonly estimate: TokenEstimate;
+  /** Keeps the budgets of the runs that have one. */
+  readonly gate: BudgetGate;
+  readonly reservations: Reservations;
   readonly recorder: Recorder;
   readonly log: Logger;
   /** True when rows that are not called yet go back to the queue. */
   readonly releasing: () => boolean;
   /** Told before each request. */
   readonly onRequest: () => void;
-  /** Pauses all workers of the queue, for milliseconds. */
-  readonly pauseAll: (ms: number) => Promise<void>;
-  /** Resolves when the pause that other workers asked for is known. */
-  readonly heedPause: () => Promise<void>;
   /** Nothing can pass until somebody mends something. */
   readonly stop: (chunk: Chunk, fault: Fault) => Promise<void>;
 }
@@ -125,14 +126,14 @@ export class ChunkWork {
    * the others.
    */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
-    await this.parts.heedPause();
     const early = this.#held();
     if (early !== null) return [early];
     const reserved = this.parts.estimate.reserve(
       asked.map((row) => row.prompt),
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
-    if ((await this.parts.pacer?.admit(reserved.tokens)) === false) return [LEFT];
+    const admission = await this.parts.pacer.admit(reserved.tokens);
+    if (admission !== 'go') return [admission === 'pause' ? WAIT : LEFT];
     const { slots } = this.parts;
     if (slots === null) return this.#call(visit, asked, attempt, reserved);
     this.waitingForSlot++;
@@ -152,10 +153,14 @@ export class ChunkWork {
     attempt: number,
     reserved: Reserved,
   ): Promise<RowEnd[]> {
-    const { caller, quota, recorder, log } = this.parts;
+    const { caller, quota, pacer, recorder, log } = this.parts;
     const { run } = visit.chunk;
-    const rows = await this.#announce(visit, asked);
-    if (rows.length === 0) return [this.#held() ?? DONE];
+    const announced = await this.#announce(visit, asked);
+    if (announced.length === 0) {
+      pacer.withdrawn(reserved.tokens);
+      return [this.#held() ?? (asked.some((row) => visit.wants(row)) ? LEFT : DONE)];
+    }
+    const rows = announced.map(({ row }) => row);
 
     this.parts.onRequest();
     const startedAt = Date.now();
@@ -168,7 +173,8 @@ export class ChunkWork {
     // At once: later it would undo what calls that were made after this one have learned.
     if (!wait && results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
-    recorder.count(run, 'in_flight', -rows.length);
+    recorder.settle(run, rows.length, sumOf(announced), billedBy(announced, results));
+    this.parts.gate.settled(visit.chunk);
     const recordings: Promise<void>[] = [];
     const failure = results.find((result) => result.kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run, attempt, ...failure.fault }, 'a call failed');
@@ -210,22 +216,39 @@ export class ChunkWork {
 
   /**
    * Tells the ledger which rows are about to be called. Looks again afterwards, because that may have taken as long as
-   * the store was away: others may have answered the rows, or been told to wait.
+   * the store was away, or until the budget had room: others may have answered the rows, or been told to wait.
    * @returns the rows to call
    */
-  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ChunkRow[]> {
-    const { recorder } = this.parts;
-    const { run } = visit.chunk;
-    const wanted = (): readonly ChunkRow[] =>
-      this.#held() === null ? asked.filter((row) => visit.wants(row)) : [];
+  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+    const wants = (row: ChunkRow): boolean => this.#held() === null && visit.wants(row);
     await visit.refresh();
-    if (wanted().length === 0) return [];
-    await recorder.announce(run, asked.length);
-    await visit.refresh();
-    const rows = wanted();
-    if (rows.length < asked.length) recorder.count(run, 'in_flight', rows.length - asked.length);
-    if (rows.length === 0) recorder.count(run, 'sent', -1);
+    if (!asked.some(wants)) return [];
+    const announced = await this.parts.reservations.of(visit.chunk, asked);
+    if (!(await this.#pass(visit, announced))) return [];
+    let rows: readonly ReservedRow[] = [];
+    try {
+      await visit.refresh();
+      rows = announced.filter(({ row }) => wants(row));
+    } finally {
+      const left = announced.filter((row) => !rows.includes(row));
+      if (left.length > 0)
+        this.parts.recorder.retract(visit.chunk.run, left.length, sumOf(left), rows.length === 0);
+    }
     return rows;
+  }
+
+  /** @returns whether the rows are announced; under a budget only when it has room for them */
+  async #pass(visit: ChunkVisit, rows: readonly ReservedRow[]): Promise<boolean> {
+    const { recorder, gate } = this.parts;
+    const { run, budget } = visit.chunk;
+    if (budget === null) {
+      await recorder.announce(run, rows.length, NO_TOKENS);
+      return true;
+    }
+    const request = { rows: rows.length, reserve: sumOf(rows), isHeld: () => this.#held() !== null };
+    const passage = await gate.pass(visit.chunk, budget, request);
+    if (passage === 'stopped') visit.drop();
+    return passage === 'reserved';
   }
 
   #record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome): Promise<void> {
@@ -260,7 +283,7 @@ export class ChunkWork {
   /** Tells the pacer what came of a request; a refusal it hears of with its pause. */
   async #pace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
     const { caller, pacer, estimate } = this.parts;
-    if (pacer === null || results.some((result) => result.kind === 'wait')) return;
+    if (results.some((result) => result.kind === 'wait')) return;
     if (results.every((result) => result.kind === 'retry')) return pacer.failed();
     const usage = sumOfUsage(results);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
@@ -275,7 +298,7 @@ export class ChunkWork {
   async #pause(ms: number): Promise<void> {
     if (ms === 0) return;
     this.parts.log.info({ ms, ...this.parts.outage.view?.fault }, 'the service is down; pausing');
-    await this.parts.pauseAll(ms);
+    await this.parts.pacer.pause(ms);
   }
 
   /** The service refused for lack of quota: every worker of the queue pauses, and no attempt is used up. */
@@ -289,14 +312,13 @@ export class ChunkWork {
     const before = quota.remaining(Date.now());
     const verdict = quota.refused(ms, startedAt, Date.now());
     if (verdict.kind === 'give-up') return this.parts.stop(chunk, fault);
-    const told = pacer?.refused(startedAt, verdict.ms, tokens);
-    if (verdict.ms > before) {
-      log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
-      await this.parts.pauseAll(verdict.ms);
-    }
-    await told;
+    if (verdict.ms > before) log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
+    await pacer.refused(startedAt, verdict.ms, tokens);
   }
 }
+
+const billedBy = (rows: readonly ReservedRow[], results: readonly RowResult[]): Tokens =>
+  rows.reduce((sum, { most }, i) => plus(sum, billedFor(results[i], most)), NO_TOKENS);
 
 const codeOf = (outcome: CalledOutcome): string | null =>
   outcome.status === 'failed' ? outcome.error.code : null;

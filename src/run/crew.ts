@@ -20,6 +20,7 @@ import { startOwnWorker } from './own-worker.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import type { Reuse } from './reuse.js';
 import type { RunNotice } from './run-notice.js';
 import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
@@ -42,6 +43,8 @@ export interface Parts {
   readonly plan: Plan;
   readonly store: Store;
   readonly journal: Journal;
+  /** Null for a job that reuses nothing. */
+  readonly reuse: Reuse | null;
   readonly notice: RunNotice;
 }
 
@@ -51,7 +54,7 @@ export const queueOf = ({ service, emulated }: Settings, { address }: World): st
 
 /** Producer, worker and collector together, until every row is on disk or the run is halted. */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
-  const { input, plan, store, journal, claim, notice } = parts;
+  const { input, plan, store, journal, reuse, claim, notice } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
   const { ledger } = store;
@@ -76,7 +79,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const { completed, filtered } = journal.manifest.tally.rows;
   const reached = completed + filtered > 0;
   const own = settings.work
-    ? startOwnWorker({ settings, world, store }, { run, queue: name }, reached, onStop)
+    ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
     : null;
   const worker = own?.worker ?? null;
   const others = worker === null ? watchCrew(store.board, name, log) : null;
@@ -124,7 +127,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   halt.onPull(() => void onHalt());
   const failed = (error: unknown): void => halt.pull(haltReason(error));
 
-  const toChunk = plan.toChunk(run, execution);
+  const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
   const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
   const split = new Set<number>();
   const producing = produce({
@@ -134,6 +137,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     chunkSize: journal.manifest.chunk_size,
     requestOf: plan.requestOf,
     toChunk,
+    reuse,
     window,
     queue,
     signal: halt.signal,
@@ -147,6 +151,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ledger,
     journal,
     recordOf: plan.recordOf,
+    reuse,
     open,
     rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
     produced: () => produced,
@@ -167,7 +172,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     if (halt.reason !== null) await queue.withdraw(run);
     await queue.close();
     // What ended with the worker's last calls.
-    journal.count((await ledger.progress(run, [])).calls);
+    const { calls, opened } = await ledger.progress(run, []);
+    if (opened) journal.count(calls);
   };
   // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
   const deadline = new Promise<'late'>((resolve) => {
