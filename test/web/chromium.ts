@@ -5,7 +5,7 @@ import { describe } from 'vitest';
 import { describeMissing } from '../support/stores.js';
 
 /** Where a Chromium is, by the variable CHROMIUM or by its name on the PATH; null where there is none. */
-export function chromiumPath(): string | null {
+function chromiumPath(): string | null {
   const named = process.env['CHROMIUM'];
   if (named) return named;
   const names = ['chromium', 'chromium-browser', 'google-chrome', 'chrome'];

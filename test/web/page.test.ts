@@ -36,6 +36,8 @@ describeInChromium('the page in a browser', () => {
       viewport: { width, height: 800 },
       httpCredentials: { username: LOGIN.user, password: LOGIN.password },
     });
+    // A busy machine takes its time; only what hangs is to fail.
+    context.setDefaultTimeout(90_000);
     const page = await context.newPage();
     page.on('pageerror', (error) => complaints.push(error.message));
     page.on('console', (message) => {
