@@ -1,7 +1,8 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { describeInChromium, startChromium } from './chromium.js';
+import { startChromium } from './chromium.js';
 import { type Dashboard, LOGIN, startDashboard } from './dashboard.js';
+import { describeInChromium } from './in-chromium.js';
 import { MemoryBoard, runPost, workerPost } from './posts.js';
 
 /** Whatever is put into a page as markup would run this. */
