@@ -13,8 +13,10 @@ export interface Environment {
   readonly queue: string;
   /** @default '.promptmill' */
   readonly stateDir: string;
-  /** @default 'warn' */
-  readonly logLevel: string;
+  /** @default 'warn'; of `promptmill serve` 'info' */
+  readonly logLevel: string | undefined;
+  /** Looks up a variable whose name a job file gives. */
+  readonly variable: (name: string) => string | undefined;
 }
 
 /**
@@ -33,7 +35,8 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
     keys: [value('PROMPTMILL_API_KEY'), value('PROMPTMILL_API_KEY_2')].flatMap((key) => key ?? []),
     queue: value('PROMPTMILL_QUEUE') ?? 'embedded',
     stateDir: value('PROMPTMILL_STATE_DIR') ?? '.promptmill',
-    logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
+    logLevel: value('PROMPTMILL_LOG_LEVEL'),
+    variable: value,
   };
 }
 

@@ -139,7 +139,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     prices: job.prices ?? null,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
-    logLevel: logLevel(flags.logLevel ?? env.logLevel),
+    logLevel: logLevel(flags.logLevel ?? env.logLevel ?? 'warn'),
     emulated: flags.emulate ?? false,
     work: flags.work ?? true,
     restart: flags.restart ?? false,
