@@ -190,7 +190,8 @@ function defaultOutput(job: string, format: InputFormat | undefined, input: stri
   return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
 }
 
-function logLevel(value: string): LogLevel {
+/** @throws UsageError for a name that is none */
+export function logLevel(value: string): LogLevel {
   const level = LOG_LEVELS.find((known) => known === value.toLowerCase());
   if (level !== undefined) return level;
   throw new UsageError('bad_log_level', `log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`);

@@ -68,6 +68,7 @@ async function runOver(
       );
     }
     const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
+    if (claim !== null) await world.onBegun?.(claim.files.manifest);
     await work(settings, world, { claim, input, plan, store, journal });
 
     const halted = world.halt.reason;

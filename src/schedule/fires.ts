@@ -30,7 +30,9 @@ const AT_ONCE = 1_000;
 const MAX_STALLED = 3;
 
 /** Hears the schedule fire, until it is closed. Every fire makes the next one of its job, so a late one is one. */
-export function listenForFires({ store, emulated, onFire, onError }: FireOptions): Worker<FireData> {
+export function listenForFires({ store, emulated, onFire, onError }: FireOptions): {
+  close(): Promise<void>;
+} {
   const worker = new Worker<FireData>(
     scheduleQueue(emulated),
     async (entry, token) => {

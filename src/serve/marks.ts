@@ -25,6 +25,8 @@ const mark = z.object({
   since: z.string(),
   /** A run was begun and has not come to its end. */
   running: z.boolean(),
+  /** Absolute path of the manifest of that run, once there is one: it is gone when the run is finished. */
+  manifest: z.string().nullable(),
   last: lastRun.nullable(),
 });
 export type Mark = z.output<typeof mark>;
@@ -37,7 +39,7 @@ export type Mark = z.output<typeof mark>;
 export class Marks {
   readonly #marks = new Map<string, Mark>();
 
-  /** @param folder made when it is missing */
+  /** @param folder of the files, and of nothing else; made when it is missing */
   constructor(private readonly folder: string) {
     mkdirSync(folder, { recursive: true });
     for (const found of readMarks(folder)) this.#marks.set(found.job, found);

@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { Halt } from '../run/halt.js';
 import type { Fire, FireEnd } from '../schedule/fires.js';
@@ -6,12 +8,24 @@ import type { LastRun, Mark, Marks } from './marks.js';
 /** How a run that was fired ended: one that was `interrupted` is completed by the next `serve`. */
 export type NightEnd = Omit<LastRun, 'ended_at'>;
 
+/** What a run of the night is given. */
+export interface NightRun {
+  readonly job: string;
+  /** Absolute path of the job file. */
+  readonly path: string;
+  readonly halt: Halt;
+  /** Aborted when the process has to leave, also when the run was halted before for a reason of its own. */
+  readonly leave: AbortSignal;
+  /** To be told where the manifest is, once there is one. */
+  readonly onBegun: (manifest: string) => Promise<void>;
+}
+
 export interface ShiftOptions {
   readonly marks: Marks;
   /** Jobs that run at the same time at most. */
   readonly jobs: number;
   /** Runs a job to its end, or to where it is halted. Never throws: a run that cannot start has ended too. */
-  readonly run: (job: string, path: string, halt: Halt) => Promise<NightEnd>;
+  readonly run: (run: NightRun) => Promise<NightEnd>;
   readonly log: Logger;
   /** When this process began to serve: what was due before is caught up with. */
   readonly startedAt: Date;
@@ -37,14 +51,27 @@ interface AtWork {
 export class Shift {
   readonly #atWork = new Map<string, AtWork>();
   #wanted: Wanted[] = [];
-  #leaving = false;
+  readonly #leave = new AbortController();
 
   constructor(private readonly options: ShiftOptions) {}
 
+  /** Names of the jobs that run now. */
+  get running(): string[] {
+    return [...this.#atWork.keys()];
+  }
+
   /** Begins again what an earlier `serve` left unfinished. Comes before any fire. */
-  resume(): void {
-    for (const { job, path, entry, since } of this.options.marks.unfinished()) {
-      this.options.log.info({ job, since }, 'its run was interrupted, and goes on');
+  async resume(): Promise<void> {
+    const { marks, log } = this.options;
+    for (const mark of marks.unfinished()) {
+      const { job, path, entry, since, manifest } = mark;
+      // Killed between the end of the run and the note of it: to begin again would be to pay again.
+      if (manifest !== null && !existsSync(manifest)) {
+        log.info({ job, since }, 'its run had finished when the last serve ended');
+        await this.#mark({ ...mark, running: false });
+        continue;
+      }
+      log.info({ job, since }, 'its run was interrupted, and goes on');
       const fire = { entry, job, path, due: new Date(since) };
       this.#wanted.push({ fire, resumed: true, settle: () => {} });
     }
@@ -55,7 +82,7 @@ export class Shift {
   async fired(fire: Fire): Promise<FireEnd> {
     const { job, entry, due } = fire;
     const { marks, log, startedAt } = this.options;
-    if (this.#leaving) return 'left';
+    if (this.#leave.signal.aborted) return 'left';
     // Handed out again, because its process was killed or frozen when it had taken it.
     if (marks.get(job)?.entry === entry) return 'taken';
     const running = this.#atWork.get(job);
@@ -79,7 +106,7 @@ export class Shift {
 
   /** Halts every run, resumably, and resolves when all have ended. What waits goes back to the queue. */
   async leave(signal: 'SIGINT' | 'SIGTERM'): Promise<void> {
-    this.#leaving = true;
+    this.#leave.abort();
     for (const { settle } of this.#wanted.splice(0)) settle('left');
     const runs = [...this.#atWork.values()];
     for (const { halt } of runs) halt.pull({ kind: 'signal', signal });
@@ -89,7 +116,7 @@ export class Shift {
   /** Starts what may start, in the order in which it came. */
   #startNext(): void {
     for (const wanted of [...this.#wanted]) {
-      if (this.#leaving || this.#atWork.size >= this.options.jobs) return;
+      if (this.#leave.signal.aborted || this.#atWork.size >= this.options.jobs) return;
       const { job } = wanted.fire;
       if (this.#atWork.has(job)) continue;
       this.#wanted = this.#wanted.filter((other) => other !== wanted);
@@ -104,16 +131,21 @@ export class Shift {
   }
 
   /** From the mark that the run is begun to the mark that it has ended. */
-  async #work({ fire, settle }: Wanted, since: Date, halt: Halt): Promise<void> {
+  async #work({ fire, resumed, settle }: Wanted, since: Date, halt: Halt): Promise<void> {
     const { marks, run } = this.options;
     const { job, path, entry } = fire;
     const last = marks.get(job)?.last ?? null;
-    const begun = { job, path, entry, since: since.toISOString(), running: true, last };
-    await this.#mark(begun);
+    const manifest = resumed ? (marks.get(job)?.manifest ?? null) : null;
+    let mark = { job, path, entry, since: since.toISOString(), running: true, manifest, last };
+    await this.#mark(mark);
     settle('taken');
-    const end = await run(job, path, halt);
+    const onBegun = async (path: string): Promise<void> => {
+      mark = { ...mark, manifest: resolve(path) };
+      await this.#mark(mark);
+    };
+    const end = await run({ job, path, halt, leave: this.#leave.signal, onBegun });
     const ended = { ...end, ended_at: new Date().toISOString() };
-    await this.#mark({ ...begun, running: end.state === 'interrupted', last: ended });
+    await this.#mark({ ...mark, running: end.state === 'interrupted', last: ended });
   }
 
   /** A disk that is full must not keep a job from its run, which may be able to do without. */

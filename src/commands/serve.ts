@@ -1,0 +1,66 @@
+import { Command } from 'commander';
+import { readEnvironment } from '../config/environment.js';
+import { logLevel, type RunFlags } from '../config/settings.js';
+import { Halt } from '../run/halt.js';
+import { serve } from '../serve/serve.js';
+import { wholeNumber } from './job.js';
+import { createLog } from './log.js';
+import { nightRun } from './night-run.js';
+import { type Exit, haltOnSignals } from './signals.js';
+
+interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
+  readonly jobs: number;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill serve                             follow the schedules of the job files in jobs/
+  $ promptmill serve jobs/nightly.yaml --jobs 1
+  $ promptmill serve --emulate                   rehearse a night without a bill; replaces outputs as a night does
+
+Runs what is due, one run of a job at a time, and after downtime once what was missed. The output of a scheduled run
+replaces one of the same name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C halt what runs,
+and the next serve completes it. SIGHUP looks at the job files now; otherwise they are looked at every minute.
+Exit codes: 0 ended by a signal; 2 did not start.
+`;
+
+/** `promptmill serve`: runs what the schedule starts, until a signal ends it. */
+export function serveCommand(exit: Exit): Command {
+  return new Command('serve')
+    .description('run what the schedule starts, until it is stopped')
+    .argument('[paths...]', 'job files, or folders of them (default: jobs)')
+    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--jobs <n>', 'jobs that run at the same time', wholeNumber, 2)
+    .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
+    .addHelpText('after', EXAMPLES)
+    .action(async (paths: string[], options: Options) => {
+      exit(await serveUntilSignal(paths, options, exit));
+    });
+}
+
+async function serveUntilSignal(paths: string[], options: Options, exit: Exit): Promise<number> {
+  const environment = readEnvironment(process.env);
+  const level = logLevel(options.logLevel ?? environment.logLevel ?? 'info');
+  const queue = options.queue ?? environment.queue;
+  const flags: RunFlags = { queue, emulate: options.emulate, logLevel: level };
+  const log = createLog(level);
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    await serve({
+      paths: paths.length === 0 ? ['jobs'] : paths,
+      queue,
+      stateDir: environment.stateDir,
+      emulated: options.emulate ?? false,
+      jobs: options.jobs,
+      run: (night) => nightRun(night, flags, log.child({ job: night.job })),
+      log,
+      halt,
+      onLookNow: (look) => process.on('SIGHUP', look),
+    });
+    return 0;
+  } finally {
+    release();
+  }
+}
