@@ -79,7 +79,11 @@ export async function serve(options: ServeOptions): Promise<void> {
 
       await new Promise<void>((resolve) => halt.onPull(resolve));
       stopLooking();
-      log.info({ running: shift.running }, 'leaving: what runs is halted, and goes on with the next serve');
+      const { running } = shift;
+      log.info(
+        { running },
+        running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
+      );
       // No further fire is taken, and those that wait for their turn go back.
       const deaf = fires.close();
       await shift.leave(
