@@ -7,6 +7,8 @@ import { emulateCommand } from './commands/emulate.js';
 import { runCommand } from './commands/run.js';
 import { scheduleCommand } from './commands/schedule.js';
 import { serveCommand } from './commands/serve.js';
+import { statusCommand } from './commands/status.js';
+import { workCommand } from './commands/work.js';
 import { PromptmillError } from './errors.js';
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
@@ -24,11 +26,14 @@ async function main(): Promise<number> {
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
     .showHelpAfterError('(--help shows what there is)');
+  const { exit } = process;
   const commands = [
-    runCommand(process.exit),
-    checkCommand(process.exit),
-    scheduleCommand(process.exit),
-    serveCommand(process.exit),
+    runCommand(exit),
+    checkCommand(exit),
+    workCommand(exit),
+    statusCommand(exit),
+    scheduleCommand(exit),
+    serveCommand(exit),
     emulateCommand(),
   ];
   for (const command of commands) {

@@ -2,9 +2,9 @@ import type { Logger } from 'pino';
 import { type RunFlags, unkeptLimits } from '../config/settings.js';
 import { PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
-import type { Summary } from '../report/summary.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
+import { resultOf } from '../serve/last-run.js';
 import type { NightEnd, NightRun } from '../serve/shift.js';
 import { openJob } from './job.js';
 import { service } from './service.js';
@@ -70,7 +70,7 @@ async function runToEnd(
 function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
   const { run } = summary;
   const facts = { run, output: summary.output };
-  const result = rowsOf(summary);
+  const result = resultOf(summary);
   if (halted === null) {
     log[summary.rows.failed > 0 ? 'warn' : 'info'](facts, `finished: ${result}`);
     return { run, state: 'finished', result };
@@ -80,12 +80,8 @@ function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
     return { run, state: 'interrupted', result };
   }
   log.error(facts, `stopped early: ${summary.stopped}`);
-  return { run, state: 'stopped', result: `${result}; ${summary.stopped}` };
+  return { run, state: 'stopped', result };
 }
-
-const rowsOf = ({ input, rows }: Summary): string =>
-  `${rows.total} of ${input.rows} rows = ${rows.completed} completed + ${rows.filtered} filtered + ` +
-  `${rows.failed} failed + ${rows.skipped} skipped`;
 
 /** One job that cannot run keeps no other from it. */
 function notStarted(error: unknown, log: Logger): NightEnd {

@@ -1,5 +1,7 @@
 import { Command } from 'commander';
-import { type RunFlags, unkeptLimits } from '../config/settings.js';
+import { type RunFlags, type Settings, unkeptLimits } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { parseStoreAddress } from '../queue/store-address.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { Halt, type HaltReason } from '../run/halt.js';
@@ -20,6 +22,7 @@ Examples:
   $ promptmill run jobs/sentiment.yaml --emulate           rehearse without a service and without a bill
   $ promptmill run jobs/sentiment.yaml --limit 20          try the first 20 rows
   $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379
+  $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379 --no-work    the calls are made elsewhere
   $ zcat reviews.csv.gz | promptmill run jobs/sentiment.yaml --input - --format csv --output -
 
 The same command continues a run that was stopped. Exit codes: 0 every row is answered, filtered or skipped;
@@ -52,6 +55,7 @@ export function runCommand(exit: Exit): Command {
 
 async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
   const { environment, job, settings } = openJob(jobPath, options);
+  assertReachable(settings);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
@@ -101,6 +105,24 @@ async function whileNotSignalled(exit: Exit, work: (signal: AbortSignal) => Prom
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   await work(halt.signal).finally(release);
+}
+
+/** Calls that are left to others must be where others can come. */
+function assertReachable({ work, emulated, queue }: Settings): void {
+  if (work) return;
+  if (emulated) {
+    throw new UsageError(
+      'no_work_emulated',
+      '--no-work leaves the calls to other processes, and the emulator of --emulate is for this one only',
+      'Leave one of the two away, or run `promptmill emulate` and point this command and `promptmill work` at it.',
+    );
+  }
+  if (parseStoreAddress(queue).kind !== 'embedded') return;
+  throw new UsageError(
+    'queue_not_shared',
+    '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
+    'Name a queue for all with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or leave --no-work away.',
+  );
 }
 
 function exitCode(summary: Summary, halted: HaltReason | null): number {

@@ -1,6 +1,8 @@
 import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
+import { readRuns, type SeenRun } from '../fleet/read-posts.js';
+import { openBoard } from '../queue/open-board.js';
 import { Schedule } from '../schedule/schedule.js';
 import { openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
@@ -104,10 +106,25 @@ async function list(options: Options): Promise<void> {
     if (error instanceof ScheduleInUseError) return readServedSchedule(environment.stateDir);
     throw error;
   });
-  const entries = listed(jobs, readMarks(marksFolder(environment.stateDir)), new Date());
+  const now = new Date();
+  const marks = readMarks(marksFolder(environment.stateDir));
+  const entries = listed(jobs, { marks, runs: await runsOnBoard(options, environment) }, now);
   if (options.json) process.stdout.write(`${JSON.stringify(entries, null, 2)}\n`);
   else if (entries.length === 0) say('nothing is scheduled; promptmill schedule sync looks at the job files');
-  else process.stdout.write(renderSchedule(entries, new Date()));
+  else process.stdout.write(renderSchedule(entries, now));
+}
+
+/** What the runs of the queue have said of themselves. */
+async function runsOnBoard({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
+  const opened = await openBoard(queue ?? environment.queue, {
+    stateDir: environment.stateDir,
+    onWarning: () => {},
+  });
+  try {
+    return readRuns(await opened.board.posts('run'));
+  } finally {
+    await opened.close();
+  }
 }
 
 async function remove(name: string, options: Options): Promise<void> {

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
-import { logLevel, type RunFlags } from '../config/settings.js';
+import { logLevelOf, type RunFlags } from '../config/settings.js';
 import { Halt } from '../run/halt.js';
 import { serve } from '../serve/serve.js';
 import { wholeNumber } from './job.js';
@@ -41,7 +41,8 @@ export function serveCommand(exit: Exit): Command {
 
 async function serveUntilSignal(paths: string[], options: Options, exit: Exit): Promise<number> {
   const environment = readEnvironment(process.env);
-  const level = logLevel(options.logLevel ?? environment.logLevel ?? 'info');
+  // Nobody looks on at night: what was done is to be found in the log.
+  const level = logLevelOf(options.logLevel ?? environment.variable('PROMPTMILL_LOG_LEVEL') ?? 'info');
   const queue = options.queue ?? environment.queue;
   const flags: RunFlags = { queue, emulate: options.emulate, logLevel: level };
   const log = createLog(level);

@@ -25,5 +25,7 @@ export async function service(settings: Settings, environment: Environment): Pro
   const address = { baseUrl: environment.baseUrl, segment: environment.segment };
   // Refuses a bad address now, before the input is read.
   completionsUrl({ ...address, ...settings.service });
-  return { address, keys: new KeyRing(environment.keys), close: async () => {} };
+  // Who leaves the calls to others needs no key, and should have none.
+  const keys = new KeyRing(environment.keys, settings.work);
+  return { address, keys, close: async () => {} };
 }

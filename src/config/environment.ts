@@ -13,9 +13,9 @@ export interface Environment {
   readonly queue: string;
   /** @default '.promptmill' */
   readonly stateDir: string;
-  /** @default 'warn'; of `promptmill serve` 'info' */
-  readonly logLevel: string | undefined;
-  /** Looks up a variable whose name a job file gives. */
+  /** @default 'warn' */
+  readonly logLevel: string;
+  /** Looks any other variable up, such as one whose name a job file gives. */
   readonly variable: (name: string) => string | undefined;
 }
 
@@ -35,7 +35,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
     keys: [value('PROMPTMILL_API_KEY'), value('PROMPTMILL_API_KEY_2')].flatMap((key) => key ?? []),
     queue: value('PROMPTMILL_QUEUE') ?? 'embedded',
     stateDir: value('PROMPTMILL_STATE_DIR') ?? '.promptmill',
-    logLevel: value('PROMPTMILL_LOG_LEVEL'),
+    logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
     variable: value,
   };
 }

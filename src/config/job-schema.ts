@@ -10,6 +10,9 @@ import { cronProblem, timezoneProblem } from './cron.js';
 const text = z.string().min(1, 'must not be empty');
 const count = z.number().int().positive();
 
+/** Calls in flight at once in one process, where nothing else is said. */
+export const DEFAULT_CONCURRENCY = 20;
+
 const serviceSchema = z.strictObject({
   deployment: text.describe(
     'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
@@ -86,7 +89,10 @@ const durationSchema = z
   .regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, 'must be a duration such as 90s, 30m or 8h');
 
 const limitsSchema = z.strictObject({
-  concurrency: count.max(10_000).default(20).describe('Calls in flight at once in one process. Default: 20.'),
+  concurrency: count
+    .max(10_000)
+    .default(DEFAULT_CONCURRENCY)
+    .describe(`Calls in flight at once in one process. Default: ${DEFAULT_CONCURRENCY}.`),
   prompts_per_request: count
     .max(2048)
     .default(1)

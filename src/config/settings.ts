@@ -139,7 +139,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     prices: job.prices ?? null,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
-    logLevel: logLevel(flags.logLevel ?? env.logLevel ?? 'warn'),
+    logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
     emulated: flags.emulate ?? false,
     work: flags.work ?? true,
     restart: flags.restart ?? false,
@@ -190,8 +190,8 @@ function defaultOutput(job: string, format: InputFormat | undefined, input: stri
   return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
 }
 
-/** @throws UsageError for a name that is none */
-export function logLevel(value: string): LogLevel {
+/** @throws UsageError naming the value received */
+export function logLevelOf(value: string): LogLevel {
   const level = LOG_LEVELS.find((known) => known === value.toLowerCase());
   if (level !== undefined) return level;
   throw new UsageError('bad_log_level', `log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`);

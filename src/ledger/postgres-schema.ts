@@ -80,4 +80,5 @@ export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void>
       [outcomeTtlMs],
     );
   }
+  await sql.query('DELETE FROM promptmill.board WHERE until <= clock_timestamp()');
 }

@@ -43,6 +43,8 @@ export interface ChunkWorkParts {
   readonly caller: Caller;
   /** One limit over all chunks of the process. */
   readonly limit: LimitFunction;
+  /** The limit over all queues of the process; null where there is one queue. */
+  readonly slots: LimitFunction | null;
   readonly quota: QuotaWait;
   readonly outage: Outage;
   /** Null where the job says nothing of a quota. */
@@ -64,6 +66,9 @@ export interface ChunkWorkParts {
 
 /** Calls the service for the rows of a chunk and records what it says. */
 export class ChunkWork {
+  /** Requests that may be made and for which the process has no slot free. */
+  waitingForSlot = 0;
+
   constructor(private readonly parts: ChunkWorkParts) {}
 
   /** @param attempt number of this attempt for the chunk, from 1 */
@@ -116,11 +121,10 @@ export class ChunkWork {
   }
 
   /**
-   * Returns when what came of the request is in the ledger. So the calls whose end a crash makes unknown are never
-   * more than the limit (I2), and a store that is away stops the calls.
+   * Waits until the request may be made. The slot comes last, so that a queue that waits for its turn takes none from
+   * the others.
    */
   async #request(visit: ChunkVisit, asked: readonly ChunkRow[], attempt: number): Promise<RowEnd[]> {
-    const { caller, quota, recorder, log } = this.parts;
     await this.parts.heedPause();
     const early = this.#held();
     if (early !== null) return [early];
@@ -129,6 +133,26 @@ export class ChunkWork {
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
     if ((await this.parts.pacer?.admit(reserved.tokens)) === false) return [LEFT];
+    const { slots } = this.parts;
+    if (slots === null) return this.#call(visit, asked, attempt, reserved);
+    this.waitingForSlot++;
+    return slots(() => {
+      this.waitingForSlot--;
+      return this.#call(visit, asked, attempt, reserved);
+    });
+  }
+
+  /**
+   * Returns when what came of the request is in the ledger. So the calls whose end a crash makes unknown are never
+   * more than the limit (I2), and a store that is away stops the calls.
+   */
+  async #call(
+    visit: ChunkVisit,
+    asked: readonly ChunkRow[],
+    attempt: number,
+    reserved: Reserved,
+  ): Promise<RowEnd[]> {
+    const { caller, quota, recorder, log } = this.parts;
     const { run } = visit.chunk;
     const rows = await this.#announce(visit, asked);
     if (rows.length === 0) return [this.#held() ?? DONE];

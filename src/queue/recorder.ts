@@ -30,6 +30,7 @@ interface Batch {
 /** Writes outcomes to the ledger as they come, in small batches. What is added is never given up. */
 export class Recorder {
   #open: Batch | null = null;
+  #outcomes = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
   #last: Promise<void> = Promise.resolve();
@@ -44,6 +45,7 @@ export class Recorder {
     const batch = this.#batch();
     batch.entries.push(entry);
     this.#totalsOf(entry.run).outcomes++;
+    this.#outcomes++;
     return batch.recorded;
   }
 
@@ -65,6 +67,11 @@ export class Recorder {
     counts[name] = (counts[name] ?? 0) + by;
     calls.set(run, counts);
     this.#totalsOf(run)[name] += by;
+  }
+
+  /** Outcomes handed to the ledger, of all runs. */
+  get outcomes(): number {
+    return this.#outcomes;
   }
 
   totals(run: string): Totals {

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { UsageError } from '../errors.js';
+import { FileBoard } from '../ledger/file-board.js';
 import { FileRegister } from '../ledger/file-register.js';
 import type { LedgerTimes } from '../ledger/times.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
@@ -53,6 +54,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
       name,
       ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
       register: new FileRegister(join(options.stateDir, 'pace')),
+      board: new FileBoard(options.stateDir),
       backendFactory: backendOn(pool),
       connectionFor: () => ({}),
       describe: () => directory,

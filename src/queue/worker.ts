@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
-import pLimit from 'p-limit';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import type { Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
@@ -42,6 +42,8 @@ export interface WorkerOptions {
   readonly deployment: string;
   /** Calls in flight at once. */
   readonly concurrency: number;
+  /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
+  readonly slots?: LimitFunction;
   /** Rows that a chunk usually has; decides how many chunks are taken at once. */
   readonly chunkSize: number;
   /** Rows that a request usually has. */
@@ -123,6 +125,7 @@ export class ChunkWorker {
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,
+      slots: options.slots ?? null,
       quota: this.#quota,
       outage: this.#outage,
       pacer: this.#pacer,
@@ -141,7 +144,18 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    return Math.max(0, this.#limit.activeCount - (this.#pacer?.waiting ?? 0));
+    const waiting = (this.#pacer?.waiting ?? 0) + this.#work.waitingForSlot;
+    return Math.max(0, this.#limit.activeCount - waiting);
+  }
+
+  /** Calls at once that this worker may make now. */
+  get concurrency(): number {
+    return this.#limit.concurrency;
+  }
+
+  /** Rows recorded since it started. */
+  get rows(): number {
+    return this.#recorder.outcomes;
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */

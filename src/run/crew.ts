@@ -2,24 +2,25 @@ import type { Settings } from '../config/settings.js';
 import { StopError } from '../errors.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { Counters, Fault } from '../model.js';
-import { Caller } from '../queue/caller.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
-import { queueName } from '../queue/names.js';
+import { queueName, serviceQueue } from '../queue/names.js';
 import type { Store } from '../queue/store.js';
-import { ChunkWorker } from '../queue/worker.js';
 import { startProgress } from '../report/progress.js';
 import { rows } from '../source/source.js';
 import type { Claim } from './begin.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
+import { watchCrew } from './crew-watch.js';
 import type { HaltReason } from './halt.js';
 import type { Input } from './input.js';
 import type { Journal } from './journal.js';
 import { reachedLimit } from './limits.js';
 import type { Manifest } from './manifest.js';
+import { startOwnWorker } from './own-worker.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import type { RunNotice } from './run-notice.js';
 import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
 import type { World } from './world.js';
@@ -41,19 +42,21 @@ export interface Parts {
   readonly plan: Plan;
   readonly store: Store;
   readonly journal: Journal;
+  readonly notice: RunNotice;
 }
+
+/** The queue of a run. */
+export const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
+  emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
 
 /** Producer, worker and collector together, until every row is on disk or the run is halted. */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
-  const { input, plan, store, journal, claim } = parts;
+  const { input, plan, store, journal, claim, notice } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
   const { ledger } = store;
 
-  const name = queueName(
-    settings.service.deployment,
-    settings.emulated ? null : `${world.address.baseUrl}/${world.address.segment}`,
-  );
+  const name = queueOf(settings, world);
   const queue = new ChunkQueue(store, name, settings.limits.attempts, log);
   const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
   const open = (): Promise<void> =>
@@ -72,7 +75,11 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
   const { completed, filtered } = journal.manifest.tally.rows;
   const reached = completed + filtered > 0;
-  const worker = settings.work ? startWorker(settings, world, store, name, onStop, reached) : null;
+  const own = settings.work
+    ? startOwnWorker({ settings, world, store }, { run, queue: name }, reached, onStop)
+    : null;
+  const worker = own?.worker ?? null;
+  const others = worker === null ? watchCrew(store.board, name, log) : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,
@@ -81,18 +88,26 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     quiet: world.quiet,
   });
   const vigil = new Vigil(
-    { worker, giveUpMs: settings.limits.giveUpMs, total: input.total, queue: store.describe() },
+    {
+      worker,
+      giveUpMs: settings.limits.giveUpMs,
+      total: input.total,
+      queue: store.describe(),
+      crew: () => others?.seen ?? null,
+    },
     committed,
     Date.now(),
   );
   const pulse = setInterval(() => {
     const now = Date.now();
+    const waiting = vigil.waiting(now);
     progress.update({
       done: vigil.known,
-      inFlight: worker?.inFlight ?? 0,
+      inFlight: worker?.inFlight ?? others?.seen?.inFlight ?? 0,
       failed: journal.manifest.tally.rows.failed,
-      waiting: vigil.waiting(now),
+      waiting,
     });
+    notice.tell(vigil.known, waiting);
     const fault = vigil.overdue(now);
     if (fault !== null) onStop(fault);
   }, PULSE_MS);
@@ -161,6 +176,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const late = (await Promise.race([leave(), deadline])) === 'late';
   if (worker !== null) journal.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
+  others?.stop();
+  await own?.notice.end();
   progress.stop();
   if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
 }
@@ -182,33 +199,3 @@ function haltReason(error: unknown): HaltReason {
 
 const isClosedPipe = (cause: unknown): boolean =>
   cause instanceof Error && 'code' in cause && cause.code === 'EPIPE';
-
-function startWorker(
-  settings: Settings,
-  world: World,
-  store: Store,
-  queue: string,
-  onStop: (fault: Fault) => void,
-  wasReached: boolean,
-): ChunkWorker {
-  const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
-  const caller = new Caller(world.address, world.keys, concurrency, wasReached, () =>
-    world.log.warn('the service refused the first key; going on with the second'),
-  );
-  return new ChunkWorker({
-    store,
-    queue,
-    deployment: settings.service.deployment,
-    concurrency,
-    chunkSize,
-    promptsPerRequest,
-    pace: {
-      requestsPerMinute: settings.limits.requestsPerMinute,
-      tokensPerMinute: settings.limits.tokensPerMinute,
-    },
-    tokenBasis: settings.limits.tokenEstimate,
-    caller,
-    onStop,
-    log: world.log,
-  });
-}

@@ -9,13 +9,14 @@ import { openStore } from '../queue/open-store.js';
 import { within } from '../queue/store-deadline.js';
 import { type Summary, summarise } from '../report/summary.js';
 import { beginManifest, type Claim, claimOutput } from './begin.js';
-import { work } from './crew.js';
+import { queueOf, work } from './crew.js';
 import { fingerprint } from './fingerprint.js';
 import type { HaltReason } from './halt.js';
 import { type Input, openInput } from './input.js';
 import { Journal } from './journal.js';
 import type { Manifest } from './manifest.js';
 import { planRows } from './plan.js';
+import { RunNotice } from './run-notice.js';
 import type { World } from './world.js';
 
 export interface RunResult {
@@ -59,6 +60,7 @@ async function runOver(
     preferred: manifest.store,
     onWarning: (message) => world.say(`warning: ${message}`),
   });
+  let notice: RunNotice | null = null;
   try {
     announce(settings, world, input, manifest, claim, store.describe());
     const place = store.name ?? store.describe();
@@ -69,20 +71,42 @@ async function runOver(
     }
     const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
     if (claim !== null) await world.onBegun?.(claim.files.manifest);
-    await work(settings, world, { claim, input, plan, store, journal });
+    // As it stands, whenever it is asked.
+    const summaryNow = (): Summary => summaryOf(settings, input, claim, journal, world.halt.reason);
+    notice = new RunNotice(
+      {
+        board: store.board,
+        log: world.log,
+        settings,
+        run: manifest.run,
+        queue: queueOf(settings, world),
+        summary: summaryNow,
+        latency: () => journal.manifest.tally.latency,
+      },
+      manifest.rows,
+    );
+    if (claim?.discarded) await notice.replaces(claim.discarded.run);
+    await work(settings, world, { claim, input, plan, store, journal, notice });
 
     const halted = world.halt.reason;
-    const summary = summaryOf(settings, input, claim, journal, halted);
+    const summary = summaryNow();
     if (halted === null) await journal.finish(summary);
     else await journal.pause();
     // Without a file there is nothing to continue.
     if (halted === null || claim === null)
       await within(5_000, store.ledger.close(summary.run)).catch(() => {});
+    await notice.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
     return { summary, halted, files: claim?.files ?? null };
   } finally {
+    await notice?.end('stopped');
     await store.close();
   }
+}
+
+function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted' {
+  if (halted === null) return 'finished';
+  return halted.kind === 'signal' ? 'interrupted' : 'stopped';
 }
 
 /** One run for one output (fault 48), whatever date or run its name will have. */

@@ -2,18 +2,7 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../run/manifest.js';
-
-/** How the last run of a job ended, for `promptmill schedule list`. */
-const lastRun = z.object({
-  /** ISO 8601. */
-  ended_at: z.string(),
-  /** Id of the run; null for one that did not start. */
-  run: z.string().nullable(),
-  state: z.enum(['finished', 'stopped', 'interrupted', 'not started']),
-  /** In words: rows by outcome, or why it did not start. */
-  result: z.string(),
-});
-export type LastRun = z.output<typeof lastRun>;
+import { lastRun } from './last-run.js';
 
 const mark = z.object({
   v: z.literal(1),

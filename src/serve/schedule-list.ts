@@ -1,6 +1,8 @@
 import { nextTimes, type Timetable } from '../config/cron.js';
+import type { SeenRun } from '../fleet/read-posts.js';
 import type { ScheduledJob } from '../schedule/scheduled-jobs.js';
-import type { LastRun, Mark } from './marks.js';
+import { type LastRun, lastOnBoard, latest, runningOnBoard } from './last-run.js';
+import type { Mark } from './marks.js';
 
 /** Times of each job that are shown. */
 const TIMES = 5;
@@ -13,26 +15,30 @@ export interface ListedJob {
   readonly timezone: string;
   /** ISO 8601. */
   readonly next: readonly string[];
-  /** ISO 8601; null when it does not run now, or serve was killed. */
+  /** ISO 8601; null when it does not run now. */
   readonly running_since: string | null;
   readonly last: LastRun | null;
 }
 
+/** What is known of the runs of jobs. */
+export interface History {
+  /** What `serve` has noted on this machine: also runs that did not start. */
+  readonly marks: readonly Mark[];
+  /** The runs on the board of the queue. */
+  readonly runs: readonly SeenRun[];
+}
+
 /** What is scheduled, with the times that follow and what is known of the runs. */
-export function listed(jobs: readonly ScheduledJob[], marks: readonly Mark[], now: Date): ListedJob[] {
-  const notes = new Map(marks.map((mark) => [mark.job, mark]));
-  return jobs.map(({ name, path, cron, timezone }) => {
-    const note = notes.get(name);
-    return {
-      job: name,
-      path,
-      cron,
-      timezone,
-      next: nextTimes({ cron, timezone }, now, TIMES).map((time) => time.toISOString()),
-      running_since: note?.running === true ? note.since : null,
-      last: note?.last ?? null,
-    };
-  });
+export function listed(jobs: readonly ScheduledJob[], { marks, runs }: History, now: Date): ListedJob[] {
+  return jobs.map(({ name, path, cron, timezone }) => ({
+    job: name,
+    path,
+    cron,
+    timezone,
+    next: nextTimes({ cron, timezone }, now, TIMES).map((time) => time.toISOString()),
+    running_since: runningOnBoard(name, runs),
+    last: latest(marks.find(({ job }) => job === name)?.last ?? null, lastOnBoard(name, runs)),
+  }));
 }
 
 /** The list as a person reads it: times on the clock of the job's time zone. */

@@ -3,7 +3,8 @@ import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { Halt } from '../run/halt.js';
 import type { Fire, FireEnd } from '../schedule/fires.js';
-import type { LastRun, Mark, Marks } from './marks.js';
+import type { LastRun } from './last-run.js';
+import type { Mark, Marks } from './marks.js';
 
 /** How a run that was fired ended: one that was `interrupted` is completed by the next `serve`. */
 export type NightEnd = Omit<LastRun, 'ended_at'>;
