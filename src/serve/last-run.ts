@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import type { SeenRun } from '../fleet/read-posts.js';
-import { standingOf } from '../fleet/read-posts.js';
+import { type SeenRun, standingOf } from '../fleet/read-posts.js';
 import type { Summary } from '../report/summary.js';
 
 /** How a run of a job ended, in a few words. */
@@ -35,7 +34,9 @@ export function lastOnBoard(job: string, runs: readonly SeenRun[]): LastRun | nu
 
 /** Since when a run of a job goes on, by the board; null when none does. */
 export function runningOnBoard(job: string, runs: readonly SeenRun[]): string | null {
-  const going = runs.find((seen) => seen.post.summary.job === job && standingOf(seen) === 'running');
+  const going = runs.find(
+    (seen) => seen.post.summary.job === job && !seen.post.emulated && standingOf(seen) === 'running',
+  );
   return going?.post.summary.started_at ?? null;
 }
 

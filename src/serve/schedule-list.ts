@@ -69,6 +69,7 @@ export const timesOf = (timetable: Timetable, after: Date, count: number): strin
 function clock({ cron, timezone }: Timetable, time: Date): string {
   const hasSeconds = cron.trim().split(/\s+/).length === 6;
   const parts = new Intl.DateTimeFormat('en-GB', {
+    hourCycle: 'h23',
     timeZone: timezone,
     weekday: 'short',
     year: 'numeric',
