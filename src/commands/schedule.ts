@@ -4,7 +4,7 @@ import { UsageError } from '../errors.js';
 import { readRuns, type SeenRun } from '../fleet/read-posts.js';
 import { openBoard } from '../queue/open-board.js';
 import { Schedule } from '../schedule/schedule.js';
-import { openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
+import { isNeverMade, openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
 import { readMarks } from '../serve/marks.js';
 import { listed, renderSchedule, timesOf } from '../serve/schedule-list.js';
@@ -101,17 +101,25 @@ async function sync(paths: readonly string[], options: Options): Promise<void> {
 
 async function list(options: Options): Promise<void> {
   const environment = readEnvironment(process.env);
-  const jobs = await withSchedule(options, environment, (schedule) => schedule.jobs()).catch((error) => {
-    // The embedded store has one user at a time; while it is serve, serve says what it follows.
-    if (error instanceof ScheduleInUseError) return readServedSchedule(environment.stateDir);
-    throw error;
-  });
+  const jobs = await scheduled(options, environment);
   const now = new Date();
   const marks = readMarks(marksFolder(environment.stateDir));
   const entries = listed(jobs, { marks, runs: await runsOnBoard(options, environment) }, now);
   if (options.json) process.stdout.write(`${JSON.stringify(entries, null, 2)}\n`);
   else if (entries.length === 0) say('nothing is scheduled; promptmill schedule sync looks at the job files');
   else process.stdout.write(renderSchedule(entries, now));
+}
+
+async function scheduled(options: Options, environment: Environment): Promise<ScheduledJob[]> {
+  const { stateDir } = environment;
+  if (isNeverMade({ queue: options.queue ?? environment.queue, stateDir })) return [];
+  try {
+    return await withSchedule(options, environment, (schedule) => schedule.jobs());
+  } catch (error) {
+    // The embedded store has one user at a time; while it is serve, serve says what it follows.
+    if (error instanceof ScheduleInUseError) return readServedSchedule(stateDir);
+    throw error;
+  }
 }
 
 /** What the runs of the queue have said of themselves. */

@@ -1,7 +1,9 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../errors.js';
 import { openStore } from '../queue/open-store.js';
 import type { Store } from '../queue/store.js';
+import { parseStoreAddress } from '../queue/store-address.js';
 
 export interface ScheduleStoreOptions {
   /** What `--queue` says. */
@@ -9,6 +11,10 @@ export interface ScheduleStoreOptions {
   readonly stateDir: string;
   readonly onWarning: (message: string) => void;
 }
+
+/** Whether nothing can be scheduled, because the embedded store of the schedule was never made. */
+export const isNeverMade = ({ queue, stateDir }: Pick<ScheduleStoreOptions, 'queue' | 'stateDir'>): boolean =>
+  parseStoreAddress(queue).kind === 'embedded' && !existsSync(join(stateDir, 'schedule'));
 
 /** Another process has the embedded store of the schedule open, which is `promptmill serve` for hours and days. */
 export class ScheduleInUseError extends UsageError {

@@ -2,11 +2,14 @@ import { type JobSchedulerJson, Queue } from 'bullmq';
 import { z } from 'zod';
 import { machineTimezone } from '../config/cron.js';
 import type { Store } from '../queue/store.js';
-import type { Found, ScheduledJob } from './scheduled-jobs.js';
+import { type Found, JOB_NAME, type ScheduledJob } from './scheduled-jobs.js';
 import { planSync, type SyncPlan } from './sync.js';
 
-/** What a scheduler hands to each of its iterations: where the job is, and nothing of what it says. */
-export const fireData = z.strictObject({ job: z.string().min(1), path: z.string().min(1) });
+/**
+ * What a scheduler hands to each of its iterations: where the job is, and nothing of what it says. Who can write to the store
+ * can forge it (fault 58), so it is looked at again where it is used.
+ */
+export const fireData = z.strictObject({ job: z.string().regex(JOB_NAME), path: z.string().min(1) });
 export type FireData = z.output<typeof fireData>;
 
 /** Schedulers that a queue has at most; more would be a defect, and the list must have an end. */

@@ -1,5 +1,5 @@
 import { readdirSync, realpathSync, statSync } from 'node:fs';
-import { dirname, extname, join, resolve, sep } from 'node:path';
+import { dirname, extname, join, resolve } from 'node:path';
 import { machineTimezone, type Timetable } from '../config/cron.js';
 import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
@@ -10,6 +10,9 @@ export interface ScheduledJob extends Timetable {
   /** Absolute path of the job file. */
   readonly path: string;
 }
+
+/** Names that a schedule can have: they are parts of keys and of file names. */
+export const JOB_NAME = /^[\w.-]+$/;
 
 /** What the files and folders hold that a user named. */
 export interface Found {
@@ -58,7 +61,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
   }
   assertNamesDiffer(jobs);
   const covers = (path: string): boolean =>
-    files.includes(path) || folders.some((folder) => path.startsWith(folder + sep));
+    files.includes(path) || (resolve(path) === path && folders.includes(dirname(path)) && isJobFile(path));
   return { jobs, broken, covers };
 }
 
@@ -66,7 +69,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
 export function readSchedule(path: string): ScheduledJob | null {
   const { name, schedule, input, output } = readJobFile(path);
   if (schedule === undefined) return null;
-  if (!/^[\w.-]+$/.test(name)) {
+  if (!JOB_NAME.test(name)) {
     throw new UsageError(
       'bad_job_name',
       `${path}: the name of a job with a schedule may hold letters, digits, ".", "_" and "-", got ${JSON.stringify(name)}`,

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { nextTimes } from '../config/cron.js';
+import { UsageError } from '../errors.js';
 import { acquireLock } from '../lock.js';
 import { within } from '../queue/store-deadline.js';
 import type { Halt } from '../run/halt.js';
@@ -36,7 +37,7 @@ const snapshot = z.array(
 );
 
 /** Folder of what `serve` knows: its lock, the schedule as it follows it, and a note for each job. */
-export const serveFolder = (stateDir: string, emulated = false): string =>
+const serveFolder = (stateDir: string, emulated = false): string =>
   join(stateDir, emulated ? 'serve-emulated' : 'serve');
 
 /** Folder of the notes on each job. */
@@ -61,8 +62,11 @@ export async function serve(options: ServeOptions): Promise<void> {
   const { paths, queue, stateDir, emulated, jobs, run, log, halt } = options;
   const found = findScheduledJobs(paths);
   const folder = serveFolder(stateDir, emulated);
-  const lock = await acquireLock(join(folder, 'lock'), { purpose: 'promptmill serve' });
+  const lock = await acquireLock(join(folder, 'lock'), { purpose: 'promptmill serve' }).catch((error) => {
+    throw error instanceof UsageError ? error : unwritable(stateDir, error);
+  });
   try {
+    if (emulated) log.warn('a rehearsal: its outputs replace others of the same name');
     const onWarning = (message: string): void => log.warn(message);
     const store = await openScheduleStore({ queue, stateDir, onWarning });
     const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
@@ -71,7 +75,8 @@ export async function serve(options: ServeOptions): Promise<void> {
       const files = new JobFiles(options, schedule, folder);
       await files.sync(found);
       const marks = new Marks(marksFolder(stateDir, emulated));
-      const shift = new Shift({ marks, jobs, run, log, startedAt: new Date() });
+      const follows = (path: string): boolean => files.follows(path);
+      const shift = new Shift({ marks, jobs, run, log, follows, startedAt: new Date() });
       await shift.resume();
       const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
       const stopLooking = files.watch();
@@ -99,9 +104,17 @@ export async function serve(options: ServeOptions): Promise<void> {
   }
 }
 
+const unwritable = (stateDir: string, error: unknown): UsageError =>
+  new UsageError(
+    'bad_state_dir',
+    `cannot write in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+    'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
+  );
+
 /** Keeps the schedulers equal to the job files while `serve` is at work. */
 class JobFiles {
   #seen = '';
+  #follows: Found['covers'] = () => false;
   #looking: Promise<void> = Promise.resolve();
 
   constructor(
@@ -110,8 +123,13 @@ class JobFiles {
     private readonly folder: string,
   ) {}
 
+  follows(path: string): boolean {
+    return this.#follows(path);
+  }
+
   async sync(found: Found): Promise<void> {
     const { log } = this.options;
+    this.#follows = found.covers;
     for (const { path, error } of found.broken)
       log.error({ path }, `${error.message}; its schedule stays as it was`);
     const { put, kept, removed } = await this.schedule.sync(found);

@@ -28,6 +28,8 @@ export interface ShiftOptions {
   /** Runs a job to its end, or to where it is halted. Never throws: a run that cannot start has ended too. */
   readonly run: (run: NightRun) => Promise<NightEnd>;
   readonly log: Logger;
+  /** Whether a job file is among those that this `serve` was told to follow. */
+  readonly follows: (path: string) => boolean;
   /** When this process began to serve: what was due before is caught up with. */
   readonly startedAt: Date;
 }
@@ -82,8 +84,13 @@ export class Shift {
   /** Resolves when the queue need not keep the fire any more, or is to have it back. */
   async fired(fire: Fire): Promise<FireEnd> {
     const { job, entry, due } = fire;
-    const { marks, log, startedAt } = this.options;
+    const { marks, log, follows, startedAt } = this.options;
     if (this.#leave.signal.aborted) return 'left';
+    // Whoever can write to the store could name any file of this machine (fault 58).
+    if (!follows(fire.path)) {
+      log.error({ job, path: fire.path }, 'refused: this serve was not told to follow that job file');
+      return 'taken';
+    }
     // Handed out again, because its process was killed or frozen when it had taken it.
     if (marks.get(job)?.entry === entry) return 'taken';
     const running = this.#atWork.get(job);

@@ -23,7 +23,9 @@ describe('job files with a schedule', () => {
     job('jobs/by-hand.yaml', {});
     job('jobs/deeper/other.yaml');
     work.write('jobs/notes.txt', 'no job');
-    const { jobs, broken } = findScheduledJobs([work.path('jobs'), night]);
+    const { jobs, broken, covers } = findScheduledJobs([work.path('jobs'), night]);
+    const follows = ['jobs/new.yaml', 'jobs/deeper/other.yaml', 'jobs/../other.yaml', 'jobs/notes.txt'];
+    expect(follows.filter((name) => covers(`${work.folder}/${name}`))).toEqual(['jobs/new.yaml']);
     expect(broken).toEqual([]);
     expect([...jobs].sort((a, b) => a.name.localeCompare(b.name))).toEqual([
       { name: 'night', path: night, ...SCHEDULE },

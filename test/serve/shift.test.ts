@@ -42,6 +42,7 @@ describe('a shift', () => {
       marks: new Marks(folder),
       jobs,
       startedAt: START,
+      follows: (path) => path.startsWith('/jobs/'),
       log: pino({ level: 'info', base: null }, { write: (line) => void log.push(JSON.parse(line)) }),
       run: (night) =>
         new Promise((resolve) => {
@@ -168,6 +169,13 @@ describe('a shift', () => {
     expect(said()).toContain('its run had finished when the last serve ended');
     expect(runs).toHaveLength(2);
     expect(new Marks(folder).unfinished()).toEqual([]);
+  });
+
+  it('fault 58: refuses a job file that it was not told to follow', async () => {
+    const at = shift();
+    expect(await at.fired({ ...now('a'), path: '/tmp/uploads/a.yaml' })).toBe('taken');
+    expect(at.running).toEqual([]);
+    expect(said()).toEqual(['refused: this serve was not told to follow that job file']);
   });
 
   it('keeps how the last run ended', async () => {
