@@ -5,9 +5,10 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     exclude: ['test/faults/**'],
     // Only what hangs for good should fail by it: the machines of CI are slow and busy.
+    globalSetup: ['test/support/folder-of-all.ts'],
     testTimeout: 120_000,
-    hookTimeout: 60_000,
-    // Two files at a time: more would make the real servers of the tests starve each other.
-    maxWorkers: 2,
+    hookTimeout: 120_000,
+    // One more than the cores of CI: these tests wait for processes and servers a fifth of their time.
+    maxWorkers: 3,
   },
 });

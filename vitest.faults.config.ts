@@ -1,5 +1,15 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { CLAIM } from './test/faults/claims.js';
+
+/** The files with the beginning of a claim in them, its number told or put in; to load the others shows nothing. */
+const CLAIMING = readdirSync('test', { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.test.ts'))
+  .map((name) => join('test', name))
+  .filter(
+    (path) => path.startsWith(join('test', 'faults')) || /\bfaults? [\d$]/.test(readFileSync(path, 'utf8')),
+  );
 
 /**
  * `npm run test:faults`: every test that shows a fault, those of the default suite again and those of `test/faults`,
@@ -7,12 +17,13 @@ import { CLAIM } from './test/faults/claims.js';
  */
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
+    include: CLAIMING,
     testNamePattern: new RegExp(CLAIM.source),
     reporters: ['./test/faults/table.ts'],
+    globalSetup: ['test/support/folder-of-all.ts'],
     testTimeout: 180_000,
-    hookTimeout: 60_000,
-    // One more than the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 3,
+    hookTimeout: 120_000,
+    // Twice the cores of CI: many of these tests wait for something that is away or asleep.
+    maxWorkers: 4,
   },
 });

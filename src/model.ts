@@ -155,6 +155,13 @@ export interface Counters extends CallCounts {
    * its process was killed, stays in it: it may have been paid for.
    */
   readonly in_flight: number;
+  /**
+   * Tokens of prompts that were billed or may yet be: the usage of the calls that ended, and, under a budget, the most
+   * that the others can take. A call of which nobody knows whether it was billed stays in it with that.
+   */
+  readonly prompt_tokens: number;
+  /** The same of completions. */
+  readonly completion_tokens: number;
 }
 
 /** What was read from a completion's text. */

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { type RunFlags, unkeptLimits } from '../config/settings.js';
+import type { RunFlags } from '../config/settings.js';
 import { PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
@@ -36,8 +36,6 @@ async function runToEnd(
   const opened = openJob(path, { ...flags, overwrite: true });
   const { environment, settings } = opened;
   if (opened.job.schedule === undefined || settings.job !== job) return null;
-  const unkept = unkeptLimits(opened.job);
-  if (unkept.length > 0) log.warn(`this version does not keep ${unkept.join(', ')} yet`);
   const hooks = readyHooks(opened.job, environment.variable);
   const { address, keys, close } = await service(settings, environment);
   try {

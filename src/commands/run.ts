@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type RunFlags, type Settings, unkeptLimits } from '../config/settings.js';
+import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { parseStoreAddress } from '../queue/store-address.js';
 import type { Summary } from '../report/summary.js';
@@ -59,9 +59,6 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
-  const unkept = unkeptLimits(job);
-  if (unkept.length > 0) say(`warning: this version does not keep ${unkept.join(', ')} yet`);
-
   const log = createLog(settings.logLevel);
   const hooks = readyHooks(job, environment.variable);
   const { address, keys, close } = await service(settings, environment);

@@ -128,11 +128,21 @@ const limitsSchema = z.strictObject({
     .describe('Longest time for one call, from the request to the last byte, in seconds. Default: 120.'),
   budget: z
     .strictObject({
-      tokens: count.optional().describe('Tokens a run may use.'),
-      cost: z.number().positive().optional().describe('Money a run may cost, in the currency of prices.'),
+      tokens: count
+        .optional()
+        .describe(
+          'Tokens that a run may be billed for, prompts and completions together. Default: no limit.',
+        ),
+      cost: z
+        .number()
+        .positive()
+        .optional()
+        .describe('Money that a run may cost, in the currency of prices, which it needs. Default: no limit.'),
     })
     .optional()
-    .describe('A run stops, resumably, before it passes one of these.'),
+    .describe(
+      'A run stops, resumably, before it passes one of these. All its executions and workers count together.',
+    ),
   stop_after_failures: z
     .number()
     .positive()
@@ -242,6 +252,12 @@ export const jobSchema = z
       .describe(
         'What to do when a run has finished or stopped early; not when it was interrupted by a signal.',
       ),
+  })
+  .check(({ value: { limits, prices }, issues }) => {
+    const input = limits.budget?.cost;
+    if (input === undefined || prices !== undefined) return;
+    const message = 'needs prices, without which tokens have no cost';
+    issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
   })
   .describe('A Promptmill job');
 

@@ -70,6 +70,8 @@ export interface Settings {
     readonly stopAfterFailures: number | null;
     /** Longest time of one execution, in milliseconds. */
     readonly deadlineMs: number | null;
+    /** What the run may be billed in all its executions together; `null` is no limit. */
+    readonly budget: { readonly tokens: number | null; readonly cost: number | null } | null;
     /** Rows that go ahead of the rest, and must not all fail; 0 is none. */
     readonly canary: number;
   };
@@ -134,6 +136,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       giveUpMs: durationMs(job.limits.give_up_after),
       stopAfterFailures: job.limits.stop_after_failures ?? null,
       deadlineMs: job.limits.deadline === undefined ? null : durationMs(job.limits.deadline),
+      budget: budgetOf(job.limits),
       canary: job.limits.canary ?? 0,
     },
     prices: job.prices ?? null,
@@ -157,10 +160,10 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
   return requests * promptsPerRequest;
 }
 
-/** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */
-export function unkeptLimits(job: Job): string[] {
-  const limits = job.limits;
-  return (['budget'] as const).filter((name) => limits[name] !== undefined).map((name) => `limits.${name}`);
+/** An empty budget is none. */
+function budgetOf({ budget }: Job['limits']): Settings['limits']['budget'] {
+  if (budget?.tokens === undefined && budget?.cost === undefined) return null;
+  return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
 function answerSpec(answer: Job['answer']): AnswerSpec {

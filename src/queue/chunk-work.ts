@@ -2,15 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import type { CalledOutcome, Fault } from '../model.js';
+import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import type { Outage } from '../pace/outage.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { QuotaWait } from '../pace/quota-wait.js';
 import type { Reserved, TokenEstimate } from '../pace/token-estimate.js';
+import type { BudgetGate } from './budget-gate.js';
 import { type Caller, failedRow } from './caller.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { ChunkVisit } from './chunk-visit.js';
 import { packs } from './packs.js';
 import type { Recorder } from './recorder.js';
+import { billedFor, type Reservations, type ReservedRow, sumOf } from './reservation.js';
 import type { RowResult } from './row-result.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */
@@ -50,6 +53,9 @@ export interface ChunkWorkParts {
   /** Null where the job says nothing of a quota. */
   readonly pacer: Pacer | null;
   readonly estimate: TokenEstimate;
+  /** Keeps the budgets of the runs that have one. */
+  readonly gate: BudgetGate;
+  readonly reservations: Reservations;
   readonly recorder: Recorder;
   readonly log: Logger;
   /** True when rows that are not called yet go back to the queue. */
@@ -154,8 +160,10 @@ export class ChunkWork {
   ): Promise<RowEnd[]> {
     const { caller, quota, recorder, log } = this.parts;
     const { run } = visit.chunk;
-    const rows = await this.#announce(visit, asked);
-    if (rows.length === 0) return [this.#held() ?? DONE];
+    const announced = await this.#announce(visit, asked);
+    if (announced.length === 0)
+      return [this.#held() ?? (asked.some((row) => visit.wants(row)) ? LEFT : DONE)];
+    const rows = announced.map(({ row }) => row);
 
     this.parts.onRequest();
     const startedAt = Date.now();
@@ -168,7 +176,8 @@ export class ChunkWork {
     // At once: later it would undo what calls that were made after this one have learned.
     if (!wait && results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
-    recorder.count(run, 'in_flight', -rows.length);
+    recorder.settle(run, rows.length, sumOf(announced), billedBy(announced, results));
+    this.parts.gate.settled(visit.chunk);
     const recordings: Promise<void>[] = [];
     const failure = results.find((result) => result.kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run, attempt, ...failure.fault }, 'a call failed');
@@ -210,22 +219,39 @@ export class ChunkWork {
 
   /**
    * Tells the ledger which rows are about to be called. Looks again afterwards, because that may have taken as long as
-   * the store was away: others may have answered the rows, or been told to wait.
+   * the store was away, or until the budget had room: others may have answered the rows, or been told to wait.
    * @returns the rows to call
    */
-  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ChunkRow[]> {
-    const { recorder } = this.parts;
-    const { run } = visit.chunk;
-    const wanted = (): readonly ChunkRow[] =>
-      this.#held() === null ? asked.filter((row) => visit.wants(row)) : [];
+  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+    const wants = (row: ChunkRow): boolean => this.#held() === null && visit.wants(row);
     await visit.refresh();
-    if (wanted().length === 0) return [];
-    await recorder.announce(run, asked.length);
-    await visit.refresh();
-    const rows = wanted();
-    if (rows.length < asked.length) recorder.count(run, 'in_flight', rows.length - asked.length);
-    if (rows.length === 0) recorder.count(run, 'sent', -1);
+    if (!asked.some(wants)) return [];
+    const announced = await this.parts.reservations.of(visit.chunk, asked);
+    if (!(await this.#pass(visit, announced))) return [];
+    let rows: readonly ReservedRow[] = [];
+    try {
+      await visit.refresh();
+      rows = announced.filter(({ row }) => wants(row));
+    } finally {
+      const left = announced.filter((row) => !rows.includes(row));
+      if (left.length > 0)
+        this.parts.recorder.retract(visit.chunk.run, left.length, sumOf(left), rows.length === 0);
+    }
     return rows;
+  }
+
+  /** @returns whether the rows are announced; under a budget only when it has room for them */
+  async #pass(visit: ChunkVisit, rows: readonly ReservedRow[]): Promise<boolean> {
+    const { recorder, gate } = this.parts;
+    const { run, budget } = visit.chunk;
+    if (budget === null) {
+      await recorder.announce(run, rows.length, NO_TOKENS);
+      return true;
+    }
+    const request = { rows: rows.length, reserve: sumOf(rows), isHeld: () => this.#held() !== null };
+    const passage = await gate.pass(visit.chunk, budget, request);
+    if (passage === 'stopped') visit.drop();
+    return passage === 'reserved';
   }
 
   #record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome): Promise<void> {
@@ -297,6 +323,9 @@ export class ChunkWork {
     await told;
   }
 }
+
+const billedBy = (rows: readonly ReservedRow[], results: readonly RowResult[]): Tokens =>
+  rows.reduce((sum, { most }, i) => plus(sum, billedFor(results[i], most)), NO_TOKENS);
 
 const codeOf = (outcome: CalledOutcome): string | null =>
   outcome.status === 'failed' ? outcome.error.code : null;

@@ -2,18 +2,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import type { Fault } from '../model.js';
+import type { Counters, Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
+import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import { Outage, type OutageView } from '../pace/outage.js';
 import { Pacer } from '../pace/pacer.js';
 import { QuotaWait } from '../pace/quota-wait.js';
 import type { PaceLimits } from '../pace/shared-pace.js';
 import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
+import { BudgetGate } from './budget-gate.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
 import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
 import { Recorder, type Totals } from './recorder.js';
+import { Reservations } from './reservation.js';
 import type { Store } from './store.js';
 import { within } from './store-deadline.js';
 
@@ -53,6 +56,11 @@ export interface WorkerOptions {
   /** What the service goes by when it admits a request. @default 'full' */
   readonly tokenBasis?: TokenBasis;
   readonly caller: Caller;
+  /**
+   * The run of this process, and its counters before this process called anything: a store that comes back empty
+   * cannot make it forget what is spent. @default none: what the store says counts
+   */
+  readonly begun?: { readonly run: string; readonly calls: Counters };
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
@@ -130,6 +138,14 @@ export class ChunkWorker {
       outage: this.#outage,
       pacer: this.#pacer,
       estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
+      gate: new BudgetGate({
+        ledger: store.ledger,
+        recorder: this.#recorder,
+        atLeast: (run) => this.#countedFor(run),
+        now: Date.now,
+        random: Math.random,
+      }),
+      reservations: new Reservations(),
       recorder: this.#recorder,
       log,
       releasing: () => this.#releasing,
@@ -171,6 +187,11 @@ export class ChunkWorker {
   /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#recorder.totals(run);
+  }
+
+  #countedFor(run: string): Tokens {
+    const { begun } = this.options;
+    return begun?.run === run ? plus(begun.calls, this.#recorder.totals(run)) : NO_TOKENS;
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */

@@ -142,17 +142,18 @@ function deadlineText({ deadline }: CheckReport): string {
   }
 }
 
+/** How a run ends that comes to its budget. */
+const STOPS = 'the run will stop, resumably';
+
 function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckReport): string {
   const given = limit === 'tokens' ? `${count(budget)} tokens` : `cost ${cost(budget)}`;
   switch (verdict) {
     case 'inside':
       return `${given} is enough`;
     case 'exceeded':
-      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}`;
+      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}; ${STOPS}`;
     case 'depends':
-      return `${given} may not be enough: that depends on how long the answers are`;
-    case 'unknown':
-      return `${given}: cannot be said, because the job has no prices`;
+      return `${given} may not be enough: that depends on how long the answers are; if not, ${STOPS}`;
   }
 }
 

@@ -49,7 +49,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
   for (;;) {
     const last = parts.drained();
     const look = await lookAt(parts);
-    journal.count(look.calls);
+    if (look.opened) journal.count(look.calls);
     if (look.stop !== null) parts.onStop(look.stop);
     const rows = await commit(parts, look);
     parts.onProgress(journal.manifest.rows + look.known);
@@ -79,6 +79,7 @@ interface Look {
   /** Rows of the oldest incomplete chunk that are known. */
   readonly headKnown: number;
   readonly calls: Counters;
+  readonly opened: boolean;
   readonly stop: Fault | null;
 }
 
@@ -86,7 +87,7 @@ interface Look {
 async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
   const heads = window.heads(LOOK_AHEAD);
   const called = heads.filter((chunk) => expected(chunk) > 0);
-  const { counts, calls, stop } = await ledger.progress(run, called.map(firstOf));
+  const { counts, calls, opened, stop } = await ledger.progress(run, called.map(firstOf));
   const byChunk = new Map(called.map((chunk, i) => [chunk.first, counts[i] ?? 0]));
   const knownOf = (chunk: WindowChunk): number => byChunk.get(chunk.first) ?? 0;
 
@@ -105,6 +106,7 @@ async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
     known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.settled.size, 0),
     headKnown: head === undefined ? 0 : knownOf(head),
     calls,
+    opened,
     stop,
   };
 }

@@ -76,7 +76,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const { completed, filtered } = journal.manifest.tally.rows;
   const reached = completed + filtered > 0;
   const own = settings.work
-    ? startOwnWorker({ settings, world, store }, { run, queue: name }, reached, onStop)
+    ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
     : null;
   const worker = own?.worker ?? null;
   const others = worker === null ? watchCrew(store.board, name, log) : null;
@@ -124,7 +124,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   halt.onPull(() => void onHalt());
   const failed = (error: unknown): void => halt.pull(haltReason(error));
 
-  const toChunk = plan.toChunk(run, execution);
+  const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
   const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
   const split = new Set<number>();
   const producing = produce({
@@ -167,7 +167,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     if (halt.reason !== null) await queue.withdraw(run);
     await queue.close();
     // What ended with the worker's last calls.
-    journal.count((await ledger.progress(run, [])).calls);
+    const { calls, opened } = await ledger.progress(run, []);
+    if (opened) journal.count(calls);
   };
   // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
   const deadline = new Promise<'late'>((resolve) => {

@@ -103,6 +103,11 @@ export class Journal {
         rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
         repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
         in_flight: Math.max(0, calls.in_flight, before.in_flight + own.in_flight),
+        prompt_tokens: Math.max(calls.prompt_tokens, before.prompt_tokens + own.prompt_tokens),
+        completion_tokens: Math.max(
+          calls.completion_tokens,
+          before.completion_tokens + own.completion_tokens,
+        ),
       },
     };
   }
@@ -114,10 +119,11 @@ export class Journal {
     this.#manifest = { ...this.#manifest, calls: { ...(left.sent > calls.sent ? left : calls), repeated } };
   }
 
-  /** Takes the counters as the ledger has them now; they reach the disk with the next write. */
+  /**
+   * Takes the counters as the ledger has them now, in which the run must be open; they reach the disk with the next
+   * write.
+   */
   count(calls: Counters): void {
-    // A store that came back empty counts from 0 until the run is opened in it again.
-    if (calls.sent < this.#manifest.calls.sent) return;
     this.#manifest = { ...this.#manifest, calls };
   }
 

@@ -1,5 +1,5 @@
 import type { Settings } from '../config/settings.js';
-import type { Fault } from '../model.js';
+import type { Counters, Fault } from '../model.js';
 import { Caller } from '../queue/caller.js';
 import type { Store } from '../queue/store.js';
 import { ChunkWorker } from '../queue/worker.js';
@@ -14,12 +14,13 @@ export interface OwnWorker {
 }
 
 /**
+ * @param calls the run's counters before this process calls anything
  * @param wasReached whether the service has answered this run before
  * @param onStop told why no call can pass
  */
 export function startOwnWorker(
   { settings, world, store }: { settings: Settings; world: World; store: Store },
-  { run, queue }: { run: string; queue: string },
+  { run, queue, calls }: { readonly run: string; readonly queue: string; readonly calls: Counters },
   wasReached: boolean,
   onStop: (fault: Fault) => void,
 ): OwnWorker {
@@ -65,6 +66,7 @@ export function startOwnWorker(
     },
     tokenBasis: settings.limits.tokenEstimate,
     caller,
+    begun: { run, calls },
     onStop,
     log: world.log,
   });

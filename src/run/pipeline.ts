@@ -5,6 +5,7 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { acquireLock, type Lock } from '../lock.js';
 import type { CallCounts, Counters } from '../model.js';
+import { spentText } from '../pace/budget.js';
 import { openStore } from '../queue/open-store.js';
 import { within } from '../queue/store-deadline.js';
 import { type Summary, summarise } from '../report/summary.js';
@@ -157,6 +158,8 @@ function announce(
   );
   if (manifest.execution > 1)
     say(`continuing run ${manifest.run}: ${figure(manifest.rows)} rows are written already`);
+  if (manifest.execution > 1 && limits.budget !== null)
+    say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
 
 const figure = (n: number): string => n.toLocaleString('en-US');

@@ -22,8 +22,15 @@ export interface Plan {
   /** What is sent for a row, or the outcome it has without being sent. */
   readonly requestOf: (row: Row) => RowRequest;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
-  /** The queue's form of rows that are to be sent. */
-  readonly toChunk: (run: string, execution: number) => (first: number, rows: readonly ChunkRow[]) => Chunk;
+  /**
+   * The queue's form of rows that are to be sent.
+   * @param unheard rows in flight before this execution called any
+   */
+  readonly toChunk: (
+    run: string,
+    execution: number,
+    unheard: number,
+  ) => (first: number, rows: readonly ChunkRow[]) => Chunk;
 }
 
 /**
@@ -65,7 +72,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       const read = text === null ? null : answer.read(text.text);
       return { text: format.format(row, outcome, read), outcome, answer: read };
     },
-    toChunk: (run, execution) => (first, rows) => ({
+    toChunk: (run, execution, unheard) => (first, rows) => ({
       run,
       execution,
       first,
@@ -75,6 +82,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       timeoutMs: limits.timeoutMs,
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
+      budget: limits.budget && { ...limits.budget, prices: settings.prices, unheard },
       rows,
     }),
   };

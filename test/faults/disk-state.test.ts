@@ -18,7 +18,7 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
   let onCall: (calls: number) => void = () => {};
   beforeEach(async () => {
     onCall = () => {};
-    work = new Workplace();
+    work = new Workplace({ storeIsMade: false });
     disk = mountSmallDisk(ENOUGH);
     service = await startScriptedService(() => {
       onCall(service.requests.length);

@@ -23,19 +23,24 @@ describeEachStore('two processes of one deployment', (store) => {
     work.remove();
   });
 
-  /** Resolves when the store tells all workers of the queue to pause. */
-  async function paused(): Promise<void> {
+  /** The queue of both; it is open before the pause, which would be over otherwise before somebody looks. */
+  async function openQueue(): Promise<Queue> {
     const opened = await store().open();
     const name = queueName('lm-35-turbo-instruct', `${service.url}/openai`);
     const queue = new Queue(name, { connection: opened.connectionFor('queue') }, opened.backendFactory);
-    await expect
+    await queue.waitUntilReady();
+    return queue;
+  }
+
+  /** Resolves when the store tells all workers of the queue to pause. */
+  const paused = (queue: Queue): Promise<void> =>
+    expect
       .poll(() => queue.getRateLimitTtl(1_000_000_000), { timeout: 60_000, interval: 20 })
       .toBeGreaterThan(0);
-    await queue.close();
-  }
 
   it('fault 17: both wait when one of them is refused', async ({ task, skip }) => {
     if (store().kind === 'embedded') skip('a directory belongs to one process');
+    const queue = await openQueue();
     // Their keys tell the processes apart: each takes chunks of both runs.
     const arrivals = { 'first-key-for-tests': [] as number[], 'second-key-for-tests': [] as number[] };
     let refusedAt = 0;
@@ -45,7 +50,7 @@ describeEachStore('two processes of one deployment', (store) => {
     });
     let pauseIsTold = (): void => {};
     const pauseTold = new Promise<void>((resolve) => {
-      pauseIsTold = () => resolve(paused());
+      pauseIsTold = () => resolve(paused(queue));
     });
     script = async ({ headers }) => {
       const first = headers['api-key'] === 'first-key-for-tests';
@@ -87,6 +92,7 @@ describeEachStore('two processes of one deployment', (store) => {
       expect(code, stderr).toBe(0);
     };
     await Promise.all([run('first-key-for-tests'), run('second-key-for-tests')]);
+    await queue.close();
     const sooner = (key: keyof typeof arrivals): number =>
       arrivals[key].filter((at) => at > refusedAt && at < refusedAt + HINT_MS).length;
     expect(refusedAt).toBeGreaterThan(0);

@@ -53,7 +53,7 @@ describeEachStore('the register', (underTest) => {
     };
     await Promise.all(Array.from({ length: 20 }, (_, i) => addOne(i % 2 === 0 ? register : other)));
     expect((await other.read(name)).text).toBe('20');
-  }, 30_000);
+  });
 
   test('tells a time that goes on', async () => {
     const first = (await register.read(name)).now;

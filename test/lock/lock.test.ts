@@ -105,7 +105,7 @@ test('fault 39: of processes that race for the lock of a killed one exactly one 
   const results = await Promise.all(racers.map((racer) => racer.line()));
   const winner = racers[results.indexOf('held')]?.pid;
   expect(results.toSorted()).toEqual(['held', ...Array(5).fill(`locked ${winner}`)]);
-}, 30_000);
+});
 
 test('a frozen holder still holds', async () => {
   const frozen = await holder();

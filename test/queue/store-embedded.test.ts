@@ -36,7 +36,7 @@ const open = async (options: { preferred?: string; stateDir?: string } = {}): Pr
 beforeAll(async () => {
   template = mkdtempSync(join(tmpdir(), 'promptmill-template-'));
   await (await openStore('embedded', { stateDir: template, onWarning: () => {} })).close();
-}, 60_000);
+});
 afterAll(() => rmSync(template, { recursive: true, force: true }));
 beforeEach(() => {
   stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
@@ -169,7 +169,7 @@ test('the directory does not grow with the rows that have gone through it', asyn
   await work(15_001, 30_000);
   // 15,000 rows of 3 kB are 45 MB, and twice that with their log.
   expect(sizeOf(store.describe()) - before).toBeLessThan(8e6);
-}, 60_000);
+});
 
 function sizeOf(folder: string): number {
   return readdirSync(folder, { recursive: true, withFileTypes: true })

@@ -108,7 +108,7 @@ if (havePostgres()) {
     let server: Server;
     beforeAll(async () => {
       server = await startPostgres();
-    }, 60_000);
+    });
     afterAll(() => server.stop());
 
     test('that refuses the password is a usage error', async () => {

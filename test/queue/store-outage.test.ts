@@ -9,6 +9,9 @@ import { startLossyProxy } from '../support/lossy-proxy.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
+/** Without its deadline a store never closes; on a busy machine a server takes its time before and after that. */
+const CLOSED_MS = 60_000;
+
 const open = (server: { readonly url: string }): Promise<Store> =>
   openStore(server.url, { stateDir: '/dev/null/never', onWarning: () => {} });
 
@@ -86,20 +89,28 @@ if (haveRedis()) {
       await admin.quit();
     });
 
-    test('fault 46: the store closes within its deadline', async () => {
-      const queue = new Queue('q', { connection: store.connectionFor('queue') }, store.backendFactory);
-      queue.on('error', () => {});
-      await queue.waitUntilReady();
-      await queue.close();
-      await server.kill('SIGKILL');
-      store.ledger.progress('run', []).catch(() => {});
-      await store.close();
-    }, 4_000);
+    test(
+      'fault 46: the store closes within its deadline',
+      async () => {
+        const queue = new Queue('q', { connection: store.connectionFor('queue') }, store.backendFactory);
+        queue.on('error', () => {});
+        await queue.waitUntilReady();
+        await queue.close();
+        await server.kill('SIGKILL');
+        store.ledger.progress('run', []).catch(() => {});
+        await store.close();
+      },
+      CLOSED_MS,
+    );
 
-    test('fault 46: the store closes within its deadline while the server is frozen', async () => {
-      await server.kill('SIGSTOP');
-      await store.close();
-    }, 4_000);
+    test(
+      'fault 46: the store closes within its deadline while the server is frozen',
+      async () => {
+        await server.kill('SIGSTOP');
+        await store.close();
+      },
+      CLOSED_MS,
+    );
   });
 } else describeMissing('when Redis is away', 'redis-server or valkey-server');
 
@@ -183,12 +194,16 @@ if (havePostgres()) {
       expect((await ledger.progress('restarted', [1])).counts).toEqual([1]);
     });
 
-    test('fault 46: the store closes within its deadline', async () => {
-      await store.ledger.progress('run', []);
-      await server.kill('SIGQUIT');
-      store.ledger.progress('run', []).catch(() => {});
-      await store.close();
-      await server.restart();
-    }, 10_000);
+    test(
+      'fault 46: the store closes within its deadline',
+      async () => {
+        await store.ledger.progress('run', []);
+        await server.kill('SIGQUIT');
+        store.ledger.progress('run', []).catch(() => {});
+        await store.close();
+        await server.restart();
+      },
+      CLOSED_MS,
+    );
   });
 } else describeMissing('when PostgreSQL is away', 'postgres and initdb');

@@ -11,7 +11,7 @@ beforeAll(async () => {
   await database.waitReady;
   pool = await PglitePool.open(database, { maintenance: [], maintainEvery: Number.POSITIVE_INFINITY });
   await pool.query('CREATE TABLE thing (n int)');
-}, 60_000);
+});
 beforeEach(() => pool.query('TRUNCATE thing'));
 afterAll(async () => {
   await pool.end();

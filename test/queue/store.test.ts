@@ -33,7 +33,7 @@ describeEachStore('a store', (underTest) => {
     await worker.close();
     await queue.close();
     await store.close();
-  }, 30_000);
+  });
 
   test('wakes a waiting worker for a job that comes later', async () => {
     const store = await underTest().open();
@@ -64,7 +64,7 @@ describeEachStore('a store', (underTest) => {
     await worker.close();
     await queue.close();
     await store.close();
-  }, 30_000);
+  });
 
   test('keeps what it holds when it is closed and opened again', async () => {
     const store = await underTest().open();
@@ -80,7 +80,7 @@ describeEachStore('a store', (underTest) => {
     expect((await again.ledger.progress('kept', [])).stop).toEqual({ code: 'c', message: 'm' });
     await same.close();
     await again.close();
-  }, 30_000);
+  });
 
   test('describes itself without its password', async () => {
     const { kind, open } = underTest();
@@ -97,5 +97,5 @@ describeEachStore('a store', (underTest) => {
     const store = await underTest().open();
     await store.close();
     await store.close();
-  }, 4_000);
+  });
 });

@@ -97,7 +97,8 @@ cost            2.76662 to 2.90042
 time            4 min 28 s by limits.requests_per_minute, as long as a call takes 2 s or
                 less on average
 deadline        5 h 0 min holds, as long as a call takes 2 min 15 s or less on average
-budget          140,000 tokens may not be enough: that depends on how long the answers are
+budget          140,000 tokens may not be enough: that depends on how long the answers
+                are; if not, the run will stop, resumably
                 cost 5.00 is enough
 first prompt    line 2, 12 tokens
                 │ What is the main topic?
@@ -145,12 +146,6 @@ describe('what cannot be said is named with its reason', () => {
     );
   });
 
-  test('a budget of money without prices', () => {
-    expect(flat({ cost: null, budget: [{ limit: 'cost', budget: 5, verdict: 'unknown' }] })).toContain(
-      'cost 5.00: cannot be said, because the job has no prices',
-    );
-  });
-
   test('the tokenizer of a model that is not known', () => {
     const tokens = { ...report.tokens, tokenizer_assumed: true, context_window: null };
     expect(flat({ tokens })).toContain(
@@ -172,7 +167,9 @@ test('a run that would stop early is told why', () => {
     { limit: 'tokens', budget: 1_000, verdict: 'exceeded' },
     { limit: 'cost', budget: 1, verdict: 'exceeded' },
   ];
-  expect(flat({ budget })).toContain('1,000 tokens is not enough: the prompts alone take 138,331');
+  expect(flat({ budget })).toContain(
+    '1,000 tokens is not enough: the prompts alone take 138,331; the run will stop, resumably',
+  );
   expect(flat({ budget })).toContain('cost 1.00 is not enough: the prompts alone take 2.76662');
 });
 

@@ -20,8 +20,6 @@ describe('what a fleet needs to start', () => {
       'Set',
     ],
     ['work --queue redis://127.0.0.1:1', base, 'cannot reach redis://127.0.0.1:1', 'Start the server'],
-    ['work --concurrency 0', base, "option '--concurrency <n>' argument '0' is invalid", '--help'],
-    ['work --queue redis://127.0.0.1:1 --log-level loud', base, 'got loud', ''],
     ['run job.yaml --no-work', base, 'only this one can open the embedded queue', '--queue redis://'],
     [
       'run job.yaml --no-work --emulate --queue redis://127.0.0.1:1',
@@ -30,7 +28,6 @@ describe('what a fleet needs to start', () => {
       'promptmill emulate',
     ],
     ['status --queue redis://127.0.0.1:1', {}, 'cannot reach redis://127.0.0.1:1', 'Start the server'],
-    ['status --queue mysql://db', {}, 'the queue "mysql://db" is none that is known', 'Use embedded'],
   ])('is told, with exit code 2: promptmill %s', async (command, env, problem, remedy) => {
     const { code, stderr, stdout } = await work.run(command.split(' '), env);
     expect(code, stderr).toBe(2);
@@ -50,6 +47,29 @@ describe('what a fleet needs to start', () => {
   });
 });
 
+/** A `promptmill status --watch --json` that runs. */
+function watchStatus(work: Workplace, ...args: string[]) {
+  const watching = work.start(['status', '--watch', '--json', ...args]);
+  let text = '';
+  watching.process.stdout?.on('data', (piece: string) => {
+    text += piece;
+  });
+  return {
+    /** Resolves with the first look from now on that is as expected. */
+    shows: async (expected: object): Promise<void> => {
+      const from = text.length;
+      const looks = () => text.slice(from).split('\n').slice(1, -1);
+      await expect
+        .poll(() => JSON.parse(looks().at(-1) ?? '{}'), { timeout: 100_000, interval: 100 })
+        .toMatchObject(expected);
+    },
+    end: async () => {
+      watching.process.kill('SIGINT');
+      return (await watching.ended).code;
+    },
+  };
+}
+
 describe('promptmill status', () => {
   let work: Workplace;
   let service: ScriptedService;
@@ -58,13 +78,7 @@ describe('promptmill status', () => {
     work.remove();
   });
 
-  const status = async (...args: string[]) => {
-    const { code, stdout, stderr } = await work.run(['status', ...args, '--json'], {});
-    expect(code, stderr).toBe(0);
-    return JSON.parse(stdout);
-  };
-
-  it('shows an embedded run while it goes on, when it was killed, and when it has finished', async () => {
+  it('shows an embedded run while it goes on, when it was interrupted, and when it has finished', async () => {
     work = new Workplace();
     let release = (): void => {};
     const held = new Promise<void>((resolve) => {
@@ -80,53 +94,30 @@ describe('promptmill status', () => {
       output: { path: 'out.csv' },
       limits: { concurrency: 5, chunk_size: 5 },
     });
-    expect(await status()).toEqual({ runs: [], workers: [] });
+    const watch = watchStatus(work, job);
+    await watch.shows({ runs: [], workers: [] });
 
     const running = work.start(['run', job], { PROMPTMILL_BASE_URL: service.url });
-    await expect.poll(async () => (await status()).runs[0]?.rows.known, { timeout: 60_000 }).toBe(10);
-    await expect.poll(async () => (await status()).workers[0]?.in_flight, { timeout: 60_000 }).toBe(5);
-    const { runs, workers } = await status(job);
-    expect(runs).toMatchObject([{ job: 'reviews', state: 'running', rows: { total: 30 }, emulated: false }]);
-    expect(workers).toMatchObject([
-      {
-        run: runs[0].run,
-        pid: running.process.pid,
-        concurrency: 5,
-        draining: false,
-        rows: 10,
-        calls: { 200: 10 },
-      },
-    ]);
-    expect(await status('another')).toEqual({ runs: [], workers: [] });
-    const { stdout: text } = await work.run(['status'], {});
+    const { pid } = running.process;
+    const worker = { pid, concurrency: 5, in_flight: 5, draining: false, rows: 10, calls: { 200: 10 } };
+    const run = { job: 'reviews', state: 'running', pid, emulated: false };
+    await watch.shows({ runs: [{ ...run, rows: { total: 30, known: 10 } }], workers: [worker] });
+    const { code: found, stdout: text } = await work.run(['status', 'reviews']);
+    expect(found).toBe(0);
     expect(text).toMatch(/^reviews +\d{8}-\d{6}-\w+ +███░+ +33 %/m);
+    expect((await work.run(['status', 'another'])).stdout).toBe('no runs at .promptmill\n\nno workers\n');
 
-    running.process.kill('SIGKILL');
-    await running.ended;
-    // Nobody says that it has ended. It is lost when it was silent for a while, which status.test.ts shows.
-    expect((await status('reviews')).runs[0].state).toMatch(/running|lost/);
-
+    running.process.kill('SIGTERM');
     release();
+    expect((await running.ended).code).toBe(143);
+    const interrupted = { state: 'interrupted', stopped: 'interrupted: by SIGTERM', rows_per_second: null };
+    await watch.shows({ runs: [interrupted], workers: [] });
+
     const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(0);
-    const after = await status('reviews');
-    expect(after.runs).toMatchObject([
-      { run: runs[0].run, state: 'finished', rows: { total: 30, known: 30, completed: 30 }, waiting: null },
-    ]);
-    expect(
-      (await status()).workers.filter(({ pid }: { pid: number }) => pid !== running.process.pid),
-    ).toEqual([]);
-  });
-
-  it('says how a run ended that was interrupted, or stopped', async () => {
-    work = new Workplace();
-    service = await startScriptedService(({ headers }) =>
-      headers['api-key'] === 'a-key-for-tests-only' ? 'hang' : { status: 401, json: { statusCode: 401 } },
-    );
-    const job = work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' } });
-    const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_API_KEY: 'another' };
-    expect((await work.run(['run', job], env)).code).toBe(3);
-    const [stopped] = (await status()).runs;
-    expect(stopped).toMatchObject({ state: 'stopped', stopped: expect.stringMatching(/^unauthorized: /) });
+    const rows = { total: 30, known: 30, completed: 30 };
+    // The same run, not a second one.
+    await watch.shows({ runs: [{ state: 'finished', rows, waiting: null, stopped: null }], workers: [] });
+    expect(await watch.end()).toBe(0);
   });
 });

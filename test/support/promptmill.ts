@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'yaml';
+import { putMadeStore } from './made-store.js';
 
 const CLI = join(import.meta.dirname, '../../dist/cli.js');
 
@@ -24,6 +25,12 @@ export interface Running {
 /** A folder to work in, as a user has one; every path is relative to it. */
 export class Workplace {
   readonly folder = mkdtempSync(join(tmpdir(), 'promptmill-work-'));
+  readonly #storeIsMade: boolean;
+
+  /** @param storeIsMade false where a run has to make its embedded store itself. @default true */
+  constructor({ storeIsMade = true }: { readonly storeIsMade?: boolean } = {}) {
+    this.#storeIsMade = storeIsMade;
+  }
 
   path(name: string): string {
     return join(this.folder, name);
@@ -61,8 +68,15 @@ export class Workplace {
     return JSON.parse(this.read(name));
   }
 
-  /** Starts `promptmill` here. Nothing of the environment of the tests reaches it but the PATH. */
+  /**
+   * Starts `promptmill` here. Nothing of the environment of the tests reaches it but the PATH. A run on the embedded
+   * store finds one that is made.
+   */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Running {
+    const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
+    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !args.includes('--queue')) {
+      putMadeStore(resolve(this.folder, state));
+    }
     const child = spawn(process.execPath, [CLI, ...args], {
       cwd: this.folder,
       env: { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'a-key-for-tests-only', ...env },

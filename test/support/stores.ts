@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import type { LedgerTimes } from '../../src/ledger/times.js';
 import { openStore } from '../../src/queue/open-store.js';
 import type { Store } from '../../src/queue/store.js';
+import { putMadeStore } from './made-store.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from './servers.js';
 
 /** One kind of store, as a suite sees it. */
@@ -44,13 +45,14 @@ export function describeEachStore(name: string, suite: (store: () => StoreUnderT
 
       beforeAll(async () => {
         stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+        if (kind === 'embedded') putMadeStore(stateDir);
         server = await start();
-      }, 60_000);
+      });
       afterAll(async () => {
         for (const store of opened) await store.close();
         await server?.stop();
         rmSync(stateDir, { recursive: true, force: true });
-      }, 60_000);
+      });
 
       suite(() => {
         const target = server?.url ?? 'embedded';
