@@ -15,6 +15,10 @@ export interface Environment {
   readonly stateDir: string;
   /** @default 'warn' */
   readonly logLevel: string;
+  /** @default 'promptmill' */
+  readonly dashboardUser: string;
+  /** There is no default: without a password there is no dashboard. */
+  readonly dashboardPassword: string | undefined;
   /** Looks any other variable up, such as one whose name a job file gives. */
   readonly variable: (name: string) => string | undefined;
 }
@@ -36,6 +40,8 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
     queue: value('PROMPTMILL_QUEUE') ?? 'embedded',
     stateDir: value('PROMPTMILL_STATE_DIR') ?? '.promptmill',
     logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
+    dashboardUser: value('PROMPTMILL_DASHBOARD_USER') ?? 'promptmill',
+    dashboardPassword: value('PROMPTMILL_DASHBOARD_PASSWORD'),
     variable: value,
   };
 }

@@ -32,7 +32,7 @@ interface HookTimes {
 
 const TIMES: HookTimes = { postMs: 10_000, againMs: 2_000 };
 /** Never in the environment of a command. */
-const KEYS = ['PROMPTMILL_API_KEY', 'PROMPTMILL_API_KEY_2'];
+const KEYS = ['PROMPTMILL_API_KEY', 'PROMPTMILL_API_KEY_2', 'PROMPTMILL_DASHBOARD_PASSWORD'];
 
 /**
  * Makes the hooks of a job file ready, before anything is sent.

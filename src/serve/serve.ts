@@ -21,6 +21,8 @@ export interface ServeOptions extends Pick<ShiftOptions, 'jobs' | 'run' | 'log'>
   readonly stateDir: string;
   /** A rehearsal: the schedule and the notes of it are kept apart from real ones. */
   readonly emulated: boolean;
+  /** Starts what shows the work to people, once it is sure that this process is the one that serves; null for nothing. */
+  readonly dashboard: (() => Promise<{ close(): Promise<void> }>) | null;
   /** Ends the serving, gracefully. */
   readonly halt: Halt;
   /** Registers what is to be done when the job files are to be looked at now. */
@@ -59,48 +61,58 @@ export function readServedSchedule(stateDir: string): ScheduledJob[] {
  * @throws UsageError when the paths, the state directory or the store cannot be used, or another `serve` is at work
  */
 export async function serve(options: ServeOptions): Promise<void> {
-  const { paths, queue, stateDir, emulated, jobs, run, log, halt } = options;
-  const found = findScheduledJobs(paths);
+  const { stateDir, emulated, dashboard } = options;
+  const found = findScheduledJobs(options.paths);
   const folder = serveFolder(stateDir, emulated);
   const lock = await acquireLock(join(folder, 'lock'), { purpose: 'promptmill serve' }).catch((error) => {
     throw error instanceof UsageError ? error : unwritable(stateDir, error);
   });
   try {
-    if (emulated) log.warn('a rehearsal: its outputs replace others of the same name');
-    const onWarning = (message: string): void => log.warn(message);
-    const store = await openScheduleStore({ queue, stateDir, onWarning });
-    const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
-    const schedule = new Schedule(store, emulated, onError);
+    const shown = await dashboard?.();
     try {
-      const files = new JobFiles(options, schedule, folder);
-      await files.sync(found);
-      const marks = new Marks(marksFolder(stateDir, emulated));
-      const follows = (path: string): boolean => files.follows(path);
-      const shift = new Shift({ marks, jobs, run, log, follows, startedAt: new Date() });
-      await shift.resume();
-      const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
-      const stopLooking = files.watch();
-      log.info({ queue: store.describe(), jobs }, 'serving the schedule');
-
-      await new Promise<void>((resolve) => halt.onPull(resolve));
-      stopLooking();
-      const { running } = shift;
-      log.info(
-        { running },
-        running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
-      );
-      // No further fire is taken, and those that wait for their turn go back.
-      const deaf = fires.close();
-      await shift.leave(
-        halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
-      );
-      await within(LEAVE_MS, deaf).catch(() => {});
+      await follow(found, folder, options);
     } finally {
-      await within(LEAVE_MS, schedule.close()).catch(() => {});
-      await store.close();
+      await shown?.close();
     }
   } finally {
     lock.release();
+  }
+}
+
+/** From the sync of the schedule to the end of the last run. */
+async function follow(found: Found, folder: string, options: ServeOptions): Promise<void> {
+  const { queue, stateDir, emulated, jobs, run, log, halt } = options;
+  if (emulated) log.warn('a rehearsal: its outputs replace others of the same name');
+  const store = await openScheduleStore({ queue, stateDir, onWarning: (message) => log.warn(message) });
+  const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
+  const schedule = new Schedule(store, emulated, onError);
+  try {
+    const files = new JobFiles(options, schedule, folder);
+    await files.sync(found);
+    const marks = new Marks(marksFolder(stateDir, emulated));
+    const follows = (path: string): boolean => files.follows(path);
+    const shift = new Shift({ marks, jobs, run, log, follows, startedAt: new Date() });
+    await shift.resume();
+    const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
+    const stopLooking = files.watch();
+    log.info({ queue: store.describe(), jobs }, 'serving the schedule');
+
+    await new Promise<void>((resolve) => halt.onPull(resolve));
+    stopLooking();
+    const { running } = shift;
+    log.info(
+      { running },
+      running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
+    );
+    // No further fire is taken, and those that wait for their turn go back.
+    const deaf = fires.close();
+    await shift.leave(
+      halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
+    );
+    await within(LEAVE_MS, deaf).catch(() => {});
+  } finally {
+    await within(LEAVE_MS, schedule.close()).catch(() => {});
+    await store.close();
   }
 }
 

@@ -44,7 +44,7 @@ afterEach(async () => {
 
 function serve(): Serve {
   const env = { PROMPTMILL_BASE_URL: service.url };
-  const started = new Serve(work.start(['serve'], env));
+  const started = new Serve(work.start(['serve', '--no-dashboard'], env));
   serves.push(started);
   return started;
 }

@@ -124,7 +124,11 @@ describe('on_finish', () => {
 
   it('starts a command with the summary and where things are, without a shell and without the keys', async () => {
     const command = [process.execPath, '-e', NOTE, join(folder, 'note.json'), 'a b', '$HOME'];
-    const keys = { PROMPTMILL_API_KEY: 'one', PROMPTMILL_API_KEY_2: 'two' };
+    const keys = {
+      PROMPTMILL_API_KEY: 'one',
+      PROMPTMILL_API_KEY_2: 'two',
+      PROMPTMILL_DASHBOARD_PASSWORD: 'three',
+    };
     expect(await finish({ command }, { ...keys, PROMPTMILL_QUEUE: 'embedded' })).toEqual([]);
     expect(note()).toEqual({
       summary: SUMMARY,

@@ -37,14 +37,18 @@ describe('promptmill schedule', () => {
 
   it('says who has the embedded schedule while serve is at work, and serve follows the job files by itself', async () => {
     job('night', NIGHT);
-    const serve = new Serve(work.start(['serve']));
+    const env = { PROMPTMILL_DASHBOARD_PASSWORD: 'for-tests-only' };
+    const serve = new Serve(work.start(['serve', '--port', '0'], env));
     try {
       await serve.logs(/^serving the schedule/);
       const refused = await work.run(['schedule', 'sync']);
       expect(refused.code).toBe(2);
       expect(refused.stderr).toContain('most likely promptmill serve');
       expect(refused.stderr).toContain('SIGHUP');
-      const second = await work.run(['serve']);
+      const [{ url } = { url: '' }] = serve.logged(/^the dashboard listens/);
+      expect((await fetch(`${url}/healthz`)).status).toBe(200);
+      expect((await fetch(`${url}/api/state`)).status).toBe(401);
+      const second = await work.run(['serve'], env);
       expect(second.code).toBe(2);
       expect(second.stderr).toContain(`is held by process ${serve.running.process.pid}`);
 
@@ -61,5 +65,11 @@ describe('promptmill schedule', () => {
     } finally {
       serve.running.process.kill('SIGKILL');
     }
+  });
+
+  it('fault 59: refuses to serve a dashboard without a password', async () => {
+    const { code, stderr } = await work.run(['serve']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('PROMPTMILL_DASHBOARD_PASSWORD is not set');
   });
 });

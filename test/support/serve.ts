@@ -3,7 +3,7 @@ import type { Running } from './promptmill.js';
 /** One line of the log of `serve`. */
 interface Line {
   readonly msg: string;
-  readonly due?: string;
+  readonly url?: string;
 }
 
 /** `promptmill serve` as a process, with what it logs. */

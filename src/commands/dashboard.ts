@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import type { Logger } from 'pino';
+import type { Environment } from '../config/environment.js';
+import { openBoard } from '../queue/open-board.js';
+import { openStore } from '../queue/open-store.js';
+import { QueueViews } from '../queue/queue-views.js';
+import { parseStoreAddress } from '../queue/store-address.js';
+import { scheduleQueue } from '../schedule/schedule.js';
+import { startWeb } from '../web/web.js';
+
+export interface DashboardOptions {
+  readonly environment: Environment;
+  readonly queue: string;
+  readonly emulated: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly log: Logger;
+}
+
+/**
+ * Starts the dashboard of a store. The queues of embedded runs are each inside a process, so there it shows the board alone.
+ * @throws UsageError without a password, and when the address or the store cannot be had
+ */
+export async function startDashboard(options: DashboardOptions): Promise<{ close(): Promise<void> }> {
+  const { environment, emulated, host, port, log } = options;
+  const { board, queues, close } = await openViews(options);
+  try {
+    const { dashboardUser: user, dashboardPassword: password } = environment;
+    const alsoQueues = [scheduleQueue(emulated)];
+    const web = await startWeb({
+      board,
+      queues,
+      alsoQueues,
+      login: { user, password },
+      host,
+      port,
+      version: version(),
+      log,
+    });
+    log.info({ url: web.url, user }, 'the dashboard listens');
+    return {
+      close: async () => {
+        await web.close();
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function openViews({ environment, queue, log }: DashboardOptions) {
+  const options = { stateDir: environment.stateDir, onWarning: () => {} };
+  if (parseStoreAddress(queue).kind === 'embedded')
+    return { ...(await openBoard(queue, options)), queues: null };
+  const store = await openStore(queue, options);
+  const queues = new QueueViews(store, log);
+  return {
+    board: store.board,
+    queues,
+    close: async () => {
+      await queues.close();
+      await store.close();
+    },
+  };
+}
+
+const version = (): string =>
+  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
