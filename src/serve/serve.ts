@@ -87,11 +87,12 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
   const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
   const schedule = new Schedule(store, emulated, onError);
   try {
+    const startedAt = new Date();
     const files = new JobFiles(options, schedule, folder);
     await files.sync(found);
     const marks = new Marks(marksFolder(stateDir, emulated));
     const follows = (path: string): boolean => files.follows(path);
-    const shift = new Shift({ marks, jobs, run, log, follows, startedAt: new Date() });
+    const shift = new Shift({ marks, jobs, run, log, follows, startedAt });
     await shift.resume();
     const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
     const stopLooking = files.watch();
