@@ -49,6 +49,26 @@ const inputSchema = z.strictObject({
     .array(text)
     .default([])
     .describe('Columns that must not be empty: a row without one of them is skipped, not sent.'),
+  dedupe: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Call identical requests (same prompt and parameters, temperature 0) once in a run, and copy the outcome for the ' +
+        'other rows: column copied_from. Default: false.',
+    ),
+  only_new: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Carry over what the job's last finished run answered for the same id and the same request, instead of calling " +
+        'again: column carried_from. Default: false.',
+    ),
+  id: text
+    .optional()
+    .describe(
+      'Column that identifies a row, for only_new. Default: the first column; in JSONL custom_id, else id, else the ' +
+        'content alone.',
+    ),
 });
 
 const answerSchema = z
@@ -103,12 +123,11 @@ const limitsSchema = z.strictObject({
   requests_per_minute: count
     .optional()
     .describe(
-      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: none; ' +
-        'then only refusals (429) hold calls back.',
+      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: found out.',
     ),
   tokens_per_minute: count
     .optional()
-    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: none.'),
+    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: found out.'),
   token_estimate: z
     .enum(['full', 'learned'])
     .default('full')

@@ -1,6 +1,7 @@
 import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
+import type { ReuseSettings } from '../reuse/rules.js';
 import { durationMs } from './duration.js';
 import type { Environment } from './environment.js';
 import type { Job } from './job-schema.js';
@@ -43,6 +44,8 @@ export interface Settings {
     /** Only the first so many rows; `null` is all of them. */
     readonly limit: number | null;
   };
+  /** Rows that need not be called. */
+  readonly reuse: ReuseSettings;
   readonly prompt: string | null;
   readonly parameters: Parameters;
   readonly rowParameters: readonly (keyof Parameters)[];
@@ -112,6 +115,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       require: job.input.require,
       limit: flags.limit ?? null,
     },
+    reuse: { dedupe: job.input.dedupe, onlyNew: job.input.only_new, id: job.input.id ?? null },
     prompt: job.prompt ?? null,
     parameters: job.parameters,
     rowParameters: job.row_parameters,

@@ -20,6 +20,7 @@ import { startOwnWorker } from './own-worker.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import type { Reuse } from './reuse.js';
 import type { RunNotice } from './run-notice.js';
 import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
@@ -42,6 +43,8 @@ export interface Parts {
   readonly plan: Plan;
   readonly store: Store;
   readonly journal: Journal;
+  /** Null for a job that reuses nothing. */
+  readonly reuse: Reuse | null;
   readonly notice: RunNotice;
 }
 
@@ -51,7 +54,7 @@ export const queueOf = ({ service, emulated }: Settings, { address }: World): st
 
 /** Producer, worker and collector together, until every row is on disk or the run is halted. */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
-  const { input, plan, store, journal, claim, notice } = parts;
+  const { input, plan, store, journal, reuse, claim, notice } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
   const { ledger } = store;
@@ -134,6 +137,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     chunkSize: journal.manifest.chunk_size,
     requestOf: plan.requestOf,
     toChunk,
+    reuse,
     window,
     queue,
     signal: halt.signal,
@@ -147,6 +151,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ledger,
     journal,
     recordOf: plan.recordOf,
+    reuse,
     open,
     rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
     produced: () => produced,

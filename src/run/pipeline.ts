@@ -17,6 +17,7 @@ import { type Input, openInput } from './input.js';
 import { Journal } from './journal.js';
 import type { Manifest } from './manifest.js';
 import { planRows } from './plan.js';
+import { Reuse } from './reuse.js';
 import { RunNotice } from './run-notice.js';
 import type { World } from './world.js';
 
@@ -61,6 +62,7 @@ async function runOver(
     preferred: manifest.store,
     onWarning: (message) => world.say(`warning: ${message}`),
   });
+  let reuse: Reuse | null = null;
   let notice: RunNotice | null = null;
   try {
     announce(settings, world, input, manifest, claim, store.describe());
@@ -70,6 +72,9 @@ async function runOver(
         `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
       );
     }
+    reuse = await Reuse.open({ settings, address: world.address, input, claim, manifest });
+    if (settings.reuse.onlyNew)
+      world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
     const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
     if (claim !== null) await world.onBegun?.(claim.files.manifest);
     // As it stands, whenever it is asked.
@@ -87,23 +92,31 @@ async function runOver(
       manifest.rows,
     );
     if (claim?.discarded) await notice.replaces(claim.discarded.run);
-    await work(settings, world, { claim, input, plan, store, journal, notice });
+    await work(settings, world, { claim, input, plan, store, journal, reuse, notice });
 
     const halted = world.halt.reason;
     const summary = summaryNow();
-    if (halted === null) await journal.finish(summary);
+    if (reuse?.isFull) world.say(`warning: ${TOO_MANY_KEYS}`);
+    if (halted === null) await journal.finish(summary, () => reuse?.finish() ?? Promise.resolve());
     else await journal.pause();
     // Without a file there is nothing to continue.
-    if (halted === null || claim === null)
+    if (halted === null || claim === null) {
       await within(5_000, store.ledger.close(summary.run)).catch(() => {});
+      if (halted !== null) await reuse?.discard();
+    }
     await notice.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
     return { summary, halted, files: claim?.files ?? null };
   } finally {
+    await reuse?.close();
     await notice?.end('stopped');
     await store.close();
   }
 }
+
+const TOO_MANY_KEYS =
+  'there were more different rows than are remembered; of those behind them, rows were called that need not have been, ' +
+  'so the counts of copied and carried rows are the least there are';
 
 function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted' {
   if (halted === null) return 'finished';
@@ -186,6 +199,7 @@ function summaryOf(
     tally: manifest.tally,
     calls: withLost(manifest.calls),
     prices: settings.prices,
+    reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
   });
 }
 

@@ -7,6 +7,7 @@ import { type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Ended } from '../report/tally.js';
+import { checkReuse, originColumns } from '../reuse/rules.js';
 import { modelOf } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 
@@ -40,10 +41,12 @@ export interface Plan {
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
   const { service, parameters, limits, input, output } = settings;
   const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
+  const name = input.path === '-' ? 'standard input' : input.path;
   const requests = requestPlan(
     { prompt: settings.prompt ?? undefined, require: input.require, rowParameters: settings.rowParameters },
-    { name: input.path === '-' ? 'standard input' : input.path, columns: survey.columns, kind },
+    { name, columns: survey.columns, kind },
   );
+  checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   const fits = await fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
@@ -52,6 +55,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     answer,
     select: output.columns ?? undefined,
     formulas: output.formulas,
+    origins: originColumns(settings.reuse),
   });
 
   return {

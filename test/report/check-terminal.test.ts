@@ -45,6 +45,7 @@ const report: CheckReport = {
   duplicates: {
     rows: 3,
     at_least: false,
+    dedupe_would_copy: false,
     prompt_tokens: 300,
     total_tokens: { least: 300, most: 315 },
     cost: { least: 0.006, most: 0.0063 },
@@ -106,6 +107,16 @@ first prompt    line 2, 12 tokens
                 │ Review: fine
                 │ Topic:
 `);
+});
+
+test('of repeated rows it says whether they are copied, or could be', () => {
+  const rows = { ...report.rows, to_send: 1_335, copied: 3 };
+  expect(flat({ rows })).toContain('1,350 rows = 1,335 to send + 3 to copy + 2 failing + 10 skipped');
+  expect(flat({ rows })).toContain('they are copied and not called (input.dedupe)');
+  expect(flat({ rows: { ...rows, copied: 2 } })).toContain('2 of them are copied and not called');
+  const duplicates = { ...report.duplicates, dedupe_would_copy: true };
+  expect(flat({ duplicates })).toContain('input.dedupe: true would copy their outcomes');
+  expect(render()).not.toContain('dedupe');
 });
 
 test('what there is nothing to say about is left out', () => {

@@ -1,10 +1,10 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Summary } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { readManifest } from '../../src/run/manifest.js';
 import type { Child } from '../support/children.js';
-import { type Ended, Workplace } from '../support/promptmill.js';
+import { type Ended, type Running, Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { startWorkerProcess } from '../support/worker-process.js';
@@ -33,6 +33,7 @@ for (const { kind, have, start } of KINDS) {
     let emulator: Emulator;
     let work: Workplace;
     const workers: Child[] = [];
+    const runs: Running[] = [];
     beforeAll(async () => {
       server = await start();
     }, 60_000);
@@ -47,11 +48,21 @@ for (const { kind, have, start } of KINDS) {
     });
     afterEach(async () => {
       for (const worker of workers.splice(0)) await worker.kill();
+      // One that did not end in time must not outlive its test.
+      for (const { process, ended } of runs.splice(0)) {
+        process.kill('SIGKILL');
+        await ended;
+      }
       await emulator.close();
       work.remove();
     });
 
-    const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> => {
+    const startRun = (
+      budget: object,
+      limits: object = {},
+      flags: readonly string[] = [],
+      service = emulator,
+    ): Running => {
       const job = work.job({
         input: { path: 'rows.csv' },
         prompt: 'Is this note positive, negative or neutral? {{ id }}: {{ note }}',
@@ -60,12 +71,16 @@ for (const { kind, have, start } of KINDS) {
         prices: PRICES,
         limits: { concurrency: CONCURRENCY, chunk_size: 8, ...limits, budget },
       });
-      return work.run(['run', job, '--json', ...flags], {
-        PROMPTMILL_BASE_URL: emulator.url,
+      const running = work.start(['run', job, '--json', ...flags], {
+        PROMPTMILL_BASE_URL: service.url,
         PROMPTMILL_QUEUE: server?.url ?? 'embedded',
         PROMPTMILL_STATE_DIR: state.folder,
       });
+      runs.push(running);
+      return running;
     };
+    const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> =>
+      startRun(budget, limits, flags).ended;
     const spent = (): number => emulator.stats().usage.total_tokens;
     const summaryOf = ({ stdout }: Ended): Summary => JSON.parse(stdout);
 
@@ -108,6 +123,35 @@ for (const { kind, have, start } of KINDS) {
         expect(emulator.stats().requests).toBe(requests);
 
         expectWhole(await run({ tokens: 2.5 * HALF }));
+      },
+    );
+
+    only('the embedded store')(
+      'counts what a killed process had in flight, and does not wait for it',
+      async () => {
+        const slow = await startEmulator({
+          keys: [KEY, 'another'],
+          latency: { baseMs: 600_000, perTokenMs: 0 },
+        });
+        try {
+          // Enough for the first calls and not for another one.
+          const tokens = CONCURRENCY * 32;
+          const killed = startRun({ tokens }, {}, [], slow);
+          await vi.waitFor(() => expect(slow.stats().requests).toBe(CONCURRENCY), { timeout: 100_000 });
+          killed.process.kill('SIGKILL');
+          await killed.ended;
+
+          const stopped = await startRun({ tokens }, {}, [], slow).ended;
+          expect(stopped.code, stopped.stderr).toBe(3);
+          expect(slow.stats().requests).toBe(CONCURRENCY);
+          const { stopped: why, calls } = summaryOf(stopped);
+          expect(Number(/of which (\d+) is spent/.exec(why ?? '')?.[1]), why ?? '').toBeGreaterThan(
+            CONCURRENCY * 20,
+          );
+          expect(calls.repeated).toBe(CONCURRENCY);
+        } finally {
+          await slow.close();
+        }
       },
     );
 
