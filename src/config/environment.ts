@@ -19,6 +19,8 @@ export interface Environment {
   readonly dashboardUser: string;
   /** There is no default: without a password there is no dashboard. */
   readonly dashboardPassword: string | undefined;
+  /** Looks any other variable up, such as one whose name a job file gives. */
+  readonly variable: (name: string) => string | undefined;
 }
 
 /**
@@ -40,6 +42,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
     logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
     dashboardUser: value('PROMPTMILL_DASHBOARD_USER') ?? 'promptmill',
     dashboardPassword: value('PROMPTMILL_DASHBOARD_PASSWORD'),
+    variable: value,
   };
 }
 
