@@ -1,0 +1,133 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { vi } from 'vitest';
+import { type Compose, type ComposeService, readCompose } from './compose.js';
+import type { Ended, Workplace } from './promptmill.js';
+import { freePort } from './servers.js';
+
+const CLI = join(import.meta.dirname, '../../dist/cli.js');
+
+export type ServiceName = keyof Compose['services'];
+
+/**
+ * The services of `docker-compose.yml` as processes of this machine: the commands, variables, secrets and health checks
+ * of the file, with paths, ports and addresses of containers changed into those of a test.
+ */
+export class ComposeProcesses {
+  readonly #compose = readCompose();
+  readonly #started: ChildProcess[] = [];
+
+  private constructor(
+    private readonly work: Workplace,
+    readonly ports: { readonly redis: number; readonly serve: number; readonly emulator: number },
+  ) {
+    mkdirSync(work.path('bin'));
+    symlinkSync(CLI, work.path('bin/promptmill'));
+  }
+
+  /** @param secrets the contents of the secret files, by name */
+  static async prepare(
+    work: Workplace,
+    secrets: (redisPort: number) => Readonly<Record<string, string>>,
+  ): Promise<ComposeProcesses> {
+    const [redis, serve, emulator] = [await freePort(), await freePort(), await freePort()];
+    for (const [name, content] of Object.entries(secrets(redis)))
+      work.write(`secrets/${name}`, `${content}\n`);
+    return new ComposeProcesses(work, { redis, serve, emulator });
+  }
+
+  /** Starts a service so often as the file says. */
+  start(name: ServiceName): Promise<Ended>[] {
+    const service = this.#compose.services[name];
+    const here = service.command.map((word) => this.#here(word));
+    const [command = '', ...args] =
+      name === 'redis'
+        ? [...here, '--port', String(this.ports.redis), '--bind', '127.0.0.1', '--dir', this.work.folder]
+        : [process.execPath, CLI, ...here];
+    return Array.from({ length: service.deploy?.replicas ?? 1 }, () => {
+      const child = this.#spawn(service, command, args);
+      this.#started.push(child);
+      return endOf(child);
+    });
+  }
+
+  /** Runs its health check once. */
+  async isHealthy(name: ServiceName): Promise<boolean> {
+    const { [name]: service } = this.#compose.services;
+    const [kind, ...words] = service.healthcheck.test.map((word) => this.#here(word));
+    const [command = '', ...args] = kind === 'CMD' ? words : ['sh', '-c', ...words];
+    return (await endOf(this.#spawn(service, command, args))).code === 0;
+  }
+
+  /** Resolves when its health check passes, which is run again and again, as an engine does. */
+  healthy(name: ServiceName): Promise<void> {
+    return vi.waitFor(
+      async () => {
+        if (!(await this.isHealthy(name))) throw new Error(`${name} is not healthy`);
+      },
+      { timeout: 100_000, interval: 100 },
+    );
+  }
+
+  /** The environment of a service, for a command that is run in it by hand. */
+  environmentOf(name: ServiceName): Record<string, string> {
+    const { environment } = this.#compose.services[name];
+    return Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, this.#here(value)]));
+  }
+
+  /** Sends SIGTERM to all that runs, as `docker compose stop` does. */
+  stop(): void {
+    for (const child of this.#started) child.kill('SIGTERM');
+  }
+
+  /** Leaves no process behind. */
+  async end(): Promise<void> {
+    for (const child of this.#started) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = once(child, 'exit');
+      child.kill('SIGKILL');
+      await ended;
+    }
+  }
+
+  #spawn(service: ComposeService, command: string, args: readonly string[]): ChildProcess {
+    const environment = Object.entries(service.environment).map(([key, value]) => [key, this.#here(value)]);
+    return spawn(command, args, {
+      cwd: this.work.folder,
+      env: {
+        PATH: `${this.work.path('bin')}:${process.env['PATH']}`,
+        ...Object.fromEntries(environment),
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+  }
+
+  /** What a word of the file is on this machine. */
+  #here(word: string): string {
+    return word
+      .replaceAll(/\$\{(\w+):([-?])([^}]*)\}/g, (_, name, kind, rest) =>
+        name === 'PROMPTMILL_BASE_URL' ? `http://127.0.0.1:${this.ports.emulator}` : kind === '-' ? rest : '',
+      )
+      .replaceAll('/run/secrets/', `${this.work.path('secrets')}/`)
+      .replaceAll('/work/', `${this.work.folder}/`)
+      .replaceAll('0.0.0.0', '127.0.0.1')
+      .replaceAll('7300', String(this.ports.serve))
+      .replaceAll('4010', String(this.ports.emulator))
+      .replaceAll('redis-cli', `redis-cli -p ${this.ports.redis}`);
+  }
+}
+
+async function endOf(child: ChildProcess): Promise<Ended> {
+  let stdout = '';
+  let stderr = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const [code] = await once(child, 'close');
+  return { code, stdout, stderr };
+}
