@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ComposeProcesses } from '../support/compose-processes.js';
-import { type Ended, Workplace } from '../support/promptmill.js';
+import { Workplace } from '../support/promptmill.js';
 import { haveRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
@@ -18,7 +18,6 @@ if (!haveRedis()) {
   describe('the services of docker-compose.yml, as processes', () => {
     const work = new Workplace();
     let services: ComposeProcesses;
-    const ends: Promise<Ended>[] = [];
     beforeAll(async () => {
       services = await ComposeProcesses.prepare(work, (port) => ({
         ...SECRETS,
@@ -46,13 +45,13 @@ if (!haveRedis()) {
       job();
       services.start('redis');
       await services.healthy('redis');
-      ends.push(...services.start('emulator'));
+      services.start('emulator');
       await services.healthy('emulator');
       expect(await services.isHealthy('work')).toBe(false);
-      ends.push(...services.start('work'));
+      services.start('work');
       await services.healthy('work');
       expect(await services.isHealthy('serve')).toBe(false);
-      ends.push(...services.start('serve'));
+      services.start('serve');
       await services.healthy('serve');
     });
 
@@ -69,9 +68,9 @@ if (!haveRedis()) {
       const summary = work.json('out/reviews.summary.json');
       expect(summary).toMatchObject({ rows: { total: ROWS } });
       const metrics = await metricsOfTheEnd();
-      expect(metrics('promptmill_rows_total', 'outcome')).toEqual({
-        ...pick(summary['rows'], ['completed', 'filtered', 'failed', 'skipped']),
-      });
+      expect(metrics('promptmill_rows_total', 'outcome')).toEqual(
+        pick(summary['rows'], ['completed', 'filtered', 'failed', 'skipped']),
+      );
       expect(metrics('promptmill_run_calls_total', 'what')).toEqual(summary['calls']);
       const { prompt_tokens, completion_tokens } = pick(summary['usage'], [
         'prompt_tokens',
@@ -89,8 +88,7 @@ if (!haveRedis()) {
     });
 
     it('end well when they are told to, and have said no secret', async () => {
-      services.stop();
-      for (const { code, stdout, stderr } of await Promise.all(ends)) {
+      for (const { code, stdout, stderr } of await services.stop()) {
         expect(code, stderr).toBe(0);
         for (const secret of Object.values(SECRETS).filter(Boolean))
           expect(stdout + stderr).not.toContain(secret);

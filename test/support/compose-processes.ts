@@ -17,7 +17,11 @@ export type ServiceName = keyof Compose['services'];
  */
 export class ComposeProcesses {
   readonly #compose = readCompose();
-  readonly #started: ChildProcess[] = [];
+  readonly #started: {
+    readonly name: ServiceName;
+    readonly child: ChildProcess;
+    readonly end: Promise<Ended>;
+  }[] = [];
 
   private constructor(
     private readonly work: Workplace,
@@ -39,18 +43,17 @@ export class ComposeProcesses {
   }
 
   /** Starts a service so often as the file says. */
-  start(name: ServiceName): Promise<Ended>[] {
+  start(name: ServiceName): void {
     const service = this.#compose.services[name];
     const here = service.command.map((word) => this.#here(word));
     const [command = '', ...args] =
       name === 'redis'
         ? [...here, '--port', String(this.ports.redis), '--bind', '127.0.0.1', '--dir', this.work.folder]
         : [process.execPath, CLI, ...here];
-    return Array.from({ length: service.deploy?.replicas ?? 1 }, () => {
+    for (let i = 0; i < (service.deploy?.replicas ?? 1); i++) {
       const child = this.#spawn(service, command, args);
-      this.#started.push(child);
-      return endOf(child);
-    });
+      this.#started.push({ name, child, end: endOf(child) });
+    }
   }
 
   /** Runs its health check once. */
@@ -61,14 +64,27 @@ export class ComposeProcesses {
     return (await endOf(this.#spawn(service, command, args))).code === 0;
   }
 
-  /** Resolves when its health check passes, which is run again and again, as an engine does. */
-  healthy(name: ServiceName): Promise<void> {
-    return vi.waitFor(
+  /**
+   * Resolves when its health check passes, which is run again and again, as an engine does.
+   * @throws Error with what it said, when it ends before
+   */
+  async healthy(name: ServiceName): Promise<void> {
+    const ends = this.#started.flatMap((started) =>
+      started.name === name
+        ? started.end.then(({ code, stderr }) => `${name} ended with ${code}:\n${stderr}`)
+        : [],
+    );
+    const over = new AbortController();
+    const passes = vi.waitFor(
       async () => {
-        if (!(await this.isHealthy(name))) throw new Error(`${name} is not healthy`);
+        if (over.signal.aborted || (await this.isHealthy(name))) return null;
+        throw new Error(`${name} is not healthy`);
       },
       { timeout: 100_000, interval: 100 },
     );
+    const ended = await Promise.race([passes, ...ends]);
+    over.abort();
+    if (ended !== null) throw new Error(ended);
   }
 
   /** The environment of a service, for a command that is run in it by hand. */
@@ -77,18 +93,22 @@ export class ComposeProcesses {
     return Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, this.#here(value)]));
   }
 
-  /** Sends SIGTERM to all that runs, as `docker compose stop` does. */
-  stop(): void {
-    for (const child of this.#started) child.kill('SIGTERM');
+  /** Sends SIGTERM to all, to Redis when the others have ended, as `docker compose stop` does, and tells how they ended. */
+  async stop(): Promise<Ended[]> {
+    const ended: Ended[] = [];
+    for (const isLast of [false, true]) {
+      const these = this.#started.filter(({ name }) => (name === 'redis') === isLast);
+      for (const { child } of these) child.kill('SIGTERM');
+      ended.push(...(await Promise.all(these.map(({ end }) => end))));
+    }
+    return ended;
   }
 
   /** Leaves no process behind. */
   async end(): Promise<void> {
-    for (const child of this.#started) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const ended = once(child, 'exit');
+    for (const { child, end } of this.#started) {
       child.kill('SIGKILL');
-      await ended;
+      await end;
     }
   }
 
