@@ -5,6 +5,8 @@ import { Command, CommanderError } from 'commander';
 import { checkCommand } from './commands/check.js';
 import { emulateCommand } from './commands/emulate.js';
 import { runCommand } from './commands/run.js';
+import { statusCommand } from './commands/status.js';
+import { workCommand } from './commands/work.js';
 import { PromptmillError } from './errors.js';
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
@@ -22,7 +24,15 @@ async function main(): Promise<number> {
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
     .showHelpAfterError('(--help shows what there is)');
-  for (const command of [runCommand(process.exit), checkCommand(process.exit), emulateCommand()]) {
+  const { exit } = process;
+  const commands = [
+    runCommand(exit),
+    checkCommand(exit),
+    workCommand(exit),
+    statusCommand(exit),
+    emulateCommand(),
+  ];
+  for (const command of commands) {
     program.addCommand(command.exitOverride());
   }
   await program.exitOverride().parseAsync();

@@ -73,12 +73,21 @@ export interface Filters {
   readonly completion: FilterResults | null;
 }
 
+/** Where the outcome of a row comes from that was not called: `input.dedupe`, `input.only_new`. */
+export type Origin =
+  /** Number of the earlier row of this run that asks the same. */
+  | { readonly copied_from: number }
+  /** Id of the run that answered the row. */
+  | { readonly carried_from: string };
+
 /** What every called row carries: how many attempts it took, and how long the last call lasted. */
 interface Called {
-  /** Attempts made for this row, from 1; waits for a quota are no attempts. */
+  /** Attempts made for this row, from 1; waits for a quota are no attempts. 0 where nothing was sent. */
   readonly attempts: number;
   /** Milliseconds from the last request to its last byte; `null` when no call ended. */
   readonly latency_ms: number | null;
+  /** Set for a row whose outcome was taken over: it has no usage, no latency and no attempts of its own. */
+  readonly origin?: Origin;
 }
 
 /** An answer that no filter blocked. */
@@ -155,6 +164,13 @@ export interface Counters extends CallCounts {
    * its process was killed, stays in it: it may have been paid for.
    */
   readonly in_flight: number;
+  /**
+   * Tokens of prompts that were billed or may yet be: the usage of the calls that ended, and, under a budget, the most
+   * that the others can take. A call of which nobody knows whether it was billed stays in it with that.
+   */
+  readonly prompt_tokens: number;
+  /** The same of completions. */
+  readonly completion_tokens: number;
 }
 
 /** What was read from a completion's text. */

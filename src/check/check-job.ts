@@ -70,6 +70,7 @@ async function inspect(
     tokensPerMinute: limits.tokensPerMinute,
     require: settings.input.require,
     parameters: settings.parameters,
+    dedupe: settings.reuse.dedupe,
     grouping: {
       chunkSize: settings.limits.chunkSize,
       chunkBytes: CHUNK_BYTES,

@@ -1,5 +1,7 @@
+import type { Parameters } from '../model.js';
 import type { Encoding } from '../prompt/tokens.js';
 import type { Prices } from '../report/summary.js';
+import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import { costRange, type Quote, type QuoteLimits, quote, type Range, totalTokens } from './quote.js';
 
@@ -28,6 +30,8 @@ export interface CheckReport {
   readonly duplicates: {
     readonly rows: number;
     readonly at_least: boolean;
+    /** Nobody asked for it, and `input.dedupe` would call them once: the job's temperature is 0. */
+    readonly dedupe_would_copy: boolean;
     readonly prompt_tokens: number;
     readonly total_tokens: Range;
     readonly cost: Range | null;
@@ -48,6 +52,8 @@ export interface CheckedJob {
   readonly service: { readonly deployment: string; readonly apiVersion: string };
   readonly input: { readonly path: string };
   readonly prices: Prices | null;
+  readonly parameters: Parameters;
+  readonly reuse: { readonly dedupe: boolean };
 }
 
 /** What the tokens were counted with. */
@@ -62,7 +68,7 @@ const LONGEST_SHOWN = 20_000;
 
 /** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
-  { job, service, input, prices }: CheckedJob,
+  { job, service, input, prices, parameters, reuse }: CheckedJob,
   surveyed: { readonly sha256: string; readonly rows: number },
   counting: Counting,
   inspected: Inspected,
@@ -92,6 +98,7 @@ export function checkReport(
     duplicates: {
       rows: duplicates.rows,
       at_least: duplicates.at_least,
+      dedupe_would_copy: duplicates.rows > 0 && !reuse.dedupe && isRepeatable(parameters),
       prompt_tokens: duplicates.prompt_tokens,
       total_tokens: totalTokens(duplicates),
       cost: costRange(duplicates, prices),

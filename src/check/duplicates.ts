@@ -25,13 +25,17 @@ export class Duplicates {
     this.#index = new RepeatIndex(most);
   }
 
-  /** @param request all that makes it what it is, as text */
-  add(request: string, line: number, tokens: TokenSums): void {
+  /**
+   * @param request all that makes it what it is, as text
+   * @returns whether an earlier row asked the same
+   */
+  add(request: string, line: number, tokens: TokenSums): boolean {
     const first = this.#index.firstLine(request, line);
-    if (first === null) return;
+    if (first === null) return false;
     this.#rows++;
     this.#tokens = added(this.#tokens, tokens);
     if (this.#examples.length < MOST_EXAMPLES) this.#examples.push({ line, same_as_line: first });
+    return true;
   }
 
   result(): DuplicateRows {

@@ -1,6 +1,7 @@
 import type { Fault, Outcome, Parameters, Row } from '../model.js';
 import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
+import { isRepeatable, requestText } from '../reuse/keys.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { type Finding, Findings } from './findings.js';
 import { type Grouping, RequestCount } from './request-count.js';
@@ -18,6 +19,8 @@ export interface InspectionRules {
   /** The job's own, which a row's override. */
   readonly parameters: Parameters;
   readonly grouping: Grouping;
+  /** Rows that ask what an earlier row asks are not sent. */
+  readonly dedupe: boolean;
 }
 
 /** A prompt as it would be sent. */
@@ -39,6 +42,8 @@ export interface Inspected {
     readonly skipped: number;
     /** They end `failed`, whatever the service answers. */
     readonly failing: number;
+    /** They take over the outcome of an earlier row; only with `input.dedupe`. */
+    readonly copied?: number;
   };
   /** Why rows are skipped; `code` is the name of the empty field. */
   readonly skipped: readonly Finding[];
@@ -65,6 +70,7 @@ export class Inspection {
   readonly #requests: RequestCount;
   #total = 0;
   #sent = 0;
+  #copied = 0;
   #skippedRows = 0;
   #tokens = NO_TOKENS;
   #longest: Inspected['longest_prompt'] = null;
@@ -93,8 +99,10 @@ export class Inspection {
       this.#requests.pass(row.bytes);
       this.#settled(row, request.outcome);
     } else {
-      this.#requests.send(row.bytes + request.prompt.length, JSON.stringify(request.parameters));
-      this.#send(row, request.prompt, request.parameters);
+      const bytes = row.bytes + request.prompt.length;
+      const isCopy = this.#send(row, request.prompt, request.parameters);
+      if (isCopy) this.#requests.pass(bytes);
+      else this.#requests.send(bytes, JSON.stringify(request.parameters));
     }
   }
 
@@ -105,6 +113,7 @@ export class Inspection {
         to_send: this.#sent,
         skipped: this.#skippedRows,
         failing: this.#problems.rows,
+        ...(this.#rules.dedupe && { copied: this.#copied }),
       },
       skipped: this.#skipped.toList(),
       problems: this.#problems.toList(),
@@ -128,7 +137,8 @@ export class Inspection {
     }
   }
 
-  #send(row: Row, text: string, own: Parameters | null): void {
+  /** @returns whether the row is a copy of an earlier one, which is not sent */
+  #send(row: Row, text: string, own: Parameters | null): boolean {
     const parameters = { ...this.#rules.parameters, ...own };
     const { max_tokens, best_of: candidates = 1, suffix } = parameters;
     // The model reads what comes after the completion as well.
@@ -137,17 +147,22 @@ export class Inspection {
     const tooLong = this.#tooLong(tokens, generated);
     if (tooLong !== null) {
       this.#problems.add(row, tooLong);
-      return;
+      return false;
     }
     const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidates };
+    const { number, line } = row;
+    const isRepeat = this.#duplicates.add(requestText(text, parameters), line, sums);
+    if (isRepeat && this.#rules.dedupe && isRepeatable(parameters)) {
+      this.#copied++;
+      return true;
+    }
     const tooLarge = this.#tooLarge(sums);
     if (tooLarge !== null) this.#warnings.add(row, tooLarge);
     this.#sent++;
     this.#tokens = added(this.#tokens, sums);
-    const { number, line } = row;
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
     this.#first ??= { row: number, line, tokens, parameters, text };
-    this.#duplicates.add(`${JSON.stringify(own)}\0${text}`, line, sums);
+    return false;
   }
 
   /** The service refuses what a run cannot know beforehand: prompt and suffix together too long. */

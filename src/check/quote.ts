@@ -37,8 +37,8 @@ export interface QuotedDeadline {
 export interface QuotedBudget {
   readonly limit: 'tokens' | 'cost';
   readonly budget: number;
-  /** `depends`: on how long the answers are. `unknown`: a cost without prices. */
-  readonly verdict: 'inside' | 'depends' | 'exceeded' | 'unknown';
+  /** `depends`: on how long the answers are. */
+  readonly verdict: 'inside' | 'depends' | 'exceeded';
 }
 
 /** What a run would take. Retries and prompts that the filter blocks are not in it: nobody knows them beforehand. */
@@ -125,8 +125,8 @@ function quotedBudget(
   budget: number | null,
   range: Range | null,
 ): QuotedBudget[] {
-  if (budget === null) return [];
-  if (range === null) return [{ limit, budget, verdict: 'unknown' }];
+  // A job with a cost and no prices is refused before it is read.
+  if (budget === null || range === null) return [];
   const verdict = range.most <= budget ? 'inside' : range.least > budget ? 'exceeded' : 'depends';
   return [{ limit, budget, verdict }];
 }

@@ -1,8 +1,10 @@
 import { Command } from 'commander';
 import type { Environment } from '../config/environment.js';
-import { type RunFlags, type Settings, unkeptLimits } from '../config/settings.js';
+import type { RunFlags, Settings } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
+import { UsageError } from '../errors.js';
 import type { ServiceAddress } from '../queue/caller.js';
+import { parseStoreAddress } from '../queue/store-address.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { Halt, type HaltReason } from '../run/halt.js';
@@ -23,6 +25,7 @@ Examples:
   $ promptmill run jobs/sentiment.yaml --emulate           rehearse without a service and without a bill
   $ promptmill run jobs/sentiment.yaml --limit 20          try the first 20 rows
   $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379
+  $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379 --no-work    the calls are made elsewhere
   $ zcat reviews.csv.gz | promptmill run jobs/sentiment.yaml --input - --format csv --output -
 
 The same command continues a run that was stopped. Exit codes: 0 every row is answered, filtered or skipped;
@@ -54,13 +57,11 @@ export function runCommand(exit: Exit): Command {
 }
 
 async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const { environment, job, settings } = openJob(jobPath, options);
+  const { environment, settings } = openJob(jobPath, options);
+  assertReachable(settings);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
-  const unkept = unkeptLimits(job);
-  if (unkept.length > 0) say(`warning: this version does not keep ${unkept.join(', ')} yet`);
-
   const { address, keys, close } = await service(settings, environment);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
@@ -94,6 +95,24 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
   }
 }
 
+/** Calls that are left to others must be where others can come. */
+function assertReachable({ work, emulated, queue }: Settings): void {
+  if (work) return;
+  if (emulated) {
+    throw new UsageError(
+      'no_work_emulated',
+      '--no-work leaves the calls to other processes, and the emulator of --emulate is for this one only',
+      'Leave one of the two away, or run `promptmill emulate` and point this command and `promptmill work` at it.',
+    );
+  }
+  if (parseStoreAddress(queue).kind !== 'embedded') return;
+  throw new UsageError(
+    'queue_not_shared',
+    '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
+    'Name a queue for all with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or leave --no-work away.',
+  );
+}
+
 interface Service {
   readonly address: ServiceAddress;
   readonly keys: KeyRing;
@@ -113,7 +132,9 @@ async function service(settings: Settings, environment: Environment): Promise<Se
   const address = { baseUrl: environment.baseUrl, segment: environment.segment };
   // Refuses a bad address now, before the input is read.
   completionsUrl({ ...address, ...settings.service });
-  return { address, keys: new KeyRing(environment.keys), close: async () => {} };
+  // Who leaves the calls to others needs no key, and should have none.
+  const keys = new KeyRing(environment.keys, settings.work);
+  return { address, keys, close: async () => {} };
 }
 
 function exitCode(summary: Summary, halted: HaltReason | null): number {

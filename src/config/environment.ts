@@ -16,6 +16,10 @@ export interface Environment {
   readonly stateDir: string;
   /** @default 'warn' */
   readonly logLevel: string;
+  /** @default 'promptmill' */
+  readonly dashboardUser: string;
+  /** There is no default: without a password there is no dashboard. */
+  readonly dashboardPassword: string | undefined;
 }
 
 /** Those that may be in a file; the address of a queue has its password in it. */
@@ -46,6 +50,8 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
     queue: value('PROMPTMILL_QUEUE') ?? 'embedded',
     stateDir: value('PROMPTMILL_STATE_DIR') ?? '.promptmill',
     logLevel: value('PROMPTMILL_LOG_LEVEL') ?? 'warn',
+    dashboardUser: value('PROMPTMILL_DASHBOARD_USER') ?? 'promptmill',
+    dashboardPassword: value('PROMPTMILL_DASHBOARD_PASSWORD'),
   };
 }
 

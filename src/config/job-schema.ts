@@ -9,6 +9,9 @@ import { parametersSchema } from '../service/parameters.js';
 const text = z.string().min(1, 'must not be empty');
 const count = z.number().int().positive();
 
+/** Calls in flight at once in one process, where nothing else is said. */
+export const DEFAULT_CONCURRENCY = 20;
+
 const serviceSchema = z.strictObject({
   deployment: text.describe(
     'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
@@ -45,6 +48,26 @@ const inputSchema = z.strictObject({
     .array(text)
     .default([])
     .describe('Columns that must not be empty: a row without one of them is skipped, not sent.'),
+  dedupe: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Call identical requests (same prompt and parameters, temperature 0) once in a run, and copy the outcome for the ' +
+        'other rows: column copied_from. Default: false.',
+    ),
+  only_new: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Carry over what the job's last finished run answered for the same id and the same request, instead of calling " +
+        'again: column carried_from. Default: false.',
+    ),
+  id: text
+    .optional()
+    .describe(
+      'Column that identifies a row, for only_new. Default: the first column; in JSONL custom_id, else id, else the ' +
+        'content alone.',
+    ),
 });
 
 const answerSchema = z
@@ -85,7 +108,10 @@ const durationSchema = z
   .regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, 'must be a duration such as 90s, 30m or 8h');
 
 const limitsSchema = z.strictObject({
-  concurrency: count.max(10_000).default(20).describe('Calls in flight at once in one process. Default: 20.'),
+  concurrency: count
+    .max(10_000)
+    .default(DEFAULT_CONCURRENCY)
+    .describe(`Calls in flight at once in one process. Default: ${DEFAULT_CONCURRENCY}.`),
   prompts_per_request: count
     .max(2048)
     .default(1)
@@ -96,12 +122,11 @@ const limitsSchema = z.strictObject({
   requests_per_minute: count
     .optional()
     .describe(
-      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: none; ' +
-        'then only refusals (429) hold calls back.',
+      'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: found out.',
     ),
   tokens_per_minute: count
     .optional()
-    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: none.'),
+    .describe('Quota of tokens a minute of the deployment, shared likewise. Default: found out.'),
   token_estimate: z
     .enum(['full', 'learned'])
     .default('full')
@@ -121,11 +146,21 @@ const limitsSchema = z.strictObject({
     .describe('Longest time for one call, from the request to the last byte, in seconds. Default: 120.'),
   budget: z
     .strictObject({
-      tokens: count.optional().describe('Tokens a run may use.'),
-      cost: z.number().positive().optional().describe('Money a run may cost, in the currency of prices.'),
+      tokens: count
+        .optional()
+        .describe(
+          'Tokens that a run may be billed for, prompts and completions together. Default: no limit.',
+        ),
+      cost: z
+        .number()
+        .positive()
+        .optional()
+        .describe('Money that a run may cost, in the currency of prices, which it needs. Default: no limit.'),
     })
     .optional()
-    .describe('A run stops, resumably, before it passes one of these.'),
+    .describe(
+      'A run stops, resumably, before it passes one of these. All its executions and workers count together.',
+    ),
   stop_after_failures: z
     .number()
     .positive()
@@ -191,6 +226,12 @@ export const jobSchema = z
       })
       .optional()
       .describe('When `promptmill serve` runs the job.'),
+  })
+  .check(({ value: { limits, prices }, issues }) => {
+    const input = limits.budget?.cost;
+    if (input === undefined || prices !== undefined) return;
+    const message = 'needs prices, without which tokens have no cost';
+    issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
   })
   .describe('A Promptmill job');
 

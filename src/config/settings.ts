@@ -1,6 +1,7 @@
 import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
+import type { ReuseSettings } from '../reuse/rules.js';
 import { durationMs } from './duration.js';
 import type { Environment } from './environment.js';
 import type { Job } from './job-schema.js';
@@ -43,6 +44,8 @@ export interface Settings {
     /** Only the first so many rows; `null` is all of them. */
     readonly limit: number | null;
   };
+  /** Rows that need not be called. */
+  readonly reuse: ReuseSettings;
   readonly prompt: string | null;
   readonly parameters: Parameters;
   readonly rowParameters: readonly (keyof Parameters)[];
@@ -70,6 +73,8 @@ export interface Settings {
     readonly stopAfterFailures: number | null;
     /** Longest time of one execution, in milliseconds. */
     readonly deadlineMs: number | null;
+    /** What the run may be billed in all its executions together; `null` is no limit. */
+    readonly budget: { readonly tokens: number | null; readonly cost: number | null } | null;
     /** Rows that go ahead of the rest, and must not all fail; 0 is none. */
     readonly canary: number;
   };
@@ -110,6 +115,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       require: job.input.require,
       limit: flags.limit ?? null,
     },
+    reuse: { dedupe: job.input.dedupe, onlyNew: job.input.only_new, id: job.input.id ?? null },
     prompt: job.prompt ?? null,
     parameters: job.parameters,
     rowParameters: job.row_parameters,
@@ -134,12 +140,13 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       giveUpMs: durationMs(job.limits.give_up_after),
       stopAfterFailures: job.limits.stop_after_failures ?? null,
       deadlineMs: job.limits.deadline === undefined ? null : durationMs(job.limits.deadline),
+      budget: budgetOf(job.limits),
       canary: job.limits.canary ?? 0,
     },
     prices: job.prices ?? null,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
-    logLevel: logLevel(flags.logLevel ?? env.logLevel),
+    logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
     emulated: flags.emulate ?? false,
     work: flags.work ?? true,
     restart: flags.restart ?? false,
@@ -157,10 +164,10 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
   return requests * promptsPerRequest;
 }
 
-/** Limits of the job file that this version accepts and does not keep yet, for a warning at the start. */
-export function unkeptLimits(job: Job): string[] {
-  const limits = job.limits;
-  return (['budget'] as const).filter((name) => limits[name] !== undefined).map((name) => `limits.${name}`);
+/** An empty budget is none. */
+function budgetOf({ budget }: Job['limits']): Settings['limits']['budget'] {
+  if (budget?.tokens === undefined && budget?.cost === undefined) return null;
+  return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
 function answerSpec(answer: Job['answer']): AnswerSpec {
@@ -190,7 +197,8 @@ function defaultOutput(job: string, format: InputFormat | undefined, input: stri
   return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
 }
 
-function logLevel(value: string): LogLevel {
+/** @throws UsageError naming the value received */
+export function logLevelOf(value: string): LogLevel {
   const level = LOG_LEVELS.find((known) => known === value.toLowerCase());
   if (level !== undefined) return level;
   throw new UsageError('bad_log_level', `log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`);

@@ -48,6 +48,7 @@ export interface Service extends Gate {
   readonly seed: number;
   readonly latency: Latency;
   readonly filter: FilterSettings;
+  /** The quota of each deployment now. */
   readonly quota: QuotaSettings;
   readonly quotaHeaders: boolean;
   readonly hint: Hint;
@@ -56,6 +57,8 @@ export interface Service extends Gate {
   readonly tally: Tally;
   /** The quota of a deployment. */
   quotaOf(deployment: string): Quota;
+  /** Changes the quota of each deployment; its windows begin anew. */
+  setQuota(quota: Partial<QuotaSettings>): void;
 }
 
 const QUOTA: QuotaSettings = {
@@ -68,7 +71,7 @@ const QUOTA: QuotaSettings = {
 /** Fills in the defaults. */
 export function serviceOf(options: EmulatorOptions): Service {
   const { keys = TEST_KEYS, seed = 1 } = options;
-  const quota = { ...QUOTA, ...options.quota };
+  let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
   return {
     segment: options.segment ?? 'openai',
@@ -80,7 +83,9 @@ export function serviceOf(options: EmulatorOptions): Service {
       prompts: { ...DEFAULT_SIDE, ...options.filter?.prompts },
       completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
     },
-    quota,
+    get quota() {
+      return quota;
+    },
     quotaHeaders: options.quotaHeaders ?? true,
     hint: options.hint ?? 'seconds',
     clock: options.clock ?? (() => performance.now()),
@@ -90,6 +95,10 @@ export function serviceOf(options: EmulatorOptions): Service {
       const known = quotas.get(deployment) ?? new Quota(quota);
       quotas.set(deployment, known);
       return known;
+    },
+    setQuota(changed) {
+      quota = { ...QUOTA, ...changed };
+      quotas.clear();
     },
   };
 }

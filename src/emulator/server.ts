@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
+import type { QuotaSettings } from './quota.js';
 import { serve } from './serve.js';
 import type { Stats } from './stats.js';
 
@@ -10,6 +11,8 @@ export interface Emulator {
   readonly keys: readonly [string, string];
   /** What it received so far; also at `/stats`. */
   stats(): Stats;
+  /** Changes the quota of each deployment, as somebody does who shares or buys some; its windows begin anew. */
+  setQuota(quota: Partial<QuotaSettings>): void;
   /** Stops listening and closes every connection, answered or not. */
   close(): Promise<void>;
 }
@@ -34,6 +37,7 @@ export async function startEmulator(options: EmulatorOptions = {}): Promise<Emul
     url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
     keys: options.keys ?? TEST_KEYS,
     stats: () => service.tally.stats,
+    setQuota: (quota) => service.setQuota(quota),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

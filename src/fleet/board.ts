@@ -23,8 +23,14 @@ export interface Board {
    * @param ttlMs it comes down by itself when it was not replaced for this time, in milliseconds
    */
   post(kind: PostKind, id: string, text: string, ttlMs: number): Promise<void>;
-  /** All posts of a kind that are up, in no order. */
-  posts(kind: PostKind): Promise<readonly Posted[]>;
+  /**
+   * The posts of a kind that are up, newest first, and of those the {@link MOST_POSTS} newest.
+   * @param withinMs only those put up or replaced within this time, in milliseconds. @default all
+   */
+  posts(kind: PostKind, withinMs?: number): Promise<readonly Posted[]>;
   /** Takes a post down; one that is not there is no fault. */
   remove(kind: PostKind, id: string): Promise<void>;
 }
+
+/** Posts that a look returns at most: several times the largest fleet, and an answer of a few megabytes. */
+export const MOST_POSTS = 5_000;

@@ -17,6 +17,8 @@ export interface RunPost {
   readonly pid: number;
   /** Rows whose outcome is known, on disk or in the ledger. */
   readonly known: number;
+  /** Rows a second over the last half minute; null while there is nothing to measure. */
+  readonly rows_per_second: number | null;
   /** What it waits for, in words; null while it gets on. */
   readonly waiting: string | null;
   /** What workers must know to call for it. */

@@ -7,9 +7,19 @@ export const COUNTERS = [
   'rate_limited',
   'repeated',
   'in_flight',
+  'prompt_tokens',
+  'completion_tokens',
 ] as const satisfies readonly (keyof Counters)[];
 
 /** A run of which nothing was called yet. */
-export const NO_CALLS: Counters = { sent: 0, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 };
+export const NO_CALLS: Counters = {
+  sent: 0,
+  retried: 0,
+  rate_limited: 0,
+  repeated: 0,
+  in_flight: 0,
+  prompt_tokens: 0,
+  completion_tokens: 0,
+};
 
 export const inOrder = (counters: Counters): number[] => COUNTERS.map((name) => counters[name]);

@@ -28,6 +28,8 @@ export interface Progress {
   /** For each chunk asked for, in the order asked, the number of outcomes in the ledger. */
   readonly counts: readonly number[];
   readonly calls: Counters;
+  /** False when the run was never opened here: the store came back empty, and the counters lack what was before. */
+  readonly opened: boolean;
   /** Set by a worker when the run must stop: the reason's code and message. */
   readonly stop: { readonly code: string; readonly message: string } | null;
 }

@@ -2,7 +2,7 @@ import { COUNTERS } from './counters.js';
 import type { Sql } from './postgres.js';
 
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '2';
+const LAYOUT = '3';
 
 /**
  * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
@@ -80,4 +80,5 @@ export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void>
       [outcomeTtlMs],
     );
   }
+  await sql.query('DELETE FROM promptmill.board WHERE until <= clock_timestamp()');
 }

@@ -90,6 +90,7 @@ SELECT
   (SELECT json_build_object(
     ${COUNTERS.map((name) => `'${name}', coalesce(sum(${name}), 0)`).join(', ')}
   ) FROM promptmill.calls WHERE run = $1) AS calls,
+  EXISTS (SELECT FROM promptmill.calls WHERE run = $1 AND writer = '') AS opened,
   (SELECT stop FROM promptmill.run WHERE run = $1) AS stop
 `;
 

@@ -62,6 +62,7 @@ export class PostgresLedger implements Ledger {
     const { rows } = await this.sql.query<{
       counts: Record<string, number>;
       calls: Counters;
+      opened: boolean;
       stop: string | null;
     }>(statements.PROGRESS, [run, firsts]);
     const [found] = rows;
@@ -69,6 +70,7 @@ export class PostgresLedger implements Ledger {
     return {
       counts: firsts.map((first) => found.counts[first] ?? 0),
       calls: found.calls,
+      opened: found.opened,
       stop: found.stop === null ? null : JSON.parse(found.stop),
     };
   }

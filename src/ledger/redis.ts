@@ -57,6 +57,7 @@ export class RedisLedger implements Ledger {
     return {
       counts: lengths.map(Number),
       calls: parseCounts(calls),
+      opened: 'seeded' in Object(calls),
       stop: typeof stop === 'string' ? JSON.parse(stop) : null,
     };
   }
@@ -99,6 +100,8 @@ function parseCounts(reply: unknown): Counters {
     rate_limited: count('rate_limited'),
     repeated: count('repeated'),
     in_flight: count('in_flight'),
+    prompt_tokens: count('prompt_tokens'),
+    completion_tokens: count('completion_tokens'),
   };
 }
 

@@ -1,3 +1,4 @@
+import type { OriginColumn } from '../reuse/rules.js';
 import type { AnswerReader } from './answer.js';
 import { csvFormat } from './csv.js';
 import { jsonlFormat } from './jsonl.js';
@@ -13,6 +14,8 @@ export function recordFormat(options: {
   readonly select?: readonly string[] | undefined;
   /** `output.formulas`; CSV only. @default 'protect' */
   readonly formulas?: 'protect' | 'raw' | undefined;
+  /** Columns that say where an outcome was taken from. @default none */
+  readonly origins?: readonly OriginColumn[] | undefined;
 }): RecordFormat {
   const layout = recordLayout(options);
   return options.kind === 'csv' ? csvFormat(layout, options.formulas ?? 'protect') : jsonlFormat(layout);

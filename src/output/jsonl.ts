@@ -1,6 +1,14 @@
 import { memberTexts } from './json-text.js';
 import type { RecordFormat, RecordLayout } from './record.js';
-import { createdAt, PARTS, type Part, type RecordFacts, recordError, recordFacts } from './result-columns.js';
+import {
+  createdAt,
+  ORIGINS,
+  PARTS,
+  type Part,
+  type RecordFacts,
+  recordError,
+  recordFacts,
+} from './result-columns.js';
 
 /**
  * Records as JSON Lines: one object a row, raw text, every filter category that the service sent. The text is put
@@ -47,6 +55,9 @@ function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string 
     case 'attempts':
     case 'latency_ms':
       return JSON.stringify(part in outcome && 'attempts' in outcome ? outcome[part] : null);
+    case 'copied_from':
+    case 'carried_from':
+      return JSON.stringify(ORIGINS[part].value(facts));
   }
 }
 

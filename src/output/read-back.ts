@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { FilterResults, FilterVerdict, Outcome, Row } from '../model.js';
+import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
+import type { OriginColumn } from '../reuse/rules.js';
 import { inert } from './formula.js';
 import { RESULTS } from './result-columns.js';
 
@@ -21,20 +22,24 @@ const record = z.object({
   filters: z.object({ prompt: verdicts.nullable(), completion: verdicts.nullable() }),
   latency_ms: z.number().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  copied_from: z.coerce.number().nullable().exactOptional(),
+  carried_from: z.string().nullable().exactOptional(),
 });
 
 /**
  * How a row ended, as far as its record in the output says it, for a tally that has to be made again. CSV has no
  * columns for filter categories beyond the four of the service's documentation; they are not counted then.
  * @param row a record of the output, read as if it were an input
+ * @param origins columns of where an outcome was taken from, which the record must have
  * @returns null when `output.columns` leaves out what a tally counts, or the record is none of ours
  */
-export function outcomeOf(row: Row): Outcome | null {
-  const parsed = record.safeParse(row.source === undefined ? fromCells(row) : parseJson(row.source));
-  if (!parsed.success) return null;
+export function outcomeOf(row: Row, origins: readonly OriginColumn[]): Outcome | null {
+  const parsed = record.safeParse(row.source === undefined ? fromCells(row, origins) : parseJson(row.source));
+  if (!parsed.success || origins.some((name) => parsed.data[name] === undefined)) return null;
   const { status, text, finish_reason, usage, filters, latency_ms, error } = parsed.data;
   if (status === 'skipped') return { status };
-  const called = { attempts: 1, latency_ms };
+  const origin = origins.length === 0 ? null : originOf(parsed.data);
+  const called = { attempts: 1, latency_ms, ...(origin && { origin }) };
   const said = { text, finish_reason, usage, model: null, id: null, created: null };
   if (status === 'completed') return { status, completion: said, filters, ...called };
   if (error === null) return null;
@@ -43,8 +48,13 @@ export function outcomeOf(row: Row): Outcome | null {
   return { status, completion: blockedPrompt ? null : said, filters, error, ...called };
 }
 
+function originOf({ copied_from, carried_from }: z.output<typeof record>): Origin | null {
+  if (typeof copied_from === 'number') return { copied_from };
+  return typeof carried_from === 'string' ? { carried_from } : null;
+}
+
 /** The cells of a CSV record in the shape of JSONL; `undefined` where the record has no such column. */
-function fromCells({ fields }: Row): unknown {
+function fromCells({ fields }: Row, origins: readonly OriginColumn[]): unknown {
   const cell = (name: string): string | null | undefined => {
     const value = fields.get(name);
     return typeof value === 'string' ? value || null : undefined;
@@ -65,6 +75,7 @@ function fromCells({ fields }: Row): unknown {
     filters: { prompt: verdictsOf('prompt', cell), completion: verdictsOf('completion', cell) },
     latency_ms: number('latency_ms'),
     error: code == null ? code : { code, message: '' },
+    ...Object.fromEntries(origins.flatMap((name) => (cell(name) === undefined ? [] : [[name, cell(name)]]))),
   };
 }
 

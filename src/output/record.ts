@@ -1,7 +1,8 @@
 import { unknownNames } from '../config/nearest.js';
 import type { Answer, Outcome, Row } from '../model.js';
+import type { OriginColumn } from '../reuse/rules.js';
 import type { AnswerReader } from './answer.js';
-import { type Column, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
+import { type Column, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
 
 /** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */
 export interface RecordFormat {
@@ -39,16 +40,22 @@ export function recordLayout(options: {
   readonly inputColumns: readonly string[];
   readonly answer: AnswerReader;
   readonly select?: readonly string[] | undefined;
+  /** Columns behind those of the contract. @default none */
+  readonly origins?: readonly OriginColumn[] | undefined;
 }): RecordLayout {
   const { answer, select } = options;
-  const results = new Set([STATUS, ...RESULTS].map((column) => column.name));
+  const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
+  const results = new Set([STATUS, ...RESULTS, ...origins].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
-  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS];
-  if (select === undefined) return { columns: all, parts: new Set(PARTS), fields: null, answer };
+  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS, ...origins];
+  const isThere = (part: Part): boolean =>
+    !(part in ORIGINS) || origins.some((column) => column.part === part);
+  const there = PARTS.filter(isThere);
+  if (select === undefined) return { columns: all, parts: new Set(there), fields: null, answer };
 
   const byName = new Map(all.map((column) => [column.name, [column]]));
-  for (const part of PARTS) {
+  for (const part of there) {
     if (!byName.has(part)) byName.set(part, part === 'row' ? [ROW] : all.filter((c) => c.part === part));
   }
   const unknown = select.filter((name) => !byName.has(name));

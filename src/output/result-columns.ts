@@ -9,6 +9,7 @@ import type {
   Outcome,
   Row,
 } from '../model.js';
+import type { OriginColumn } from '../reuse/rules.js';
 import { cleaned } from './completion-text.js';
 
 /** The parts of a JSONL record, in their order. Each column of the record belongs to one. */
@@ -27,6 +28,8 @@ export const PARTS = [
   'attempts',
   'latency_ms',
   'error',
+  'copied_from',
+  'carried_from',
 ] as const;
 
 export type Part = (typeof PARTS)[number];
@@ -110,6 +113,27 @@ export const RESULTS: readonly Column[] = [
   { name: 'error_code', part: 'error', value: (facts) => recordError(facts)?.code ?? null },
   { name: 'error_message', part: 'error', value: (facts) => recordError(facts)?.message ?? null },
 ];
+
+/** Behind the columns of the contract, where a job reuses outcomes: of which row, and of which run. */
+export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
+  copied_from: {
+    name: 'copied_from',
+    part: 'copied_from',
+    value: ({ outcome }) => originOf(outcome, 'copied_from'),
+  },
+  carried_from: {
+    name: 'carried_from',
+    part: 'carried_from',
+    value: ({ outcome }) => originOf(outcome, 'carried_from'),
+  },
+};
+
+function originOf(outcome: Outcome, name: OriginColumn): number | string | null {
+  const origin = 'origin' in outcome ? outcome.origin : undefined;
+  if (origin === undefined) return null;
+  if ('copied_from' in origin) return name === 'copied_from' ? origin.copied_from : null;
+  return name === 'carried_from' ? origin.carried_from : null;
+}
 
 /** Why a row is not what was asked for: its error, or for a `completed` row what is wrong with its answer. */
 export function recordError({ outcome, answer }: RecordFacts): Fault | null {

@@ -14,8 +14,8 @@ export interface FoundRate {
   readonly at: number;
   /** No growth until then: the service had troubles of another kind (5xx, timeouts). */
   readonly heldUntil: number;
-  /** Refused before any rate was known: what was admitted until then, and in how many milliseconds. */
-  readonly first: { readonly admitted: number; readonly ms: number } | null;
+  /** What was seen when it was found first; null after a further refusal. */
+  readonly first: Seen | null;
 }
 
 /**
@@ -32,16 +32,40 @@ const FIRST_SPAN_MS = 4_000;
 /** Beyond the peak the rate has doubled after this fraction of the way back: 18 s after the cut, at the shortest. */
 const DOUBLED = 0.5;
 /** Refused again within this time, in milliseconds: the cut before was not deep enough. */
-const SOON_MS = 5_000;
+const SOON_MS = 2_500;
 const DEEPER = 0.9;
 /** A refusal comes of the calls of this time at least, in milliseconds. */
 const RECENT_MS = 3_000;
 /** Hints are mostly rounded up to whole seconds. */
 const ROUNDING_MS = 1_000;
+/** A rate of which less than this part was called, turned upside down, was not the one that was refused. */
+const SLACK = 1.25;
 /** Longest time between two calls that counts as growing, in milliseconds. */
 const LONGEST_STEP_MS = 1_000;
 
+/** Slowest rate that is ever found, in calls a minute. Below it the hints of the service hold the calls back anyway. */
+const FLOOR = 6;
+/** Calls that were admitted, or milliseconds, that say how much the service takes. Fewer say nothing. */
+const ENOUGH = { calls: 5, ms: 10_000 };
+/** A rate that nobody has used for this long is forgotten, in milliseconds: the quotas of the service are of a minute. */
+const FORGOTTEN_MS = 60_000;
+
 const MINUTE = 60_000;
+
+/** Calls that the service admitted within a time. */
+export interface Seen {
+  readonly admitted: number;
+  /** Milliseconds. */
+  readonly ms: number;
+}
+
+/** Whether a rate may be taken from what was seen. A stray refusal is none. */
+export function tellsEnough({ admitted, ms }: Seen): boolean {
+  return admitted >= ENOUGH.calls || (admitted >= 1 && ms >= ENOUGH.ms);
+}
+
+/** @param since when it was last used, or could be used again after a pause */
+export const isForgotten = (since: number, now: number): boolean => now - since > FORGOTTEN_MS;
 
 /** Calls a minute at present. */
 export function rateOf({ peak, age, span }: FoundRate): number {
@@ -58,31 +82,35 @@ export function grown(found: FoundRate, using: boolean, now: number): FoundRate 
 }
 
 /**
- * The rate after the first refusal, when nothing held the calls back before. What was admitted says what the quota is:
- * with a window of a minute that is used up after five seconds, the calls of these five seconds are those of a minute.
- * @param admitted calls until now
- * @param elapsed milliseconds in which they were made
- * @param wait milliseconds of the pause that begins
+ * The rate that is found first, when nothing but the pauses held the calls back before. What was admitted says what the
+ * quota is: with a window of a minute that is used up after five seconds, the calls of these five seconds are those of a
+ * minute. It is what refusals alone let through as well, so a run is hardly slower for it.
+ * @param seen calls that were admitted, and the milliseconds in which they were, the pause that begins included
+ * @param wait milliseconds of that pause
  */
-export function firstCut(admitted: number, elapsed: number, wait: number, now: number): FoundRate {
-  const ms = Math.max(1, elapsed + wait);
+export function firstFound(seen: Seen, wait: number, now: number): FoundRate {
   const span = Math.min(LONGEST_MS, Math.max(FIRST_SPAN_MS, wait));
-  return { ...backTo((admitted * MINUTE) / ms, wait, now), span, first: { admitted, ms } };
+  return { ...backTo(seenRate(seen), wait, now), span, first: seen };
 }
 
 /**
  * The rate after a further refusal. It came at the rate of the last seconds, or, where the service asks for a long
  * pause, of a time of which the pause is a part, but for what rounding may have added to it. Refused again soon, the
- * cut before was not deep enough.
+ * cut before was not deep enough. A rate far above what was called says nothing of the quota.
  * @param found what was known before, or a configured rate
+ * @param seen calls admitted since the last cut, and the milliseconds in which they were, the pause included
  */
-export function nextCut(found: FoundRate, wait: number, now: number): FoundRate {
+export function nextCut(found: FoundRate, seen: Seen, wait: number, now: number): FoundRate {
   const ms = Math.max(1, Math.min(found.age, Math.max(RECENT_MS, 2 * wait)));
   const recent = meanOf(found, found.age - ms, found.age);
+  const rounding = Math.min(wait, ROUNDING_MS);
   const low = (recent * ms) / (ms + wait);
-  const high = (recent * ms) / (ms + Math.max(0, wait - ROUNDING_MS));
-  const wanted = rateOf(found) * (found.age < SOON_MS ? DEEPER : 1);
-  return backTo(Math.min(high, Math.max(low, wanted)), wait, now);
+  const high = (recent * ms) / (ms + wait - rounding);
+  const rate = rateOf(found);
+  const wanted = rate * (found.age < SOON_MS ? DEEPER : 1);
+  const used = seenRate({ ...seen, ms: seen.ms - wait }) / meanOf(found, 0, found.age);
+  const peak = Math.min(high, Math.max(low, wanted));
+  return backTo(peak * Math.min(1, Math.max(0.5, SLACK * used)), wait, now);
 }
 
 /** A rate that holds without having been found: as if it were back at its peak for long. */
@@ -91,7 +119,7 @@ export function steady(rate: number, now: number): FoundRate {
 }
 
 const backTo = (peak: number, wait: number, now: number): FoundRate => ({
-  peak: Math.max(1, peak),
+  peak: Math.max(FLOOR, peak),
   age: 0,
   span: Math.min(LONGEST_MS, Math.max(SHORTEST_MS, wait)),
   at: now,
@@ -105,12 +133,11 @@ function meanOf(found: FoundRate, from: number, to: number): number {
   return (at(from) + 4 * at((from + to) / 2) + at(to)) / 6;
 }
 
-/**
- * More refusals of the first wave: another worker tells how many of its calls were admitted before, or a call that
- * counted as admitted was not.
- */
+const seenRate = ({ admitted, ms }: Seen): number => (admitted * MINUTE) / Math.max(1, ms);
+
+/** Another worker tells how many of its calls were admitted when the rate was found, or that one of them was not. */
 export function together(found: FoundRate, admitted: number): FoundRate {
   if (found.first === null || admitted === 0) return found;
   const first = { ...found.first, admitted: found.first.admitted + admitted };
-  return { ...found, first, peak: Math.max(1, (first.admitted * MINUTE) / first.ms) };
+  return { ...found, first, peak: Math.max(FLOOR, seenRate(first)) };
 }

@@ -7,10 +7,10 @@ const TOLD_AGAIN = 0.15;
 export interface PaceChange {
   /**
    * `slow_start`: more calls at once. `told`: the service said what its quota is. `refused`: it refused, and the rate is
-   * cut. `growth`: nothing was refused for a while. `held`: calls fail for other reasons, so the rate does not grow.
+   * cut. `pause`: nobody may call for a while, and slow start begins again. `growth`: nothing was refused for a while. `held`: calls fail for other reasons, so the rate does not grow.
    * `lifted`: what was found out holds nothing back any more.
    */
-  readonly reason: 'slow_start' | 'told' | 'refused' | 'growth' | 'held' | 'lifted';
+  readonly reason: 'slow_start' | 'told' | 'refused' | 'pause' | 'growth' | 'held' | 'lifted';
   /** Calls a minute of the whole fleet; null when nothing but the concurrency, or a quota of tokens, holds calls back. */
   readonly calls_per_minute: number | null;
   /** Calls at once of this process. */

@@ -1,24 +1,18 @@
+import { heard, OwnNews } from './news.js';
 import { type PaceChange, PaceChanges } from './pace-changes.js';
+import { hold, pause, refuse } from './refusal.js';
 import type { Register } from './register.js';
-import {
-  heard,
-  hold,
-  type News,
-  NOTHING,
-  needsTurns,
-  type PaceLimits,
-  refuse,
-  remembered,
-  takeTurns,
-} from './shared-pace.js';
+import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
-import { type Given, Turns } from './turns.js';
+import { type Admission, type Given, Turns } from './turns.js';
 
 /** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
 const LOOK_MS = 500;
 /** No call is made on knowledge that is older, in milliseconds: others may have been told to wait. */
 const FRESH_MS = 20;
+/** The refusals of one wave come one after the other, in milliseconds, and each asks for its own time. */
+const SAME_MS = 50;
 /** Time without growth after a failed call, in milliseconds. */
 const HOLD_MS = 5_000;
 /** Time without a refusal after which the calls under way count as admitted, in milliseconds. */
@@ -39,6 +33,8 @@ export interface PacerParts {
   readonly onConcurrency: (limit: number) => void;
   /** Told that the service asked the fleet to wait, milliseconds from now. */
   readonly onWait: (ms: number) => void;
+  /** Keeps what waits in the queue from this process for so many milliseconds; called once for each pause. */
+  readonly onPause: (ms: number) => Promise<void>;
   readonly onChange: (change: PaceChange) => void;
   /** The store refused; this process goes on by what it knows. */
   readonly onStoreError: (error: unknown) => void;
@@ -68,19 +64,15 @@ export class Pacer {
   readonly #end = new Promise<void>((resolve) => {
     this.#ended = resolve;
   });
-  /** Told with the next change: calls made and not refused, since when, and tokens beyond what was reserved. */
-  #admitted = 0;
-  #since: number;
-  #tokens = 0;
-  /** What the service said last, and what of it the others do not know. */
-  #told = NOTHING;
-  #toldNews = NOTHING;
+  /** Told with the next change. */
+  readonly #news = new OwnNews();
   #heldAt = Number.NEGATIVE_INFINITY;
+  /** End of the pause that was heeded last. */
+  #joined = 0;
 
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
-    this.#since = this.#clock();
-    this.#grownAt = this.#since;
+    this.#grownAt = this.#clock();
     this.#start = new SlowStart(parts.ceiling);
     this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
     this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random);
@@ -98,25 +90,31 @@ export class Pacer {
   }
 
   /**
-   * Waits until a call may be made. When the fleet is told to wait meanwhile, it returns and `onWait` was told.
+   * Waits until a call may be made.
    * @param tokens what it is reckoned to take
-   * @returns false when the pacer was closed: then it may not be made
    */
-  async admit(tokens: number): Promise<boolean> {
+  async admit(tokens: number): Promise<Admission> {
     this.#began ??= this.#begin();
     const knows = this.#ready && this.#shared.age <= FRESH_MS;
     // The store may be away for long; who closes does not wait for it.
     if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
-    if (this.#closed) return false;
+    if (this.#closed) return 'closed';
+    if (this.#pauseMs > 0) return 'pause';
     if (needsTurns(this.#shared.pace, this.parts.limits)) {
-      if (!(await this.#turns.wait(tokens))) return false;
+      const turn = await this.#turns.wait(tokens);
+      if (turn !== 'go') return turn;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
-      this.#tokens += tokens;
+      this.#news.took(tokens);
     }
-    // Counted as admitted until it is refused: most of what is under way when the first refusal comes was admitted.
-    this.#admitted++;
-    return true;
+    this.#news.made(this.#clock());
+    return 'go';
+  }
+
+  /** A call that might have been made is not made after all. */
+  withdrawn(tokens: number): void {
+    this.#news.took(-tokens);
+    this.#news.notMade();
   }
 
   /**
@@ -125,25 +123,15 @@ export class Pacer {
    * @param told what the service said of its quota
    */
   answered(tokens: number, told: PaceLimits): void {
-    this.#tokens += tokens;
-    // An answer that says nothing takes nothing back.
-    const requestsPerMinute = told.requestsPerMinute ?? this.#told.requestsPerMinute;
-    const tokensPerMinute = told.tokensPerMinute ?? this.#told.tokensPerMinute;
-    if (
-      requestsPerMinute !== this.#told.requestsPerMinute ||
-      tokensPerMinute !== this.#told.tokensPerMinute
-    ) {
-      this.#told = { requestsPerMinute, tokensPerMinute };
-      this.#toldNews = this.#told;
-      void this.#tellQuota();
-    }
+    this.#news.took(tokens);
+    if (this.#news.said(told)) void this.#tellQuota();
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
   /** A call failed for another reason than the quota. */
   async failed(): Promise<void> {
     const local = this.#clock();
-    this.#start.troubled(local);
+    this.#start.failed(local);
     if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
     this.#heldAt = local;
     await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
@@ -157,17 +145,21 @@ export class Pacer {
    * @param tokens what was reserved for it: a refused call takes nothing
    */
   async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
-    this.#start.troubled(this.#clock() + wait);
-    this.#tokens -= tokens;
-    this.#admitted--;
+    this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
-    const news = this.#news();
+    const news = this.#news.take(this.#shared.offset, this.#clock());
     const cut = await this.#shared.change((before, now) => {
       const pace = refuse(before, call, news, this.parts.limits, now);
-      return { pace, result: pace.since !== before.since };
+      return { pace, result: pace.found !== null && pace.found.at !== before.found?.at };
     });
     if (cut) this.#changes.tell('refused', this.#shared.pace);
-    this.#joinWait();
+    await this.#joinPause();
+  }
+
+  /** Nobody of the fleet may call for so long: the service is down. */
+  async pause(ms: number): Promise<void> {
+    await this.#shared.change((before, now) => ({ pace: pause(before, ms, now), result: null }));
+    await this.#joinPause();
   }
 
   /** Lets nobody through any more. */
@@ -179,8 +171,7 @@ export class Pacer {
   }
 
   async #begin(): Promise<void> {
-    this.#since = this.#clock();
-    this.#grownAt = this.#since;
+    this.#grownAt = this.#clock();
     await this.#look();
     this.#ready = true;
     if (this.#closed) return;
@@ -192,7 +183,7 @@ export class Pacer {
   #look(): Promise<void> {
     this.#asked ??= this.#shared.look().then(() => {
       this.#asked = null;
-      this.#joinWait();
+      void this.#joinPause();
     });
     return this.#asked;
   }
@@ -203,16 +194,13 @@ export class Pacer {
       this.#grownAt = local;
       if (this.#start.waited(local)) this.#concurrencyGrew();
     }
-    const { admitted, since } = remembered(this.#admitted, this.#since, local);
-    if (since !== this.#since) this.#tokens *= admitted / Math.max(1, this.#admitted);
-    this.#admitted = admitted;
-    this.#since = since;
+    this.#news.fade(local);
     void this.#look();
   }
 
   /** Takes turns for calls of this process. */
   async #take(tokens: readonly number[]): Promise<Given> {
-    const news = this.#news();
+    const news = this.#news.take(this.#shared.offset, this.#clock());
     const { limits } = this.parts;
     const { waits, again, asked } = await this.#shared.change((before, now) => {
       const turns = takeTurns(heard(before, news, limits, now), tokens, limits, now);
@@ -220,38 +208,44 @@ export class Pacer {
     });
     this.#changes.look(this.#shared.pace);
     const passed = this.#clock() - asked;
-    return { waits: waits.map((ms) => ms - passed), again, paused: this.#joinWait() };
+    void this.#joinPause();
+    return { waits: waits.map((ms) => ms - passed), again, paused: this.#pauseMs > 0 };
   }
 
   /** At once, because it may be long until somebody takes a turn. */
   async #tellQuota(): Promise<void> {
-    const news = this.#news();
-    await this.#shared.change((before, now) => ({
-      pace: heard(before, news, this.parts.limits, now),
-      result: null,
-    }));
+    await this.#tellNews();
     this.#changes.tell('told', this.#shared.pace);
   }
 
-  /** @returns whether the fleet waits */
-  #joinWait(): boolean {
-    const ms = this.#shared.pace.waitUntil - this.#shared.now;
-    if (ms > 0) this.parts.onWait(ms);
-    return ms > 0;
+  #tellNews(): Promise<void> {
+    const news = this.#news.take(this.#shared.offset, this.#clock());
+    return this.#shared.change((before, now) => ({
+      pace: heard(before, news, this.parts.limits, now),
+      result: undefined,
+    }));
   }
 
-  #news(): News {
-    const news = {
-      admitted: this.#admitted,
-      since: this.#since + this.#shared.offset,
-      tokens: this.#tokens,
-      told: this.#toldNews,
-    };
-    this.#toldNews = NOTHING;
-    this.#admitted = 0;
-    this.#since = this.#clock();
-    this.#tokens = 0;
-    return news;
+  /** Milliseconds that nobody may call. */
+  get #pauseMs(): number {
+    return Math.max(0, this.#shared.pace.waitUntil - this.#shared.now);
+  }
+
+  /** All workers tell what they know when a pause begins, because the quota is taken from what was admitted until then. */
+  async #joinPause(): Promise<void> {
+    const ms = this.#pauseMs;
+    if (ms === 0) return;
+    this.parts.onWait(ms);
+    this.#start.paused(this.#clock() + ms);
+    const { waitUntil } = this.#shared.pace;
+    if (waitUntil <= this.#joined + SAME_MS) return;
+    this.#joined = waitUntil;
+    if (!needsTurns(this.#shared.pace, this.parts.limits) && this.#start.again()) {
+      this.parts.onConcurrency(this.#start.limit);
+      this.#changes.tell('pause', this.#shared.pace);
+    }
+    if (this.#news.ofCalls) await this.#tellNews();
+    await this.parts.onPause(ms);
   }
 
   #concurrencyGrew(): void {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { firstCut, grown, nextCut, rateOf, steady, together } from './found-rate.js';
+import { grown, isForgotten, rateOf } from './found-rate.js';
 import { REGISTER_TTL_MS } from './register.js';
 
 const perMinute = z.number().positive().nullable();
@@ -19,12 +19,14 @@ const paceSchema = z.object({
   tokens: z.number(),
   /** The service asked everybody to wait until then. */
   waitUntil: z.number(),
-  /** Calls that the service admitted since a time. */
+  /** Calls that the service admitted since a time: the end of the pause after the last change of what was found. */
   admitted: z.number(),
   since: z.number(),
+  /** When the last pause ended, or ends, that no rate was taken from; 0 when there was none. */
+  suspected: z.number(),
   /** The quota per minute as the service says it in its answers; null where it says nothing. */
   told: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
-  /** What the service was found to take; null while it never refused. */
+  /** What the service was found to take; null while it hardly refused. */
   found: z
     .object({
       peak: z.number().positive(),
@@ -57,13 +59,19 @@ const AHEAD_MS = 250;
 const FIRST_MS = 400;
 /** A rate that has grown to so many times its peak holds nobody back any more. */
 const LIFTED = 50;
-/** Admissions older than this, in milliseconds, count by their average over the half of it. */
-const MEMORY_MS = 60_000;
-
 const MINUTE = 60_000;
 
 export function newPace(): SharedPace {
-  return { turn: 0, tokens: 0, waitUntil: 0, admitted: 0, since: 0, told: NOTHING, found: null };
+  return {
+    turn: 0,
+    tokens: 0,
+    waitUntil: 0,
+    admitted: 0,
+    since: 0,
+    suspected: 0,
+    told: NOTHING,
+    found: null,
+  };
 }
 
 /** Reads what a store holds. What is no pace, was left long ago, or comes from another clock is a new one. */
@@ -97,59 +105,11 @@ export function needsTurns(pace: SharedPace, configured: PaceLimits): boolean {
 }
 
 /** What the job says goes before what the service says: the user may share the quota with others. */
-function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
+export function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
   return {
     requestsPerMinute: configured.requestsPerMinute ?? told.requestsPerMinute,
     tokensPerMinute: configured.tokensPerMinute ?? told.tokensPerMinute,
   };
-}
-
-/** What a worker tells of its calls with the next change. */
-export interface News {
-  /** Calls made since the last change, less those that were refused: below 0 when older ones were. */
-  readonly admitted: number;
-  /** When the first of them was made. */
-  readonly since: number;
-  /** Tokens that calls took beyond what was reserved for them; negative when they took less. */
-  readonly tokens: number;
-  /** What the service says of its quota now, where that has changed. */
-  readonly told: PaceLimits;
-}
-
-/** Takes what a worker tells into account. */
-export function heard(before: SharedPace, news: News, configured: PaceLimits, now: number): SharedPace {
-  const told = news.told.requestsPerMinute !== null || news.told.tokensPerMinute !== null;
-  // Calls from before the first refusal, of a worker that had no reason to tell of them.
-  const early = news.since < before.since;
-  const found = before.found !== null && early ? together(before.found, news.admitted) : before.found;
-  const pace = {
-    ...before,
-    // What was found out before the service told another quota means nothing any more.
-    found: told ? null : found,
-    told: {
-      requestsPerMinute: news.told.requestsPerMinute ?? before.told.requestsPerMinute,
-      tokensPerMinute: news.told.tokensPerMinute ?? before.told.tokensPerMinute,
-    },
-  };
-  const { tokensPerMinute } = known(pace, configured);
-  // A time without calls before the first one tells nothing; calls from before the pause belong to what is done with.
-  const began = pace.since === 0 ? news.since : pace.since;
-  const part = news.since < began ? (now - began) / Math.max(1, now - news.since) : 1;
-  const { admitted, since } = remembered(pace.admitted + news.admitted * Math.max(0, part), began, now);
-  if (tokensPerMinute === null || news.tokens === 0) return { ...pace, admitted, since };
-  const owed = Math.min(MINUTE, news.tokens * msPerToken(tokensPerMinute));
-  return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
-}
-
-/** Lets what was long ago count less. */
-export function remembered(
-  admitted: number,
-  since: number,
-  now: number,
-): { admitted: number; since: number } {
-  const elapsed = now - since;
-  if (elapsed <= MEMORY_MS) return { admitted, since };
-  return { admitted: (admitted * MEMORY_MS) / 2 / elapsed, since: now - MEMORY_MS / 2 };
 }
 
 /** Turns that were given out. */
@@ -173,7 +133,8 @@ export function takeTurns(
 ): TurnsGiven {
   const limits = known(before, configured);
   const using = before.turn + distanceOf(before, configured) > now;
-  const older = before.found === null ? null : grown(before.found, using, now);
+  const idle = before.found === null || isForgotten(Math.max(before.found.at, before.waitUntil), now);
+  const older = before.found === null || idle ? null : grown(before.found, using, now);
   const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
   let pace: SharedPace = { ...before, found };
   const distance = distanceOf(pace, configured);
@@ -197,50 +158,8 @@ function distanceOf(pace: SharedPace, configured: PaceLimits): number {
   return rate === null ? 0 : MINUTE / rate;
 }
 
-const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
+/** Milliseconds in which the quota lets a token flow in again. */
+export const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
 
 const lifted = (rate: number, peak: number, { requestsPerMinute }: PaceLimits): boolean =>
   rate > peak * LIFTED || (requestsPerMinute !== null && rate >= requestsPerMinute * USED.requests);
-
-/**
- * The service refused a call for lack of quota. However many calls of however many workers see the same refusal, it is
- * one episode: a call that was made before the last pause was over belongs to it.
- * @param call.startedAt when it was made
- * @param call.wait milliseconds that nobody may call
- */
-export function refuse(
-  pace: SharedPace,
-  call: { readonly startedAt: number; readonly wait: number },
-  news: News,
-  configured: PaceLimits,
-  now: number,
-): SharedPace {
-  const waitUntil = Math.max(pace.waitUntil, now + call.wait);
-  if (call.startedAt < pace.waitUntil) {
-    const found = pace.found === null ? null : together(pace.found, news.admitted);
-    return { ...pace, waitUntil, found };
-  }
-  const { admitted, since, tokens, told } = heard(pace, news, configured, now);
-  const rate = allowedRate(pace, configured);
-  const found =
-    rate === null
-      ? firstCut(admitted, now - since, call.wait, now)
-      : nextCut(pace.found ?? steady(rate, now), call.wait, now);
-  return {
-    ...pace,
-    // The first turn after the pause is at its end.
-    turn: Math.min(pace.turn, waitUntil - MINUTE / rateOf(found)),
-    tokens: Math.max(tokens, waitUntil),
-    waitUntil,
-    admitted: 0,
-    since: waitUntil,
-    told,
-    found,
-  };
-}
-
-/** Calls failed for another reason than their number (5xx, resets, timeouts): no growth for a while, and no cut. */
-export function hold(pace: SharedPace, ms: number, now: number): SharedPace {
-  if (pace.found === null) return pace;
-  return { ...pace, found: { ...grown(pace.found, true, now), heldUntil: now + ms } };
-}

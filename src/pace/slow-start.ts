@@ -1,6 +1,6 @@
-/** Calls at once in the beginning. */
-const FIRST = 2;
-/** Time after trouble during which the limit does not grow, in milliseconds. */
+/** Calls at once in the beginning: as many as the smallest quotas admit in a second. */
+const FIRST = 10;
+/** Time after a failed call during which the limit does not grow, in milliseconds. */
 const CALM_MS = 5_000;
 
 /**
@@ -8,8 +8,8 @@ const CALM_MS = 5_000;
  * limit with each round of calls (RFC 5681, slow start). A refusal comes at once, so a second that brought none
  * doubles the limit also where calls take longer than that.
  *
- * It never falls: how much of it is used is decided by the pace, because the service counts calls a second and not
- * calls at once. A refusal or a 5xx only stops the growth for a while.
+ * It begins again after a pause of which no rate was learned. Where a rate is known the limit stays, because the service
+ * counts calls a second and not calls at once. A 5xx only stops the growth for a while.
  */
 export class SlowStart {
   #limit: number;
@@ -35,9 +35,21 @@ export class SlowStart {
     return this.#grow(this.#limit * 2, now);
   }
 
-  /** A call failed, or was refused. */
-  troubled(now: number): void {
-    this.#calmFrom = now + CALM_MS;
+  /** A call failed for another reason than the quota. */
+  failed(now: number): void {
+    this.#calmFrom = Math.max(this.#calmFrom, now + CALM_MS);
+  }
+
+  /** Nobody may call until then: what is answered meanwhile says nothing. */
+  paused(until: number): void {
+    this.#calmFrom = Math.max(this.#calmFrom, until);
+  }
+
+  /** Begins again, so that not all calls come at once when a pause ends. @returns true when the limit fell */
+  again(): boolean {
+    const before = this.#limit;
+    this.#limit = Math.min(FIRST, before);
+    return this.#limit < before;
   }
 
   #grow(limit: number, now: number): boolean {

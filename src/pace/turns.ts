@@ -8,6 +8,9 @@ const AFTER_MS = 120;
 /** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
 const LONGEST_SLEEP_MS = 1_000;
 
+/** Whether a call may be made: yes; not now, because the fleet was told to wait; or no more. */
+export type Admission = 'go' | 'pause' | 'closed';
+
 /** What came of asking for turns. */
 export interface Given {
   /** Milliseconds until each turn, for the first so many of the calls that asked. */
@@ -20,7 +23,7 @@ export interface Given {
 
 interface Waiting {
   readonly tokens: number;
-  readonly go: (turn: boolean) => void;
+  readonly go: (admission: Admission) => void;
 }
 
 /** The calls of one process that wait for their turn, in the order in which they came. */
@@ -46,8 +49,8 @@ export class Turns {
     return this.#waiting.length + this.#given.size;
   }
 
-  /** @returns true when the turn has come, or the fleet was told to wait; false after `close` */
-  wait(tokens: number): Promise<boolean> {
+  /** Resolves when the turn has come, or there will be none. */
+  wait(tokens: number): Promise<Admission> {
     return new Promise((go) => {
       this.#waiting.push({ tokens, go });
       void this.#askForAll();
@@ -57,7 +60,7 @@ export class Turns {
   close(): void {
     this.#closed = true;
     for (const timer of this.#given.keys()) clearTimeout(timer);
-    for (const { go } of [...this.#given.values(), ...this.#waiting]) go(false);
+    for (const { go } of [...this.#given.values(), ...this.#waiting]) go('closed');
     this.#given.clear();
     this.#waiting = [];
     this.#wake?.();
@@ -82,7 +85,7 @@ export class Turns {
     if (waiting === undefined) return;
     const timer = setTimeout(() => {
       this.#given.delete(timer);
-      waiting.go(true);
+      waiting.go('go');
     }, ms);
     this.#given.set(timer, waiting);
   }
@@ -91,7 +94,7 @@ export class Turns {
   #releaseAll(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (const { go } of waiting) go(true);
+    for (const { go } of waiting) go('pause');
   }
 
   #sleep(ms: number): Promise<void> {

@@ -44,6 +44,8 @@ export class Caller {
     private reached: boolean,
     /** Told once, without the key, when the service refuses one and the next takes over. */
     private readonly onKeyRefused: () => void,
+    /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
+    private readonly onExchange: (status: string) => void = () => {},
   ) {}
 
   /** What the service last said of its quota. */
@@ -114,6 +116,7 @@ export class Caller {
       if (!counted) count('sent');
       counted = false;
       const exchange = await this.#client(chunk).call(body, key);
+      this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
       if (exchange.kind === 'failure' || exchange.status !== 401) return exchange;
       const first = this.keys.current() === key;
       this.keys.refuse(key);

@@ -13,6 +13,7 @@ export class ChunkVisit {
   #standing: Standing;
   #askedAt: number;
   #asking: Promise<void> | null = null;
+  #dropped = false;
 
   private constructor(
     private readonly ledger: Ledger,
@@ -32,7 +33,12 @@ export class ChunkVisit {
   }
 
   get wanted(): boolean {
-    return this.#standing.wanted;
+    return this.#standing.wanted && !this.#dropped;
+  }
+
+  /** The run was stopped: its rows come again with its next execution. */
+  drop(): void {
+    this.#dropped = true;
   }
 
   /** Whether the row is still to be called. */

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Parameters } from '../model.js';
+import type { Budget } from '../pace/budget.js';
 import { parametersSchema } from '../service/parameters.js';
 
 /** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */
@@ -8,6 +9,15 @@ export interface ChunkRow {
   readonly prompt: string;
   /** Overrides of this row on the chunk's parameters. */
   readonly parameters: Parameters | null;
+}
+
+/** What a run may still be billed, as its workers must know it. */
+export interface ChunkBudget extends Budget {
+  /**
+   * Rows in flight when this execution began: calls of an earlier one. Hardly any of them will be heard of again, so
+   * nobody waits for what they have reserved.
+   */
+  readonly unheard: number;
 }
 
 /** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
@@ -22,6 +32,8 @@ export interface Chunk {
   /** Rows that may share one request. */
   readonly promptsPerRequest: number;
   readonly parameters: Parameters;
+  /** Null where the job has none. */
+  readonly budget: ChunkBudget | null;
   readonly rows: readonly ChunkRow[];
 }
 
@@ -40,6 +52,15 @@ export interface ChunkData {
 
 const rowSchema = z.tuple([z.int().positive(), z.string(), parametersSchema.nullable()]);
 
+const budgetSchema = z.strictObject({
+  tokens: z.int().positive().nullable(),
+  cost: z.number().positive().nullable(),
+  prices: z
+    .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
+    .nullable(),
+  unheard: z.int().nonnegative(),
+});
+
 const dataSchema = z.strictObject({
   v: z.literal(1),
   run: z.string().min(1),
@@ -55,6 +76,7 @@ const bodySchema = z.strictObject({
   timeoutMs: z.number().positive(),
   promptsPerRequest: z.int().min(1).max(2048),
   parameters: parametersSchema,
+  budget: budgetSchema.nullable(),
   rows: z.array(rowSchema).min(1),
 });
 

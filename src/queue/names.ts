@@ -16,6 +16,15 @@ export function queueName(deployment: string, address: string | null): string {
   return `${name}-${address === null ? 'emulated-' : ''}${hash.slice(0, 8)}`;
 }
 
+/**
+ * Name of the queue of a deployment behind an address of the environment. A slash at the end of the address changes
+ * nothing: it is the same service.
+ */
+export const serviceQueue = (
+  deployment: string,
+  { baseUrl, segment }: { readonly baseUrl: string | undefined; readonly segment: string },
+): string => queueName(deployment, `${baseUrl?.replace(/\/+$/, '')}/${segment}`);
+
 /** Id of a run: when it began, and enough chance to tell it from others: `20261121-020000-4f9c1a`. */
 export function newRunId(now: Date, random: string): string {
   const stamp = now.toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');

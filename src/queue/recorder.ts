@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { NO_CALLS } from '../ledger/counters.js';
 import type { Entry, Ledger } from '../ledger/ledger.js';
 import type { Counters } from '../model.js';
+import { minus, NO_TOKENS, type Tokens } from '../pace/budget.js';
 
 /**
  * Outcomes that arrive within this time, in milliseconds, share one write to the ledger; so do those that arrive
@@ -30,6 +31,7 @@ interface Batch {
 /** Writes outcomes to the ledger as they come, in small batches. What is added is never given up. */
 export class Recorder {
   #open: Batch | null = null;
+  #outcomes = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
   #last: Promise<void> = Promise.resolve();
@@ -44,18 +46,37 @@ export class Recorder {
     const batch = this.#batch();
     batch.entries.push(entry);
     this.#totalsOf(entry.run).outcomes++;
+    this.#outcomes++;
     return batch.recorded;
   }
 
   /**
    * Tells the ledger that rows are about to be called in one request. Once it knows, a process that is killed
    * cannot hide that they may have been paid for.
+   * @param reserved the most that the request can be billed, where the run has a budget
    * @returns a promise that resolves when the ledger knows; it never rejects
    */
-  announce(run: string, rows: number): Promise<void> {
+  announce(run: string, rows: number, reserved: Tokens): Promise<void> {
     this.count(run, 'sent');
-    this.count(run, 'in_flight', rows);
+    this.#reserve(run, rows, reserved);
     return this.#batch().recorded;
+  }
+
+  /** Takes rows back that were announced and are not called; with the last of a request the request itself. */
+  retract(run: string, rows: number, reserved: Tokens, request: boolean): void {
+    if (request) this.count(run, 'sent', -1);
+    this.#reserve(run, -rows, minus(NO_TOKENS, reserved));
+  }
+
+  /** The rows of a request are in flight no longer: what they were billed takes the place of what was reserved. */
+  settle(run: string, rows: number, reserved: Tokens, billed: Tokens): void {
+    this.#reserve(run, -rows, minus(billed, reserved));
+  }
+
+  #reserve(run: string, rows: number, { prompt_tokens, completion_tokens }: Tokens): void {
+    this.count(run, 'in_flight', rows);
+    if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
+    if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
   }
 
   /** Adds to a run's counters, with the next batch. */
@@ -65,6 +86,11 @@ export class Recorder {
     counts[name] = (counts[name] ?? 0) + by;
     calls.set(run, counts);
     this.#totalsOf(run)[name] += by;
+  }
+
+  /** Outcomes handed to the ledger, of all runs. */
+  get outcomes(): number {
+    return this.#outcomes;
   }
 
   totals(run: string): Totals {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { PGlite } from '@electric-sql/pglite';
 import { UsageError } from '../errors.js';
+import { FileBoard } from '../ledger/file-board.js';
 import { FileRegister } from '../ledger/file-register.js';
 import type { LedgerTimes } from '../ledger/times.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
@@ -60,6 +61,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
       name,
       ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
       register: new FileRegister(join(options.stateDir, 'pace')),
+      board: new FileBoard(options.stateDir),
       backendFactory: backendOn(pool),
       connectionFor: () => ({}),
       describe: () => directory,

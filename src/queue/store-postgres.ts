@@ -2,6 +2,7 @@ import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bul
 import pg from 'pg';
 import { UsageError } from '../errors.js';
 import { PostgresLedger } from '../ledger/postgres.js';
+import { PostgresBoard } from '../ledger/postgres-board.js';
 import { PostgresRegister } from '../ledger/postgres-register.js';
 import { backendOn, prepareTables, QUEUE_SCHEMA } from './postgres-backend.js';
 import { LastingPool } from './postgres-pool.js';
@@ -42,6 +43,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     name: null,
     ledger: new PostgresLedger(pool, options.ledgerTimes),
     register: new PostgresRegister(pool),
+    board: new PostgresBoard(pool),
     backendFactory: backendOn(pool),
     connectionFor: () => ({}),
     describe: () => shown,

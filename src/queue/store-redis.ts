@@ -2,6 +2,7 @@ import { createRedisBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { UsageError } from '../errors.js';
 import { RedisLedger } from '../ledger/redis.js';
+import { RedisBoard } from '../ledger/redis-board.js';
 import { RedisRegister } from '../ledger/redis-register.js';
 import type { Store, StoreOptions } from './store.js';
 import { withoutPassword } from './store-address.js';
@@ -38,6 +39,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     name: null,
     ledger: new RedisLedger(client, options.ledgerTimes),
     register: new RedisRegister(client),
+    board: new RedisBoard(client),
     backendFactory: createRedisBackend,
     connectionFor: () => ({ url: url.href, ...SETTINGS }),
     describe: () => shown,

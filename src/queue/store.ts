@@ -1,4 +1,5 @@
 import type { BackendFactory, ConnectionOptions, RedisQueueBackend } from 'bullmq';
+import type { Board } from '../fleet/board.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { LedgerTimes } from '../ledger/times.js';
 import type { Register } from '../pace/register.js';
@@ -14,6 +15,8 @@ export interface Store {
   readonly ledger: Ledger;
   /** Holds the pace of each queue. */
   readonly register: Register;
+  /** Where runs and workers say how they get on. */
+  readonly board: Board;
   /** Makes BullMQ's connections to this store. The type names Redis because BullMQ's own defaults do. */
   readonly backendFactory: BackendFactory<RedisQueueBackend>;
   /** BullMQ's `connection` option. */

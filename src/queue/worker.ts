@@ -1,19 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
-import pLimit from 'p-limit';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import type { Fault } from '../model.js';
+import type { Counters, Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
+import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import { Outage, type OutageView } from '../pace/outage.js';
 import { Pacer } from '../pace/pacer.js';
 import { QuotaWait } from '../pace/quota-wait.js';
-import type { PaceLimits } from '../pace/shared-pace.js';
+import { NOTHING, type PaceLimits } from '../pace/shared-pace.js';
 import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
+import { BudgetGate } from './budget-gate.js';
 import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
 import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
 import { Recorder, type Totals } from './recorder.js';
+import { Reservations } from './reservation.js';
 import type { Store } from './store.js';
 import { within } from './store-deadline.js';
 
@@ -31,8 +34,6 @@ const MAX_STALLED = 3;
 const GRACE_MS = 30_000;
 /** Entries a second of the worker's limiter. More of them are counted only while `queue.rateLimit` pauses the queue. */
 const NEVER_REACHED = 1_000_000_000;
-/** What is known of the pause of all workers is good for this time, in milliseconds. */
-const PAUSE_FRESH_MS = 100;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
@@ -42,15 +43,22 @@ export interface WorkerOptions {
   readonly deployment: string;
   /** Calls in flight at once. */
   readonly concurrency: number;
+  /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
+  readonly slots?: LimitFunction;
   /** Rows that a chunk usually has; decides how many chunks are taken at once. */
   readonly chunkSize: number;
   /** Rows that a request usually has. */
   readonly promptsPerRequest: number;
-  /** The quota of the deployment, when the job says one. @default none: calls are held back by refusals alone */
+  /** The quota of the deployment, when the job says one. @default none: it is found out */
   readonly pace?: PaceLimits;
   /** What the service goes by when it admits a request. @default 'full' */
   readonly tokenBasis?: TokenBasis;
   readonly caller: Caller;
+  /**
+   * The run of this process, and its counters before this process called anything: a store that comes back empty
+   * cannot make it forget what is spent. @default none: what the store says counts
+   */
+  readonly begun?: { readonly run: string; readonly calls: Counters };
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
@@ -67,12 +75,10 @@ export class ChunkWorker {
   readonly #recorder: Recorder;
   readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
-  readonly #pacer: Pacer | null;
+  readonly #pacer: Pacer;
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
   #chunks = 0;
-  #pauseAskedAt = 0;
-  #pauseAnswer: Promise<void> = Promise.resolve();
   /** The visits under way, by the ids of their entries. */
   readonly #visits = new Map<string, Promise<void>>();
   #closing: Promise<void> | null = null;
@@ -102,37 +108,41 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
-    const paced = options.pace?.requestsPerMinute ?? options.pace?.tokensPerMinute ?? null;
-    this.#pacer =
-      options.pace === undefined || paced === null
-        ? null
-        : new Pacer({
-            register: store.register,
-            queue,
-            limits: options.pace,
-            ceiling: concurrency,
-            underWay: () => this.#limit.activeCount,
-            onConcurrency: (most) => {
-              this.#limit.concurrency = most;
-            },
-            onWait: (ms) => this.#quota.joined(ms, Date.now()),
-            onChange: (change) => log.info(change, 'the pace changed'),
-            onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
-          });
-    this.#limit.concurrency = this.#pacer?.concurrency ?? concurrency;
+    this.#pacer = new Pacer({
+      register: store.register,
+      queue,
+      limits: options.pace ?? NOTHING,
+      ceiling: concurrency,
+      underWay: () => this.#limit.activeCount,
+      onConcurrency: (most) => {
+        this.#limit.concurrency = most;
+      },
+      onWait: (ms) => this.#quota.joined(ms, Date.now()),
+      onPause: (ms) => this.#keepEntries(ms),
+      onChange: (change) => log.info(change, 'the pace changed'),
+      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+    });
+    this.#limit.concurrency = this.#pacer.concurrency;
     this.#work = new ChunkWork({
       caller: options.caller,
       limit: this.#limit,
+      slots: options.slots ?? null,
       quota: this.#quota,
       outage: this.#outage,
       pacer: this.#pacer,
       estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
+      gate: new BudgetGate({
+        ledger: store.ledger,
+        recorder: this.#recorder,
+        atLeast: (run) => this.#countedFor(run),
+        now: Date.now,
+        random: Math.random,
+      }),
+      reservations: new Reservations(),
       recorder: this.#recorder,
       log,
       releasing: () => this.#releasing,
       onRequest: () => this.#takeAnotherChunkIfLast(),
-      pauseAll: (ms) => this.#queue.rateLimit(ms),
-      heedPause: () => this.#heedPause(),
       stop: (chunk, fault) => this.#stop(chunk, fault),
     });
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
@@ -141,7 +151,18 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    return Math.max(0, this.#limit.activeCount - (this.#pacer?.waiting ?? 0));
+    const waiting = this.#pacer.waiting + this.#work.waitingForSlot;
+    return Math.max(0, this.#limit.activeCount - waiting);
+  }
+
+  /** Calls at once that this worker may make now. */
+  get concurrency(): number {
+    return this.#limit.concurrency;
+  }
+
+  /** Rows recorded since it started. */
+  get rows(): number {
+    return this.#recorder.outcomes;
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
@@ -157,6 +178,11 @@ export class ChunkWorker {
   /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#recorder.totals(run);
+  }
+
+  #countedFor(run: string): Tokens {
+    const { begun } = this.options;
+    return begun?.run === run ? plus(begun.calls, this.#recorder.totals(run)) : NO_TOKENS;
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
@@ -175,7 +201,7 @@ export class ChunkWorker {
 
   async #leave(): Promise<void> {
     this.#releasing = true;
-    this.#pacer?.close();
+    this.#pacer.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.options.log.warn({ err: error }, 'calls in flight were given up'),
@@ -227,17 +253,14 @@ export class ChunkWorker {
     }
   }
 
-  /** BullMQ keeps a pause from those who take an entry; rows of entries at hand have to ask. */
-  #heedPause(): Promise<void> {
-    const now = Date.now();
-    if (now - this.#pauseAskedAt >= PAUSE_FRESH_MS) {
-      this.#pauseAskedAt = now;
-      this.#pauseAnswer = this.#queue.getRateLimitTtl(NEVER_REACHED).then(
-        (ms) => this.#quota.joined(Math.max(0, ms), Date.now()),
-        (error) => this.options.log.debug({ err: error }, 'cannot learn of a pause'),
-      );
-    }
-    return this.#pauseAnswer;
+  /**
+   * Entries that go back to the queue in a pause would be handed out again at once. Each worker asks for it, because
+   * runs of one state directory share their pauses and have a queue each.
+   */
+  async #keepEntries(ms: number): Promise<void> {
+    await this.#queue
+      .rateLimit(ms)
+      .catch((error) => this.options.log.debug({ err: error }, 'the queue refused to pause'));
   }
 
   /** A store that refuses costs no attempt: the entry goes back after a pause. */
@@ -259,7 +282,7 @@ export class ChunkWorker {
    */
   async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
     this.#releasing = true;
-    this.#pacer?.close();
+    this.#pacer.close();
     this.options.onStop(fault);
     await this.#worker.pause(true);
     await this.options.store.ledger.stop(run, execution, fault);

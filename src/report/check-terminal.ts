@@ -44,7 +44,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
     '',
     paint(
       'bold',
-      `${count(rows.total)} rows = ${count(rows.to_send)} to send + ${count(rows.failing)} failing + ${count(rows.skipped)} skipped`,
+      `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing + ${count(rows.skipped)} skipped`,
     ),
     '',
     ...sectionLines(sections, columns, paint),
@@ -103,7 +103,11 @@ function tokenLines({ tokens, rows }: CheckReport, width: number): string[] {
 const windowText = ({ context_window: window }: CheckReport['tokens']): string =>
   window === null ? 'context window not known' : `context window ${count(window)}`;
 
-function duplicateLines({ duplicates }: CheckReport, width: number): string[] {
+/** Only of a job with `input.dedupe`. */
+const copiedText = ({ copied }: CheckReport['rows']): string =>
+  copied === undefined ? '' : ` + ${count(copied)} to copy`;
+
+function duplicateLines({ duplicates, rows: all }: CheckReport, width: number): string[] {
   const { rows, at_least, total_tokens, cost: money, examples } = duplicates;
   if (rows === 0 && !at_least) return [];
   const of = at_least ? 'at least ' : '';
@@ -115,7 +119,18 @@ function duplicateLines({ duplicates }: CheckReport, width: number): string[] {
   const named = examples
     .slice(0, MOST_NAMED)
     .map(({ line, same_as_line }) => `line ${count(line)} as ${count(same_as_line)}`);
-  return [...flow(figures, SEPARATOR, width), ...flow(named, SEPARATOR, width)];
+  return [
+    ...flow(figures, SEPARATOR, width),
+    ...flow(named, SEPARATOR, width),
+    ...words(dedupeText(duplicates, all), width),
+  ];
+}
+
+function dedupeText(duplicates: CheckReport['duplicates'], { copied }: CheckReport['rows']): string {
+  if (duplicates.dedupe_would_copy) return 'input.dedupe: true would copy their outcomes instead of calling';
+  if (copied === undefined || duplicates.rows === 0) return '';
+  const which = copied === duplicates.rows ? 'they' : `${count(copied)} of them`;
+  return `${which} are copied and not called (input.dedupe): no other figure counts them`;
 }
 
 function timeText({ time, rows }: CheckReport): string {
@@ -142,17 +157,18 @@ function deadlineText({ deadline }: CheckReport): string {
   }
 }
 
+/** How a run ends that comes to its budget. */
+const STOPS = 'the run will stop, resumably';
+
 function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckReport): string {
   const given = limit === 'tokens' ? `${count(budget)} tokens` : `cost ${cost(budget)}`;
   switch (verdict) {
     case 'inside':
       return `${given} is enough`;
     case 'exceeded':
-      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}`;
+      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}; ${STOPS}`;
     case 'depends':
-      return `${given} may not be enough: that depends on how long the answers are`;
-    case 'unknown':
-      return `${given}: cannot be said, because the job has no prices`;
+      return `${given} may not be enough: that depends on how long the answers are; if not, ${STOPS}`;
   }
 }
 

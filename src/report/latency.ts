@@ -1,4 +1,4 @@
-import { build, decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
+import { build, decodeFromCompressedBase64, encodeIntoCompressedBase64, JsHistogram } from 'hdr-histogram-js';
 
 /**
  * How long calls took, as JSON. The histogram is HdrHistogram's compressed base64 encoding: at most 3 KB and
@@ -52,4 +52,31 @@ export function percentiles(latency: Latency): LatencyPercentiles {
   // A percentile is the upper end of its bucket, which may lie above the longest call.
   const at = (percentile: number) => Math.min(histogram.getValueAtPercentile(percentile), latency.max);
   return { p50: at(50), p90: at(90), p95: at(95), p99: at(99), max: latency.max };
+}
+
+/** Calls by how long they took, in the form that Prometheus has: each bucket holds those of the smaller ones too. */
+export interface LatencyBuckets {
+  /** Calls that took at most as long as each bound, to the two digits of the histogram. */
+  readonly within: readonly number[];
+  readonly calls: number;
+  /** Milliseconds of all calls together, to two digits; a call of more than an hour counts as an hour. */
+  readonly sumMs: number;
+}
+
+/**
+ * @param boundsMs ascending, in milliseconds
+ * @throws Error when the text is no histogram
+ */
+export function latencyBuckets(latency: Latency, boundsMs: readonly number[]): LatencyBuckets {
+  if (latency === null) return { within: boundsMs.map(() => 0), calls: 0, sumMs: 0 };
+  const histogram = decodeFromCompressedBase64(latency.histogram, COUNT_BITS);
+  if (!(histogram instanceof JsHistogram)) throw new Error('no histogram that can be counted');
+  let index = -1;
+  let calls = 0;
+  const within = boundsMs.map((bound) => {
+    const last = histogram.countsArrayIndex(Math.min(bound, HIGHEST_MS));
+    while (index < last) calls += histogram.getCountAtIndex(++index);
+    return calls;
+  });
+  return { within, calls: histogram.totalCount, sumMs: histogram.mean * histogram.totalCount };
 }

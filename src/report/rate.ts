@@ -13,14 +13,17 @@ const WINDOW_MS = 30_000;
 /** Samples closer together replace each other, so that the window holds at most 60 of them. */
 const STEP_MS = 500;
 
-/** The window with one more sample in it, without those that have become too old. */
-export function sampled(window: RateWindow, sample: Sample): RateWindow {
+/**
+ * The window with one more sample in it, without those that have become too old.
+ * @param lengthMs what the rate is measured over. @default 30 s
+ */
+export function sampled(window: RateWindow, sample: Sample, lengthMs = WINDOW_MS): RateWindow {
   const last = window.at(-1);
   const beforeLast = window.at(-2);
   const replaces = last && beforeLast && last.at - beforeLast.at < STEP_MS;
   const samples = [...(replaces ? window.slice(0, -1) : window), sample];
   // The newest of the too old ones stays: the window must reach back over its whole length.
-  const tooOld = samples.findLastIndex(({ at }) => at <= sample.at - WINDOW_MS);
+  const tooOld = samples.findLastIndex(({ at }) => at <= sample.at - lengthMs);
   return samples.slice(Math.max(0, tooOld));
 }
 

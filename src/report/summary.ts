@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { CallCounts, Fault, Usage } from '../model.js';
 import type { Counts } from './counts.js';
 import { type LatencyPercentiles, percentiles } from './latency.js';
-import type { FilterTally, RowCounts, Tally } from './tally.js';
+import type { FilterTally, ReusedCounts, RowCounts, Tally } from './tally.js';
 
 /** Currency units per 1,000 tokens. */
 export interface Prices {
@@ -39,6 +39,8 @@ export interface Summary {
   readonly latency_ms: LatencyPercentiles;
   /** `rows.total / duration_s`. */
   readonly rows_per_second: number;
+  /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
+  readonly reused?: ReusedCounts;
 }
 
 /** What a summary is made of. */
@@ -59,6 +61,8 @@ export interface SummaryParts
   readonly stopped: Fault | null;
   readonly tally: Tally;
   readonly prices: Prices | null;
+  /** Whether the job reuses outcomes. @default false */
+  readonly reuses?: boolean;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
@@ -92,6 +96,9 @@ export function summarise(parts: SummaryParts): Summary {
     },
     latency_ms: percentiles(tally.latency),
     rows_per_second: parts.duration_s > 0 ? rounded(total / parts.duration_s, 2) : 0,
+    ...(parts.reuses && {
+      reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
+    }),
   };
 }
 

@@ -39,6 +39,19 @@ export interface Tally {
   readonly errors: Counts;
   /** Of each row's last call. */
   readonly latency: Latency;
+  /** Rows that were not called because their outcome was taken over; absent while there are none. */
+  readonly reused?: ReusedCounts & {
+    /** Those of them that ended `failed`: copies of a row that did. */
+    readonly failed: number;
+  };
+}
+
+/** Rows that ended without a call of their own; they count in `rows` as the rows they were taken from. */
+export interface ReusedCounts {
+  /** Identical to an earlier row of the run. */
+  readonly copied: number;
+  /** Answered by an earlier run of the job. */
+  readonly carried: number;
 }
 
 /** A row that ended, as the tally sees it. */
@@ -76,6 +89,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
   const latencies: number[] = [];
+  const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
 
   for (const { outcome, answer } of ended) {
     rows.total += 1;
@@ -83,6 +97,10 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     if (outcome.status === 'skipped') continue;
 
     if (outcome.latency_ms !== null) latencies.push(outcome.latency_ms);
+    if (outcome.origin !== undefined) {
+      reused['copied_from' in outcome.origin ? 'copied' : 'carried'] += 1;
+      if (outcome.status === 'failed') reused.failed += 1;
+    }
     const fault = outcome.status === 'completed' ? answer?.fault : outcome.error;
     if (fault) errors.add(fault.code);
     if (outcome.status === 'failed') continue;
@@ -108,6 +126,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
     latency: withLatencies(tally.latency, latencies),
+    ...(reused.copied + reused.carried > 0 && { reused }),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Counts } from './counts.js';
 import { cost, count, duration, percent, rate } from './figures.js';
 import type { Summary } from './summary.js';
-import type { FilterCounts, RowCounts } from './tally.js';
+import type { FilterCounts, ReusedCounts, RowCounts } from './tally.js';
 import { bodyWidth, type Paint, painter, type Section, sectionLines } from './terminal-sections.js';
 import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
 
@@ -148,20 +148,35 @@ function filterLines({ prompt, completion }: Summary['filters'], width: number):
   );
 }
 
-function callLines({ calls, cost: price, rows }: Summary, width: number): string[] {
+function callLines({ calls, cost: price, rows, reused }: Summary, width: number): string[] {
   const parts = [
     `${count(calls.sent)} sent`,
     `${count(calls.retried)} retried`,
     `${count(calls.rate_limited)} rate limited`,
     `${count(calls.repeated)} repeated`,
   ];
-  const lines = flow(parts, SEPARATOR, width);
+  const lines = [
+    ...flow(parts, SEPARATOR, width),
+    ...(reused === undefined ? [] : flow(reusedText(reused).split(' '), ' ', width)),
+  ];
   if (calls.repeated === 0) return lines;
   // Nobody knows the bill of an answer that was lost: about what the others cost.
-  const called = rows.completed + rows.filtered;
+  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
+  const called = Math.max(0, rows.completed + rows.filtered - taken);
   const money =
     price === null || called === 0 ? '' : `, about ${cost((price / called) * calls.repeated)} in all`;
   return [...lines, `${count(calls.repeated)} may have been paid for twice${money}`];
+}
+
+/** `220 rows copied, 970 carried over: not called` */
+function reusedText({ copied, carried }: ReusedCounts): string {
+  if (copied + carried === 0) return 'no row copied or carried over';
+  const rows = (n: number): string => `${count(n)} ${n === 1 ? 'row' : 'rows'}`;
+  const parts = [
+    ...(copied > 0 ? [`${rows(copied)} copied`] : []),
+    ...(carried > 0 ? [`${copied > 0 ? count(carried) : rows(carried)} carried over`] : []),
+  ];
+  return `${parts.join(SEPARATOR)}: not called`;
 }
 
 function latencyLines({ latency_ms }: Summary, width: number): string[] {

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LEASE_MS, type Ledger } from '../ledger/ledger.js';
-import type { Counters, Fault } from '../model.js';
+import type { CalledOutcome, Counters, Fault, Outcome, Row } from '../model.js';
+import type { RowKeys } from '../reuse/keys.js';
 import type { Journal } from './journal.js';
 import type { Plan, RowRecord } from './plan.js';
+import type { Reuse, Taken } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
 /** Pause between two looks at the ledger, and so the shortest time between two commits, in milliseconds. */
@@ -23,6 +25,8 @@ export interface CollectorParts {
   readonly journal: Journal;
   /** The record of a row, and what the tally counts of it. */
   readonly recordOf: Plan['recordOf'];
+  /** Has the outcomes of rows that were not sent, and keeps others for them; null for a job that reuses nothing. */
+  readonly reuse: Pick<Reuse, 'take' | 'keep'> | null;
   /** Opens the run in the ledger, or renews its lease. */
   readonly open: () => Promise<void>;
   /** Looks after the oldest chunk when it is stuck. */
@@ -49,7 +53,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
   for (;;) {
     const last = parts.drained();
     const look = await lookAt(parts);
-    journal.count(look.calls);
+    if (look.opened) journal.count(look.calls);
     if (look.stop !== null) parts.onStop(look.stop);
     const rows = await commit(parts, look);
     parts.onProgress(journal.manifest.rows + look.known);
@@ -79,6 +83,7 @@ interface Look {
   /** Rows of the oldest incomplete chunk that are known. */
   readonly headKnown: number;
   readonly calls: Counters;
+  readonly opened: boolean;
   readonly stop: Fault | null;
 }
 
@@ -86,7 +91,7 @@ interface Look {
 async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
   const heads = window.heads(LOOK_AHEAD);
   const called = heads.filter((chunk) => expected(chunk) > 0);
-  const { counts, calls, stop } = await ledger.progress(run, called.map(firstOf));
+  const { counts, calls, opened, stop } = await ledger.progress(run, called.map(firstOf));
   const byChunk = new Map(called.map((chunk, i) => [chunk.first, counts[i] ?? 0]));
   const knownOf = (chunk: WindowChunk): number => byChunk.get(chunk.first) ?? 0;
 
@@ -102,9 +107,11 @@ async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
   const head = rest[0];
   return {
     complete,
-    known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.settled.size, 0),
+    // A row that takes an outcome over needs nothing of its own any more.
+    known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.settled.size + chunk.sources.size, 0),
     headKnown: head === undefined ? 0 : knownOf(head),
     calls,
+    opened,
     stop,
   };
 }
@@ -114,28 +121,29 @@ async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
  * @returns rows committed
  */
 async function commit(parts: CollectorParts, look: Look): Promise<number> {
-  const { ledger, run, journal, window } = parts;
+  const { ledger, run, journal, window, reuse } = parts;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
-      expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : chunk.settled,
+      expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
     ),
   );
   const written: WindowChunk[] = [];
   const records: RowRecord[] = [];
+  const taken = new Map<number, Taken>();
+  const keys = new Map<number, RowKeys>();
   for (const [i, chunk] of look.complete.entries()) {
-    const known = chunk.rows.map((row) => chunk.settled.get(row.number) ?? outcomes[i]?.get(row.number));
+    const ended = endOf(chunk, outcomes[i] ?? NO_OUTCOMES, parts, taken);
     // The store lost outcomes after it had counted them; they will be called again.
-    if (!known.every((outcome) => outcome !== undefined)) break;
-    for (const [j, row] of chunk.rows.entries()) {
-      const outcome = known[j];
-      if (outcome !== undefined) records.push(parts.recordOf(row, outcome));
-    }
+    if (ended === null) break;
+    for (const [row, outcome] of ended) records.push(parts.recordOf(row, outcome));
+    for (const [row, known] of chunk.keys) keys.set(row, known);
     written.push(chunk);
   }
   if (written.length === 0) return 0;
   await journal.commit({
     text: records.map((record) => record.text).join(''),
     ended: records,
+    ...(reuse !== null && { keep: () => reuse.keep(keys, taken) }),
   });
   await ledger.forget(
     run,
@@ -144,6 +152,38 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
   );
   window.release(written.length);
   return records.length;
+}
+
+const NO_OUTCOMES: ReadonlyMap<number, CalledOutcome> = new Map();
+
+/**
+ * How the rows of a chunk ended; null when the ledger does not know of all.
+ * @param called what the ledger has of the chunk
+ * @param taken outcomes of the commit that rows behind them may take over; those of the chunk are added
+ */
+function endOf(
+  chunk: WindowChunk,
+  called: ReadonlyMap<number, CalledOutcome>,
+  { run, reuse }: Pick<CollectorParts, 'run' | 'reuse'>,
+  taken: Map<number, Taken>,
+): readonly (readonly [Row, Outcome])[] | null {
+  const ended: [Row, Outcome][] = [];
+  for (const row of chunk.rows) {
+    const settled = chunk.settled.get(row.number);
+    if (settled !== undefined) {
+      ended.push([row, settled]);
+      continue;
+    }
+    // Before a source: an earlier execution that knew less of other rows has paid for it.
+    const own = called.get(row.number);
+    const source = chunk.sources.get(row.number);
+    if (own !== undefined) taken.set(row.number, { outcome: own, run });
+    else if (source !== undefined && reuse !== null) taken.set(row.number, reuse.take(source, taken));
+    const outcome = taken.get(row.number)?.outcome;
+    if (outcome === undefined) return null;
+    ended.push([row, outcome]);
+  }
+  return ended;
 }
 
 const firstOf = (chunk: WindowChunk): number => chunk.first;

@@ -2,24 +2,26 @@ import type { Settings } from '../config/settings.js';
 import { StopError } from '../errors.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { Counters, Fault } from '../model.js';
-import { Caller } from '../queue/caller.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
-import { queueName } from '../queue/names.js';
+import { queueName, serviceQueue } from '../queue/names.js';
 import type { Store } from '../queue/store.js';
-import { ChunkWorker } from '../queue/worker.js';
 import { startProgress } from '../report/progress.js';
 import { rows } from '../source/source.js';
 import type { Claim } from './begin.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
+import { watchCrew } from './crew-watch.js';
 import type { HaltReason } from './halt.js';
 import type { Input } from './input.js';
 import type { Journal } from './journal.js';
 import { reachedLimit } from './limits.js';
 import type { Manifest } from './manifest.js';
+import { startOwnWorker } from './own-worker.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
+import type { Reuse } from './reuse.js';
+import type { RunNotice } from './run-notice.js';
 import { Vigil } from './vigil.js';
 import { Window, type WindowChunk } from './window.js';
 import type { World } from './world.js';
@@ -41,19 +43,23 @@ export interface Parts {
   readonly plan: Plan;
   readonly store: Store;
   readonly journal: Journal;
+  /** Null for a job that reuses nothing. */
+  readonly reuse: Reuse | null;
+  readonly notice: RunNotice;
 }
+
+/** The queue of a run. */
+export const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
+  emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
 
 /** Producer, worker and collector together, until every row is on disk or the run is halted. */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
-  const { input, plan, store, journal, claim } = parts;
+  const { input, plan, store, journal, reuse, claim, notice } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
   const { ledger } = store;
 
-  const name = queueName(
-    settings.service.deployment,
-    settings.emulated ? null : `${world.address.baseUrl}/${world.address.segment}`,
-  );
+  const name = queueOf(settings, world);
   const queue = new ChunkQueue(store, name, settings.limits.attempts, log);
   const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
   const open = (): Promise<void> =>
@@ -72,7 +78,11 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
   const { completed, filtered } = journal.manifest.tally.rows;
   const reached = completed + filtered > 0;
-  const worker = settings.work ? startWorker(settings, world, store, name, onStop, reached) : null;
+  const own = settings.work
+    ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
+    : null;
+  const worker = own?.worker ?? null;
+  const others = worker === null ? watchCrew(store.board, name, log) : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,
@@ -81,18 +91,26 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     quiet: world.quiet,
   });
   const vigil = new Vigil(
-    { worker, giveUpMs: settings.limits.giveUpMs, total: input.total, queue: store.describe() },
+    {
+      worker,
+      giveUpMs: settings.limits.giveUpMs,
+      total: input.total,
+      queue: store.describe(),
+      crew: () => others?.seen ?? null,
+    },
     committed,
     Date.now(),
   );
   const pulse = setInterval(() => {
     const now = Date.now();
+    const waiting = vigil.waiting(now);
     progress.update({
       done: vigil.known,
-      inFlight: worker?.inFlight ?? 0,
+      inFlight: worker?.inFlight ?? others?.seen?.inFlight ?? 0,
       failed: journal.manifest.tally.rows.failed,
-      waiting: vigil.waiting(now),
+      waiting,
     });
+    notice.tell(vigil.known, waiting);
     const fault = vigil.overdue(now);
     if (fault !== null) onStop(fault);
   }, PULSE_MS);
@@ -109,7 +127,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   halt.onPull(() => void onHalt());
   const failed = (error: unknown): void => halt.pull(haltReason(error));
 
-  const toChunk = plan.toChunk(run, execution);
+  const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
   const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
   const split = new Set<number>();
   const producing = produce({
@@ -119,6 +137,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     chunkSize: journal.manifest.chunk_size,
     requestOf: plan.requestOf,
     toChunk,
+    reuse,
     window,
     queue,
     signal: halt.signal,
@@ -132,6 +151,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ledger,
     journal,
     recordOf: plan.recordOf,
+    reuse,
     open,
     rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
     produced: () => produced,
@@ -152,7 +172,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     if (halt.reason !== null) await queue.withdraw(run);
     await queue.close();
     // What ended with the worker's last calls.
-    journal.count((await ledger.progress(run, [])).calls);
+    const { calls, opened } = await ledger.progress(run, []);
+    if (opened) journal.count(calls);
   };
   // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
   const deadline = new Promise<'late'>((resolve) => {
@@ -161,6 +182,8 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const late = (await Promise.race([leave(), deadline])) === 'late';
   if (worker !== null) journal.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
+  others?.stop();
+  await own?.notice.end();
   progress.stop();
   if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
 }
@@ -182,33 +205,3 @@ function haltReason(error: unknown): HaltReason {
 
 const isClosedPipe = (cause: unknown): boolean =>
   cause instanceof Error && 'code' in cause && cause.code === 'EPIPE';
-
-function startWorker(
-  settings: Settings,
-  world: World,
-  store: Store,
-  queue: string,
-  onStop: (fault: Fault) => void,
-  wasReached: boolean,
-): ChunkWorker {
-  const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
-  const caller = new Caller(world.address, world.keys, concurrency, wasReached, () =>
-    world.log.warn('the service refused the first key; going on with the second'),
-  );
-  return new ChunkWorker({
-    store,
-    queue,
-    deployment: settings.service.deployment,
-    concurrency,
-    chunkSize,
-    promptsPerRequest,
-    pace: {
-      requestsPerMinute: settings.limits.requestsPerMinute,
-      tokensPerMinute: settings.limits.tokensPerMinute,
-    },
-    tokenBasis: settings.limits.tokenEstimate,
-    caller,
-    onStop,
-    log: world.log,
-  });
-}

@@ -7,7 +7,7 @@ import { UsageError } from '../errors.js';
  * with the same values: half a file from one prompt and half from another would be no one's answer.
  */
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {
-  const { service, input, output } = settings;
+  const { service, input, output, reuse } = settings;
   const parts = {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,
@@ -19,6 +19,9 @@ export function fingerprint(settings: Settings, inputSha256: string): Record<str
     answer: settings.answer,
     output: [output.format, output.columns, output.formulas],
     '--emulate': settings.emulated,
+    // Only where they are used: runs of versions that did not know them go on.
+    ...(reuse.dedupe && { 'input.dedupe': true }),
+    ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
   const hashes = Object.entries(parts).map(([name, value]) => [
     name,

@@ -15,6 +15,8 @@ import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest 
 export interface Commit {
   readonly text: string;
   readonly ended: readonly Ended[];
+  /** Puts on disk what must be there before the manifest says that these rows are written. */
+  readonly keep?: () => Promise<void>;
 }
 
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
@@ -68,8 +70,11 @@ export class Journal {
    * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
    * @throws StopError when the disk refuses; then the commits before stand, and what is paid for is in the ledger
    */
-  async commit({ text, ended }: Commit): Promise<void> {
-    await this.#orStop(() => this.#append(text, ended));
+  async commit({ text, ended, keep }: Commit): Promise<void> {
+    await this.#orStop(async () => {
+      await keep?.();
+      await this.#append(text, ended);
+    });
   }
 
   async #append(text: string, ended: readonly Ended[]): Promise<void> {
@@ -103,6 +108,11 @@ export class Journal {
         rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
         repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
         in_flight: Math.max(0, calls.in_flight, before.in_flight + own.in_flight),
+        prompt_tokens: Math.max(calls.prompt_tokens, before.prompt_tokens + own.prompt_tokens),
+        completion_tokens: Math.max(
+          calls.completion_tokens,
+          before.completion_tokens + own.completion_tokens,
+        ),
       },
     };
   }
@@ -114,10 +124,11 @@ export class Journal {
     this.#manifest = { ...this.#manifest, calls: { ...(left.sent > calls.sent ? left : calls), repeated } };
   }
 
-  /** Takes the counters as the ledger has them now; they reach the disk with the next write. */
+  /**
+   * Takes the counters as the ledger has them now, in which the run must be open; they reach the disk with the next
+   * write.
+   */
   count(calls: Counters): void {
-    // A store that came back empty counts from 0 until the run is opened in it again.
-    if (calls.sent < this.#manifest.calls.sent) return;
     this.#manifest = { ...this.#manifest, calls };
   }
 
@@ -140,10 +151,12 @@ export class Journal {
 
   /**
    * Every row is in the part file: gives the output its name, with the summary beside it.
+   * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
    * @throws StopError when the disk refuses; the next execution has only this left to do
    */
-  async finish(summary: Summary): Promise<void> {
+  async finish(summary: Summary, keep: () => Promise<void> = async () => {}): Promise<void> {
     await this.#orStop(async () => {
+      await keep();
       await this.writer.close();
       if (this.claim === null) return;
       const { part, output, manifest, summary: summaryPath } = this.claim.files;

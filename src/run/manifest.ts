@@ -51,7 +51,15 @@ const shape = z.looseObject({
   store: z.string().nullable(),
   rows: count,
   bytes: count,
-  calls: z.object({ sent: count, retried: count, rate_limited: count, repeated: count, in_flight: z.int() }),
+  calls: z.object({
+    sent: count,
+    retried: count,
+    rate_limited: count,
+    repeated: count,
+    in_flight: z.int(),
+    prompt_tokens: z.int().optional(),
+    completion_tokens: z.int().optional(),
+  }),
   tally: z.custom<Tally>((value) => typeof value === 'object' && value !== null),
 });
 
@@ -71,12 +79,18 @@ export function readManifest(path: string): Manifest | null {
     );
   }
   const parsed = shape.safeParse(parseJson(text));
-  if (parsed.success) return parsed.data;
+  if (parsed.success) return { ...parsed.data, calls: withTokens(parsed.data) };
   throw new UsageError(
     'manifest_damaged',
     `${path} is not a run that this version can continue`,
     'Start over with --restart; rows already answered are then called again.',
   );
+}
+
+/** An earlier version did not count the tokens of calls; those of the rows that are written are known. */
+function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counters {
+  const { prompt_tokens = usage.prompt_tokens, completion_tokens = usage.completion_tokens } = calls;
+  return { ...calls, prompt_tokens, completion_tokens };
 }
 
 /** Puts a manifest on disk: temporary file, fsync, rename, so that it is always the old or the new one (fault 42). */

@@ -4,6 +4,7 @@ import type { Row } from '../model.js';
 import { answerReader } from '../output/answer.js';
 import { outcomeOf } from '../output/read-back.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
+import { originColumns } from '../reuse/rules.js';
 import { readCsv } from '../source/csv.js';
 import { readJsonl } from '../source/jsonl.js';
 import type { Manifest } from './manifest.js';
@@ -22,16 +23,17 @@ export async function mend(
   part: string,
   size: number,
   manifest: Manifest,
-  { output, answer }: Settings,
+  { output, answer, reuse }: Settings,
   run: string,
 ): Promise<Manifest | null> {
   const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
   const reader = answerReader(answer);
+  const origins = originColumns(reuse);
   let tally = emptyTally();
   for await (const rows of records(part, bytes, output.format)) {
     const ended: Ended[] = [];
     for (const row of rows) {
-      const outcome = outcomeOf(row);
+      const outcome = outcomeOf(row, origins);
       if (outcome === null) return null;
       const completion = 'completion' in outcome ? outcome.completion : null;
       ended.push({ outcome, answer: completion === null ? null : reader.read(completion.text) });
@@ -50,7 +52,11 @@ export async function mend(
   };
 }
 
-const answered = ({ tally: { rows } }: Pick<Manifest, 'tally'>): number => rows.completed + rows.filtered;
+/** Rows that were called and answered. */
+function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {
+  const taken = reused === undefined ? 0 : reused.copied + reused.carried - reused.failed;
+  return rows.completed + rows.filtered - taken;
+}
 
 /** The records at the beginning of an output, in batches, as the rows of an input are read. */
 function records(path: string, bytes: number, format: 'csv' | 'jsonl'): AsyncIterable<readonly Row[]> {

@@ -5,17 +5,20 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { acquireLock, type Lock } from '../lock.js';
 import type { CallCounts, Counters } from '../model.js';
+import { spentText } from '../pace/budget.js';
 import { openStore } from '../queue/open-store.js';
 import { within } from '../queue/store-deadline.js';
 import { type Summary, summarise } from '../report/summary.js';
 import { beginManifest, type Claim, claimOutput } from './begin.js';
-import { work } from './crew.js';
+import { queueOf, work } from './crew.js';
 import { fingerprint } from './fingerprint.js';
 import type { HaltReason } from './halt.js';
 import { type Input, openInput } from './input.js';
 import { Journal } from './journal.js';
 import type { Manifest } from './manifest.js';
 import { planRows } from './plan.js';
+import { Reuse } from './reuse.js';
+import { RunNotice } from './run-notice.js';
 import type { World } from './world.js';
 
 export interface RunResult {
@@ -59,6 +62,8 @@ async function runOver(
     preferred: manifest.store,
     onWarning: (message) => world.say(`warning: ${message}`),
   });
+  let reuse: Reuse | null = null;
+  let notice: RunNotice | null = null;
   try {
     announce(settings, world, input, manifest, claim, store.describe());
     const place = store.name ?? store.describe();
@@ -67,21 +72,54 @@ async function runOver(
         `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
       );
     }
+    reuse = await Reuse.open({ settings, address: world.address, input, claim, manifest });
+    if (settings.reuse.onlyNew)
+      world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
     const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
-    await work(settings, world, { claim, input, plan, store, journal });
+    // As it stands, whenever it is asked.
+    const summaryNow = (): Summary => summaryOf(settings, input, claim, journal, world.halt.reason);
+    notice = new RunNotice(
+      {
+        board: store.board,
+        log: world.log,
+        settings,
+        run: manifest.run,
+        queue: queueOf(settings, world),
+        summary: summaryNow,
+        latency: () => journal.manifest.tally.latency,
+      },
+      manifest.rows,
+    );
+    if (claim?.discarded) await notice.replaces(claim.discarded.run);
+    await work(settings, world, { claim, input, plan, store, journal, reuse, notice });
 
     const halted = world.halt.reason;
-    const summary = summaryOf(settings, input, claim, journal, halted);
-    if (halted === null) await journal.finish(summary);
+    const summary = summaryNow();
+    if (reuse?.isFull) world.say(`warning: ${TOO_MANY_KEYS}`);
+    if (halted === null) await journal.finish(summary, () => reuse?.finish() ?? Promise.resolve());
     else await journal.pause();
     // Without a file there is nothing to continue.
-    if (halted === null || claim === null)
+    if (halted === null || claim === null) {
       await within(5_000, store.ledger.close(summary.run)).catch(() => {});
+      if (halted !== null) await reuse?.discard();
+    }
+    await notice.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
     return { summary, halted, files: claim?.files ?? null };
   } finally {
+    await reuse?.close();
+    await notice?.end('stopped');
     await store.close();
   }
+}
+
+const TOO_MANY_KEYS =
+  'there were more different rows than are remembered; of those behind them, rows were called that need not have been, ' +
+  'so the counts of copied and carried rows are the least there are';
+
+function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted' {
+  if (halted === null) return 'finished';
+  return halted.kind === 'signal' ? 'interrupted' : 'stopped';
 }
 
 /** One run for one output (fault 48), whatever date or run its name will have. */
@@ -132,6 +170,8 @@ function announce(
   );
   if (manifest.execution > 1)
     say(`continuing run ${manifest.run}: ${figure(manifest.rows)} rows are written already`);
+  if (manifest.execution > 1 && limits.budget !== null)
+    say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
 
 const figure = (n: number): string => n.toLocaleString('en-US');
@@ -158,6 +198,7 @@ function summaryOf(
     tally: manifest.tally,
     calls: withLost(manifest.calls),
     prices: settings.prices,
+    reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
   });
 }
 

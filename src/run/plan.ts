@@ -7,6 +7,7 @@ import { type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Ended } from '../report/tally.js';
+import { checkReuse, originColumns } from '../reuse/rules.js';
 import { modelOf } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 
@@ -22,8 +23,15 @@ export interface Plan {
   /** What is sent for a row, or the outcome it has without being sent. */
   readonly requestOf: (row: Row) => RowRequest;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
-  /** The queue's form of rows that are to be sent. */
-  readonly toChunk: (run: string, execution: number) => (first: number, rows: readonly ChunkRow[]) => Chunk;
+  /**
+   * The queue's form of rows that are to be sent.
+   * @param unheard rows in flight before this execution called any
+   */
+  readonly toChunk: (
+    run: string,
+    execution: number,
+    unheard: number,
+  ) => (first: number, rows: readonly ChunkRow[]) => Chunk;
 }
 
 /**
@@ -33,10 +41,12 @@ export interface Plan {
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
   const { service, parameters, limits, input, output } = settings;
   const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
+  const name = input.path === '-' ? 'standard input' : input.path;
   const requests = requestPlan(
     { prompt: settings.prompt ?? undefined, require: input.require, rowParameters: settings.rowParameters },
-    { name: input.path === '-' ? 'standard input' : input.path, columns: survey.columns, kind },
+    { name, columns: survey.columns, kind },
   );
+  checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   const fits = await fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
@@ -45,6 +55,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     answer,
     select: output.columns ?? undefined,
     formulas: output.formulas,
+    origins: originColumns(settings.reuse),
   });
 
   return {
@@ -65,7 +76,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       const read = text === null ? null : answer.read(text.text);
       return { text: format.format(row, outcome, read), outcome, answer: read };
     },
-    toChunk: (run, execution) => (first, rows) => ({
+    toChunk: (run, execution, unheard) => (first, rows) => ({
       run,
       execution,
       first,
@@ -75,6 +86,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       timeoutMs: limits.timeoutMs,
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
+      budget: limits.budget && { ...limits.budget, prices: settings.prices, unheard },
       rows,
     }),
   };

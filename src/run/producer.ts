@@ -1,8 +1,11 @@
 import type { Outcome, Row } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
+import type { RowKeys } from '../reuse/keys.js';
+import type { Source } from '../reuse/outcome.js';
 import type { Canary } from './canary.js';
 import type { Plan } from './plan.js';
+import type { Reuse } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
 /** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */
@@ -22,6 +25,8 @@ export interface ProducerParts {
   readonly chunkSize: number;
   readonly requestOf: RequestOf;
   readonly toChunk: ToChunk;
+  /** Says which rows need not be sent; null for a job that reuses nothing. */
+  readonly reuse: Pick<Reuse, 'look'> | null;
   readonly window: Window;
   readonly queue: ChunkQueue;
   readonly signal: AbortSignal;
@@ -34,6 +39,8 @@ export async function produce(parts: ProducerParts): Promise<void> {
   const { window, queue, signal, chunkSize, canary } = parts;
   let rows: Row[] = [];
   let settled = new Map<number, Outcome>();
+  let sources = new Map<number, Source>();
+  let keys = new Map<number, RowKeys>();
   let requests: ChunkRow[] = [];
   let bytes = 0;
   let batch: Chunk[] = [];
@@ -43,9 +50,9 @@ export async function produce(parts: ProducerParts): Promise<void> {
     batch = [];
   };
   const close = async (first: number): Promise<void> => {
-    window.add({ first, rows, settled, bytes });
+    window.add({ first, rows, settled, sources, keys, bytes });
     if (requests.length > 0) batch.push(parts.toChunk(first, requests));
-    [rows, settled, requests, bytes] = [[], new Map(), [], 0];
+    [rows, settled, sources, keys, requests, bytes] = [[], new Map(), new Map(), new Map(), [], 0];
     if (batch.length >= BATCH || window.full) await send();
     await window.room();
   };
@@ -56,7 +63,11 @@ export async function produce(parts: ProducerParts): Promise<void> {
     if (row.number > parts.total || signal.aborted) break;
     const request = parts.requestOf(row);
     if (request.kind === 'send') {
-      requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
+      const looked = parts.reuse?.look(row, request.prompt, request.parameters);
+      if (looked) keys.set(row.number, looked.keys);
+      if (looked?.source) sources.set(row.number, looked.source);
+      else requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
+      // Also when it is not sent: a resume that knows less of earlier rows must end its chunks at the same ones.
       bytes += request.prompt.length;
     } else {
       settled.set(row.number, request.outcome);
@@ -77,11 +88,12 @@ export async function produce(parts: ProducerParts): Promise<void> {
   await send();
 }
 
-/** The queue's form of chunks that are in the window already: rendered again, the settled rows left out. */
+/** The queue's form of chunks that are in the window already: rendered again, without the rows that are not sent. */
 export function renderChunk(chunk: WindowChunk, requestOf: RequestOf, toChunk: ToChunk): Chunk | null {
   if (expected(chunk) === 0) return null;
   const requests: ChunkRow[] = [];
   for (const row of chunk.rows) {
+    if (chunk.sources.has(row.number)) continue;
     const request = requestOf(row);
     if (request.kind === 'send') {
       requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });

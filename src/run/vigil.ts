@@ -13,13 +13,24 @@ const UNTRIED_ROWS = 20;
 /** Rows may be in a pause between two attempts for this time, in milliseconds. */
 const LONGEST_PAUSE_MS = 60_000;
 
-/** The worker, as far as the vigil looks at it. */
-interface Watched {
+/** A worker, as far as its waits are told. */
+interface Calling {
   /** Milliseconds for which the service asked to wait. */
   readonly waitingMs: number;
+  readonly outage: OutageView | null;
+}
+
+/** The workers of other processes that take rows of the run's queue, as the board shows them. */
+export interface Crew {
+  readonly workers: number;
+  /** What one of them waits for, in words. */
+  readonly waiting: string | null;
+}
+
+/** The worker, as far as the vigil looks at it. */
+interface Watched extends Calling {
   /** Calls under way; each has a deadline of its own. */
   readonly inFlight: number;
-  readonly outage: OutageView | null;
   /** Takes the rows that fail, and not the service, for the cause of an outage. */
   blameRows(): void;
 }
@@ -27,6 +38,8 @@ interface Watched {
 export interface VigilOptions {
   /** Null where workers on other machines make the calls. */
   readonly worker: Watched | null;
+  /** What the board last showed of those workers; null before it has. @default nothing is known of them */
+  readonly crew?: () => Crew | null;
   /** Time without an answered row after which the run is given up, in milliseconds. */
   readonly giveUpMs: number;
   /** Rows of the run. */
@@ -39,6 +52,8 @@ export interface VigilOptions {
 export class Vigil {
   #known: number;
   #progressAt: number;
+  /** From when the patience of the run counts: waits that have a known end use none of it up. */
+  #quietFrom: number;
   #lookedAt: number;
 
   constructor(
@@ -48,6 +63,7 @@ export class Vigil {
   ) {
     this.#known = done;
     this.#progressAt = now;
+    this.#quietFrom = now;
     this.#lookedAt = now;
   }
 
@@ -58,9 +74,17 @@ export class Vigil {
 
   /** The ledger answered: so many rows are known. */
   looked(known: number, now: number): void {
-    if (known !== this.#known) this.#progressAt = now;
+    if (known !== this.#known) {
+      this.#progressAt = now;
+      this.#quietFrom = now;
+    }
     this.#known = known;
     this.#lookedAt = now;
+  }
+
+  /** Time without a row answered while rows are left, in milliseconds. */
+  idleMs(now: number): number {
+    return this.#known < this.options.total ? now - this.#progressAt : 0;
   }
 
   /** What the run waits for, in words; null while it gets on. */
@@ -68,16 +92,15 @@ export class Vigil {
     const { worker, queue } = this.options;
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
-    const outage = worker?.outage;
-    if (outage) {
-      const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
-      return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
-    }
-    const asked = worker?.waitingMs ?? 0;
-    if (asked >= 1000) return `the service asked to wait until ${clock(now + asked)}`;
-    if (worker === null && this.#known < this.options.total && now - this.#progressAt > IDLE_MS)
-      return `waiting since ${clock(this.#progressAt)} for workers`;
-    return null;
+    if (worker !== null) return serviceWait(worker, now);
+    const idle = this.idleMs(now);
+    const crew = this.options.crew?.() ?? null;
+    if (crew?.workers === 0 && idle > SILENT_MS)
+      return `no worker listens; start one with: promptmill work --queue ${queue}`;
+    if (idle <= IDLE_MS) return null;
+    if (crew !== null && crew.workers > 0)
+      return crew.waiting ?? `waiting since ${clock(this.#progressAt)} for ${plural(crew.workers, 'worker')}`;
+    return `waiting since ${clock(this.#progressAt)} for workers`;
   }
 
   /** Why the run should stop; null while there is hope. Workers on other machines may be started at any time. */
@@ -86,14 +109,14 @@ export class Vigil {
     const silent = now - this.#lookedAt > SILENT_MS;
     // The service knows when it will have quota again; the pauses of an outage look alike, and are none.
     if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))
-      this.#progressAt = now;
-    const quiet = now - this.#progressAt;
+      this.#quietFrom = now;
+    const quiet = now - this.#quietFrom;
     const outage = worker?.outage;
     const few = outage?.connected === true && total - this.#known <= outage.rows + UNTRIED_ROWS;
     if (worker !== null && few && !silent && quiet >= Math.min(giveUpMs, BLAME_MS)) {
       // Nearly every row that is left was called and failed: the rows are the likelier cause, and they may fail.
       worker.blameRows();
-      this.#progressAt = now;
+      this.#quietFrom = now;
       return null;
     }
     if (quiet < giveUpMs) return null;
@@ -113,6 +136,17 @@ export class Vigil {
     };
   }
 }
+
+/** What a worker waits for on the side of the service, in words; null while it calls. */
+export function serviceWait({ outage, waitingMs }: Calling, now: number): string | null {
+  if (outage) {
+    const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
+    return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
+  }
+  return waitingMs >= 1000 ? `the service asked to wait until ${clock(now + waitingMs)}` : null;
+}
+
+const plural = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 /** `10:42:05`, in the time zone of whoever looks on. */
 const clock = (at: number): string => new Date(at).toTimeString().slice(0, 8);

@@ -1,4 +1,6 @@
 import type { Outcome, Row } from '../model.js';
+import type { RowKeys } from '../reuse/keys.js';
+import type { Source } from '../reuse/outcome.js';
 
 /** Consecutive rows on their way through the queue. */
 export interface WindowChunk {
@@ -7,12 +9,17 @@ export interface WindowChunk {
   readonly rows: readonly Row[];
   /** Outcomes known without a call, by row number: skipped, or failed before sending. */
   readonly settled: ReadonlyMap<number, Outcome>;
+  /** Rows that take the outcome of another over and are not sent, by row number. */
+  readonly sources: ReadonlyMap<number, Source>;
+  /** Under what the outcomes of rows are kept for others, by row number; empty where nothing is reused. */
+  readonly keys: ReadonlyMap<number, RowKeys>;
   /** Bytes that the rows hold in memory and in the store, about. */
   readonly bytes: number;
 }
 
 /** How many rows of a chunk the ledger has to know before it can be written. */
-export const expected = (chunk: WindowChunk): number => chunk.rows.length - chunk.settled.size;
+export const expected = (chunk: WindowChunk): number =>
+  chunk.rows.length - chunk.settled.size - chunk.sources.size;
 
 /**
  * The rows that are handed to the queue and not yet written to the output, in input order. It bounds what

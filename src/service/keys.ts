@@ -11,10 +11,11 @@ export class KeyRing {
    * @param values keys in the order to try them, as the environment has them
    * @throws UsageError, which does not show the key, for one that a header cannot carry (fault 57), and when
    * there is none
+   * @param needed false for a process that makes no calls. @default true
    */
-  constructor(values: readonly string[]) {
+  constructor(values: readonly string[], needed = true) {
     this.#keys = values.map((value) => value.trim()).filter((key) => key !== '');
-    if (this.#keys.length === 0) {
+    if (needed && this.#keys.length === 0) {
       throw new UsageError('key_missing', 'PROMPTMILL_API_KEY is not set', 'Set it to a key of the service.');
     }
     if (!this.#keys.every((key) => /^[\x21-\x7e]+$/.test(key))) {

@@ -9,6 +9,7 @@ const RULES: InspectionRules = {
   // A word is a token here.
   count: (text) => text.split(' ').filter((word) => word !== '').length,
   contextWindow: 20,
+  dedupe: false,
   tokensPerMinute: null,
   require: ['review', 'product'],
   parameters: { max_tokens: 5 },
@@ -40,6 +41,35 @@ function inspected(requests: readonly RowRequest[], rules: Partial<InspectionRul
   for (const [i, request] of requests.entries()) inspection.add(row(i + 1, { product: 'x' }), request);
   return inspection.result();
 }
+
+describe('an inspection of a job with input.dedupe', () => {
+  const dedupe = { dedupe: true, parameters: { max_tokens: 5, temperature: 0 } };
+
+  it('takes copies out of rows to send, tokens and requests', () => {
+    const { rows, tokens, requests, duplicates } = inspected(
+      [send('one two'), send('one two'), send('three'), send('one two')],
+      dedupe,
+    );
+    expect(rows).toEqual({ total: 4, to_send: 2, skipped: 0, failing: 0, copied: 2 });
+    expect(tokens).toEqual({ prompt_tokens: 3, most_completion_tokens: 10 });
+    expect(requests).toBe(2);
+    expect(duplicates).toMatchObject({ rows: 2, prompt_tokens: 4 });
+  });
+
+  it('does not copy what is asked at another temperature', () => {
+    const { rows, requests } = inspected(
+      [
+        send('a', { temperature: 1 }),
+        send('a', { temperature: 1 }),
+        send('a'),
+        send('a', { temperature: 0 }),
+      ],
+      dedupe,
+    );
+    expect(rows).toMatchObject({ to_send: 3, copied: 1 });
+    expect(requests).toBe(3);
+  });
+});
 
 describe('an inspection', () => {
   it('adds up exact prompt tokens, and the most that every answer may have', () => {

@@ -113,11 +113,4 @@ describe('the budget', () => {
       { limit: 'cost', budget: cost, verdict },
     ]);
   });
-
-  it('of money cannot be judged without prices', () => {
-    expect(quoted({ budget: { tokens: 66_000, cost: 1 } }).budget).toEqual([
-      { limit: 'tokens', budget: 66_000, verdict: 'inside' },
-      { limit: 'cost', budget: 1, verdict: 'unknown' },
-    ]);
-  });
 });

@@ -66,6 +66,15 @@ describe('a job file', () => {
     );
   });
 
+  it('refuses a budget of money without prices', () => {
+    const limits = 'limits: { budget: { tokens: 9, cost: 25 } }\n';
+    expect(problem(`${MINIMAL}${limits}`)).toBe(
+      'job.yaml:3: limits.budget.cost: needs prices, without which tokens have no cost, got 25',
+    );
+    const { budget } = job(`${MINIMAL}${limits}prices: { prompt: 1, completion: 2 }\n`).limits;
+    expect(budget).toEqual({ tokens: 9, cost: 25 });
+  });
+
   it('says where YAML itself is broken', () => {
     expect(problem('service: { deployment: d\ninput: [')).toMatch(/^job\.yaml:\d: not valid YAML: /);
   });

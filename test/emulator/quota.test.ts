@@ -133,6 +133,17 @@ describe('an emulator with a quota', () => {
     });
   });
 
+  it('keeps another quota as soon as it is told, and says so', async () => {
+    await withEmulator({ quota: { requestsPerMinute: 60 } }, async (emulator) => {
+      const statusOf = async () => (await call(emulator, { prompt: SENTIMENT })).status;
+      expect([await statusOf(), await statusOf()]).toEqual([200, 429]);
+      emulator.setQuota({ requestsPerMinute: 120 });
+      const { status, headers } = await call(emulator, { prompt: SENTIMENT });
+      expect([status, headers.get('x-ratelimit-limit-requests')]).toEqual([200, '120']);
+      expect([await statusOf(), await statusOf()]).toEqual([200, 429]);
+    });
+  });
+
   it('says what remains, and of what', async () => {
     const quota = { requestsPerMinute: 120, tokensPerMinute: 5000 };
     await withEmulator({ quota }, async (emulator) => {

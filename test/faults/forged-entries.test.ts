@@ -33,6 +33,7 @@ describeEachStore('a queue with forged entries', (store) => {
     timeoutMs: 5_000,
     promptsPerRequest: 1,
     parameters: {},
+    budget: null,
     rows: [{ row: 1, prompt: 'forged', parameters: null }],
   });
 

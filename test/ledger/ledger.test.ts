@@ -59,7 +59,7 @@ describeEachStore('the ledger', (underTest) => {
     await ledger.record([entry(run, 1, 1, 'first')], count({ sent: 1 }));
     await ledger.record([entry(run, 1, 1, 'second'), entry(run, 1, 2, 'new')], count({ sent: 2 }));
     expect((await ledger.outcomes({ run, first: 1 })).get(1)).toEqual(outcome('first'));
-    expect(await calls()).toEqual({ sent: 3, retried: 0, rate_limited: 0, repeated: 1, in_flight: 0 });
+    expect(await calls()).toEqual({ ...NO_CALLS, sent: 3, repeated: 1 });
   });
 
   test('a row that comes twice in one batch is kept once and counted as repeated', async () => {
@@ -109,7 +109,7 @@ describeEachStore('the ledger', (underTest) => {
   test('progress counts the chunks in the order asked, those without outcomes included', async () => {
     await ledger.record([entry(run, 21, 21), entry(run, 1, 1), entry(run, 1, 2)], NOTHING);
     const progress = await ledger.progress(run, [21, 11, 1]);
-    expect(progress).toEqual({ counts: [1, 0, 2], calls: NO_CALLS, stop: null });
+    expect(progress).toEqual({ counts: [1, 0, 2], calls: NO_CALLS, opened: false, stop: null });
   });
 
   test('a later execution fences the earlier one', async () => {
@@ -143,11 +143,39 @@ describeEachStore('the ledger', (underTest) => {
   });
 
   test('counters are seeded once, also when a worker was there before the collector', async () => {
-    const seed = { sent: 10, retried: 2, rate_limited: 1, repeated: 3, in_flight: 4 };
+    const seed = {
+      ...NO_CALLS,
+      sent: 10,
+      retried: 2,
+      rate_limited: 1,
+      repeated: 3,
+      in_flight: 4,
+      prompt_tokens: 500,
+    };
     await ledger.record([], count({ sent: 1 }));
     await ledger.open(run, 1, 0, seed);
     await ledger.open(run, 2, 0, { ...seed, sent: 99 });
     expect(await calls()).toEqual({ ...seed, sent: 11 });
+  });
+
+  test('what is reserved for calls is in the sums of every writer until it is settled', async () => {
+    const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
+    await ledger.open(run, 1, 0, { ...NO_CALLS, prompt_tokens: 100, completion_tokens: 10 });
+    await ledger.record([], count({ in_flight: 1, prompt_tokens: 40, completion_tokens: 16 }));
+    await other.record([], count({ in_flight: 2, prompt_tokens: 7, completion_tokens: 32 }));
+    expect(await calls()).toEqual({ ...NO_CALLS, in_flight: 3, prompt_tokens: 147, completion_tokens: 58 });
+    await ledger.record([entry(run, 1, 1)], count({ in_flight: -1, completion_tokens: 3 - 16 }));
+    expect(await calls()).toEqual({ ...NO_CALLS, in_flight: 2, prompt_tokens: 147, completion_tokens: 45 });
+  });
+
+  test('a run counts as opened from its first opening to its end, whatever was recorded before', async () => {
+    const opened = async (): Promise<boolean> => (await ledger.progress(run, [])).opened;
+    await ledger.record([], count({ sent: 1 }));
+    expect(await opened()).toBe(false);
+    await ledger.open(run, 1, 0, NO_CALLS);
+    expect(await opened()).toBe(true);
+    await ledger.close(run);
+    expect(await opened()).toBe(false);
   });
 
   test('fault 35: in a store that came back empty, opening again brings run and counters back', async () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Origin } from '../../src/model.js';
 import { answerReader } from '../../src/output/answer.js';
 import { recordFormat } from '../../src/output/format.js';
 import { memberTexts } from '../../src/output/json-text.js';
@@ -21,6 +22,19 @@ describe('a JSONL record', () => {
         '"completion":null},"model":"lm-35-turbo-instruct","completion_id":"cmpl-1",' +
         '"created":"2023-11-14T22:13:20Z","attempts":2,"latency_ms":31,"error":null}\n',
     );
+  });
+
+  it('of a job that reuses ends with where its outcome was taken from', () => {
+    const format = recordFormat({
+      kind: 'jsonl',
+      inputColumns: ['id'],
+      answer: TEXT,
+      origins: ['copied_from', 'carried_from'],
+    });
+    const end = (origin: Origin): string | undefined =>
+      format.format(csvRow({ id: '1' }), { ...completed, origin }, null).split('"error":null,')[1];
+    expect(end({ copied_from: 17 })).toBe('"copied_from":17,"carried_from":null}\n');
+    expect(end({ carried_from: 'a-run' })).toBe('"copied_from":null,"carried_from":"a-run"}\n');
   });
 
   it('has every member, null where there is nothing to say', () => {

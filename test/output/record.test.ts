@@ -58,6 +58,18 @@ describe('the columns of the record', () => {
     ]);
   });
 
+  it('end with those of where an outcome was taken from, only for a job that reuses', () => {
+    const inputColumns = ['copied_from', 'carried_from'];
+    const all = names(recordLayout({ inputColumns, answer: TEXT, origins: ['copied_from'] }).columns);
+    expect(all.slice(0, 3)).toEqual(['input_copied_from', 'carried_from', 'status']);
+    expect(all.at(-1)).toBe('copied_from');
+    const select = ['carried_from', 'status'];
+    expect(() => recordLayout({ inputColumns: ['id'], answer: TEXT, select })).toThrow('"carried_from"');
+    const layout = recordLayout({ inputColumns: ['id'], answer: TEXT, select, origins: ['carried_from'] });
+    expect(names(layout.columns)).toEqual(select);
+    expect([...layout.parts]).toEqual(['carried_from', 'status']);
+  });
+
   it('refuse unknown names, all at once, with the nearest known ones', () => {
     const select = ['reveiw_id', 'staus'];
     expect(() => recordLayout({ inputColumns: ['review_id'], answer: TEXT, select })).toThrow(

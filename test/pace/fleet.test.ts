@@ -67,7 +67,7 @@ describe.each([1, 4])(`%i workers without the quota in the job (seed ${SEED})`, 
     expect((tokens.admitted * 100) / 90_000).toBeGreaterThanOrEqual(0.97);
   });
 
-  it('settle within 20 s when the quota halves, and again when it doubles; each cut says its reason', async () => {
+  it('fault 29: settle within 20 s when the quota halves, and again when it doubles; each cut says its reason', async () => {
     await run({ workers, quota: REQUESTS }, 0, 60);
     for (const perMinute of [300, 600]) {
       fleet.setQuota({ requestsPerMinute: perMinute });
@@ -105,9 +105,28 @@ describe(`a fleet (seed ${SEED})`, () => {
   });
 
   it('fault 29: many calls see one wave of refusals, and the rate is cut once', async () => {
-    await run({ workers: 10, quota: REQUESTS }, 0, 0.6);
-    expect(fleet.visits.filter(({ admitted }) => !admitted).length).toBeGreaterThan(2);
-    expect(fleet.changes.filter(({ reason }) => reason === 'refused').length).toBe(1);
+    await run({ workers: 10, quota: REQUESTS }, 0, 0.9);
+    const refusals = () => fleet.visits.filter(({ admitted }) => !admitted).length;
+    const cuts = () => fleet.changes.filter(({ reason }) => reason === 'refused').length;
+    const first = refusals();
+    expect(first).toBeGreaterThan(2);
+    expect(cuts(), 'a first wave may be anything').toBe(0);
+    await fleet.pass(1);
+    expect(refusals()).toBeGreaterThan(first + 2);
+    expect(cuts()).toBe(1);
+  });
+
+  it('fault 29: a stray refusal costs its pause, and no rate is taken from it', async () => {
+    fleet = new Fleet({ workers: 2, quota: NOTHING, seed: SEED });
+    await fleet.pass(3);
+    const before = fleet.since(Date.now() - 1_000).admitted;
+    fleet.refuseNext();
+    await fleet.pass(2.5);
+    expect(fleet.visits.filter(({ admitted }) => !admitted).length).toBe(1);
+    const from = Date.now();
+    await fleet.pass(1);
+    expect(fleet.since(from).admitted).toBeGreaterThan(before * 0.9);
+    expect(fleet.changes.map(({ reason }) => reason)).not.toContain('refused');
   });
 
   it('neither cuts nor grows its rate while the service answers 503', async () => {

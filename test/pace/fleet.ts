@@ -53,6 +53,8 @@ const NO_QUOTA: QuotaSettings = {
   estimate: 'full',
 };
 
+const STRAY = { admitted: false, retryAfterMs: 1_000 } as const;
+
 /** Workers with rows without end, the emulator's quota, and a clock that the test moves: nothing waits for real. */
 export class Fleet {
   readonly visits: Visit[] = [];
@@ -62,6 +64,7 @@ export class Fleet {
   #quota: Quota;
   readonly #random: () => number;
   #troubledUntil = 0;
+  #refusals = 0;
 
   /** Under `vi.useFakeTimers()`. */
   constructor(private readonly options: FleetOptions) {
@@ -78,6 +81,11 @@ export class Fleet {
   /** For so long every call is answered with a 503. */
   trouble(ms: number): void {
     this.#troubledUntil = Date.now() + ms;
+  }
+
+  /** The next call is refused for a second, whatever the quota. */
+  refuseNext(): void {
+    this.#refusals++;
   }
 
   async pass(seconds: number): Promise<void> {
@@ -118,6 +126,7 @@ export class Fleet {
         start();
       },
       onWait: (ms) => wait.joined(ms, Date.now()),
+      onPause: async () => {},
       onChange: (change) => this.changes.push({ ...change, at: Date.now() }),
       random: this.#random,
       onStoreError: (error) => {
@@ -135,8 +144,13 @@ export class Fleet {
     while (!ended()) {
       const pause = wait.remaining(Date.now());
       if (pause > 0) await sleep(pause);
-      if (!(await pacer.admit(tokens))) return;
-      if (wait.remaining(Date.now()) > 0) continue;
+      const admission = await pacer.admit(tokens);
+      if (admission === 'closed') return;
+      if (admission === 'pause') continue;
+      if (wait.remaining(Date.now()) > 0) {
+        pacer.withdrawn(tokens);
+        continue;
+      }
       const startedAt = Date.now();
       // The ledger and the network: some milliseconds, never the same.
       await sleep(3 + this.#random() * 8);
@@ -144,14 +158,16 @@ export class Fleet {
         await pacer.failed();
         continue;
       }
-      const admission = this.#quota.admit(tokens, performance.now());
-      this.visits.push({ at: Date.now(), worker, admitted: admission.admitted });
-      if (admission.admitted) {
+      const stray = this.#refusals > 0;
+      if (stray) this.#refusals--;
+      const answer = stray ? STRAY : this.#quota.admit(tokens, performance.now());
+      this.visits.push({ at: Date.now(), worker, admitted: answer.admitted });
+      if (answer.admitted) {
         await sleep(latency * (0.8 + this.#random() * 0.4));
         wait.admitted();
         pacer.answered(0, told);
       } else {
-        const hint = Math.ceil(admission.retryAfterMs / 1_000) * 1_000;
+        const hint = Math.ceil(answer.retryAfterMs / 1_000) * 1_000;
         const verdict = wait.refused(hint, startedAt, Date.now());
         if (verdict.kind === 'give-up') throw new Error('refused for ever');
         await pacer.refused(startedAt, verdict.ms, tokens);

@@ -1,19 +1,22 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { heard } from '../../src/pace/news.js';
+import { hold, refuse } from '../../src/pace/refusal.js';
 import {
   allowedRate,
-  heard,
-  hold,
   NOTHING,
   newPace,
   readPace,
-  refuse,
   type SharedPace,
   takeTurns,
 } from '../../src/pace/shared-pace.js';
 
 const T = 1_700_000_000_000;
 const NO_NEWS = { admitted: 0, since: T, tokens: 0, told: NOTHING };
+/** Calls of the five seconds before: enough to take a rate from. */
+const BUSY = { ...NO_NEWS, admitted: 50, since: T - 5_000 };
+/** A first refusal, of which nobody learned, was five seconds ago. */
+const SUSPECTED: SharedPace = { ...newPace(), suspected: T - 5_000, since: T - 5_000 };
 const requests = (perMinute: number) => ({ requestsPerMinute: perMinute, tokensPerMinute: null });
 const tokens = (perMinute: number) => ({ requestsPerMinute: null, tokensPerMinute: perMinute });
 
@@ -81,25 +84,51 @@ describe('turns', () => {
 
 describe('a refusal', () => {
   const limits = requests(600);
-  const refused = (pace: SharedPace, startedAt: number, now: number) =>
-    refuse(pace, { startedAt, wait: 1_000 }, NO_NEWS, limits, now);
+  const refused = (pace: SharedPace, startedAt: number, now: number, news = NO_NEWS) =>
+    refuse(pace, { startedAt, wait: 1_000 }, news, limits, now);
 
   it('cuts the rate, and one of a call from before the end of the pause belongs to it', () => {
-    const first = refused(newPace(), T - 10, T);
+    const first = refused(SUSPECTED, T - 10, T, BUSY);
     const cut = allowedRate(first, limits);
     expect(cut).toBeLessThan(591);
-    expect(allowedRate(refused(first, T + 500, T + 600), limits)).toBe(cut);
-    expect(allowedRate(refused(first, T + 1_001, T + 1_010), limits)).toBeLessThan(cut ?? 0);
+    const later = { ...NO_NEWS, admitted: 5, since: T + 1_000 };
+    expect(allowedRate(refused(first, T + 500, T + 600, later), limits)).toBe(cut);
+    expect(allowedRate(refused(first, T + 1_001, T + 1_510, later), limits)).toBeLessThan(cut ?? 0);
   });
 
-  it('when nothing held the calls back, takes what was admitted for the quota', () => {
-    const news = { ...NO_NEWS, admitted: 900, since: T - 5_000 };
-    const pace = refuse(newPace(), { startedAt: T - 10, wait: 55_000 }, news, NOTHING, T);
-    expect(pace.found?.peak).toBeCloseTo(900, 0);
+  it('only makes everybody wait while too few calls were admitted to tell the quota by', () => {
+    const pace = refused(SUSPECTED, T - 10, T, { ...BUSY, admitted: 4 });
+    expect(pace.waitUntil).toBe(T + 1_000);
+    expect(allowedRate(pace, limits)).toBe(591);
+  });
+
+  it('that comes alone only makes everybody wait; a second one soon after tells the quota', () => {
+    const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
+    expect(stray.waitUntil).toBe(T + 1_000);
+    expect(allowedRate(stray, NOTHING)).toBe(null);
+    expect(allowedRate(refused(newPace(), T - 10, T, BUSY), limits)).toBe(591);
+    const news = { ...NO_NEWS, admitted: 900, since: T + 1_000 };
+    const later = T + 6_000;
+    const told = refuse(stray, { startedAt: later - 10, wait: 55_000 }, news, NOTHING, later);
+    expect(told.found?.peak).toBeCloseTo(900, 0);
+  });
+
+  it('is a first one again when none came for a minute', () => {
+    const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
+    const later = T + 62_000;
+    const news = { ...NO_NEWS, admitted: 9_000, since: T + 1_000 };
+    const again = refuse(stray, { startedAt: later - 10, wait: 1_000 }, news, NOTHING, later);
+    expect(allowedRate(again, NOTHING)).toBe(null);
+  });
+
+  it('at a rate far above the calls that were made brings it near to them, by half at once', () => {
+    const generous = requests(60_000);
+    const pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, generous, T);
+    expect(pace.found?.peak).toBeLessThanOrEqual(30_000);
   });
 
   it('lets the rate come back to what it was', () => {
-    let pace = refused(newPace(), T - 10, T);
+    let pace = refused(SUSPECTED, T - 10, T, BUSY);
     for (let now = T + 1_000; now < T + 20_000; now += 100) pace = takeTurns(pace, [1], limits, now).pace;
     expect(pace.found).toBe(null);
     expect(allowedRate(pace, limits)).toBe(591);
@@ -107,8 +136,14 @@ describe('a refusal', () => {
 
   it('is forgotten when the service tells another quota', () => {
     const told = requests(1_200);
-    const pace = heard(refused(newPace(), T - 10, T), { ...NO_NEWS, told }, NOTHING, T);
+    const pace = heard(refused(SUSPECTED, T - 10, T, BUSY), { ...NO_NEWS, told }, NOTHING, T);
     expect(allowedRate(pace, NOTHING)).toBe(1_200 * 0.985);
+  });
+
+  it('is forgotten when nobody has called for a minute', () => {
+    const pace = refused(SUSPECTED, T - 10, T, BUSY);
+    expect(takeTurns(pace, [1], limits, T + 60_000).pace.found).not.toBe(null);
+    expect(takeTurns(pace, [1], limits, T + 62_000).pace.found).toBe(null);
   });
 });
 
@@ -118,7 +153,7 @@ it('a job says more than the service about the quota', () => {
 });
 
 it('a held rate stays what it is, and grows again afterwards', () => {
-  let pace = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, NO_NEWS, requests(600), T);
+  let pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
   const grow = (from: number, until: number): void => {
     for (let now = from; now < until; now += 100) pace = takeTurns(pace, [1], requests(600), now).pace;
   };
@@ -132,7 +167,7 @@ it('a held rate stays what it is, and grows again afterwards', () => {
 });
 
 describe('what a store holds', () => {
-  const pace = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, NO_NEWS, requests(600), T);
+  const pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
 
   it('comes back as it was written', () => {
     expect(readPace(JSON.stringify(pace), T)).toEqual(pace);

@@ -45,6 +45,7 @@ const report: CheckReport = {
   duplicates: {
     rows: 3,
     at_least: false,
+    dedupe_would_copy: false,
     prompt_tokens: 300,
     total_tokens: { least: 300, most: 315 },
     cost: { least: 0.006, most: 0.0063 },
@@ -97,7 +98,8 @@ cost            2.76662 to 2.90042
 time            4 min 28 s by limits.requests_per_minute, as long as a call takes 2 s or
                 less on average
 deadline        5 h 0 min holds, as long as a call takes 2 min 15 s or less on average
-budget          140,000 tokens may not be enough: that depends on how long the answers are
+budget          140,000 tokens may not be enough: that depends on how long the answers
+                are; if not, the run will stop, resumably
                 cost 5.00 is enough
 first prompt    line 2, 12 tokens
                 │ What is the main topic?
@@ -105,6 +107,16 @@ first prompt    line 2, 12 tokens
                 │ Review: fine
                 │ Topic:
 `);
+});
+
+test('of repeated rows it says whether they are copied, or could be', () => {
+  const rows = { ...report.rows, to_send: 1_335, copied: 3 };
+  expect(flat({ rows })).toContain('1,350 rows = 1,335 to send + 3 to copy + 2 failing + 10 skipped');
+  expect(flat({ rows })).toContain('they are copied and not called (input.dedupe)');
+  expect(flat({ rows: { ...rows, copied: 2 } })).toContain('2 of them are copied and not called');
+  const duplicates = { ...report.duplicates, dedupe_would_copy: true };
+  expect(flat({ duplicates })).toContain('input.dedupe: true would copy their outcomes');
+  expect(render()).not.toContain('dedupe');
 });
 
 test('what there is nothing to say about is left out', () => {
@@ -145,12 +157,6 @@ describe('what cannot be said is named with its reason', () => {
     );
   });
 
-  test('a budget of money without prices', () => {
-    expect(flat({ cost: null, budget: [{ limit: 'cost', budget: 5, verdict: 'unknown' }] })).toContain(
-      'cost 5.00: cannot be said, because the job has no prices',
-    );
-  });
-
   test('the tokenizer of a model that is not known', () => {
     const tokens = { ...report.tokens, tokenizer_assumed: true, context_window: null };
     expect(flat({ tokens })).toContain(
@@ -172,7 +178,9 @@ test('a run that would stop early is told why', () => {
     { limit: 'tokens', budget: 1_000, verdict: 'exceeded' },
     { limit: 'cost', budget: 1, verdict: 'exceeded' },
   ];
-  expect(flat({ budget })).toContain('1,000 tokens is not enough: the prompts alone take 138,331');
+  expect(flat({ budget })).toContain(
+    '1,000 tokens is not enough: the prompts alone take 138,331; the run will stop, resumably',
+  );
   expect(flat({ budget })).toContain('cost 1.00 is not enough: the prompts alone take 2.76662');
 });
 

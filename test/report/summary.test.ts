@@ -60,6 +60,19 @@ test('the summary has the fields of the contract, in their order', () => {
   );
 });
 
+test('a job that reuses outcomes has the rows that were not called at the end, also when there are none', () => {
+  expect(Object.entries(summarise({ ...parts, reuses: true })).at(-1)).toEqual([
+    'reused',
+    { copied: 0, carried: 0 },
+  ]);
+  const tally = fold(parts.tally, [
+    completed('positive', { origin: { copied_from: 1 } }),
+    completed('positive', { origin: { carried_from: 'a-run' } }),
+    failed('timeout', { origin: { copied_from: 1 } }),
+  ]);
+  expect(summarise({ ...parts, tally, reuses: true }).reused).toEqual({ copied: 2, carried: 1 });
+});
+
 test('without prices the cost is null, and not 0', () => {
   expect(summarise({ ...parts, prices: null }).cost).toBeNull();
 });

@@ -54,6 +54,25 @@ calls           1,012 sent, 54 retried, 6 rate limited, 20 repeated
   expect(render({ ...repeated, cost: null })).toContain('20 may have been paid for twice\nlatency');
 });
 
+test('rows that were not called are told, and do not make the others seem cheaper', () => {
+  const reused = { copied: 220, carried: 1 };
+  expect(render({ ...finished, reused })).toContain(`\
+calls           1,012 sent, 54 retried, 6 rate limited, 0 repeated
+                220 rows copied, 1 carried over: not called
+`);
+  expect(render({ ...finished, reused: { copied: 0, carried: 1 } })).toContain(
+    '1 row carried over: not called',
+  );
+  expect(render({ ...finished, reused: { copied: 0, carried: 0 } })).toContain(
+    'no row copied or carried over',
+  );
+  const calls = { ...finished.calls, repeated: 2 };
+  const most = render({ ...finished, calls, reused: { copied: 900, carried: 0 } });
+  // 0.089594 for 956 − 900 rows, twice.
+  expect(most).toContain('about 0.0032 in all');
+  expect(render({ ...finished, calls, reused: { copied: 956, carried: 0 } })).toContain('paid for twice\n');
+});
+
 test('at 80 columns a person sees the whole run', () => {
   expect(render(finished)).toBe(`\
 review-sentiment, deployment lm-35-turbo-instruct

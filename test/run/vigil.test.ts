@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { OutageView } from '../../src/pace/outage.js';
-import { Vigil } from '../../src/run/vigil.js';
+import { type Crew, Vigil } from '../../src/run/vigil.js';
 
 const HOUR = 3_600_000;
 const OUTAGE: OutageView = {
@@ -11,7 +11,10 @@ const OUTAGE: OutageView = {
   rows: 10,
 };
 
-function watching(worker: { waitingMs?: number; inFlight?: number; outage?: OutageView | null } | null) {
+function watching(
+  worker: { waitingMs?: number; inFlight?: number; outage?: OutageView | null } | null,
+  crew: () => Crew | null = () => null,
+) {
   let blamed = 0;
   const watched = worker && {
     waitingMs: 0,
@@ -22,7 +25,8 @@ function watching(worker: { waitingMs?: number; inFlight?: number; outage?: Outa
       blamed++;
     },
   };
-  const vigil = new Vigil({ worker: watched, giveUpMs: HOUR, total: 100, queue: 'the queue' }, 0, 0);
+  const options = { worker: watched, giveUpMs: HOUR, total: 100, queue: 'redis://queue', crew };
+  const vigil = new Vigil(options, 0, 0);
   return { vigil, blamed: () => blamed };
 }
 
@@ -40,11 +44,11 @@ describe('a run that gets on', () => {
 describe('a run that does not get on', () => {
   it('says since when the queue does not answer, and is given up', () => {
     const { vigil } = watching({ inFlight: 5 });
-    expect(vigil.waiting(5_001)).toMatch(/^waiting since \d\d:\d\d:\d\d: the queue does not answer$/);
+    expect(vigil.waiting(5_001)).toMatch(/^waiting since \d\d:\d\d:\d\d: redis:\/\/queue does not answer$/);
     expect(vigil.overdue(HOUR - 1)).toBeNull();
     expect(vigil.overdue(HOUR)).toEqual({
       code: 'queue_unavailable',
-      message: 'nothing was answered for 1 h 0 min: the queue does not answer',
+      message: 'nothing was answered for 1 h 0 min: redis://queue does not answer',
     });
   });
 
@@ -107,7 +111,45 @@ describe('a run that does not get on', () => {
       vigil.looked(0, now);
       expect(vigil.overdue(now)).toBeNull();
     }
+    // Asking whether it is overdue, which a run does all the time, does not make the wait begin anew.
+    expect(vigil.waiting(2 * HOUR)).toMatch(/^waiting since [\d:]+ for workers$/);
     vigil.looked(0, 2 * HOUR + 31_000);
-    expect(vigil.waiting(2 * HOUR + 31_000)).toMatch(/for workers$/);
+    expect(vigil.waiting(2 * HOUR + 31_000)).toMatch(/^waiting since [\d:]+ for workers$/);
+  });
+
+  it('is given up by a queue that does not answer, and not for the time that it waited for workers before', () => {
+    const { vigil } = watching(null);
+    for (let now = 0; now <= 2 * HOUR; now += 1_000) {
+      vigil.looked(0, now);
+      vigil.overdue(now);
+    }
+    expect(vigil.overdue(2 * HOUR + 10_000)).toBeNull();
+    expect(vigil.overdue(3 * HOUR)?.code).toBe('queue_unavailable');
+  });
+
+  it('says how to start a worker when none listens, and how many listen when they do nothing', () => {
+    let crew: Crew | null = null;
+    const { vigil } = watching(null, () => crew);
+    const waitingAfter = (seconds: number): string | null => {
+      vigil.looked(0, seconds * 1_000);
+      // Asked in each pulse, and does not make the wait begin anew.
+      vigil.overdue(seconds * 1_000);
+      return vigil.waiting(seconds * 1_000);
+    };
+    expect(waitingAfter(6), 'nothing is known of them yet').toBeNull();
+    crew = { workers: 0, waiting: null };
+    expect(waitingAfter(5)).toBeNull();
+    expect(waitingAfter(6)).toBe('no worker listens; start one with: promptmill work --queue redis://queue');
+    crew = { workers: 1, waiting: null };
+    expect(waitingAfter(29), 'a call may take this long').toBeNull();
+    expect(waitingAfter(31)).toMatch(/^waiting since [\d:]+ for 1 worker$/);
+    crew = { workers: 3, waiting: 'the service asked to wait until 10:42:05' };
+    expect(waitingAfter(40)).toBe(crew.waiting);
+    vigil.looked(1, 50_000);
+    expect(vigil.waiting(50_000)).toBeNull();
+    vigil.looked(100, 60_000);
+    crew = { workers: 0, waiting: null };
+    vigil.looked(100, 99_000);
+    expect(vigil.waiting(99_000), 'every row is known').toBeNull();
   });
 });

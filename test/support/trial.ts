@@ -111,16 +111,21 @@ export class Trial {
 
   /** Starts the run, or continues it: the same command. */
   run(...flags: readonly string[]): TrialRun {
-    return this.#start(flags, this.env);
+    return this.#start(['run', this.#job, ...flags], this.env);
+  }
+
+  /** Starts `promptmill work` on the queue of the run. */
+  worker(...flags: readonly string[]): TrialRun {
+    return this.#start(['work', ...flags], this.env);
   }
 
   /** The same command in an environment that differs. */
   runWith(env: Readonly<Record<string, string>>): TrialRun {
-    return this.#start([], { ...this.env, ...env });
+    return this.#start(['run', this.#job], { ...this.env, ...env });
   }
 
-  #start(flags: readonly string[], env: Record<string, string>): TrialRun {
-    const running = this.work.start(['run', this.#job, ...flags], env);
+  #start(args: readonly string[], env: Record<string, string>): TrialRun {
+    const running = this.work.start(args, env);
     this.#runs.push(running);
     let text = '';
     running.process.stderr?.on('data', (piece: string) => {

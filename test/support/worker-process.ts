@@ -12,6 +12,41 @@ export interface WorkerProcessOptions {
   readonly lockMs: number;
 }
 
+/**
+ * What `promptmill work` does, with shorter locks, in a process of its own. Prints what it says; it leaves at SIGTERM, and
+ * the last line is then `left`.
+ */
+export function startFleetWorkerProcess(options: Omit<WorkerProcessOptions, 'chunkSize'>): Child {
+  const module = (name: string): string => JSON.stringify(built(name));
+  const { queue, service, concurrency, lockMs } = options;
+  return startChild(`
+    const { openStore } = await import(${module('queue/open-store.js')});
+    const { FleetWorker } = await import(${module('run/fleet-worker.js')});
+    const { KeyRing } = await import(${module('service/keys.js')});
+    const { createLog } = await import(${module('commands/log.js')});
+
+    const store = await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} });
+    const worker = new FleetWorker({
+      store,
+      address: { baseUrl: ${JSON.stringify(service)}, segment: 'openai' },
+      keys: new KeyRing(['a-key-for-tests-only']),
+      concurrency: ${concurrency},
+      deployments: null,
+      log: createLog('silent'),
+      say: (line) => console.log(line),
+      onStop: (fault) => console.log('stopped: ' + fault.message),
+      times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
+    });
+    process.on('SIGTERM', async () => {
+      await worker.close();
+      await store.close();
+      console.log('left');
+    });
+    worker.begin();
+    console.log('ready');
+  `);
+}
+
 /** A worker and nothing else, in a process of its own, for the job of a trial. Its first line is `ready`. */
 export function startWorkerProcess(options: WorkerProcessOptions): Child {
   const module = (name: string): string => JSON.stringify(built(name));

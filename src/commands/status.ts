@@ -1,0 +1,90 @@
+import { existsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command } from 'commander';
+import { readEnvironment } from '../config/environment.js';
+import { readJobFile } from '../config/job-file.js';
+import { readRuns, readWorkers } from '../fleet/read-posts.js';
+import { type Status, statusOf } from '../fleet/status.js';
+import { renderStatus } from '../fleet/status-text.js';
+import { type OpenBoard, openBoard } from '../queue/open-board.js';
+import type { Exit } from './signals.js';
+
+interface Options {
+  readonly queue?: string;
+  readonly json?: boolean;
+  readonly watch?: boolean;
+}
+
+/** Time from one look to the next with `--watch`, in milliseconds. */
+const WATCH_MS = 1_000;
+const HOME_AND_CLEAR = '\u001b[H\u001b[J';
+
+const EXAMPLES = `
+Examples:
+  $ promptmill status                                      runs and workers of the queue in PROMPTMILL_QUEUE
+  $ promptmill status jobs/sentiment.yaml --watch          one job, again every second until Ctrl-C
+  $ promptmill status --queue redis://localhost:6379 --json | jq '.runs[] | [.job, .rows.known, .eta_s]'
+
+Running and lost runs, and the last few that ended. A run is lost when its process was killed or cannot reach the queue; the
+same command resumes it. With --watch --json, one line for each look.
+`;
+
+/** `promptmill status [JOB]`: what runs, waits and fails, and on which workers. */
+export function statusCommand(exit: Exit): Command {
+  return new Command('status')
+    .description('say what runs, waits and fails, and on which workers')
+    .argument('[job]', 'only runs of this job: its name, or its file')
+    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--json', 'print it as JSON')
+    .option('--watch', 'print it again every second, until Ctrl-C')
+    .addHelpText('after', EXAMPLES)
+    .action(async (job: string | undefined, options: Options) => {
+      await status(job, options);
+      exit(0);
+    });
+}
+
+async function status(job: string | undefined, { queue, json, watch }: Options): Promise<void> {
+  const environment = readEnvironment(process.env);
+  const name = job === undefined ? null : existsSync(job) ? readJobFile(job).name : job;
+  const opened = await openBoard(queue ?? environment.queue, {
+    stateDir: environment.stateDir,
+    onWarning: () => {},
+  });
+  const ended = new AbortController();
+  const end = (): void => ended.abort();
+  process.once('SIGINT', end).once('SIGTERM', end);
+  process.stdout.once('error', end);
+  try {
+    do {
+      const found = await look(opened, name);
+      process.stdout.write(
+        json ? jsonText(found, watch === true) : screenText(found, opened, watch === true),
+      );
+      if (watch) await sleep(WATCH_MS, undefined, { signal: ended.signal }).catch(() => {});
+    } while (watch && !ended.signal.aborted);
+  } finally {
+    process.off('SIGINT', end).off('SIGTERM', end);
+    process.stdout.off('error', end);
+    await opened.close();
+  }
+}
+
+async function look({ board }: OpenBoard, job: string | null): Promise<Status> {
+  const [runs, workers] = await Promise.all([board.posts('run'), board.posts('worker')]);
+  return statusOf(readRuns(runs), readWorkers(workers), job);
+}
+
+const jsonText = (found: Status, watch: boolean): string =>
+  `${watch ? JSON.stringify(found) : JSON.stringify(found, null, 2)}\n`;
+
+function screenText(found: Status, { describe }: OpenBoard, watch: boolean): string {
+  const terminal = process.stdout.isTTY === true;
+  const text = renderStatus(found, {
+    width: terminal ? process.stdout.columns : 80,
+    color: terminal && process.env['NO_COLOR'] === undefined,
+    place: describe(),
+  });
+  if (!watch) return text;
+  return terminal ? HOME_AND_CLEAR + text : `${text}\n`;
+}

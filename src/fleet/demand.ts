@@ -1,0 +1,58 @@
+import type { RunPost } from './posts.js';
+import { type SeenRun, type SeenWorker, standingOf } from './read-posts.js';
+
+/** A queue in which runs have rows for a worker of this address. */
+export interface WantedQueue {
+  readonly queue: string;
+  readonly deployment: string;
+  /** As the newest of the runs says them. */
+  readonly limits: RunPost['limits'];
+  /** Whether the service has answered one of the runs before. */
+  readonly answered: boolean;
+}
+
+export interface Demand {
+  readonly wanted: readonly WantedQueue[];
+  /** Runs of other addresses that nobody works for. */
+  readonly elsewhere: number;
+}
+
+/** Who a worker works for. */
+export interface Place {
+  /** Name of the queue of a deployment behind the worker's own address. */
+  readonly queueOf: (deployment: string) => string;
+  /** Deployments whose rows it takes; null is all. */
+  readonly deployments: ReadonlySet<string> | null;
+}
+
+/**
+ * What the runs on the board want of a worker. A post is only a hint: the name of a queue is computed from the worker's own
+ * address, so a forged one can make it listen where nothing is, and no more.
+ */
+export function demandOf(runs: readonly SeenRun[], workers: readonly SeenWorker[], place: Place): Demand {
+  const served = new Set(workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)));
+  const wanted = new Map<string, WantedQueue>();
+  let elsewhere = 0;
+  const newestFirst = runs
+    .filter((seen) => standingOf(seen) === 'running' && !seen.post.emulated)
+    .sort((a, b) => compare(b.post.summary.started_at, a.post.summary.started_at));
+  for (const { post } of newestFirst) {
+    const { deployment, rows } = post.summary;
+    if (post.queue !== place.queueOf(deployment)) {
+      if (!served.has(post.queue)) elsewhere++;
+      continue;
+    }
+    if (place.deployments?.has(deployment) === false) continue;
+    const before = wanted.get(post.queue);
+    const answered = rows.completed + rows.filtered > 0 || before?.answered === true;
+    wanted.set(post.queue, {
+      queue: post.queue,
+      deployment,
+      limits: before?.limits ?? post.limits,
+      answered,
+    });
+  }
+  return { wanted: [...wanted.values()], elsewhere };
+}
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

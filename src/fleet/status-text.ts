@@ -1,0 +1,133 @@
+import { count, duration, rate } from '../report/figures.js';
+import { type Paint, painter } from '../report/terminal-sections.js';
+import { cells, clip, flow, padEnd, plain } from '../report/terminal-text.js';
+import type { RunStatus, Status, WorkerStatus } from './status.js';
+
+export interface StatusTextOptions {
+  /** Cells of the terminal. */
+  readonly width: number;
+  readonly color: boolean;
+  /** Where the board is, for a board without a post. */
+  readonly place: string;
+}
+
+const BAR = 10;
+const GAP = '  ';
+
+/** The lines of `promptmill status`, for people: two for a run that waits or stopped, one for everything else. */
+export function renderStatus({ runs, workers }: Status, options: StatusTextOptions): string {
+  const paint = painter(options.color);
+  const { width } = options;
+  const lines = [
+    ...table('runs', RUN_COLUMNS, runs, runNote, width, paint),
+    ...(runs.length === 0 ? [`no runs at ${plain(options.place)}`] : []),
+    '',
+    ...table('workers', WORKER_COLUMNS, workers, workerNote, width, paint),
+    ...(workers.length === 0 ? ['no workers'] : []),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+interface Column<T> {
+  readonly title: string;
+  readonly text: (row: T) => string;
+  /** Numbers stand to the right. */
+  readonly right?: boolean;
+}
+
+const RUN_COLUMNS: readonly Column<RunStatus>[] = [
+  { title: 'job', text: ({ job }) => clip(plain(job), 18) },
+  { title: 'run', text: ({ run }) => clip(plain(run), 22) },
+  { title: '', text: bar },
+  { title: 'rows', text: ({ rows }) => count(rows.known), right: true },
+  {
+    title: 'rows/s',
+    text: ({ rows_per_second: r }) => (r === null ? '' : rate(r).replace('/s', '')),
+    right: true,
+  },
+  { title: 'left', text: ({ eta_s: s }) => (s === null ? '' : duration(s)), right: true },
+];
+
+const WORKER_COLUMNS: readonly Column<WorkerStatus>[] = [
+  { title: 'host', text: ({ host }) => clip(plain(host), 20) },
+  { title: 'pid', text: ({ pid }) => String(pid), right: true },
+  { title: 'calls', text: ({ in_flight }) => count(in_flight), right: true },
+  { title: 'now', text: (worker) => count(allowedNow(worker)), right: true },
+  { title: 'most', text: ({ concurrency }) => count(concurrency), right: true },
+  { title: 'rows/s', text: ({ rows_per_second: r }) => rate(r).replace('/s', ''), right: true },
+  { title: 'rows', text: ({ rows }) => count(rows), right: true },
+];
+
+/** Calls at once that it may make now: each of its queues has a limit, and all together have the process's. */
+const allowedNow = ({ queues, concurrency }: WorkerStatus): number =>
+  Math.min(
+    concurrency,
+    queues.reduce((sum, queue) => sum + queue.concurrency, 0),
+  );
+
+function bar({ rows: { known, total } }: RunStatus): string {
+  const done = total === 0 ? 1 : Math.min(1, known / total);
+  const full = Math.floor(done * BAR);
+  return `${'█'.repeat(full)}${'░'.repeat(BAR - full)} ${String(Math.floor(done * 100)).padStart(3)} %`;
+}
+
+/** What a line has no room for. */
+function runNote({ state, waiting, stopped, rows, seen_s, host, pid }: RunStatus): string[] {
+  const failed = rows.failed > 0 ? [`${count(rows.failed)} failed`] : [];
+  switch (state) {
+    case 'running':
+      return waiting === null ? failed : [...failed, waiting];
+    case 'lost':
+      return [
+        ...failed,
+        `lost: resume with the same command (process ${pid} on ${host}, silent for ${duration(seen_s)})`,
+      ];
+    case 'finished':
+      return ['finished', ...failed];
+    default:
+      return [...failed, `${state}${stopped === null ? '' : `, ${stopped}`}`];
+  }
+}
+
+function workerNote({ draining, queues }: WorkerStatus): string[] {
+  return [
+    ...(draining ? ['finishing its last calls'] : []),
+    ...(queues.length === 0 && !draining ? ['no run needs it'] : []),
+    ...queues.flatMap(({ deployment, waiting }) => (waiting === null ? [] : [`${deployment}: ${waiting}`])),
+  ];
+}
+
+function table<T>(
+  title: string,
+  columns: readonly Column<T>[],
+  rows: readonly T[],
+  noteOf: (row: T) => string[],
+  width: number,
+  paint: Paint,
+): string[] {
+  if (rows.length === 0) return [];
+  const texts = rows.map((row) => columns.map((column) => column.text(row)));
+  const widths = columns.map((column, i) =>
+    Math.max(cells(column.title), ...texts.map((row) => cells(row[i] ?? ''))),
+  );
+  const line = (row: readonly string[]): string =>
+    clip(
+      row
+        .map((text, i) => {
+          const size = widths[i] ?? 0;
+          return columns[i]?.right ? ' '.repeat(Math.max(0, size - cells(text))) + text : padEnd(text, size);
+        })
+        .join(GAP)
+        .trimEnd(),
+      width,
+    );
+  return [
+    paint('bold', title),
+    paint('dim', line(columns.map((column) => column.title))),
+    ...texts.flatMap((row, i) => {
+      const of = rows[i];
+      const words = of === undefined ? [] : plain(noteOf(of).join('; ')).split(' ').filter(Boolean);
+      return [line(row), ...flow(words, ' ', width - 2).map((note) => paint('yellow', `  ${note}`))];
+    }),
+  ];
+}

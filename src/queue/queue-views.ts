@@ -1,0 +1,91 @@
+import { Queue } from 'bullmq';
+import type { Logger } from 'pino';
+import { decodeChunk } from './chunk.js';
+import type { Store } from './store.js';
+import { within } from './store-deadline.js';
+
+/** The states of an entry that has not ended, and `failed`: what Promptmill's queues keep. */
+const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as const;
+
+/** Entries of a queue by their state. */
+export type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
+
+/** Queues are shown at most: each costs a connection of its own, and their names come from a board that anybody may write on. */
+const MOST_VIEWS = 20;
+
+/** The longest wait for the goodbyes at the end, in milliseconds. */
+const CLOSE_MS = 2_000;
+
+/** The names that `queueName` makes, and that of the schedule. */
+const OUR_NAME = /^promptmill-[\w.-]{1,200}$/;
+
+/** A queue to look at. Nothing here adds, changes or takes an entry. */
+export interface QueueView {
+  readonly name: string;
+  /** BullMQ's own object, for Bull Board. */
+  readonly queue: Queue;
+  depth(): Promise<QueueDepth>;
+}
+
+/** Keeps queues of a store open to look at, as their names come and go. */
+export class QueueViews {
+  readonly #open = new Map<string, QueueView>();
+
+  constructor(
+    private readonly store: Store,
+    private readonly log: Logger,
+  ) {}
+
+  /**
+   * The queues of these names, opened where they are not yet; all others are closed. Names that are none of
+   * Promptmill's are left out, and so is what goes beyond twenty.
+   */
+  views(names: Iterable<string>): readonly QueueView[] {
+    const wanted = new Set([...names].filter((name) => OUR_NAME.test(name)).slice(0, MOST_VIEWS));
+    for (const [name, { queue }] of this.#open) {
+      if (wanted.has(name)) continue;
+      this.#open.delete(name);
+      queue.close().catch(() => {});
+    }
+    for (const name of wanted) if (!this.#open.has(name)) this.#open.set(name, this.#view(name));
+    return [...this.#open.values()];
+  }
+
+  #view(name: string): QueueView {
+    const connection = this.store.connectionFor('queue');
+    // A look must not write, not even the queue's own description.
+    const queue = new Queue(name, { connection, skipMetasUpdate: true }, this.store.backendFactory);
+    queue.on('error', (error) => this.log.debug({ err: error }, 'queue connection of the dashboard'));
+    return {
+      name,
+      queue,
+      depth: async () => {
+        const counts = await queue.getJobCounts(...COUNTED);
+        const of = (state: (typeof COUNTED)[number]): number => counts[state] ?? 0;
+        return {
+          active: of('active'),
+          prioritized: of('prioritized'),
+          waiting: of('waiting'),
+          delayed: of('delayed'),
+          failed: of('failed'),
+        };
+      },
+    };
+  }
+
+  /** Leaves all queues; the store stays open. */
+  async close(): Promise<void> {
+    const queues = [...this.#open.values()].map(({ queue }) => queue);
+    this.#open.clear();
+    // A goodbye to a store that is away would wait for its return.
+    await within(CLOSE_MS, Promise.allSettled(queues.map((queue) => queue.close()))).catch(() => {});
+  }
+}
+
+/** What may be shown of an entry: where it belongs and how large it is, and none of its prompts, which are user data. */
+export function withoutPrompts(data: unknown): unknown {
+  const chunk = decodeChunk(data);
+  if (chunk === null) return 'no chunk of Promptmill, or of another version';
+  const { rows, ...rest } = chunk;
+  return { ...rest, last: rows.at(-1)?.row ?? chunk.first, rows: rows.length, prompts: 'not shown' };
+}

@@ -1,0 +1,75 @@
+import type { Parameters } from '../model.js';
+import { mostBilled, NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
+import { promptCounter } from '../prompt/prompt-count.js';
+import { loadTokenizer } from '../prompt/tokens.js';
+import { modelOf } from '../service/catalogue.js';
+import type { Chunk, ChunkRow } from './chunk.js';
+import type { RowResult } from './row-result.js';
+
+/** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
+export interface ReservedRow {
+  readonly row: ChunkRow;
+  readonly most: Tokens;
+}
+
+/** Tokens that some servers put around a text themselves. */
+const AROUND = 2;
+
+type CountOf = (text: string) => number;
+
+/** Knows the most that rows can be billed. */
+export class Reservations {
+  readonly #counts = new Map<string, Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }>>();
+
+  /** Rows with what must be reserved for each; counting tokens costs time that only a budget is worth. */
+  async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+    if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
+    const { prompt, suffix } = await this.#countOf(chunk.deployment);
+    return rows.map((row) => {
+      const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
+      // The model reads what comes after the completion as well.
+      const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
+      return { row, most: mostBilled(prompt(row.prompt) + behind, parameters) };
+    });
+  }
+
+  #countOf(deployment: string): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+    const known = this.#counts.get(deployment);
+    if (known !== undefined) return known;
+    const counts = countOf(deployment);
+    this.#counts.set(deployment, counts);
+    return counts;
+  }
+}
+
+/** Exact counts where the model is known. A deployment of another name may hold any model: no token has less than a byte. */
+async function countOf(deployment: string): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+  const model = modelOf(deployment);
+  if (model === null) {
+    const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;
+    return { prompt: bytes, suffix: bytes };
+  }
+  const tokenizer = await loadTokenizer(model.encoding);
+  return { prompt: promptCounter(tokenizer), suffix: tokenizer.count };
+}
+
+export const sumOf = (rows: readonly ReservedRow[]): Tokens =>
+  rows.reduce((sum, { most }) => plus(sum, most), NO_TOKENS);
+
+/**
+ * What a row counts when its call has ended: what it was billed, and where nobody knows whether or how much, all that
+ * was reserved for it. A refusal is not billed.
+ */
+export function billedFor(result: RowResult | undefined, reserved: Tokens): Tokens {
+  switch (result?.kind) {
+    case 'settled': {
+      const { outcome } = result;
+      if (outcome.status === 'failed' || outcome.completion === null) return NO_TOKENS;
+      return outcome.completion.usage ?? reserved;
+    }
+    case 'retry':
+      return result.possiblyBilled ? reserved : NO_TOKENS;
+    default:
+      return NO_TOKENS;
+  }
+}

@@ -1,0 +1,118 @@
+import { KEY_BYTES, type Key } from './keys.js';
+
+/** Distinct keys that are remembered: with them the index takes 50 MB, and no more however long the input is. */
+export const MOST_PLACES = 1_500_000;
+
+const FIRST_CAPACITY = 2 ** 12;
+
+/** Full to three quarters, linear probing is still short. */
+const FULL = 0.75;
+
+/** Stands for a place that is not on disk yet. */
+const NOWHERE = -1;
+
+/** What is known under a key. */
+export interface Place {
+  /** Number of the row that the outcome is of. */
+  readonly row: number;
+  /** Where the outcome is in its file, in bytes; `null` while it is not there yet. */
+  readonly at: number | null;
+}
+
+/** Key → row and place of its outcome, in 24 bytes for each: open addressing over typed arrays. */
+export class PlaceIndex {
+  readonly #most: number;
+  /** Three words of each key, one after the other. */
+  #keys = new Uint32Array(FIRST_CAPACITY * 3);
+  /** 0 marks a free slot; rows count from 1. */
+  #rows = new Uint32Array(FIRST_CAPACITY);
+  #places = new Float64Array(FIRST_CAPACITY);
+  #size = 0;
+  #full = false;
+
+  /** @param most keys to remember. @default MOST_PLACES */
+  constructor(most: number = MOST_PLACES) {
+    this.#most = most;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** True when a key could not be remembered: from then on some rows are called that need not be. */
+  get isFull(): boolean {
+    return this.#full;
+  }
+
+  find(key: Key): Place | null {
+    const slot = this.#slotOf(wordsOf(key));
+    const row = this.#rows[slot] ?? 0;
+    if (row === 0) return null;
+    const at = this.#places[slot] ?? NOWHERE;
+    return { row, at: at === NOWHERE ? null : at };
+  }
+
+  /**
+   * Remembers the first row of a key; for one that is known already nothing changes.
+   * @param at where its outcome is; `null` when that is told later, with {@link settle}
+   * @returns false when there is no room for it
+   */
+  add(key: Key, row: number, at: number | null): boolean {
+    const words = wordsOf(key);
+    const slot = this.#slotOf(words);
+    if (this.#rows[slot] !== 0) return true;
+    if (this.#size >= this.#most) {
+      this.#full = true;
+      return false;
+    }
+    this.#put(slot, words, row, at ?? NOWHERE);
+    this.#size++;
+    if (this.#size > this.#rows.length * FULL) this.#grow();
+    return true;
+  }
+
+  /** The outcome of a key is on disk now. */
+  settle(key: Key, at: number): void {
+    const slot = this.#slotOf(wordsOf(key));
+    if (this.#rows[slot] !== 0) this.#places[slot] = at;
+  }
+
+  #put(slot: number, words: Uint32Array, row: number, at: number): void {
+    this.#keys.set(words, slot * 3);
+    this.#rows[slot] = row;
+    this.#places[slot] = at;
+  }
+
+  /** Where the key is, or the free slot where it belongs: linear probing. */
+  #slotOf(words: Uint32Array): number {
+    const mask = this.#rows.length - 1;
+    let slot = (words[0] ?? 0) & mask;
+    while (this.#rows[slot] !== 0 && !this.#holds(slot, words)) slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  #holds(slot: number, words: Uint32Array): boolean {
+    const at = slot * 3;
+    const keys = this.#keys;
+    return keys[at] === words[0] && keys[at + 1] === words[1] && keys[at + 2] === words[2];
+  }
+
+  #grow(): void {
+    const [keys, rows, places] = [this.#keys, this.#rows, this.#places];
+    const capacity = rows.length * 2;
+    this.#keys = new Uint32Array(capacity * 3);
+    this.#rows = new Uint32Array(capacity);
+    this.#places = new Float64Array(capacity);
+    for (const [i, row] of rows.entries()) {
+      if (row === 0) continue;
+      const words = keys.subarray(i * 3, i * 3 + 3);
+      this.#put(this.#slotOf(words), words, row, places[i] ?? NOWHERE);
+    }
+  }
+}
+
+function wordsOf(key: Key): Uint32Array {
+  const words = new Uint32Array(KEY_BYTES / 4);
+  new Uint8Array(words.buffer).set(Buffer.from(key, 'base64url'));
+  return words;
+}

@@ -1,0 +1,56 @@
+import type { Logger } from 'pino';
+import type { Board } from '../fleet/board.js';
+import { readWorkers, type SeenWorker } from '../fleet/read-posts.js';
+import type { Crew } from './vigil.js';
+
+/** Time from one look to the next, in milliseconds: as often as workers post. */
+const EVERY_MS = 2_000;
+
+interface SeenCrew extends Crew {
+  /** Calls that they have under way together. */
+  readonly inFlight: number;
+}
+
+export interface CrewWatch {
+  /** What the last look found; null before it, and while the board cannot be read. */
+  readonly seen: SeenCrew | null;
+  stop(): void;
+}
+
+/** Watches the workers of other processes that take rows of a queue. Nobody waits for it. */
+export function watchCrew(board: Board, queue: string, log: Logger): CrewWatch {
+  let seen: SeenCrew | null = null;
+  let looking = false;
+  const look = async (): Promise<void> => {
+    if (looking) return;
+    looking = true;
+    try {
+      seen = crewOf(queue, readWorkers(await board.posts('worker')));
+    } catch (error) {
+      seen = null;
+      log.debug({ err: error }, 'the board does not say who works');
+    } finally {
+      looking = false;
+    }
+  };
+  const timer = setInterval(() => void look(), EVERY_MS);
+  timer.unref();
+  void look();
+  return {
+    get seen() {
+      return seen;
+    },
+    stop: () => clearInterval(timer),
+  };
+}
+
+function crewOf(queue: string, posts: readonly SeenWorker[]): SeenCrew {
+  const places = posts
+    .filter(({ post }) => !post.draining)
+    .flatMap(({ post }) => post.queues.filter((place) => place.queue === queue));
+  return {
+    workers: places.length,
+    waiting: places.find(({ waiting }) => waiting !== null)?.waiting ?? null,
+    inFlight: places.reduce((sum, place) => sum + place.in_flight, 0),
+  };
+}

@@ -1,0 +1,195 @@
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { Logger } from 'pino';
+import { type Demand, demandOf, type Place, type WantedQueue } from '../fleet/demand.js';
+import { RUN_LOST_MS } from '../fleet/posts.js';
+import { readRuns, readWorkers } from '../fleet/read-posts.js';
+import type { Fault } from '../model.js';
+import { Caller, type ServiceAddress } from '../queue/caller.js';
+import { serviceQueue } from '../queue/names.js';
+import type { Store } from '../queue/store.js';
+import { within } from '../queue/store-deadline.js';
+import { ChunkWorker, type WorkerOptions } from '../queue/worker.js';
+import type { KeyRing } from '../service/keys.js';
+import { serviceWait } from './vigil.js';
+import { WorkerNotice } from './worker-notice.js';
+
+/** Time from one look at the board to the next, in milliseconds; the workers of a fleet look at different moments. */
+const LOOK_MS = 1_000;
+const LOOK_SPREAD_MS = 1_000;
+/** A store that does not answer for so long is looked at again later, in milliseconds. */
+const LOOK_TIMEOUT_MS = 10_000;
+/** A queue without a run is left after this time, in milliseconds. */
+const IDLE_MS = 60_000;
+
+export interface FleetWorkerOptions {
+  readonly store: Store;
+  readonly address: ServiceAddress;
+  readonly keys: KeyRing;
+  /** Calls at once, of all deployments together. */
+  readonly concurrency: number;
+  /** Deployments whose rows it takes; null is all. */
+  readonly deployments: ReadonlySet<string> | null;
+  readonly log: Logger;
+  /** Says a line to a person. */
+  readonly say: (line: string) => void;
+  /** Told why this process cannot call any more. */
+  readonly onStop: (fault: Fault) => void;
+  /** Shorter times than a user has, for tests of what happens when they run out. */
+  readonly times?: WorkerOptions['times'];
+}
+
+interface Hand {
+  readonly want: WantedQueue;
+  readonly worker: ChunkWorker;
+  wantedAt: number;
+}
+
+/**
+ * Works for every run that is on the board and meant for this address: one worker of chunks for each queue, all of them
+ * under one limit of calls.
+ */
+export class FleetWorker {
+  readonly #hands = new Map<string, Hand>();
+  /** Workers that finish their last calls. */
+  readonly #leaving = new Set<Promise<void>>();
+  readonly #slots: LimitFunction;
+  readonly #notice: WorkerNotice;
+  readonly #place: Place;
+  #timer: NodeJS.Timeout | null = null;
+  #closing: Promise<void> | null = null;
+  #elsewhere = 0;
+  /** Rows recorded by workers that have left. */
+  #rowsOfLeft = 0;
+
+  constructor(private readonly options: FleetWorkerOptions) {
+    const { store, log, concurrency, address, deployments } = options;
+    this.#slots = pLimit(concurrency);
+    this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
+    this.#notice = new WorkerNotice({
+      board: store.board,
+      log,
+      run: null,
+      concurrency,
+      view: () => ({
+        queues: [...this.#hands.values()].map(({ want, worker }) => ({
+          queue: want.queue,
+          deployment: want.deployment,
+          concurrency: worker.concurrency,
+          in_flight: worker.inFlight,
+          waiting: serviceWait(worker, Date.now()),
+        })),
+        draining: this.#closing !== null,
+        rows: this.#rowsOfLeft + [...this.#hands.values()].reduce((sum, { worker }) => sum + worker.rows, 0),
+      }),
+    });
+  }
+
+  /** Calls under way now. */
+  get inFlight(): number {
+    return this.#slots.activeCount;
+  }
+
+  /** Looks at the board from now on; nobody waits for it. */
+  begin(): void {
+    this.#notice.begin();
+    void this.#look();
+  }
+
+  /**
+   * Takes no more rows, finishes and records the calls under way, hands the rest back, and leaves. Bounded as the close of
+   * a worker is.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#leave();
+    return this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    clearTimeout(this.#timer ?? undefined);
+    // Still on the board, as one that is draining, until its last call has ended.
+    for (const { worker } of this.#hands.values()) this.#dismiss(worker);
+    await Promise.all(this.#leaving);
+    await this.#notice.end();
+  }
+
+  async #look(): Promise<void> {
+    const { store, log } = this.options;
+    try {
+      const posts = Promise.all([store.board.posts('run', RUN_LOST_MS), store.board.posts('worker')]);
+      const [runs, workers] = await within(LOOK_TIMEOUT_MS, posts);
+      if (this.#closing === null)
+        this.#meet(demandOf(readRuns(runs), readWorkers(workers), this.#place), performance.now());
+    } catch (error) {
+      // What it works for already goes on.
+      log.debug({ err: error }, 'the board does not say what there is to do');
+    }
+    if (this.#closing !== null) return;
+    this.#timer = setTimeout(() => void this.#look(), LOOK_MS + Math.random() * LOOK_SPREAD_MS);
+  }
+
+  #meet({ wanted, elsewhere }: Demand, now: number): void {
+    for (const want of wanted) {
+      const hand = this.#hands.get(want.queue);
+      if (hand !== undefined && sameLimits(hand.want, want)) {
+        hand.wantedAt = now;
+        continue;
+      }
+      // The one that leaves and the one that comes share the limit of calls.
+      if (hand !== undefined) this.#dismiss(hand.worker);
+      else this.options.say(`taking rows of ${want.deployment}`);
+      this.#hands.set(want.queue, { want, worker: this.#hire(want), wantedAt: now });
+    }
+    for (const [queue, { want, worker, wantedAt }] of this.#hands) {
+      if (now - wantedAt < IDLE_MS) continue;
+      this.#hands.delete(queue);
+      this.#dismiss(worker);
+      this.options.say(`no run needs ${want.deployment} any more`);
+    }
+    if (elsewhere !== this.#elsewhere && elsewhere > 0) {
+      this.options.say(
+        elsewhere === 1
+          ? '1 run waits for workers of another address'
+          : `${elsewhere} runs wait for workers of another address`,
+      );
+    }
+    this.#elsewhere = elsewhere;
+  }
+
+  #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {
+    const { store, address, keys, concurrency, log, onStop, times } = this.options;
+    const caller = new Caller(
+      address,
+      keys,
+      concurrency,
+      answered,
+      () => log.warn('the service refused the first key; going on with the second'),
+      (status) => this.#notice.called(status),
+    );
+    return new ChunkWorker({
+      store,
+      queue,
+      deployment,
+      concurrency,
+      slots: this.#slots,
+      chunkSize: limits.chunk_size,
+      promptsPerRequest: limits.prompts_per_request,
+      pace: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
+      tokenBasis: limits.token_estimate,
+      caller,
+      onStop,
+      log,
+      ...(times !== undefined && { times }),
+    });
+  }
+
+  #dismiss(worker: ChunkWorker): void {
+    const left = worker.close().finally(() => {
+      this.#leaving.delete(left);
+      if (this.#closing === null) this.#rowsOfLeft += worker.rows;
+    });
+    this.#leaving.add(left);
+  }
+}
+
+const sameLimits = (a: WantedQueue, b: WantedQueue): boolean =>
+  JSON.stringify(a.limits) === JSON.stringify(b.limits);

@@ -1,0 +1,75 @@
+import type { Settings } from '../config/settings.js';
+import type { Counters, Fault } from '../model.js';
+import { Caller } from '../queue/caller.js';
+import type { Store } from '../queue/store.js';
+import { ChunkWorker } from '../queue/worker.js';
+import { serviceWait } from './vigil.js';
+import { WorkerNotice } from './worker-notice.js';
+import type { World } from './world.js';
+
+/** The worker of a run that makes its calls itself. */
+export interface OwnWorker {
+  readonly worker: ChunkWorker;
+  readonly notice: WorkerNotice;
+}
+
+/**
+ * @param calls the run's counters before this process calls anything
+ * @param wasReached whether the service has answered this run before
+ * @param onStop told why no call can pass
+ */
+export function startOwnWorker(
+  { settings, world, store }: { settings: Settings; world: World; store: Store },
+  { run, queue, calls }: { readonly run: string; readonly queue: string; readonly calls: Counters },
+  wasReached: boolean,
+  onStop: (fault: Fault) => void,
+): OwnWorker {
+  const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
+  const { deployment } = settings.service;
+  const notice = new WorkerNotice({
+    board: store.board,
+    log: world.log,
+    run,
+    concurrency,
+    view: () => ({
+      queues: [
+        {
+          queue,
+          deployment,
+          concurrency: worker.concurrency,
+          in_flight: worker.inFlight,
+          waiting: serviceWait(worker, Date.now()),
+        },
+      ],
+      draining: world.halt.reason !== null,
+      rows: worker.rows,
+    }),
+  });
+  const caller = new Caller(
+    world.address,
+    world.keys,
+    concurrency,
+    wasReached,
+    () => world.log.warn('the service refused the first key; going on with the second'),
+    (status) => notice.called(status),
+  );
+  const worker = new ChunkWorker({
+    store,
+    queue,
+    deployment,
+    concurrency,
+    chunkSize,
+    promptsPerRequest,
+    pace: {
+      requestsPerMinute: settings.limits.requestsPerMinute,
+      tokensPerMinute: settings.limits.tokensPerMinute,
+    },
+    tokenBasis: settings.limits.tokenEstimate,
+    caller,
+    begun: { run, calls },
+    onStop,
+    log: world.log,
+  });
+  notice.begin();
+  return { worker, notice };
+}

@@ -1,0 +1,228 @@
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { OUTCOME_TTL_MS } from '../ledger/ledger.js';
+import type { Parameters, Row } from '../model.js';
+import { writing } from '../output/write-error.js';
+import type { ServiceAddress } from '../queue/caller.js';
+import { ANSWERED, answeredPath, outcomesPath } from '../reuse/files.js';
+import { type RowKeys, rowKeys } from '../reuse/keys.js';
+import { type Kept, type Source, takenOver } from '../reuse/outcome.js';
+import { isFinishedBy, OutcomeFile, OutcomeReader, scan } from '../reuse/outcome-file.js';
+import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
+import { idReader } from '../reuse/rules.js';
+import type { Claim } from './begin.js';
+import type { Input } from './input.js';
+import { type Manifest, syncFolder } from './manifest.js';
+
+/** What is known of a row that is to be sent, or need not be. */
+interface Looked {
+  readonly keys: RowKeys;
+  /** `null`: the row is sent. */
+  readonly source: Source | null;
+}
+
+/** An outcome of a row, and the run that called for it. */
+export type Taken = Pick<Kept, 'outcome' | 'run'>;
+
+/** What a {@link Reuse} is opened with. */
+export interface ReuseParts {
+  readonly settings: Settings;
+  readonly address: ServiceAddress;
+  readonly input: Pick<Input, 'survey' | 'total'>;
+  readonly claim: Claim | null;
+  readonly manifest: Pick<Manifest, 'run' | 'rows'>;
+  /** Distinct requests that are remembered. @default {@link MOST_PLACES} */
+  readonly most?: number;
+}
+
+/**
+ * Finds the rows that need not be called, and keeps outcomes for those that come later: in this run
+ * (`input.dedupe`), or in the job's next one (`input.only_new`).
+ *
+ * The outcomes of a run are in a file of their own, synced before the manifest of the same commit. So the file never
+ * says less than the manifest counts; what it says beyond is cut off by a resume. Where it is missing, rows are called.
+ */
+export class Reuse {
+  private constructor(
+    private readonly parts: ReuseParts,
+    private readonly paths: { readonly own: string; readonly answered: string },
+    private readonly keysOf: ReturnType<typeof rowKeys>,
+    /** Requests of this run. */
+    private readonly asked: PlaceIndex,
+    /** Rows that the job's last run answered. */
+    private readonly answers: PlaceIndex,
+    private readonly before: OutcomeReader | null,
+    /** `null` when the run had given its file its final name already before it was killed. */
+    private readonly file: OutcomeFile | null,
+  ) {}
+
+  /**
+   * Opens what an earlier execution of the run has kept, and what the job's last run has answered.
+   * @returns null for a job that reuses nothing
+   * @throws UsageError when the state directory cannot be written
+   */
+  static async open(parts: ReuseParts): Promise<Reuse | null> {
+    const { settings, address, input, manifest, claim } = parts;
+    const { stateDir, reuse } = settings;
+    const own = outcomesPath(stateDir, manifest.run);
+    try {
+      if (claim?.discarded) await leaveBehind(outcomesPath(stateDir, claim.discarded.run), claim, own);
+      if (!reuse.dedupe && !reuse.onlyNew) return null;
+      mkdirSync(dirname(own), { recursive: true, mode: 0o700 });
+      await sweep(dirname(own));
+      const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
+      const answered = answeredPath(stateDir, settings.job, where);
+      const { service } = settings;
+      const keysOf = rowKeys({
+        ...reuse,
+        idOf: idReader(reuse.id, input.survey),
+        parameters: settings.parameters,
+        service: [where, service.deployment, service.apiVersion, service.style],
+      });
+      // With both the memory is shared out.
+      const both = reuse.dedupe && reuse.onlyNew;
+      const most = (parts.most ?? MOST_PLACES) / (both ? 2 : 1);
+      const answers = new PlaceIndex(most);
+      const before = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
+      if (before !== null) {
+        await scan(answered, ({ row, number, outcome }, at) => {
+          // A failed row is there for its copies in the run that kept it; another run tries it again.
+          if (row !== null && outcome.status !== 'failed') answers.add(row, number, at);
+          return true;
+        });
+      }
+      const asked = new PlaceIndex(most);
+      const isKept = before !== null && !existsSync(own) && isFinishedBy(before, manifest.run);
+      const file = isKept
+        ? null
+        : await OutcomeFile.open(own, manifest.rows, ({ request, number }, at) => {
+            if (request !== null) asked.add(request, number, at);
+          });
+      await syncFolder(dirname(own));
+      return new Reuse(parts, { own, answered }, keysOf, asked, answers, before, file);
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      throw new UsageError(
+        'bad_state_dir',
+        `cannot keep outcomes in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+        'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
+        { cause: error },
+      );
+    }
+  }
+
+  /** Rows that the job's last run answered, as far as they are remembered. */
+  get answered(): number {
+    return this.answers.size;
+  }
+
+  /** True when there was more to remember than there is room for. */
+  get isFull(): boolean {
+    return this.asked.isFull || this.answers.isFull;
+  }
+
+  /** Asked once for each row that would be sent, in the order of the input. */
+  look(row: Row, prompt: string, own: Parameters | null): Looked {
+    const keys = this.keysOf(row, prompt, own);
+    const found = keys.row === null ? null : this.answers.find(keys.row);
+    const first = keys.request === null ? null : this.asked.find(keys.request);
+    // What is carried over is an original all the same: later rows of the run may ask what it asks.
+    if (keys.request !== null && first === null) this.asked.add(keys.request, row.number, null);
+    if (typeof found?.at === 'number') return { keys, source: { kind: 'carried', at: found.at } };
+    if (keys.request === null || first === null) return { keys, source: null };
+    return { keys, source: { kind: 'copied', from: first.row, key: keys.request } };
+  }
+
+  /**
+   * The outcome of a row that is not called.
+   * @param known what the commit has so far, by row number: an original may be in it
+   */
+  take(source: Source, known: ReadonlyMap<number, Taken>): Taken {
+    if (source.kind === 'carried') {
+      const { outcome, run } = read(this.before, source.at);
+      return { outcome: takenOver(outcome, { carried_from: run }), run };
+    }
+    const original = known.get(source.from) ?? read(this.file, this.asked.find(source.key)?.at);
+    return {
+      outcome: takenOver(original.outcome, { copied_from: source.from }),
+      run: original.run,
+    };
+  }
+
+  /**
+   * Keeps what later rows or runs may take over; durable when it resolves.
+   * @param known the outcomes of a commit, by row number
+   * @throws WriteError
+   */
+  async keep(keys: ReadonlyMap<number, RowKeys>, known: ReadonlyMap<number, Taken>): Promise<void> {
+    const kept: Kept[] = [];
+    for (const [number, { row, request }] of keys) {
+      const taken = known.get(number);
+      if (taken === undefined) continue;
+      const original = request !== null && this.asked.find(request)?.row === number;
+      const answered = row !== null && taken.outcome.status !== 'failed';
+      if (!original && !answered) continue;
+      kept.push({ ...taken, number, row: answered ? row : null, request: original ? request : null });
+    }
+    const places = (await this.file?.append(kept)) ?? [];
+    for (const [i, { request }] of kept.entries()) {
+      const at = places[i];
+      if (request !== null && at !== undefined) this.asked.settle(request, at);
+    }
+  }
+
+  /**
+   * The run has finished: what it answered takes the place of what the job's last run answered. A run over the first
+   * rows only (`--limit`) knows less than a whole one, and replaces none.
+   * @throws WriteError
+   */
+  async finish(): Promise<void> {
+    const { settings, input, manifest } = this.parts;
+    const { own, answered } = this.paths;
+    if (this.file === null) return;
+    if (!settings.reuse.onlyNew || (input.total < input.survey.rows && existsSync(answered))) {
+      await this.discard();
+      return;
+    }
+    await this.file.finish(manifest.run);
+    await writing(answered, async () => rename(own, answered));
+    await syncFolder(dirname(answered));
+  }
+
+  /** Drops what this run has kept: nothing will continue it. */
+  async discard(): Promise<void> {
+    await this.close();
+    await rm(this.paths.own, { force: true });
+  }
+
+  async close(): Promise<void> {
+    await this.file?.close();
+    this.before?.close();
+  }
+}
+
+/** @throws Error when there is nothing to read, which is a defect: every source was found in a file, or is committed before */
+function read(file: OutcomeReader | OutcomeFile | null, at: number | null | undefined): Kept {
+  if (file === null || typeof at !== 'number')
+    throw new Error('a row takes an outcome over that is not there');
+  return file.at(at);
+}
+
+/** A run that is given up takes its outcomes with it, unless it goes on under another name. */
+async function leaveBehind(path: string, { unfinished }: Claim, own: string): Promise<void> {
+  if (unfinished === null) await rm(path, { force: true });
+  else if (existsSync(path)) await rename(path, own);
+}
+
+/** Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well. */
+async function sweep(folder: string): Promise<void> {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    if (name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
+    const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+    if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
+  }
+}

@@ -1,0 +1,60 @@
+import { createBullBoard } from '@bull-board/api';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { FastifyAdapter } from '@bull-board/fastify';
+import type { FastifyInstance } from 'fastify';
+import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
+
+/** Where Bull Board is. */
+const PATH = '/queues';
+const ICON = '/assets/icon.svg';
+
+/**
+ * Bull Board, to look and not to touch: entries are disposable, and what a run counts on is that only it and its
+ * workers change them. It shows no prompts.
+ * @param queues the queues to show now
+ * @param inFull names of queues whose entries hold no prompts
+ */
+export async function addBullBoard(
+  app: FastifyInstance,
+  queues: () => Promise<readonly QueueView[]>,
+  inFull: readonly string[],
+): Promise<void> {
+  const server = new FastifyAdapter();
+  server.setBasePath(PATH);
+  const adapters = new Map<QueueView, BullMQAdapter>();
+  const board = createBullBoard({
+    queues: [],
+    serverAdapter: server,
+    options: {
+      uiConfig: {
+        boardTitle: 'Promptmill queues',
+        boardLogo: { path: ICON, width: 24, height: 24 },
+        favIcon: { default: ICON, alternative: ICON },
+        miscLinks: [{ text: 'Runs', url: '/' }],
+        hideDocsLink: true,
+        // Workers are on Promptmill's own page; asking the server for its list of connections is not free.
+        showWorkers: false,
+      },
+    },
+  });
+
+  await app.register(async (scope) => {
+    scope.addHook('preHandler', async () => {
+      const views = await queues();
+      for (const view of adapters.keys()) if (!views.includes(view)) adapters.delete(view);
+      for (const view of views)
+        if (!adapters.has(view)) adapters.set(view, adapterOf(view, inFull.includes(view.name)));
+      board.replaceQueues([...adapters.values()]);
+    });
+    await scope.register(server.registerPlugin(), { prefix: PATH });
+  });
+}
+
+function adapterOf({ queue }: QueueView, inFull: boolean): BullMQAdapter {
+  const adapter = new BullMQAdapter(queue, {
+    readOnlyMode: true,
+    displayName: queue.name.replace('promptmill-', ''),
+  });
+  if (!inFull) adapter.setFormatter('data', withoutPrompts);
+  return adapter;
+}

@@ -1,0 +1,93 @@
+import { BlockList, isIP } from 'node:net';
+import basicAuth from '@fastify/basic-auth';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { Doorkeeper, type Login } from './login.js';
+
+/** Paths that need no login: they tell a supervisor whether the process works, and nothing else. */
+const OPEN = new Set(['/healthz', '/readyz']);
+
+/** The pages of Promptmill's own: nothing inline, nothing from elsewhere. */
+const STRICT =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/** Bull Board's page has styles in it, and a base. Its fonts are on a server of somebody else and stay there. */
+const BULL_BOARD =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; " +
+  "font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+export function isLoopback(host: string): boolean {
+  const version = isIP(host);
+  if (version === 0) return host === 'localhost';
+  return LOOPBACK.check(host, version === 4 ? 'ipv4' : 'ipv6');
+}
+
+/** Puts every request, also one for a page that does not exist, past the login and the rules against other sites. */
+export async function guard(app: FastifyInstance, host: string, login: Login): Promise<void> {
+  const doorkeeper = new Doorkeeper(login);
+  await app.register(basicAuth, {
+    authenticate: { realm: 'Promptmill' },
+    validate: async (user: string, password: string, request: FastifyRequest) => {
+      const verdict = await doorkeeper.judge(user, password, request.ip);
+      if (verdict === 'right') return;
+      throw verdict === 'wrong'
+        ? refusal(401, 'wrong user or password')
+        : refusal(429, 'too many wrong passwords; wait a second');
+    },
+  });
+
+  app.addHook('onRequest', (request, reply, done) => {
+    secure(request, reply);
+    if (isOpen(request)) done();
+    else done(isLoopback(host) && !isLoopback(nameIn(request)) ? strangeName(request) : undefined);
+  });
+  app.addHook('onRequest', (request, reply, done) => {
+    if (isOpen(request)) done();
+    else app.basicAuth(request, reply, done);
+  });
+  // Nothing here changes anything, so that no other site can make a browser that is logged in change something.
+  app.addHook('onRequest', (request, _reply, done) => {
+    const reads = request.method === 'GET' || request.method === 'HEAD';
+    done(reads ? undefined : refusal(405, 'the dashboard only shows; it changes nothing'));
+  });
+}
+
+const isOpen = ({ url }: FastifyRequest): boolean => OPEN.has(url.replace(/\?.*/s, ''));
+
+/**
+ * A page of another site can make its own name lead to this machine, and would then read the dashboard as its own
+ * (DNS rebinding). The port does not matter: a tunnel has another one.
+ */
+function strangeName(request: FastifyRequest): Error {
+  return refusal(
+    421,
+    `the dashboard listens on this machine only, and ${JSON.stringify(nameIn(request))} is no name of it; use localhost`,
+  );
+}
+
+function nameIn(request: FastifyRequest): string {
+  const host = request.headers.host ?? '';
+  return host
+    .replace(/:\d*$/, '')
+    .replace(/^\[(.*)\]$/, '$1')
+    .toLowerCase();
+}
+
+function secure(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers({
+    'content-security-policy': /^\/queues(\/|$|\?)/.test(request.url) ? BULL_BOARD : STRICT,
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    'referrer-policy': 'no-referrer',
+    'cross-origin-resource-policy': 'same-origin',
+    'cross-origin-opener-policy': 'same-origin',
+    'cache-control': 'no-store',
+  });
+}
+
+function refusal(statusCode: number, message: string): Error {
+  return Object.assign(new Error(message), { statusCode });
+}

@@ -1,0 +1,137 @@
+import type { Counts } from '../report/counts.js';
+import { cost, count, duration, percent, rate } from '../report/figures.js';
+import type { Summary } from '../report/summary.js';
+import type { FilterCounts } from '../report/tally.js';
+import { plain } from '../report/terminal-text.js';
+import { type Figure, type Share, sharesOf } from './state.js';
+import type { SeenRun } from './watch.js';
+
+/** A table of the page of a run. Rows with a share get a bar. */
+export interface Section {
+  readonly title: string;
+  readonly rows: readonly SectionRow[];
+}
+
+interface SectionRow {
+  readonly name: string;
+  readonly value: string;
+  readonly percent: string | null;
+  readonly fraction: number | null;
+}
+
+/** `GET /api/runs/ID`: what the page of a run shows. */
+export interface RunPage {
+  readonly id: string;
+  readonly job: string;
+  /** Whether it changes yet. */
+  readonly ended: boolean;
+  readonly stateText: string;
+  readonly note: string | null;
+  readonly startedAt: string;
+  readonly rowsText: string;
+  readonly shares: readonly Share[];
+  readonly facts: readonly Figure[];
+  readonly sections: readonly Section[];
+}
+
+/** The sections of the terminal's summary, as tables. A section without rows is left out. */
+export function runPageOf({ post, standing }: SeenRun): RunPage {
+  const { summary } = post;
+  const { rows } = summary;
+  return {
+    id: post.run,
+    job: plain(summary.job),
+    ended: post.state !== 'running',
+    stateText: {
+      running: post.waiting === null ? 'Running' : 'Waiting',
+      lost: 'Lost',
+      finished: 'Finished',
+      stopped: 'Stopped',
+      interrupted: 'Interrupted',
+    }[standing],
+    note: plainOrNull(summary.stopped ?? post.waiting),
+    startedAt: summary.started_at,
+    rowsText:
+      `${count(rows.total)} rows = ${count(rows.completed)} completed + ${count(rows.filtered)} filtered + ` +
+      `${count(rows.failed)} failed + ${count(rows.skipped)} skipped`,
+    shares: sharesOf(rows),
+    facts: [
+      ['Run', post.run],
+      ['Deployment', plain(summary.deployment) + (post.emulated ? ' (emulated)' : '')],
+      ['API version', plain(summary.api_version)],
+      ['Input', plain(summary.input.path)],
+      ['Rows of the input', count(summary.input.rows)],
+      ['SHA-256 of the input', plain(summary.input.sha256)],
+      ['Output', plain(summary.output)],
+      ['Duration', duration(summary.duration_s)],
+      ['Mean speed', rate(summary.rows_per_second, ' rows')],
+      ['Process', `${plain(post.host)}, ${post.pid}`],
+    ],
+    sections: [
+      { title: 'Answers', rows: shared(summary.answers) },
+      { title: 'Finish reasons', rows: shared(summary.finish_reasons) },
+      { title: 'Errors', rows: counted(summary.errors) },
+      { title: 'Tokens', rows: tokens(summary) },
+      {
+        title: 'Calls',
+        rows: [
+          row('sent', count(summary.calls.sent)),
+          row('retried', count(summary.calls.retried)),
+          row('rate limited (429)', count(summary.calls.rate_limited)),
+          row('repeated, perhaps paid twice', count(summary.calls.repeated)),
+        ],
+      },
+      {
+        title: 'Latency',
+        rows: Object.entries(summary.latency_ms).flatMap(([name, ms]) =>
+          ms === null ? [] : [row(name, duration(ms / 1000))],
+        ),
+      },
+      { title: 'Content filter, prompts', rows: filters(summary.filters.prompt) },
+      { title: 'Content filter, completions', rows: filters(summary.filters.completion) },
+    ].filter((section) => section.rows.length > 0),
+  };
+}
+
+const plainOrNull = (text: string | null): string | null => (text === null ? null : plain(text));
+
+const row = (name: string, value: string): SectionRow => ({ name, value, percent: null, fraction: null });
+
+/** The most frequent first, each with its share of all. */
+function shared(counts: Counts): SectionRow[] {
+  const all = Object.values(counts).reduce((sum, n) => sum + n, 0);
+  return sorted(counts).map(([name, n]) => ({
+    name: plain(name),
+    value: count(n),
+    percent: percent(n, all),
+    fraction: n / all,
+  }));
+}
+
+const counted = (counts: Counts): SectionRow[] =>
+  sorted(counts).map(([name, n]) => row(plain(name), count(n)));
+
+const sorted = (counts: Counts): [string, number][] =>
+  Object.entries(counts)
+    .filter(([, n]) => n > 0)
+    .toSorted(([, a], [, b]) => b - a);
+
+function tokens({ usage, cost: price }: Summary): SectionRow[] {
+  return [
+    row('prompt', count(usage.prompt_tokens)),
+    row('completion', count(usage.completion_tokens)),
+    row('total', count(usage.total_tokens)),
+    ...(price === null ? [] : [row('cost', cost(price))]),
+  ];
+}
+
+function filters(categories: FilterCounts): SectionRow[] {
+  return Object.entries(categories).map(([category, counts]) =>
+    row(
+      plain(category),
+      sorted(counts)
+        .map(([severity, n]) => `${count(n)} ${plain(severity)}`)
+        .join(', ') || '0',
+    ),
+  );
+}

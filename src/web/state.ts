@@ -1,0 +1,223 @@
+import type { WorkerPost } from '../fleet/posts.js';
+import type { SeenWorker } from '../fleet/read-posts.js';
+import { cost, count, duration, percent, rate } from '../report/figures.js';
+import type { RowCounts } from '../report/tally.js';
+import { plain } from '../report/terminal-text.js';
+import { reachOf, speeds } from './throughput.js';
+import type { SeenRun, View } from './watch.js';
+
+/** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
+export interface State {
+  /** ISO 8601. */
+  readonly at: string;
+  readonly version: string;
+  readonly store: { readonly ready: boolean; readonly text: string };
+  readonly running: readonly RunCard[];
+  /** The newest first. */
+  readonly past: readonly PastRun[];
+  readonly workers: readonly WorkerRow[];
+}
+
+/** A part of a whole: how many, in words, and as a fraction for its bar. */
+export interface Share {
+  readonly name: string;
+  readonly count: string;
+  readonly percent: string;
+  readonly fraction: number;
+}
+
+/** A label and its value. */
+export type Figure = readonly [label: string, value: string];
+
+/** A run that goes on, or that was lost on the way. */
+export interface RunCard {
+  readonly id: string;
+  readonly job: string;
+  readonly state: 'running' | 'waiting' | 'lost';
+  readonly stateText: string;
+  /** What it waits for, or what became of it; null while it gets on. */
+  readonly note: string | null;
+  readonly done: number;
+  readonly total: number;
+  readonly progressText: string;
+  readonly percentText: string;
+  readonly figures: readonly Figure[];
+  /** By how they ended, those in the output; the fractions are of all rows of the input. */
+  readonly shares: readonly Share[];
+  readonly where: readonly Figure[];
+  /** Rows a second over the last five minutes, oldest first. */
+  readonly speeds: readonly number[];
+  readonly speedsText: string;
+}
+
+/** A run that ended. */
+export interface PastRun {
+  readonly id: string;
+  readonly job: string;
+  readonly state: 'finished' | 'failures' | 'stopped' | 'interrupted';
+  readonly stateText: string;
+  /** Why it stopped. */
+  readonly note: string | null;
+  /** ISO 8601; the page shows it in the time zone of whoever reads it. */
+  readonly startedAt: string;
+  readonly duration: string;
+  readonly rows: string;
+  readonly shares: readonly Share[];
+  readonly sharesText: string;
+  readonly tokens: string;
+  readonly cost: string;
+}
+
+/** A process that makes calls. */
+export interface WorkerRow {
+  readonly id: string;
+  readonly name: string;
+  readonly deployments: string;
+  readonly concurrency: string;
+  readonly inFlight: string;
+  readonly speed: string;
+  readonly calls: string;
+  readonly note: string;
+}
+
+const NONE = '–';
+const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
+
+/** The page's content. Everything out of a post is made plain: no control character, nothing that turns text around. */
+export function stateOf(view: View, version: string, now: Date): State {
+  return {
+    at: now.toISOString(),
+    version,
+    store: { ready: view.ready, text: storeText(view) },
+    running: view.runs.filter(({ post }) => post.state === 'running').map(cardOf),
+    past: view.runs.filter(({ post }) => post.state !== 'running').map(pastOf),
+    workers: view.workers.map(workerOf),
+  };
+}
+
+function storeText({ ready, silentMs }: View): string {
+  if (ready) return 'Live';
+  return silentMs === null
+    ? 'The store does not answer'
+    : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
+}
+
+function cardOf({ post, ageMs, standing, samples }: SeenRun): RunCard {
+  const lost = standing === 'lost';
+  const { summary, known } = post;
+  const total = summary.input.rows;
+  const recent = speeds(samples).map((rows) => Math.round(rows * 10) / 10);
+  const state = lost ? 'lost' : post.waiting === null ? 'running' : 'waiting';
+  const speed = post.rows_per_second ?? summary.rows_per_second;
+  const left =
+    state === 'running' && speed > 0 && known < total ? duration(Math.ceil((total - known) / speed)) : NONE;
+  return {
+    id: post.run,
+    job: plain(summary.job),
+    state,
+    stateText: { running: 'Running', waiting: 'Waiting', lost: 'Lost' }[state],
+    note: lost
+      ? `No word from it for ${duration(Math.round(ageMs / 1000))}: its process has ended or cannot reach the store. ` +
+        'The same command continues it.'
+      : post.waiting && plain(post.waiting),
+    done: Math.min(known, total),
+    total,
+    progressText: `${count(known)} of ${count(total)} rows`,
+    percentText: total === 0 ? '100 %' : `${Math.floor(Math.min(1, known / total) * 100)} %`,
+    figures: [
+      ['Speed', lost ? NONE : rate(speed, ' rows')],
+      ['Time left', left],
+      ['Running for', duration(Math.round(summary.duration_s))],
+      ['Tokens', count(summary.usage.total_tokens)],
+      ['Cost so far', money(summary.cost)],
+      ['Calls', count(summary.calls.sent)],
+      ['Rate limited', count(summary.calls.rate_limited)],
+      ['Retries', count(summary.calls.retried)],
+      ['Latency p50', latency(summary.latency_ms.p50)],
+      ['Latency p95', latency(summary.latency_ms.p95)],
+    ],
+    shares: sharesOf(summary.rows, total),
+    where: [
+      ['Run', post.run],
+      ['Deployment', plain(summary.deployment) + (post.emulated ? ' (emulated)' : '')],
+      ['Input', plain(summary.input.path)],
+      ['Output', plain(summary.output)],
+      ['Process', `${plain(post.host)}, ${post.pid}`],
+    ],
+    speeds: lost ? [] : recent,
+    speedsText: `Last ${duration(Math.round(reachOf(samples) / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
+  };
+}
+
+function pastOf({ post }: SeenRun): PastRun {
+  const { summary } = post;
+  const state = post.state === 'finished' && summary.rows.failed > 0 ? 'failures' : post.state;
+  return {
+    id: post.run,
+    job: plain(summary.job),
+    // `running` is none of the past.
+    state: state === 'running' ? 'interrupted' : state,
+    stateText: {
+      running: NONE,
+      finished: 'Finished',
+      failures: `Finished, ${count(summary.rows.failed)} failed`,
+      stopped: 'Stopped',
+      interrupted: 'Interrupted',
+    }[state],
+    note: summary.stopped && plain(summary.stopped),
+    startedAt: summary.started_at,
+    duration: duration(summary.duration_s),
+    rows:
+      summary.rows.total === summary.input.rows
+        ? count(summary.rows.total)
+        : `${count(summary.rows.total)} of ${count(summary.input.rows)}`,
+    shares: sharesOf(summary.rows),
+    sharesText: sharesText(summary.rows),
+    tokens: count(summary.usage.total_tokens),
+    cost: money(summary.cost),
+  };
+}
+
+function workerOf({ post }: SeenWorker): WorkerRow {
+  const waits = post.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
+  const notes = [...(post.draining ? ['Draining: takes no more rows'] : []), ...waits];
+  const sum = (of: (queue: WorkerPost['queues'][number]) => number) =>
+    post.queues.reduce((total, queue) => total + of(queue), 0);
+  return {
+    id: post.id,
+    name: `${plain(post.host)}, ${post.pid}`,
+    deployments: [...new Set(post.queues.map(({ deployment }) => plain(deployment)))].join(', ') || NONE,
+    concurrency: `${count(
+      Math.min(
+        post.concurrency,
+        sum((queue) => queue.concurrency),
+      ),
+    )} of ${count(post.concurrency)}`,
+    inFlight: count(sum((queue) => queue.in_flight)),
+    speed: rate(post.rows_per_second, ' rows'),
+    calls:
+      Object.entries(post.calls)
+        .map(([status, calls]) => `${plain(status)}: ${count(calls)}`)
+        .join(', ') || NONE,
+    note: notes.join('; ') || NONE,
+  };
+}
+
+/** @param whole what the fractions are of; the percentages are of the rows that ended */
+export function sharesOf(rows: RowCounts, whole = rows.total): Share[] {
+  return OUTCOMES.map((name) => ({
+    name,
+    count: count(rows[name]),
+    percent: rows.total === 0 ? '0 %' : percent(rows[name], rows.total),
+    fraction: whole === 0 ? 0 : rows[name] / whole,
+  }));
+}
+
+function sharesText(rows: RowCounts): string {
+  return OUTCOMES.filter((name) => rows[name] > 0)
+    .map((name) => `${count(rows[name])} ${name}`)
+    .join(', ');
+}
+
+const money = (value: number | null): string => (value === null ? NONE : cost(value));
+const latency = (ms: number | null): string => (ms === null ? NONE : duration(ms / 1000));

@@ -1,0 +1,113 @@
+import fastify, { type FastifyError } from 'fastify';
+import type { Logger } from 'pino';
+import { UsageError } from '../errors.js';
+import type { Board } from '../fleet/board.js';
+import type { QueueView, QueueViews } from '../queue/queue-views.js';
+import { addBullBoard } from './bull-board.js';
+import { guard, isLoopback } from './guard.js';
+import { addHealth } from './health.js';
+import { loginFrom } from './login.js';
+import { addMetrics } from './metrics.js';
+import { addPages } from './pages.js';
+import { BoardWatch } from './watch.js';
+
+/** What the dashboard needs. */
+export interface WebOptions {
+  readonly board: Board;
+  /**
+   * To look at the queues that are on the board; null for the embedded store, whose queues are each inside the
+   * process of a run. The caller closes it, after the web.
+   */
+  readonly queues: QueueViews | null;
+  /** Queues to show beside those on the board, such as that of the schedule, whose entries hold no prompts. @default none */
+  readonly alsoQueues?: readonly string[];
+  /** As the environment has them; no password is refused. */
+  readonly login: { readonly user: string; readonly password: string | undefined };
+  /** @default '127.0.0.1' */
+  readonly host?: string;
+  /** 0 is a free one. @default 7300 */
+  readonly port?: number;
+  /** Of Promptmill. */
+  readonly version: string;
+  readonly log: Logger;
+}
+
+/** The dashboard while it listens. */
+export interface Web {
+  /** Address of the page, without a slash at its end. */
+  readonly url: string;
+  /** Stops listening and ends what is under way. */
+  close(): Promise<void>;
+}
+
+/** A request has no body here, and no business lasting. */
+const BODY_BYTES = 1_024;
+const REQUEST_MS = 30_000;
+
+/**
+ * Starts the dashboard, the metrics and the health checks.
+ * @throws UsageError when there is no password or a short one, on any address (fault 59), or the address cannot be had
+ */
+export async function startWeb(options: WebOptions): Promise<Web> {
+  const { board, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
+  const login = loginFrom(options.login.user, options.login.password);
+  const app = fastify({ forceCloseConnections: true, bodyLimit: BODY_BYTES, requestTimeout: REQUEST_MS });
+  app.setErrorHandler((error: FastifyError, _request, reply) => {
+    const status = error.statusCode ?? 500;
+    // What went wrong inside is for the log; a message of the store may have an address in it.
+    if (status >= 500) log.warn({ err: error }, 'a page of the dashboard failed');
+    return reply
+      .code(status)
+      .send({ error: status >= 500 ? 'this page failed; the log says why' : error.message });
+  });
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'there is no such page' }));
+
+  const watch = new BoardWatch(board);
+  const views = async (): Promise<readonly QueueView[]> => {
+    if (queues === null) return [];
+    const { runs, workers } = await watch.view();
+    const names = [
+      ...alsoQueues,
+      ...workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)),
+      ...runs.filter(({ post }) => !post.emulated || post.state === 'running').map(({ post }) => post.queue),
+    ];
+    return queues.views(names);
+  };
+  try {
+    await guard(app, host, login);
+    addHealth(app, watch);
+    addPages(app, { watch, version, bullBoard: queues !== null });
+    addMetrics(app, { watch, views, version });
+    if (queues !== null) await addBullBoard(app, views, alsoQueues);
+    await app.listen({ host, port });
+  } catch (error) {
+    watch.close();
+    await app.close();
+    throw unheard(error, host, port);
+  }
+  if (!isLoopback(host)) {
+    log.warn(
+      { host },
+      'the dashboard listens beyond this machine, without TLS: put a proxy with TLS before it',
+    );
+  }
+  const address = app.server.address();
+  const heard = typeof address === 'object' && address !== null ? address.port : port;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${heard}`,
+    close: async () => {
+      watch.close();
+      await app.close();
+    },
+  };
+}
+
+function unheard(error: unknown, host: string, port: number): unknown {
+  if (!(error instanceof Error) || !('syscall' in error)) return error;
+  return new UsageError(
+    'dashboard_address',
+    `the dashboard cannot listen on --host ${host} --port ${port}: ${error.message}`,
+    'Choose another port, or --port 0 for a free one.',
+    { cause: error },
+  );
+}

@@ -1,0 +1,122 @@
+import { describe, expect, it } from 'vitest';
+import { demandOf, type Place } from '../../src/fleet/demand.js';
+import { RUN_LOST_MS, type RunPost } from '../../src/fleet/posts.js';
+import { readRuns, readWorkers } from '../../src/fleet/read-posts.js';
+import { serviceQueue } from '../../src/queue/names.js';
+import { runPost, workerPost } from './samples.js';
+
+const address = { baseUrl: 'https://here.example', segment: 'openai' };
+const place: Place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments: null };
+const HERE = place.queueOf('lm-35');
+
+const demand = (
+  posts: readonly (readonly [RunPost, number])[],
+  where: Place = place,
+  workers = [workerPost()],
+) =>
+  demandOf(
+    posts.map(([post, ageMs]) => ({ post, ageMs })),
+    workers.map((post) => ({ post, ageMs: 0 })),
+    where,
+  );
+
+describe('what the board wants of a worker', () => {
+  it('is each queue of its own address in which a run goes on, once', () => {
+    const second = runPost({ run: 'b', queue: HERE });
+    expect(
+      demand([
+        [runPost({ queue: HERE }), 0],
+        [second, 0],
+      ]).wanted,
+    ).toEqual([{ queue: HERE, deployment: 'lm-35', limits: second.limits, answered: true }]);
+  });
+
+  it('has the limits of the run that began last', () => {
+    const limits = { ...runPost().limits, requests_per_minute: 60 };
+    const later = runPost({ run: 'b', queue: HERE, limits }, 'reviews', '2026-11-21T03:00:00Z');
+    for (const posts of [
+      [runPost({ queue: HERE }), later],
+      [later, runPost({ queue: HERE })],
+    ]) {
+      expect(demand(posts.map((post) => [post, 0])).wanted[0]?.limits.requests_per_minute).toBe(60);
+    }
+  });
+
+  it('is nothing for runs that ended, were killed, or call an emulator of their own', () => {
+    const found = demand([
+      [runPost({ queue: HERE, state: 'finished' }), 0],
+      [runPost({ queue: HERE, run: 'b' }), RUN_LOST_MS + 1],
+      [runPost({ queue: HERE, run: 'c', emulated: true }), 0],
+    ]);
+    expect(found).toEqual({ wanted: [], elsewhere: 0 });
+  });
+
+  it('is only what it was started for', () => {
+    const other = { ...place, deployments: new Set(['another']) };
+    expect(demand([[runPost({ queue: HERE }), 0]], other)).toEqual({ wanted: [], elsewhere: 0 });
+    expect(
+      demand([[runPost({ queue: HERE }), 0]], { ...place, deployments: new Set(['lm-35']) }).wanted,
+    ).toHaveLength(1);
+  });
+
+  it('counts runs of other addresses that nobody works for', () => {
+    const there = runPost({ queue: serviceQueue('lm-35', { ...address, baseUrl: 'https://there.example' }) });
+    expect(demand([[there, 0]])).toEqual({ wanted: [], elsewhere: 1 });
+    const busy = workerPost({
+      queues: [{ queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null }],
+    });
+    expect(demand([[there, 0]], place, [busy]).elsewhere).toBe(0);
+  });
+
+  it('fault 58: is a queue whose name it computes, whatever a forged post says', () => {
+    const forged = { ...runPost().summary, deployment: '../../lm-35' };
+    const found = demand([
+      [runPost({ queue: 'bull:victim' }), 0],
+      [runPost({ queue: HERE, summary: forged, run: 'b' }), 0],
+    ]);
+    expect(found).toEqual({ wanted: [], elsewhere: 2 });
+    const consistent = runPost({ queue: place.queueOf('../../lm-35'), summary: forged });
+    expect(demand([[consistent, 0]]).wanted.map(({ queue }) => queue)).toEqual([
+      place.queueOf('../../lm-35'),
+    ]);
+    expect(place.queueOf('../../lm-35')).toMatch(/^promptmill-[\w.-]+$/);
+  });
+
+  it('is the same queue with a slash at the end of the address', () => {
+    expect(serviceQueue('lm-35', { ...address, baseUrl: 'https://here.example/' })).toBe(HERE);
+  });
+});
+
+describe('the posts of a board', () => {
+  const text = JSON.stringify(runPost());
+  const posted = (id: string, content: string) => ({ id, text: content, ageMs: 5 });
+
+  it('are read as they were written', () => {
+    expect(readRuns([posted(runPost().run, text)])).toEqual([{ post: runPost(), ageMs: 5 }]);
+    const worker = workerPost();
+    expect(readWorkers([posted(worker.id, JSON.stringify(worker))])).toEqual([{ post: worker, ageMs: 5 }]);
+  });
+
+  it.each([
+    ['no JSON', 'forged {'],
+    ['another version', JSON.stringify({ ...runPost(), v: 2 })],
+    ['an array', '[]'],
+    ['a part', JSON.stringify({ ...runPost(), summary: { run: 'x' } })],
+    [
+      'limits that no job can have',
+      JSON.stringify(runPost({ limits: { ...runPost().limits, chunk_size: 0 } })),
+    ],
+    [
+      'a quota below nothing',
+      JSON.stringify(runPost({ limits: { ...runPost().limits, requests_per_minute: -1 } })),
+    ],
+  ])('are left out when they are %s', (_, forged) => {
+    expect(readRuns([posted(runPost().run, forged)])).toEqual([]);
+    expect(readWorkers([posted(workerPost().id, forged)])).toEqual([]);
+  });
+
+  it('are left out when they hang in the place of another', () => {
+    expect(readRuns([posted('another', text)])).toEqual([]);
+    expect(readWorkers([posted('another', JSON.stringify(workerPost()))])).toEqual([]);
+  });
+});

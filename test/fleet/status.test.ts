@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+import { RUN_LOST_MS } from '../../src/fleet/posts.js';
+import { statusOf } from '../../src/fleet/status.js';
+import { renderStatus } from '../../src/fleet/status-text.js';
+import { cells } from '../../src/report/terminal-text.js';
+import { runPost, workerPost } from './samples.js';
+
+const at = <T>(post: T, ageMs = 0) => ({ post, ageMs });
+const lost = at(runPost({ run: 'killed' }), RUN_LOST_MS + 5_000);
+
+describe('the status', () => {
+  it('has running runs first, then lost ones, then the last few that ended', () => {
+    const ended = Array.from({ length: 8 }, (_, i) =>
+      at(runPost({ run: `e${i}`, state: 'finished' }), i * 1_000),
+    );
+    const { runs } = statusOf([...ended.toReversed(), lost, at(runPost())], [], null);
+    expect(runs.map(({ run, state }) => `${run} ${state}`)).toEqual([
+      `${runPost().run} running`,
+      'killed lost',
+      ...['e0', 'e1', 'e2', 'e3', 'e4'].map((run) => `${run} finished`),
+    ]);
+  });
+
+  it('has progress, rate and time left of a running run, and none of a lost one', () => {
+    const { runs } = statusOf([at(runPost()), lost], [], null);
+    expect(runs[0]).toMatchObject({
+      rows: { total: 100, known: 50, completed: 38, failed: 2 },
+      rows_per_second: 10,
+      eta_s: 5,
+    });
+    expect(runs[1]).toMatchObject({ rows_per_second: null, eta_s: null, seen_s: 20 });
+    const [waiting] = statusOf([at(runPost({ waiting: 'the service is down' }))], [], null).runs;
+    expect(waiting).toMatchObject({ eta_s: null, waiting: 'the service is down' });
+  });
+
+  it('of one job has its runs, and the workers of their queues', () => {
+    const idle = at(workerPost({ id: 'idle', queues: [] }));
+    const other = at(runPost({ run: 'other', queue: 'elsewhere' }, 'other'));
+    const found = statusOf([at(runPost()), other], [at(workerPost()), idle], 'reviews');
+    expect(found.runs.map(({ job }) => job)).toEqual(['reviews']);
+    expect(found.workers.map(({ id }) => id)).toEqual([workerPost().id]);
+    expect(statusOf([], [at(workerPost()), idle], null).workers).toHaveLength(2);
+  });
+});
+
+describe('the status as text', () => {
+  const options = { width: 80, color: false, place: 'redis://queue' };
+
+  it('is a line for each run and worker, and what a line has no room for below it', () => {
+    const runs = [
+      at(runPost()),
+      lost,
+      at(runPost({ run: 'done', state: 'finished', known: 100 })),
+      at(
+        runPost({
+          run: 'bad',
+          state: 'stopped',
+          summary: { ...runPost().summary, stopped: 'unauthorized: the service refuses every key' },
+        }),
+      ),
+    ];
+    const worker = workerPost({ draining: true });
+    expect(
+      renderStatus(
+        statusOf(runs, [at(worker), at(workerPost({ id: 'b', pid: 9, queues: [] }))], null),
+        options,
+      ),
+    ).toBe(
+      [
+        'runs',
+        'job      run                                       rows  rows/s  left',
+        'reviews  20261121-020000-4f9c1a  █████░░░░░  50 %    50      10   5 s',
+        '  2 failed',
+        'reviews  killed                  █████░░░░░  50 %    50',
+        '  2 failed; lost: resume with the same command (process 4711 on web1, silent for',
+        '  20 s)',
+        'reviews  done                    ██████████ 100 %   100',
+        '  finished; 2 failed',
+        'reviews  bad                     █████░░░░░  50 %    50',
+        '  2 failed; stopped, unauthorized: the service refuses every key',
+        '',
+        'workers',
+        'host   pid  calls  now  most  rows/s   rows',
+        'web1     9      0    0    50      62  1,234',
+        '  no run needs it',
+        'web1  4711     12   16    50      62  1,234',
+        '  finishing its last calls',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('says so where nobody is', () => {
+    expect(renderStatus({ runs: [], workers: [] }, options)).toBe('no runs at redis://queue\n\nno workers\n');
+  });
+
+  it('fits the terminal, whatever names and reasons there are, and obeys none of them', () => {
+    const long = at(runPost({ waiting: `\u001b[2J${'very '.repeat(50)}long` }, '\u001b[31m名前'.repeat(20)));
+    const text = renderStatus(statusOf([long], [at(workerPost({ host: 'h'.repeat(300) }))], null), options);
+    expect(text).not.toContain('\u001b');
+    for (const line of text.split('\n')) expect(cells(line), line).toBeLessThanOrEqual(80);
+  });
+});

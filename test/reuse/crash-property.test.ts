@@ -1,0 +1,185 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  unlinkSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import type { Settings } from '../../src/config/settings.js';
+import type { CalledOutcome, Row } from '../../src/model.js';
+import { beginManifest, claimOutput } from '../../src/run/begin.js';
+import { Journal } from '../../src/run/journal.js';
+import { planRows } from '../../src/run/plan.js';
+import { Reuse, type Taken } from '../../src/run/reuse.js';
+import { blockedPrompt, completed, failed } from '../output/records.js';
+import { settingsFor, summaryOf } from '../run/journals.js';
+import { disk } from '../support/crashing-disk.js';
+
+vi.mock('node:fs/promises', async (original) =>
+  (await import('../support/crashing-disk.js')).crashingPromises(await original()),
+);
+vi.mock('node:fs', async (original) =>
+  (await import('../support/crashing-disk.js')).crashingFs(await original()),
+);
+
+const NOW = new Date(2026, 10, 21, 2, 0);
+/** A file system in memory, where there is one: a disk would take minutes for all that is synced here. */
+const MEMORY = '/dev/shm';
+
+const crash = fc.record({
+  after: fc.nat(40),
+  power: fc.boolean(),
+  dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
+});
+/** Few different questions, so that many rows ask the same; `f` fails and `b` is blocked. */
+const STATUS = new Map([
+  ['f', 'failed'],
+  ['b', 'filtered'],
+]);
+const questions = fc.array(fc.constantFrom('a', 'c', 'f', 'b'), { minLength: 1, maxLength: 10 });
+
+describe('a run that reuses outcomes and dies at any point of its work on the disk', {
+  timeout: 120_000,
+}, () => {
+  const stateDir = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
+  // One folder for all files, because the disk that crashes has only one.
+  const folder = join(stateDir, 'reuse');
+  mkdirSync(folder);
+  const output = join(folder, 'out.csv');
+  const job = { input: { path: 'in.csv', dedupe: true, only_new: true }, parameters: { temperature: 0 } };
+  const settings: Settings = { ...settingsFor(output, job), stateDir };
+  const survey = {
+    rows: 0,
+    badRows: 0,
+    sha256: 'same',
+    bytes: 1,
+    columns: ['id', 'note'],
+    format: 'csv' as const,
+  };
+  const empty = (): void => {
+    for (const name of readdirSync(folder)) unlinkSync(join(folder, name));
+  };
+  afterAll(() => {
+    empty();
+    rmdirSync(folder);
+    rmdirSync(stateDir);
+  });
+
+  const isFinished = (): boolean => existsSync(output) && !existsSync(`${output}.run.json`);
+
+  const rowsOf = (notes: readonly string[]): Row[] =>
+    notes.map((note, i) => {
+      const fields = new Map([
+        ['id', String(i + 1)],
+        ['note', note],
+      ]);
+      return { number: i + 1, line: i + 2, fields, bytes: 10 };
+    });
+
+  /** Rows that the service was called for, by all processes. */
+  let called: number[] = [];
+
+  /** One process: continues the run and commits some rows at a time, as producer and collector do it. */
+  async function live(notes: readonly string[], rowsInCommit: number): Promise<void> {
+    const rows = rowsOf(notes);
+    const plan = await planRows(settings, survey);
+    const claim = await claimOutput(settings, NOW);
+    const manifest = beginManifest(claim, settings, { input: 'same' }, NOW);
+    const input = { survey: { ...survey, rows: rows.length }, total: rows.length };
+    const address = { baseUrl: 'http://127.0.0.1:9', segment: 'openai' };
+    const reuse = await Reuse.open({ settings, address, input, claim, manifest });
+    if (reuse === null) throw new Error('the job reuses outcomes');
+    try {
+      const journal = await Journal.open(claim, manifest, plan.header, process.stdout);
+      const looked = rows.slice(manifest.rows).map((row) => {
+        const request = plan.requestOf(row);
+        if (request.kind !== 'send') throw new Error('every row has a prompt');
+        return { row, ...reuse.look(row, request.prompt, request.parameters) };
+      });
+      while (looked.length > 0) {
+        const commit = looked.splice(0, rowsInCommit);
+        const taken = new Map<number, Taken>();
+        for (const { row, source } of commit) {
+          if (source === null) called.push(row.number);
+          const own = { outcome: answerTo(row), run: manifest.run };
+          taken.set(row.number, source === null ? own : reuse.take(source, taken));
+        }
+        const ended = commit.map(({ row }) => {
+          const outcome = taken.get(row.number)?.outcome;
+          if (outcome === undefined) throw new Error('every row has an outcome');
+          return plan.recordOf(row, outcome);
+        });
+        const keys = new Map(commit.map(({ row, keys: known }) => [row.number, known]));
+        const text = ended.map((record) => record.text).join('');
+        await journal.commit({ text, ended, keep: () => reuse.keep(keys, taken) });
+      }
+      await journal.finish(summaryOf(journal, output), () => reuse.finish());
+    } finally {
+      await reuse.close().catch(() => {});
+    }
+  }
+
+  function answerTo(row: Row): CalledOutcome {
+    const note = String(row.fields.get('note'));
+    if (note === 'f') return { ...failed, attempts: 1 };
+    if (note === 'b') return blockedPrompt;
+    return { ...completed, completion: { ...completed.completion, text: `re ${note}` } };
+  }
+
+  /** The rows that a run has to call: the first of each question. */
+  const firsts = (notes: readonly string[]): number[] =>
+    notes.flatMap((note, i) => (notes.indexOf(note) === i ? [i + 1] : []));
+
+  it('fault 42: ends with the records of a run that nobody disturbed, and the next run has nothing to call', async () => {
+    let died = 0;
+    const property = fc.asyncProperty(
+      questions,
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(crash, { maxLength: 5 }),
+      async (notes, rowsInCommit, crashes) => {
+        empty();
+        await disk.use(folder);
+        called = [];
+        for (const { after, power, dice } of crashes) {
+          let throws = 0;
+          disk.arm({ after, power, chance: () => dice[throws++ % dice.length] ?? 0 });
+          const error = await live(notes, rowsInCommit).catch((thrown: unknown) => thrown);
+          if (error !== undefined && !disk.dead) throw error;
+          if (disk.dead) died++;
+          await disk.reboot();
+          if (error === undefined || isFinished()) break;
+        }
+        if (!isFinished()) await live(notes, rowsInCommit);
+        expect([...new Set(called)].sort((a, b) => a - b)).toEqual(firsts(notes));
+        const records = readFileSync(output, 'utf8').trimEnd().split('\n').slice(1);
+        expect(records.map((record) => record.split(',').slice(0, 3).join(' '))).toEqual(
+          notes.map((note, i) => `${i + 1} ${note} ${STATUS.get(note) ?? 'completed'}`),
+        );
+        // copied_from, and carried_from.
+        expect(records.map((record) => record.split(',').slice(-2))).toEqual(
+          notes.map((note, i) => {
+            const first = notes.indexOf(note);
+            return [first === i ? '' : String(first + 1), ''];
+          }),
+        );
+
+        unlinkSync(output);
+        called = [];
+        await live(notes, rowsInCommit);
+        expect(called).toEqual(firsts(notes).filter((row) => notes[row - 1] === 'f'));
+        const left = readdirSync(folder).filter((name) => /^\d.*\.jsonl$/.test(name));
+        // A process that died before its manifest was there leaves an empty file, which is swept away later.
+        expect(left.filter((name) => readFileSync(join(folder, name)).length > 0)).toEqual([]);
+      },
+    );
+    await fc.assert(property, { seed: 42, numRuns: 150 });
+    // Otherwise nothing was tried.
+    expect(died).toBeGreaterThan(120);
+  });
+});

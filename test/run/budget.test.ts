@@ -1,0 +1,228 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import type { Summary } from '../../src/report/summary.js';
+import { emptyTally } from '../../src/report/tally.js';
+import { readManifest } from '../../src/run/manifest.js';
+import type { Child } from '../support/children.js';
+import { type Ended, type Running, Workplace } from '../support/promptmill.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
+import { describeMissing } from '../support/stores.js';
+import { startWorkerProcess } from '../support/worker-process.js';
+
+const KEY = 'a-key-for-tests-only';
+const ROWS = 150;
+/** Requests in flight at once, of all processes together. */
+const CONCURRENCY = 8;
+/** About half of what the rows need. */
+const HALF = 2_000;
+const PRICES = { prompt: 2, completion: 1 };
+
+const KINDS = [
+  { kind: 'the embedded store', have: () => true, start: async () => null },
+  { kind: 'Redis', have: haveRedis, start: () => startRedis() },
+] as const;
+
+for (const { kind, have, start } of KINDS) {
+  if (!have()) {
+    describeMissing(`a run with a budget on ${kind}`, 'redis-server or valkey-server');
+    continue;
+  }
+  describe(`a run with a budget on ${kind}`, () => {
+    const state = new Workplace();
+    let server: Server | null = null;
+    let emulator: Emulator;
+    let work: Workplace;
+    const workers: Child[] = [];
+    const runs: Running[] = [];
+    beforeAll(async () => {
+      server = await start();
+    }, 60_000);
+    afterAll(async () => {
+      await server?.stop();
+      state.remove();
+    });
+    beforeEach(async () => {
+      work = new Workplace();
+      work.rows(ROWS);
+      emulator = await startEmulator({ keys: [KEY, 'another'], latency: { baseMs: 10, perTokenMs: 0 } });
+    });
+    afterEach(async () => {
+      for (const worker of workers.splice(0)) await worker.kill();
+      // One that did not end in time must not outlive its test.
+      for (const { process, ended } of runs.splice(0)) {
+        process.kill('SIGKILL');
+        await ended;
+      }
+      await emulator.close();
+      work.remove();
+    });
+
+    const startRun = (
+      budget: object,
+      limits: object = {},
+      flags: readonly string[] = [],
+      service = emulator,
+    ): Running => {
+      const job = work.job({
+        input: { path: 'rows.csv' },
+        prompt: 'Is this note positive, negative or neutral? {{ id }}: {{ note }}',
+        parameters: { max_tokens: 8 },
+        output: { path: 'out.csv' },
+        prices: PRICES,
+        limits: { concurrency: CONCURRENCY, chunk_size: 8, ...limits, budget },
+      });
+      const running = work.start(['run', job, '--json', ...flags], {
+        PROMPTMILL_BASE_URL: service.url,
+        PROMPTMILL_QUEUE: server?.url ?? 'embedded',
+        PROMPTMILL_STATE_DIR: state.folder,
+      });
+      runs.push(running);
+      return running;
+    };
+    const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> =>
+      startRun(budget, limits, flags).ended;
+    const spent = (): number => emulator.stats().usage.total_tokens;
+    const summaryOf = ({ stdout }: Ended): Summary => JSON.parse(stdout);
+
+    /** Every row is answered, by one call each; the summary has what the service billed. */
+    const expectWhole = (ended: Ended): void => {
+      expect(ended.code, ended.stderr).toBe(0);
+      expect(work.records('out.csv').map(({ id, status }) => `${id} ${status}`)).toEqual(
+        Array.from({ length: ROWS }, (_, i) => `${i + 1} completed`),
+      );
+      const { prompts, distinct_prompts, usage } = emulator.stats();
+      expect({ prompts, distinct_prompts }).toEqual({ prompts: ROWS, distinct_prompts: ROWS });
+      const { usage: billed, calls } = summaryOf(ended);
+      expect(billed).toEqual(usage);
+      expect(calls).toMatchObject({ retried: 0, repeated: 0 });
+      expect(billed.total_tokens, 'what the rows need').toBeGreaterThan(1.5 * HALF);
+    };
+
+    /** Each of these takes several processes, so each is tried on one store; the fleet tries tokens on Redis. */
+    const only = (name: (typeof KINDS)[number]['kind']) => it.runIf(kind === name);
+
+    only('the embedded store')(
+      'of tokens stops with 3 before it is passed, and goes on when it is raised, with no call repeated',
+      async () => {
+        const stopped = await run({ tokens: HALF });
+        expect(stopped.code, stopped.stderr).toBe(3);
+        expect(spent()).toBeLessThanOrEqual(HALF);
+        expect(spent()).toBeGreaterThan(0.8 * HALF);
+        const summary = summaryOf(stopped);
+        expect(summary.stopped).toBe(
+          `budget: limits.budget.tokens is 2,000, of which ${spent().toLocaleString('en-US')} is spent, ` +
+            `and the next call could take ${/could take (\d+)/.exec(summary.stopped ?? '')?.[1]}. ` +
+            'Raise limits.budget.tokens in the job file, and the same command goes on.',
+        );
+        expect(summary.usage.total_tokens).toBeLessThanOrEqual(spent());
+
+        const requests = emulator.stats().requests;
+        const again = await run({ tokens: HALF });
+        expect(again.code, again.stderr).toBe(3);
+        expect(again.stderr).toContain(`budget: ${spent().toLocaleString('en-US')} of 2,000 tokens spent`);
+        expect(emulator.stats().requests).toBe(requests);
+
+        expectWhole(await run({ tokens: 2.5 * HALF }));
+      },
+    );
+
+    only('the embedded store')(
+      'counts what a killed process had in flight, and does not wait for it',
+      async () => {
+        const slow = await startEmulator({
+          keys: [KEY, 'another'],
+          latency: { baseMs: 600_000, perTokenMs: 0 },
+        });
+        try {
+          // Enough for the first calls and not for another one.
+          const tokens = CONCURRENCY * 32;
+          const killed = startRun({ tokens }, {}, [], slow);
+          await vi.waitFor(() => expect(slow.stats().requests).toBe(CONCURRENCY), { timeout: 100_000 });
+          killed.process.kill('SIGKILL');
+          await killed.ended;
+
+          const stopped = await startRun({ tokens }, {}, [], slow).ended;
+          expect(stopped.code, stopped.stderr).toBe(3);
+          expect(slow.stats().requests).toBe(CONCURRENCY);
+          const { stopped: why, calls } = summaryOf(stopped);
+          expect(Number(/of which (\d+) is spent/.exec(why ?? '')?.[1]), why ?? '').toBeGreaterThan(
+            CONCURRENCY * 20,
+          );
+          expect(calls.repeated).toBe(CONCURRENCY);
+        } finally {
+          await slow.close();
+        }
+      },
+    );
+
+    only('Redis')('of money, with several prompts in a request, likewise', async () => {
+      const cost = HALF * 0.0015;
+      const stopped = await run({ cost }, { prompts_per_request: 4, concurrency: 3 });
+      expect(stopped.code, stopped.stderr).toBe(3);
+      const { usage } = emulator.stats();
+      const billed =
+        (usage.prompt_tokens * PRICES.prompt + usage.completion_tokens * PRICES.completion) / 1000;
+      expect(billed).toBeLessThanOrEqual(cost);
+      expect(billed).toBeGreaterThan(0.8 * cost);
+      expect(summaryOf(stopped).cost).toBeLessThanOrEqual(cost);
+      expect(summaryOf(stopped).stopped).toContain('limits.budget.cost is 3.00');
+
+      expectWhole(await run({ cost: 4 * cost }, { prompts_per_request: 4, concurrency: 3 }));
+    });
+
+    only('Redis')(
+      'is one budget for workers in processes of their own, which go on when it is raised',
+      async () => {
+        for (let i = 0; i < 2; i++) {
+          const worker = startWorkerProcess({
+            queue: server?.url ?? '',
+            service: emulator.url,
+            concurrency: CONCURRENCY / 2,
+            chunkSize: 8,
+            lockMs: 60_000,
+          });
+          workers.push(worker);
+          expect(await worker.line()).toBe('ready');
+        }
+        const stopped = await run({ tokens: HALF }, {}, '--no-work');
+        expect(stopped.code, stopped.stderr).toBe(3);
+        expect(stopped.stderr).toContain('budget: limits.budget.tokens is 2,000');
+        expect(spent()).toBeLessThanOrEqual(HALF);
+        expect(spent()).toBeGreaterThan(0.8 * HALF);
+        expectWhole(await run({ tokens: 2.5 * HALF }, {}, '--no-work'));
+      },
+    );
+  });
+}
+
+describe('the manifest of a version that did not count the tokens of calls', () => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
+
+  it('counts those of the rows that are written', () => {
+    const usage = { prompt_tokens: 70, completion_tokens: 5, total_tokens: 75 };
+    const calls = { sent: 3, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 };
+    const manifest = {
+      v: 1,
+      run: 'r',
+      job: 'j',
+      execution: 1,
+      process: { pid: 1, host: 'h', began: null },
+      started_at: '2026-01-01T00:00:00Z',
+      worked_ms: 1,
+      fingerprint: {},
+      chunk_size: 1,
+      store: null,
+      rows: 3,
+      bytes: 10,
+      calls,
+      tally: { ...emptyTally(), usage },
+    };
+    work.write('out.csv.run.json', JSON.stringify(manifest));
+    expect(readManifest(work.path('out.csv.run.json'))?.calls).toEqual({
+      ...calls,
+      prompt_tokens: 70,
+      completion_tokens: 5,
+    });
+  });
+});

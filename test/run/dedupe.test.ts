@@ -1,0 +1,233 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Row } from '../../src/model.js';
+import { renderChunk } from '../../src/run/producer.js';
+import { Workplace } from '../support/promptmill.js';
+import {
+  completionBody,
+  type Script,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
+
+/** What a copy has of its own; all else of its record is the original's. */
+const OWN = [
+  'id',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'attempts',
+  'latency_ms',
+  'copied_from',
+];
+
+/** `ask 7` is blocked, `ask 8` refused, `ask 9` has a blocked completion; the rest is answered. */
+const answer: Script = ({ prompt }) => {
+  if (prompt === 'ask 7') return { status: 400, json: { error: { code: 'content_filter', message: 'no' } } };
+  if (prompt === 'ask 8') return { status: 400, json: { error: { code: 'bad', message: 'not this' } } };
+  if (prompt === 'ask 9') return { json: completionBody({ finish_reason: 'content_filter', text: '' }) };
+  return { json: completionBody({ text: ` re ${prompt}` }) };
+};
+
+describe('a run with input.dedupe', { timeout: 300_000 }, () => {
+  const state = new Workplace();
+  let work: Workplace;
+  let service: ScriptedService;
+  afterAll(() => state.remove());
+  beforeEach(() => {
+    work = new Workplace();
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  /** Writes a CSV whose rows ask these questions, and a job over it. */
+  function job(questions: readonly number[], change: object = {}): string {
+    work.write('rows.csv', `id,q\n${questions.map((q, i) => `${i + 1},${q}`).join('\n')}\n`);
+    return work.job({
+      input: { path: 'rows.csv', dedupe: true },
+      prompt: 'ask {{ q }}',
+      parameters: { temperature: 0, max_tokens: 5 },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 8, chunk_size: 10 },
+      ...change,
+    });
+  }
+
+  const env = (): Record<string, string> => ({
+    PROMPTMILL_BASE_URL: service.url,
+    PROMPTMILL_STATE_DIR: state.folder,
+  });
+
+  /** Every record has its own id, and all else of a copy is that of the first row that asked the same. */
+  function expectCopies(questions: readonly number[], records: readonly Record<string, string>[]): void {
+    expect(records.map(({ id }) => id)).toEqual(questions.map((_, i) => String(i + 1)));
+    for (const [i, record] of records.entries()) {
+      const original = questions.indexOf(questions[i] ?? -1);
+      if (original === i) {
+        expect(record).toMatchObject({ attempts: '1', copied_from: '' });
+        continue;
+      }
+      const own = Object.fromEntries(OWN.map((name) => [name, '']));
+      const copied = { id: String(i + 1), attempts: '0', copied_from: String(original + 1) };
+      expect(record).toEqual({ ...records[original], ...own, ...copied });
+    }
+  }
+
+  /** What runs have left behind of their outcomes. */
+  const rest = (): string[] => readdirSync(join(state.folder, 'reuse'));
+
+  it('calls each request once, whether its rows are neighbours or farther apart than the window', async () => {
+    service = await startScriptedService(answer);
+    // 0 … 299 again and again for more rows than the window holds, and one that comes only at both ends.
+    const questions = Array.from({ length: 11_000 }, (_, i) => (i === 4 || i === 10_990 ? 777 : i % 300));
+    questions.splice(20, 0, 20, 20, 20);
+
+    const { code, stderr } = await work.run(['run', job(questions, { limits: { concurrency: 50 } })], env());
+
+    expect(code, stderr).toBe(1);
+    expect(service.requests.length).toBe(301);
+    expect(service.calls('ask 777')).toBe(1);
+    const records = work.records('out.csv');
+    expectCopies(questions, records);
+    expect(records[10_993]).toMatchObject({ answer: 're ask 777', copied_from: '5' });
+    expect(records[8]).toMatchObject({ status: 'failed', error_message: 'not this (HTTP 400)' });
+    expect(records[308 + 3]).toMatchObject({
+      status: 'failed',
+      error_message: 'not this (HTTP 400)',
+      copied_from: '9',
+    });
+
+    const { rows, usage, reused, calls, errors, finish_reasons } = JSON.parse(work.read('out.summary.json'));
+    const of = (q: number): number => questions.filter((each) => each === q).length;
+    expect(reused).toEqual({ copied: questions.length - 301, carried: 0 });
+    expect(calls).toMatchObject({ sent: 301, repeated: 0 });
+    expect(rows).toMatchObject({
+      total: questions.length,
+      failed: of(8),
+      filtered: of(7) + of(9),
+      skipped: 0,
+    });
+    expect(errors).toEqual({ content_filter: of(7) + of(9), invalid_request: of(8) });
+    expect(finish_reasons.content_filter).toBe(of(9));
+    // The bill: what the original rows took, and so the sum of the column.
+    expect(usage.total_tokens).toBe(12 * 299);
+    expect(records.reduce((sum, { total_tokens }) => sum + Number(total_tokens), 0)).toBe(12 * 299);
+    expect(stderr).toContain('10,702 rows copied: not called');
+    expect(rest()).toEqual([]);
+  });
+
+  it('fault 40: killed and continued, copies what an earlier process has called', async () => {
+    let release: () => void = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    service = await startScriptedService(async (request) => {
+      if (request.prompt === 'ask 60') await held;
+      return await answer(request);
+    });
+    // Copies of what is committed, of what is only in the ledger, and of what was in flight.
+    const questions = Array.from({ length: 300 }, (_, i) => (i < 70 ? i : (i * 7) % 70));
+    const path = job(questions);
+    const running = work.start(['run', path], env());
+    await vi.waitFor(() => expect(work.json('out.csv.run.json')['rows']).toBe(60), { timeout: 120_000 });
+    await vi.waitFor(() => expect(service.requests.length).toBe(70), { timeout: 120_000 });
+    running.process.kill('SIGKILL');
+    await running.ended;
+    release();
+
+    const { code, stderr } = await work.run(['run', path], env());
+
+    expect(code, stderr).toBe(1);
+    expect(service.requests.length).toBeLessThanOrEqual(70 + 8);
+    for (const q of [0, 5, 59]) expect(service.calls(`ask ${q}`)).toBe(1);
+    const records = work.records('out.csv');
+    expectCopies(questions, records);
+    expect(work.json('out.summary.json')['reused']).toEqual({ copied: 230, carried: 0 });
+    expect(rest()).toEqual([]);
+  });
+
+  it('is continued after its part file was cut, and counts its copies again', async () => {
+    let stopping = true;
+    service = await startScriptedService((request) =>
+      stopping && request.prompt === 'ask 30' ? { status: 403, json: {} } : answer(request),
+    );
+    const questions = [10, 10, 10, 11, 11, 12, 13, 14, 15, 11, 30, 10, 15];
+    const path = job(questions, { limits: { concurrency: 1, chunk_size: 5 } });
+    expect((await work.run(['run', path], env())).code).toBe(3);
+    const lines = work.read('out.csv.part').split('\n');
+    expect(lines.length).toBe(12);
+    work.write('out.csv.part', `${lines.slice(0, 8).join('\n')}\n`);
+    stopping = false;
+
+    const { code, stderr } = await work.run(['run', path], env());
+
+    expect(code, stderr).toBe(0);
+    expectCopies(questions, work.records('out.csv'));
+    // Rows 8 to 10 were lost with the cut; the last of them is a copy.
+    expect(service.requests.map(({ prompt }) => prompt).slice(-3)).toEqual(['ask 14', 'ask 15', 'ask 30']);
+    expect(work.json('out.summary.json')).toMatchObject({
+      calls: { repeated: 2 },
+      reused: { copied: 6, carried: 0 },
+    });
+    expect(rest()).toEqual([]);
+  });
+
+  it('in JSONL says the original in a member, and leaves rows at another temperature alone', async () => {
+    service = await startScriptedService(answer);
+    const lines = [0, 0.5, 0, 0.5, null, null].map((temperature) =>
+      JSON.stringify({ body: { prompt: 'ask 1', temperature } }),
+    );
+    work.write('rows.jsonl', `${lines.join('\n')}\n`);
+    const path = job([], {
+      input: { path: 'rows.jsonl', dedupe: true },
+      prompt: undefined,
+      output: { path: 'out.jsonl', columns: ['row', 'status', 'usage', 'copied_from'] },
+    });
+
+    const { code, stderr } = await work.run(['run', path], env());
+
+    expect(code, stderr).toBe(0);
+    expect(service.requests.length).toBe(5);
+    const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+    const records = work
+      .read('out.jsonl')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(records.map(({ copied_from }) => copied_from)).toEqual([null, null, 1, null, null, null]);
+    expect(records[0]).toEqual({ row: 1, status: 'completed', usage, copied_from: null });
+    expect(records[2]).toEqual({ row: 3, status: 'completed', usage: null, copied_from: 1 });
+  });
+
+  it('is refused at a temperature that is not 0, before anything is sent', async () => {
+    service = await startScriptedService(answer);
+    const { code, stderr } = await work.run(['run', job([1], { parameters: { temperature: 0.2 } })], env());
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain('input.dedupe is true, and parameters.temperature is 0.2');
+    expect(service.requests.length).toBe(0);
+  });
+});
+
+it('a chunk that is put into the queue again leaves its copies out', () => {
+  const rows = [1, 2, 3, 4].map(
+    (number): Row => ({ number, line: number + 1, fields: new Map(), bytes: 10 }),
+  );
+  const sources = new Map([[3, { kind: 'copied', from: 1, key: 'k' } as const]]);
+  const settled = new Map([[4, { status: 'skipped' } as const]]);
+  const chunk = { first: 1, rows, sources, settled, keys: new Map(), bytes: 40 };
+  const rendered = renderChunk(
+    chunk,
+    ({ number }) =>
+      number === 4
+        ? { kind: 'settled', outcome: { status: 'skipped' } }
+        : { kind: 'send', prompt: 'p', parameters: null },
+    (first, sent) => ({
+      ...{ run: 'r', execution: 1, first, deployment: 'd', apiVersion: 'v', style: 'openai' },
+      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, budget: null, rows: sent },
+    }),
+  );
+  expect(rendered?.rows.map(({ row }) => row)).toEqual([1, 2]);
+});

@@ -1,0 +1,123 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+describe('what a fleet needs to start', () => {
+  const work = new Workplace();
+  const base = { PROMPTMILL_BASE_URL: 'http://127.0.0.1:9' };
+  beforeAll(() => {
+    work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' } });
+  });
+  afterAll(() => work.remove());
+
+  it.each([
+    ['work', base, 'the queue is embedded, which only the process of a run can open', '--queue redis://'],
+    ['work --queue redis://127.0.0.1:1', {}, 'PROMPTMILL_BASE_URL is not set', 'Set it'],
+    [
+      'work --queue redis://127.0.0.1:1',
+      { ...base, PROMPTMILL_API_KEY: '' },
+      'PROMPTMILL_API_KEY is not set',
+      'Set',
+    ],
+    ['work --queue redis://127.0.0.1:1', base, 'cannot reach redis://127.0.0.1:1', 'Start the server'],
+    ['run job.yaml --no-work', base, 'only this one can open the embedded queue', '--queue redis://'],
+    [
+      'run job.yaml --no-work --emulate --queue redis://127.0.0.1:1',
+      {},
+      'for this one only',
+      'promptmill emulate',
+    ],
+    ['status --queue redis://127.0.0.1:1', {}, 'cannot reach redis://127.0.0.1:1', 'Start the server'],
+  ])('is told, with exit code 2: promptmill %s', async (command, env, problem, remedy) => {
+    const { code, stderr, stdout } = await work.run(command.split(' '), env);
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain(problem);
+    expect(stderr).toContain(remedy);
+    expect(stdout).toBe('');
+  });
+
+  it('does not include a key for a run that leaves its calls to others', async () => {
+    const env = { ...base, PROMPTMILL_API_KEY: '' };
+    const { stderr } = await work.run(
+      ['run', 'job.yaml', '--no-work', '--queue', 'redis://127.0.0.1:1'],
+      env,
+    );
+    expect(stderr).not.toContain('PROMPTMILL_API_KEY');
+    expect(stderr).toContain('cannot reach redis://127.0.0.1:1');
+  });
+});
+
+/** A `promptmill status --watch --json` that runs. */
+function watchStatus(work: Workplace, ...args: string[]) {
+  const watching = work.start(['status', '--watch', '--json', ...args]);
+  let text = '';
+  watching.process.stdout?.on('data', (piece: string) => {
+    text += piece;
+  });
+  return {
+    /** Resolves with the first look from now on that is as expected. */
+    shows: async (expected: object): Promise<void> => {
+      const from = text.length;
+      const looks = () => text.slice(from).split('\n').slice(1, -1);
+      await expect
+        .poll(() => JSON.parse(looks().at(-1) ?? '{}'), { timeout: 100_000, interval: 100 })
+        .toMatchObject(expected);
+    },
+    end: async () => {
+      watching.process.kill('SIGINT');
+      return (await watching.ended).code;
+    },
+  };
+}
+
+describe('promptmill status', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  it('shows an embedded run while it goes on, when it was interrupted, and when it has finished', async () => {
+    work = new Workplace();
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    service = await startScriptedService(async ({ total }) => {
+      if (total > 10) await held;
+      return {};
+    });
+    const job = work.job({
+      name: 'reviews',
+      input: { path: work.rows(30) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 5, chunk_size: 5 },
+    });
+    const watch = watchStatus(work, job);
+    await watch.shows({ runs: [], workers: [] });
+
+    const running = work.start(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    const { pid } = running.process;
+    const worker = { pid, concurrency: 5, in_flight: 5, draining: false, rows: 10, calls: { 200: 10 } };
+    const run = { job: 'reviews', state: 'running', pid, emulated: false };
+    await watch.shows({ runs: [{ ...run, rows: { total: 30, known: 10 } }], workers: [worker] });
+    const { code: found, stdout: text } = await work.run(['status', 'reviews']);
+    expect(found).toBe(0);
+    expect(text).toMatch(/^reviews +\d{8}-\d{6}-\w+ +███░+ +33 %/m);
+    expect((await work.run(['status', 'another'])).stdout).toBe('no runs at .promptmill\n\nno workers\n');
+
+    running.process.kill('SIGTERM');
+    release();
+    expect((await running.ended).code).toBe(143);
+    const interrupted = { state: 'interrupted', stopped: 'interrupted: by SIGTERM', rows_per_second: null };
+    await watch.shows({ runs: [interrupted], workers: [] });
+
+    const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    expect(code, stderr).toBe(0);
+    const rows = { total: 30, known: 30, completed: 30 };
+    // The same run, not a second one.
+    await watch.shows({ runs: [{ state: 'finished', rows, waiting: null, stopped: null }], workers: [] });
+    expect(await watch.end()).toBe(0);
+  });
+});

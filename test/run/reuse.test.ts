@@ -1,0 +1,255 @@
+import { readdirSync, rmSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { RunFlags } from '../../src/config/settings.js';
+import type { CalledOutcome, Json, Row } from '../../src/model.js';
+import { outputFiles } from '../../src/output/files.js';
+import { beginManifest, type Claim } from '../../src/run/begin.js';
+import { assertSame, fingerprint } from '../../src/run/fingerprint.js';
+import { Reuse, type Taken } from '../../src/run/reuse.js';
+import { blockedPrompt, completed, failed } from '../output/records.js';
+import { Workplace } from '../support/promptmill.js';
+import { settingsFor } from './journals.js';
+
+/** A run as far as it reuses: which rows it takes from where, and what it keeps of the others. */
+interface Run {
+  readonly run: string;
+  readonly notes: readonly string[];
+  /** Of the job file. */
+  readonly input?: object;
+  readonly parameters?: object;
+  readonly flags?: RunFlags;
+  readonly baseUrl?: string;
+  /** Ids of the rows. @default their numbers */
+  readonly ids?: readonly Json[];
+  /** Rows that an earlier process has committed. @default 0 */
+  readonly committed?: number;
+  /** Rows to commit before the process ends; the run is finished when they are all. @default all */
+  readonly last?: number;
+  /** Distinct requests that are remembered. */
+  readonly most?: number;
+  /** The unfinished run that `--restart` gives up. */
+  readonly discarded?: string;
+}
+
+/** The claim of a run that begins again, as far as it matters here. */
+function restarted(run: string): Claim {
+  const manifest = beginManifest(null, settingsFor('out.csv'), {}, new Date());
+  const files = outputFiles('out.csv');
+  return { run: 'new', files, unfinished: null, discarded: { ...manifest, run }, warning: null };
+}
+
+describe('what a run takes over', () => {
+  let state: Workplace;
+  beforeEach(() => {
+    state = new Workplace();
+  });
+  afterEach(() => state.remove());
+
+  const left = (): string[] => readdirSync(state.path('reuse')).sort();
+  let isFull = false;
+
+  function answerTo(note: string): CalledOutcome {
+    if (note.startsWith('fail')) return { ...failed, attempts: 1 };
+    return note.startsWith('block') ? blockedPrompt : completed;
+  }
+
+  /** For each row from the first that is not committed: `called`, `copy of 3` or `from a-run`. */
+  async function over(options: Run): Promise<string[]> {
+    const { run, notes, committed = 0, last = notes.length, most } = options;
+    const settings = {
+      ...settingsFor(
+        'out.csv',
+        { input: { path: 'in.csv', ...options.input }, parameters: options.parameters ?? { temperature: 0 } },
+        options.flags,
+      ),
+      stateDir: state.folder,
+    };
+    const limit = settings.input.limit ?? notes.length;
+    const survey = { format: 'csv', columns: ['id', 'note'], rows: notes.length } as const;
+    const reuse = await Reuse.open({
+      settings,
+      address: { baseUrl: options.baseUrl ?? 'https://one.example.net', segment: 'openai' },
+      input: { survey: { ...survey, badRows: 0, sha256: 'same', bytes: 1 }, total: limit },
+      claim: options.discarded === undefined ? null : restarted(options.discarded),
+      manifest: { run, rows: committed },
+      ...(most !== undefined && { most }),
+    });
+    if (reuse === null) return notes.map(() => 'called');
+    const taken = new Map<number, Taken>();
+    const looked = notes.slice(0, limit).flatMap((note, i) => {
+      const fields = new Map<string, Json>([
+        ['id', options.ids?.[i] ?? String(i + 1)],
+        ['note', note],
+      ]);
+      const row: Row = { number: i + 1, line: i + 2, fields, bytes: 10 };
+      return i < committed ? [] : [{ row, note, ...reuse.look(row, note, null) }];
+    });
+    const ends: string[] = [];
+    for (const { row, note, source } of looked.filter((each) => each.row.number <= last)) {
+      const mine = { outcome: answerTo(note), run };
+      taken.set(row.number, source === null ? mine : reuse.take(source, taken));
+      const { outcome } = taken.get(row.number) ?? mine;
+      const { origin } = outcome;
+      expect(outcome.status).toBe(mine.outcome.status);
+      if (origin === undefined) ends.push('called');
+      else if ('copied_from' in origin) ends.push(`copy of ${origin.copied_from}`);
+      else ends.push(`from ${origin.carried_from}`);
+    }
+    const keys = new Map(looked.map(({ row, keys: known }) => [row.number, known]));
+    await reuse.keep(keys, taken);
+    isFull = reuse.isFull;
+    if (last >= limit) await reuse.finish();
+    await reuse.close();
+    return ends;
+  }
+
+  const dedupe = { dedupe: true };
+  const onlyNew = { only_new: true };
+
+  it('are outcomes of rows that an earlier process has committed, and nothing of rows that it has not', async () => {
+    const notes = ['a', 'fail', 'b', 'c', 'a', 'fail', 'c'];
+    expect(await over({ run: 'r', input: dedupe, notes, last: 4 })).toEqual(Array(4).fill('called'));
+    expect(left()).toEqual(['r.jsonl']);
+    // Row 4 was kept and then not committed: it is another process's to call.
+    expect(await over({ run: 'r', input: dedupe, notes, committed: 3 })).toEqual([
+      'called',
+      'copy of 1',
+      'copy of 2',
+      'copy of 4',
+    ]);
+    expect(left()).toEqual([]);
+  });
+
+  it('are none where the file is gone: rows are called once more, and copied from then on', async () => {
+    const notes = ['a', 'b', 'a', 'a', 'b'];
+    await over({ run: 'r', input: dedupe, notes, last: 2 });
+    rmSync(state.path('reuse'), { recursive: true });
+    const ends = await over({ run: 'r', input: dedupe, notes, committed: 2 });
+    expect(ends).toEqual(['called', 'copy of 3', 'called']);
+  });
+
+  it('are outcomes of requests that are remembered; of others rows are called', async () => {
+    const notes = ['a', 'b', 'c', 'a', 'b', 'c'];
+    const ends = await over({ run: 'r', input: dedupe, notes, most: 2 });
+    expect(ends).toEqual(['called', 'called', 'called', 'copy of 1', 'copy of 2', 'called']);
+    expect(isFull).toBe(true);
+    await over({ run: 'r', input: dedupe, notes, most: 3 });
+    expect(isFull).toBe(false);
+  });
+
+  it('are answers of the last run to the same row: answered or blocked, not failed, wherever the row stands', async () => {
+    await over({ run: 'r1', input: onlyNew, notes: ['a', 'fail', 'block', 'b'] });
+    const again = { ids: ['4', '5', '3', '2', '1', '1'], notes: ['b', 'b', 'block', 'fail', 'a', 'a'] };
+    expect(await over({ run: 'r2', input: onlyNew, ...again })).toEqual([
+      'from r1',
+      'called',
+      'from r1',
+      'called',
+      'from r1',
+      'from r1',
+    ]);
+    expect(await over({ run: 'r3', input: onlyNew, ...again })).toEqual([
+      'from r1',
+      'from r2',
+      'from r1',
+      'called',
+      'from r1',
+      'from r1',
+    ]);
+    // Only the last run counts: what was not in its input is new.
+    await over({ run: 'r4', input: onlyNew, notes: ['x'] });
+    expect(await over({ run: 'r5', input: onlyNew, ...again })).toEqual(Array(6).fill('called'));
+    expect(left().length).toBe(1);
+  });
+
+  it('are none when something else would be sent, or somewhere else', async () => {
+    const notes = ['a'];
+    await over({ run: 'r1', input: onlyNew, notes });
+    expect(await over({ run: 'r2', input: onlyNew, notes, parameters: { max_tokens: 5 } })).toEqual([
+      'called',
+    ]);
+    const elsewhere = {
+      input: onlyNew,
+      notes,
+      parameters: { max_tokens: 5 },
+      baseUrl: 'https://two.example.net',
+    };
+    expect(await over({ run: 'r3', ...elsewhere })).toEqual(['called']);
+    expect(await over({ run: 'r4', ...elsewhere })).toEqual(['from r3']);
+    expect(await over({ run: 'r5', notes })).toEqual(['called']);
+  });
+
+  it('are none of a rehearsal in a real run, nor the other way round', async () => {
+    const notes = ['a', 'b'];
+    const emulate = { flags: { emulate: true }, input: onlyNew, notes };
+    await over({ run: 'r1', ...emulate });
+    expect(await over({ run: 'r2', input: onlyNew, notes })).toEqual(['called', 'called']);
+    // The emulator has another port each time.
+    const port = { baseUrl: 'http://127.0.0.1:9' };
+    expect(await over({ run: 'r3', ...emulate, ...port })).toEqual(['from r1', 'from r1']);
+    expect(await over({ run: 'r4', input: onlyNew, notes })).toEqual(['from r2', 'from r2']);
+  });
+
+  it('are not lost to a run over the first rows only', async () => {
+    const notes = ['a', 'b', 'c'];
+    const trial = { flags: { limit: 1 }, input: onlyNew, notes };
+    expect(await over({ run: 'r1', ...trial })).toEqual(['called']);
+    expect(await over({ run: 'r2', input: onlyNew, notes })).toEqual(['from r1', 'called', 'called']);
+    expect(await over({ run: 'r3', ...trial })).toEqual(['from r1']);
+    expect(await over({ run: 'r4', input: onlyNew, notes })).toEqual(['from r1', 'from r2', 'from r2']);
+    expect(left().length).toBe(1);
+  });
+
+  it('are carried over first and copied where they are new, and copies are carried over as well', async () => {
+    const input = { ...dedupe, ...onlyNew };
+    const notes = ['a', 'b', 'a', 'fail', 'fail'];
+    await over({ run: 'r1', input, notes });
+    const more = [...notes, 'c', 'c', 'b'];
+    expect(await over({ run: 'r2', input, notes: more })).toEqual([
+      ...['from r1', 'from r1', 'from r1', 'called', 'copy of 4', 'called', 'copy of 6', 'copy of 2'],
+    ]);
+    const third = await over({ run: 'r3', input, notes: more });
+    expect(third.slice(3)).toEqual(['called', 'copy of 4', 'from r2', 'from r2', 'from r1']);
+  });
+
+  it('are none of a run that was given up', async () => {
+    const notes = ['a', 'b'];
+    await over({ run: 'r1', input: dedupe, notes, last: 1 });
+    await over({ run: 'r2', notes, discarded: 'r1' });
+    expect(left()).toEqual([]);
+  });
+
+  it('is part of what an unfinished run depends on, and no obstacle for the runs of before', () => {
+    const print = (input: object): Record<string, string> =>
+      fingerprint(settingsFor('out.csv', { input: { path: 'in.csv', ...input } }), 'same');
+    const prints = [{}, dedupe, onlyNew, { ...onlyNew, id: 'note' }, { ...dedupe, ...onlyNew }].map(print);
+    for (const [i, before] of prints.entries()) {
+      for (const [j, now] of prints.entries()) {
+        const continued = (): void => assertSame(before, now, 'out.csv.run.json');
+        if (i === j) continued();
+        else expect(continued).toThrow(/input\.(dedupe|only_new|id) \(/);
+      }
+    }
+    expect(Object.keys(print({})).filter((name) => /dedupe|only_new|id/.test(name))).toEqual([]);
+  });
+
+  it('need a state directory that can be written', async () => {
+    state.write('reuse', 'a file where the folder should be');
+    await expect(over({ run: 'r', input: onlyNew, notes: ['a'] })).rejects.toThrow(
+      expect.objectContaining({ exit: 2, code: 'bad_state_dir' }),
+    );
+  });
+
+  it('leave no files of runs that nobody has continued for weeks', async () => {
+    await over({ run: 'old', input: dedupe, notes: ['a', 'b'], last: 1 });
+    await over({ run: 'new', input: dedupe, notes: ['a', 'b'], last: 1 });
+    await over({ run: 'done', input: onlyNew, notes: ['a'] });
+    const monthAgo = new Date(Date.now() - 30 * 24 * 3_600_000);
+    const answered = left().filter((name) => name.endsWith('.answered.jsonl'));
+    for (const name of ['old.jsonl', ...answered])
+      utimesSync(join(state.path('reuse'), name), monthAgo, monthAgo);
+    await over({ run: 'r', input: dedupe, notes: ['a'] });
+    expect(left()).toEqual(['new.jsonl', ...answered].sort());
+  });
+});

@@ -1,0 +1,187 @@
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { describeInChromium, startChromium } from './chromium.js';
+import { type Dashboard, LOGIN, startDashboard } from './dashboard.js';
+import { MemoryBoard, runPost, workerPost } from './posts.js';
+
+/** Whatever is put into a page as markup would run this. */
+const MARKUP = '<img src=x onerror="document.title=`owned`"><script>document.title="owned"</script>';
+const RUN = '20261121-020000-aaaaaa';
+
+describeInChromium('the page in a browser', () => {
+  let browser: Browser;
+  let board: MemoryBoard;
+  let dashboard: Dashboard;
+  /** What the page complained of: scripts that failed, and what its own rules kept from running. */
+  const complaints: string[] = [];
+
+  beforeAll(async () => {
+    browser = await startChromium();
+  }, 60_000);
+  afterAll(() => browser.close());
+  beforeEach(() => {
+    board = new MemoryBoard();
+    complaints.length = 0;
+  });
+  afterEach(async () => {
+    for (const context of browser.contexts()) await context.close();
+    await dashboard.close();
+    expect(complaints).toEqual([]);
+  });
+
+  /** Opens a page of a dashboard over what is on the board, as somebody who is logged in. */
+  async function open(path = '/', width = 1200): Promise<Page> {
+    dashboard = await startDashboard({ board });
+    const context = await browser.newContext({
+      viewport: { width, height: 800 },
+      httpCredentials: { username: LOGIN.user, password: LOGIN.password },
+    });
+    const page = await context.newPage();
+    page.on('pageerror', (error) => complaints.push(error.message));
+    page.on('console', (message) => {
+      // Only a test that ends the dashboard under the page sees that.
+      const refused = message.text().includes('ERR_CONNECTION_REFUSED');
+      if (message.type() === 'error' && !refused) complaints.push(message.text());
+    });
+    await page.goto(dashboard.url + path);
+    return page;
+  }
+
+  it('shows a run, follows it to its end, and says so to a screen reader', async () => {
+    await board.run(runPost());
+    await board.worker(workerPost());
+    const page = await open();
+    const card = page.locator('#running article');
+    await card.getByText('500 of 1,000 rows').waitFor();
+    const bar = card.getByRole('progressbar', { name: 'Progress of review-sentiment' });
+    expect(await bar.getAttribute('aria-valuenow')).toBe('500');
+    expect(await bar.getAttribute('aria-valuetext')).toBe('50 %, 500 of 1,000 rows');
+    expect(await card.locator('.legend').innerText()).toMatch(/460 completed 95\.8 %/);
+    expect(await page.title()).toBe('50 % review-sentiment – Promptmill');
+    expect(await page.locator('#workers').innerText()).toMatch(
+      /night1, 4711.*8 of 50.*200: 470, 429: 7, timeout: 3/s,
+    );
+
+    await board.run(runPost({ known: 640, waiting: 'waiting for the service until 10:42:05' }));
+    await card.getByText('640 of 1,000 rows').waitFor();
+    await card.getByText('waiting for the service until 10:42:05').waitFor();
+    expect(await card.locator('.pill').innerText()).toBe('Waiting');
+
+    await board.run(runPost({ state: 'finished', known: 1000 }));
+    await page.locator('#past').getByText('review-sentiment').waitFor();
+    await card.waitFor({ state: 'detached' });
+    expect(await page.getByRole('status').innerText()).toBe('review-sentiment: Finished, 3 failed');
+    expect(await page.locator('#idle').innerText()).toContain('promptmill run jobs/sentiment.yaml');
+  });
+
+  it('tells of a run that was lost, and of a store that is away', async () => {
+    await board.run(runPost(), 60_000);
+    const page = await open();
+    await page.getByText('No word from it for 1 min 0 s').waitFor();
+    await dashboard.close();
+    await page.getByText(/^No answer since/).waitFor();
+  });
+
+  it('fault 59: markup in names and answers is shown as text, on every page', async () => {
+    const summary = {
+      job: MARKUP,
+      output: MARKUP,
+      stopped: `code: ${MARKUP}`,
+      answers: { [MARKUP]: 10 },
+      errors: { [MARKUP]: 1 },
+    };
+    await board.run(runPost({ host: MARKUP, waiting: MARKUP }, summary));
+    await board.run(runPost({ state: 'stopped' }, summary, 'stopped-run'));
+    const [queue] = workerPost().queues;
+    const queues = queue === undefined ? [] : [{ ...queue, deployment: MARKUP, waiting: MARKUP }];
+    await board.worker(workerPost({ host: MARKUP, queues, calls: { [MARKUP]: 1 } }));
+
+    const page = await open();
+    await page.locator('#past').getByText(MARKUP).waitFor();
+    const markup = (one: Page) => one.locator('main :is(img, script)').count();
+    expect(await markup(page)).toBe(0);
+    expect(await page.locator('#running h3').innerText()).toBe(MARKUP);
+    await page.goto(`${dashboard.url}/runs/${RUN}`);
+    await page.locator('#sections').getByText(MARKUP).first().waitFor();
+    expect(await markup(page)).toBe(0);
+    expect(await page.title()).toBe(`${MARKUP} – Promptmill`);
+  });
+
+  it('can be used with a keyboard alone, and the focus stays where it is while figures change', async () => {
+    await board.run(runPost());
+    for (let i = 0; i < 25; i++) await board.run(runPost({ state: 'finished' }, {}, `past-${i}`));
+    const page = await open();
+    await page.locator('#past tr').nth(19).waitFor();
+    const everything = await page.locator('a:visible, button:visible, summary:visible, .skip').count();
+    const reached = new Set<string>();
+    for (let i = 0; i < everything; i++) {
+      await page.keyboard.press('Tab');
+      reached.add(
+        await page.evaluate('[...document.querySelectorAll("*")].indexOf(document.activeElement) + ""'),
+      );
+      const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle');
+      expect(outline, `the focus is seen at stop ${i + 1}`).not.toBe('none');
+    }
+    expect(reached.size).toBe(everything);
+
+    await page.locator('#running summary').focus();
+    await page.keyboard.press('Enter');
+    const input = page.locator('#running article', { hasText: RUN }).getByText('samples/reviews.csv');
+    await input.waitFor();
+    await board.run(runPost({}, { started_at: '2026-11-21T03:00:00.000Z' }, 'another-run'));
+    await board.run(runPost({ known: 777 }));
+    await page.getByText('777 of 1,000 rows').waitFor();
+    expect(await page.evaluate('document.activeElement.tagName')).toBe('SUMMARY');
+    expect(await input.isVisible()).toBe(true);
+
+    await page.getByRole('button', { name: 'Show all 25' }).focus();
+    await page.keyboard.press('Enter');
+    expect(await page.locator('#past tr').count()).toBe(25);
+    expect(await page.evaluate('document.activeElement.closest("#past") !== null')).toBe(true);
+    await page.keyboard.press('Enter');
+    await page.locator('#job').getByText('review-sentiment').waitFor();
+  });
+
+  it('fits a screen of 360 pixels, whatever the names', async () => {
+    const long = 'a-very-long-name-without-any-place-to-break-'.repeat(4);
+    await board.run(runPost({ host: long, waiting: long }, { job: long, output: `/${long}/${long}` }));
+    await board.run(runPost({ state: 'stopped' }, { job: long, answers: { [long]: 5 } }, 'stopped-run'));
+    await board.worker(workerPost({ host: long, calls: { [long]: 1 } }));
+    const page = await open('/', 360);
+    const width = (one: Page) => one.evaluate('document.documentElement.scrollWidth');
+    await page.locator('#past .job').waitFor();
+    await page.locator('summary').click();
+    expect(await width(page)).toBe(360);
+    await page.goto(`${dashboard.url}/runs/stopped-run`);
+    await page.locator('#sections').getByText(long).waitFor();
+    expect(await width(page)).toBe(360);
+  });
+
+  it('has a page for a run, with the sections of its summary and the summary itself', async () => {
+    const post = runPost({ state: 'finished' });
+    await board.run(post);
+    const page = await open(`/runs/${RUN}`);
+    await page.getByText('480 rows = 460 completed + 5 filtered + 3 failed + 12 skipped').waitFor();
+    const headings = await page.getByRole('heading', { level: 2 }).allInnerTexts();
+    expect(headings).toEqual([
+      'Answers',
+      'Finish reasons',
+      'Errors',
+      'Tokens',
+      'Calls',
+      'Latency',
+      'Content filter, prompts',
+    ]);
+    expect(await page.locator('#sections section').first().innerText()).toMatch(/positive\s+300\s+65\.2 %/);
+    await page.getByRole('link', { name: 'summary.json' }).click();
+    const summary: unknown = JSON.parse(await page.locator('body').innerText());
+    expect(summary).toEqual(post.summary);
+  });
+
+  it('says that there is no such run', async () => {
+    const page = await open('/runs/no-such-run');
+    await page.getByText('There is no such run on the board').waitFor();
+    expect(complaints.filter((text) => text.includes('404'))).toHaveLength(2);
+    complaints.length = 0;
+  });
+});

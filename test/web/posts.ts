@@ -1,0 +1,111 @@
+import type { Board, Posted, PostKind } from '../../src/fleet/board.js';
+import type { RunPost, WorkerPost } from '../../src/fleet/posts.js';
+import { withLatencies } from '../../src/report/latency.js';
+import type { Summary } from '../../src/report/summary.js';
+
+/** A board in memory, whose posts are as old as a test says. */
+export class MemoryBoard implements Board {
+  readonly #posts = new Map<string, Posted & { readonly kind: PostKind }>();
+  /** Set to make the store stop answering. */
+  away = false;
+
+  async post(kind: PostKind, id: string, text: string, _ttlMs = 0, ageMs = 0): Promise<void> {
+    this.#posts.set(`${kind} ${id}`, { kind, id, text, ageMs });
+  }
+
+  async posts(kind: PostKind): Promise<readonly Posted[]> {
+    if (this.away) throw new Error('connect ECONNREFUSED 127.0.0.1:6379');
+    return [...this.#posts.values()].filter((post) => post.kind === kind);
+  }
+
+  async remove(kind: PostKind, id: string): Promise<void> {
+    this.#posts.delete(`${kind} ${id}`);
+  }
+
+  /** Puts up a run's post, or a worker's. */
+  run(post: RunPost, ageMs = 0): Promise<void> {
+    return this.post('run', post.run, JSON.stringify(post), 0, ageMs);
+  }
+
+  worker(post: WorkerPost): Promise<void> {
+    return this.post('worker', post.id, JSON.stringify(post));
+  }
+}
+
+/** A run half through its 1,000 rows. */
+export function runPost(
+  change: Partial<RunPost> = {},
+  summary: Partial<Summary> = {},
+  run = '20261121-020000-aaaaaa',
+): RunPost {
+  return {
+    v: 1,
+    run,
+    state: 'running',
+    queue: 'promptmill-lm-35-turbo-instruct-1234abcd',
+    emulated: false,
+    host: 'night1',
+    pid: 4711,
+    known: 500,
+    rows_per_second: 21.4,
+    waiting: null,
+    limits: {
+      requests_per_minute: 600,
+      tokens_per_minute: null,
+      token_estimate: 'full',
+      prompts_per_request: 1,
+      chunk_size: 20,
+    },
+    summary: {
+      run,
+      job: 'review-sentiment',
+      deployment: 'lm-35-turbo-instruct',
+      api_version: '2023-09-15-preview',
+      input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 1000 },
+      output: 'out/reviews.csv',
+      started_at: '2026-11-21T02:00:00.000Z',
+      finished_at: new Date().toISOString(),
+      duration_s: 25,
+      stopped: null,
+      rows: { total: 480, completed: 460, filtered: 5, failed: 3, skipped: 12 },
+      finish_reasons: { stop: 450, length: 15 },
+      answers: { positive: 300, negative: 120, neutral: 40 },
+      usage: { prompt_tokens: 12_000, completion_tokens: 900, total_tokens: 12_900 },
+      cost: 0.0198,
+      filters: { prompt: { hate: { safe: 470, filtered: 0 } }, completion: {} },
+      errors: { timeout: 3 },
+      calls: { sent: 490, retried: 12, rate_limited: 7, repeated: 0 },
+      latency_ms: { p50: 210, p90: 400, p95: 480, p99: 700, max: 912 },
+      rows_per_second: 19.2,
+      ...summary,
+    },
+    latency: withLatencies(null, [100, 200, 300, 900]),
+    ...change,
+  };
+}
+
+export function workerPost(change: Partial<WorkerPost> = {}): WorkerPost {
+  return {
+    v: 1,
+    id: 'night1-4711-9f3a',
+    host: 'night1',
+    pid: 4711,
+    started_at: '2026-11-21T02:00:00.000Z',
+    run: null,
+    queues: [
+      {
+        queue: 'promptmill-lm-35-turbo-instruct-1234abcd',
+        deployment: 'lm-35-turbo-instruct',
+        concurrency: 8,
+        in_flight: 6,
+        waiting: null,
+      },
+    ],
+    concurrency: 50,
+    draining: false,
+    rows: 480,
+    rows_per_second: 18.5,
+    calls: { '200': 470, '429': 7, timeout: 3 },
+    ...change,
+  };
+}
