@@ -1,4 +1,7 @@
-import { cpSync, mkdirSync, readFileSync } from 'node:fs';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,7 +10,6 @@ import type { Page } from 'playwright-core';
 import { openStore } from '../src/queue/open-store.js';
 import { QueueViews } from '../src/queue/queue-views.js';
 import { startWeb } from '../src/web/web.js';
-import { type Running, Workplace } from '../test/support/promptmill.js';
 import { startRedis } from '../test/support/servers.js';
 import { startChromium } from '../test/web/chromium.js';
 
@@ -22,26 +24,27 @@ const images = join(root, 'docs/images');
 const login = { user: 'promptmill', password: 'for-pictures-only' };
 const log = pino({ level: 'silent' });
 
-const work = new Workplace();
+/** Where the runs work, as a user has it: the paths in the pictures are relative to it. */
+const folder = mkdtempSync(join(tmpdir(), 'promptmill-pictures-'));
 const redis = await startRedis();
-const emulator = work.start([
+const emulator = start([
   'emulate',
   ...['--port', '0', '--latency', '150', '--latency-per-token', '3', '--seed', '3'],
   ...['--fail', '500:0.004', '--fail', 'reset:0.002', '--filter-prompt-rate', '0.006'],
 ]);
-const started: Running[] = [emulator];
+const started: ChildProcess[] = [emulator];
 let stopEverything = async (): Promise<void> => {};
 try {
-  const serviceUrl = await told(emulator.process.stderr, /PROMPTMILL_BASE_URL=(\S+)/);
+  const serviceUrl = await told(emulator.stderr, /PROMPTMILL_BASE_URL=(\S+)/);
   const env = {
     PROMPTMILL_BASE_URL: serviceUrl,
     PROMPTMILL_QUEUE: redis.url,
   };
-  cpSync(join(root, 'jobs'), work.path('jobs'), { recursive: true });
-  cpSync(join(root, 'samples'), work.path('samples'), { recursive: true });
+  cpSync(join(root, 'jobs'), join(folder, 'jobs'), { recursive: true });
+  cpSync(join(root, 'samples'), join(folder, 'samples'), { recursive: true });
   manyReviews(40_000, 'samples/reviews-2026.csv');
 
-  const store = await openStore(redis.url, { stateDir: work.path('state'), onWarning: () => {} });
+  const store = await openStore(redis.url, { stateDir: join(folder, 'state'), onWarning: () => {} });
   const views = new QueueViews(store, log);
   const version: string = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version;
   const web = await startWeb({ board: store.board, queues: views, login, port: 0, version, log });
@@ -60,18 +63,16 @@ try {
     ['extraction', '--output', 'out/messages-2.jsonl'],
     ['sentiment', '--output', 'out/reviews-2.csv'],
   ]) {
-    const { code, stderr } = await work.run(
-      ['run', `jobs/${job}.yaml`, '--quiet', '--overwrite', ...flags],
-      env,
-    );
-    if (code !== 0 && code !== 1) throw new Error(stderr);
+    const run = start(['run', `jobs/${job}.yaml`, '--quiet', '--overwrite', ...flags], env);
+    const [code] = await once(run, 'exit');
+    if (code !== 0) throw new Error(`a run of ${job} ended with ${code}`);
   }
 
   console.log('a run of now, with one worker and then with two');
   const input = ['--input', 'samples/reviews-2026.csv', '--output', 'out/reviews-2026.csv'];
-  started.push(work.start(['run', 'jobs/sentiment.yaml', '--quiet', ...input], env));
+  started.push(start(['run', 'jobs/sentiment.yaml', '--quiet', ...input], env));
   await sleep(25_000);
-  started.push(work.start(['work', '--concurrency', '30'], env));
+  started.push(start(['work', '--concurrency', '30'], env));
   await sleep(35_000);
 
   mkdirSync(images, { recursive: true });
@@ -103,10 +104,22 @@ try {
   console.log(`pictures are in ${images}`);
 } finally {
   await stopEverything();
-  for (const { process } of started) process.kill('SIGTERM');
-  await Promise.all(started.map(({ ended }) => ended));
+  for (const child of started) {
+    if (child.exitCode !== null) continue;
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  }
   await redis.stop();
-  work.remove();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+/** Starts a command of this build, with a key that opens nothing but the emulator. */
+function start(args: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess {
+  return spawn(process.execPath, [join(root, 'dist/cli.js'), ...args], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'for-pictures-only', ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
 }
 
 /** The sample's reviews over and over, each with an id of its own. */
@@ -122,7 +135,7 @@ function manyReviews(count: number, name: string): void {
     const record = records[i % records.length] ?? '';
     return record.replace(/^R\d+/, `R${String(i + 1).padStart(6, '0')}`);
   });
-  work.write(name, `${header}\n${rows.join('\n')}\n`);
+  writeFileSync(join(folder, name), `${header}\n${rows.join('\n')}\n`);
 }
 
 /** What a line of a process tells. */

@@ -5,6 +5,8 @@ import { Command, CommanderError } from 'commander';
 import { checkCommand } from './commands/check.js';
 import { emulateCommand } from './commands/emulate.js';
 import { runCommand } from './commands/run.js';
+import { scheduleCommand } from './commands/schedule.js';
+import { serveCommand } from './commands/serve.js';
 import { statusCommand } from './commands/status.js';
 import { workCommand } from './commands/work.js';
 import { PromptmillError } from './errors.js';
@@ -30,6 +32,8 @@ async function main(): Promise<number> {
     checkCommand(exit),
     workCommand(exit),
     statusCommand(exit),
+    scheduleCommand(exit),
+    serveCommand(exit),
     emulateCommand(),
   ];
   for (const command of commands) {

@@ -1,18 +1,15 @@
 import { Command } from 'commander';
-import type { Environment } from '../config/environment.js';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { startEmulator } from '../emulator/server.js';
 import { UsageError } from '../errors.js';
-import type { ServiceAddress } from '../queue/caller.js';
 import { parseStoreAddress } from '../queue/store-address.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { Halt, type HaltReason } from '../run/halt.js';
+import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { KeyRing } from '../service/keys.js';
-import { completionsUrl } from '../service/request.js';
 import { openJob, wholeNumber } from './job.js';
 import { createLog } from './log.js';
+import { service } from './service.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends RunFlags {
@@ -57,11 +54,13 @@ export function runCommand(exit: Exit): Command {
 }
 
 async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const { environment, settings } = openJob(jobPath, options);
+  const { environment, job, settings } = openJob(jobPath, options);
   assertReachable(settings);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
+  const log = createLog(settings.logLevel);
+  const hooks = readyHooks(job, environment.variable);
   const { address, keys, close } = await service(settings, environment);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
@@ -70,19 +69,22 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
       address,
       keys,
       halt,
-      log: createLog(settings.logLevel),
+      log,
       stdin: process.stdin,
       stdout: process.stdout,
       stderr: process.stderr,
       quiet: options.quiet ?? false,
       say,
     });
-    if (options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`))) {
-      return EXIT_OF_SIGNAL.SIGPIPE;
-    }
+    const isUnread = options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`));
     if (!options.quiet) print(result);
     // Without the summary nothing else would say why, and cron has only this to send.
     else if (result.halted?.kind === 'stop') process.stderr.write(`promptmill: ${result.summary.stopped}\n`);
+    release();
+    await whileNotSignalled(exit, (signal) =>
+      onFinish(hooks, result, { env: process.env, onWarning: (message) => log.warn(message), signal }),
+    );
+    if (isUnread) return EXIT_OF_SIGNAL.SIGPIPE;
     return exitCode(result.summary, result.halted);
   } catch (error) {
     // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
@@ -93,6 +95,13 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
     release();
     await close();
   }
+}
+
+/** What comes after the run ends at a signal, as the run itself would have. */
+async function whileNotSignalled(exit: Exit, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  await work(halt.signal).finally(release);
 }
 
 /** Calls that are left to others must be where others can come. */
@@ -111,30 +120,6 @@ function assertReachable({ work, emulated, queue }: Settings): void {
     '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
     'Name a queue for all with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or leave --no-work away.',
   );
-}
-
-interface Service {
-  readonly address: ServiceAddress;
-  readonly keys: KeyRing;
-  close(): Promise<void>;
-}
-
-/** The real service, out of the environment, or an emulator that lives as long as this run. */
-async function service(settings: Settings, environment: Environment): Promise<Service> {
-  if (settings.emulated) {
-    const emulator = await startEmulator();
-    return {
-      address: { baseUrl: emulator.url, segment: 'openai' },
-      keys: new KeyRing(emulator.keys),
-      close: () => emulator.close(),
-    };
-  }
-  const address = { baseUrl: environment.baseUrl, segment: environment.segment };
-  // Refuses a bad address now, before the input is read.
-  completionsUrl({ ...address, ...settings.service });
-  // Who leaves the calls to others needs no key, and should have none.
-  const keys = new KeyRing(environment.keys, settings.work);
-  return { address, keys, close: async () => {} };
 }
 
 function exitCode(summary: Summary, halted: HaltReason | null): number {

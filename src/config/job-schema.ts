@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { parametersSchema } from '../service/parameters.js';
+import { cronProblem, timezoneProblem } from './cron.js';
 
 /**
  * The job file as a zod schema: the one place that knows its fields, their meaning, unit and default.
@@ -190,6 +191,51 @@ const limitsSchema = z.strictObject({
     .describe('Rows in one queue entry. Default: concurrency, at most 100; whole requests.'),
 });
 
+/** Turns a check that answers with a problem into one of zod's. */
+const sound =
+  (problem: (value: string) => string | null) =>
+  (context: z.core.ParsePayload<string>): void => {
+    const message = problem(context.value);
+    if (message !== null) context.issues.push({ code: 'custom', message, input: context.value });
+  };
+
+const scheduleSchema = z.strictObject({
+  cron: text
+    .check(sound(cronProblem))
+    .describe(
+      'Cron expression of five fields: minute, hour, day of the month, month, day of the week; of six with the seconds ' +
+        'first.',
+    ),
+  timezone: text
+    .check(sound(timezoneProblem))
+    .optional()
+    .describe('IANA time zone, such as Europe/Berlin. Default: the time zone of the machine.'),
+});
+
+const onFinishSchema = z
+  .strictObject({
+    command: z
+      .array(text)
+      .min(1, 'must name a program')
+      .optional()
+      .describe(
+        'A program and its arguments, started without a shell. It gets the summary on standard input, and PROMPTMILL_STATUS ' +
+          '(finished or stopped), PROMPTMILL_JOB, PROMPTMILL_RUN, PROMPTMILL_OUTPUT and PROMPTMILL_SUMMARY in its ' +
+          'environment, but no key.',
+      ),
+    timeout: durationSchema
+      .default('60s')
+      .describe('Time after which the command is ended, such as 90s or 5m. Default: 60s.'),
+    post: z
+      .string()
+      .regex(/^[A-Za-z_]\w*$/, 'must be the name of an environment variable, which holds the address')
+      .optional()
+      .describe(
+        'Name of an environment variable with an http or https address, which gets the summary as JSON by POST.',
+      ),
+  })
+  .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
+
 /** The whole job file. */
 export const jobSchema = z
   .strictObject({
@@ -219,13 +265,12 @@ export const jobSchema = z
       })
       .optional()
       .describe('Prices per 1,000 tokens, for the cost in the summary.'),
-    schedule: z
-      .strictObject({
-        cron: text.describe('Cron expression of five fields.'),
-        timezone: text.optional().describe('IANA time zone. Default: the time zone of the machine.'),
-      })
+    schedule: scheduleSchema.optional().describe('When `promptmill serve` runs the job.'),
+    on_finish: onFinishSchema
       .optional()
-      .describe('When `promptmill serve` runs the job.'),
+      .describe(
+        'What to do when a run has finished or stopped early; not when it was interrupted by a signal.',
+      ),
   })
   .check(({ value: { limits, prices }, issues }) => {
     const input = limits.budget?.cost;

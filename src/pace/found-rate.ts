@@ -32,7 +32,7 @@ const FIRST_SPAN_MS = 4_000;
 /** Beyond the peak the rate has doubled after this fraction of the way back: 18 s after the cut, at the shortest. */
 const DOUBLED = 0.5;
 /** Refused again within this time, in milliseconds: the cut before was not deep enough. */
-const SOON_MS = 5_000;
+const SOON_MS = 2_500;
 const DEEPER = 0.9;
 /** A refusal comes of the calls of this time at least, in milliseconds. */
 const RECENT_MS = 3_000;

@@ -76,6 +76,7 @@ async function runOver(
     if (settings.reuse.onlyNew)
       world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
     const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
+    if (claim !== null) await world.onBegun?.(claim.files.manifest);
     // As it stands, whenever it is asked.
     const summaryNow = (): Summary => summaryOf(settings, input, claim, journal, world.halt.reason);
     notice = new RunNotice(

@@ -16,4 +16,6 @@ export interface World {
   readonly quiet: boolean;
   /** Says a line to a person, unless the run is quiet. */
   readonly say: (line: string) => void;
+  /** Told where the run keeps how far it came, when that is on disk and before anything is called. */
+  readonly onBegun?: (manifest: string) => Promise<void>;
 }

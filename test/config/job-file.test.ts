@@ -66,6 +66,19 @@ describe('a job file', () => {
     );
   });
 
+  it('says what is wrong with a schedule, and what a hook lacks', () => {
+    expect(problem(`${MINIMAL}schedule: { cron: "0 2 * *", timezone: Europe/Berln }\n`).split('\n')).toEqual([
+      expect.stringMatching(/^job\.yaml:3: schedule\.cron: needs five fields .*; it has 4, got "0 2 \* \*"$/),
+      expect.stringMatching(/^job\.yaml:3: schedule\.timezone: .*did you mean Europe\/Berlin\?/),
+    ]);
+    expect(problem(`${MINIMAL}on_finish: { timeout: 5m }\n`)).toContain(
+      'on_finish: needs a command or a post',
+    );
+    expect(problem(`${MINIMAL}on_finish: { post: "https://example.com/hook" }\n`)).toContain(
+      'on_finish.post: must be the name of an environment variable',
+    );
+  });
+
   it('refuses a budget of money without prices', () => {
     const limits = 'limits: { budget: { tokens: 9, cost: 25 } }\n';
     expect(problem(`${MINIMAL}${limits}`)).toBe(

@@ -64,7 +64,7 @@ export const FAULTS: readonly Fault[] = [
   { number: 44, title: 'a row that crashes its workers' },
   { number: 45, title: 'SIGINT, SIGTERM' },
   { number: 46, title: 'SIGTERM while the store is away' },
-  { number: 47, title: 'the scheduler down for six ticks', absent: 'there is no scheduler yet' },
+  { number: 47, title: 'the scheduler down for six ticks' },
   { number: 48, title: 'two runs to one output' },
   // Disk
   { number: 49, title: 'a full disk' },

@@ -1,8 +1,6 @@
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { type Browser, chromium } from 'playwright-core';
-import { describe } from 'vitest';
-import { describeMissing } from '../support/stores.js';
 
 /** Where a Chromium is, by the variable CHROMIUM or by its name on the PATH; null where there is none. */
 export function chromiumPath(): string | null {
@@ -20,12 +18,6 @@ export async function startChromium(): Promise<Browser> {
   // Root has no sandbox, and containers have little shared memory.
   const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
   return chromium.launch({ executablePath, args, timeout: 60_000 });
-}
-
-/** A suite that needs a browser. A missing one is a failure where CI=true, and a printed reason elsewhere. */
-export function describeInChromium(name: string, suite: () => void): void {
-  if (chromiumPath() === null) describeMissing(name, 'chromium');
-  else describe(name, suite);
 }
 
 function isExecutable(path: string): boolean {

@@ -1,7 +1,8 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { describeInChromium, startChromium } from './chromium.js';
+import { startChromium } from './chromium.js';
 import { type Dashboard, LOGIN, startDashboard } from './dashboard.js';
+import { describeInChromium } from './in-chromium.js';
 import { MemoryBoard, runPost, workerPost } from './posts.js';
 
 /** Whatever is put into a page as markup would run this. */
@@ -36,6 +37,8 @@ describeInChromium('the page in a browser', () => {
       viewport: { width, height: 800 },
       httpCredentials: { username: LOGIN.user, password: LOGIN.password },
     });
+    // A busy machine takes its time; only what hangs is to fail.
+    context.setDefaultTimeout(90_000);
     const page = await context.newPage();
     page.on('pageerror', (error) => complaints.push(error.message));
     page.on('console', (message) => {

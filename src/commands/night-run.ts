@@ -1,0 +1,92 @@
+import type { Logger } from 'pino';
+import type { RunFlags } from '../config/settings.js';
+import { PromptmillError } from '../errors.js';
+import { LockedError } from '../lock.js';
+import { onFinish, readyHooks } from '../run/on-finish.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import { resultOf } from '../serve/last-run.js';
+import type { NightEnd, NightRun } from '../serve/shift.js';
+import { openJob } from './job.js';
+import { service } from './service.js';
+
+/**
+ * Runs a job as `promptmill run --overwrite` does, in this process, with its words in the log. The job file is read anew,
+ * and so is the environment's `.env`.
+ */
+export async function nightRun(night: NightRun, flags: RunFlags, log: Logger): Promise<NightEnd> {
+  try {
+    const result = await runToEnd(night, flags, log);
+    if (result === null) {
+      log.warn('not started: the job file has no schedule of this name any more');
+      return { run: null, state: 'not started', result: 'its job file has no schedule any more' };
+    }
+    return endOf(result, log);
+  } catch (error) {
+    if (night.halt.reason?.kind === 'signal')
+      return { run: null, state: 'interrupted', result: 'before it began' };
+    return notStarted(error, log);
+  }
+}
+
+async function runToEnd(
+  { job, path, halt, leave, onBegun }: NightRun,
+  flags: RunFlags,
+  log: Logger,
+): Promise<RunResult | null> {
+  const opened = openJob(path, { ...flags, overwrite: true });
+  const { environment, settings } = opened;
+  if (opened.job.schedule === undefined || settings.job !== job) return null;
+  const hooks = readyHooks(opened.job, environment.variable);
+  const { address, keys, close } = await service(settings, environment);
+  try {
+    const say = (line: string): void => {
+      const warning = /^warning: (.*)/s.exec(line)?.[1];
+      if (warning === undefined) log.info(line);
+      else log.warn(warning);
+    };
+    const { stdin, stdout, stderr } = process;
+    const result = await runJob(settings, {
+      address,
+      keys,
+      halt,
+      log,
+      stdin,
+      stdout,
+      stderr,
+      quiet: true,
+      say,
+      onBegun,
+    });
+    const onWarning = (message: string): void => log.warn(message);
+    await onFinish(hooks, result, { env: process.env, onWarning, signal: leave });
+    return result;
+  } finally {
+    await close();
+  }
+}
+
+function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
+  const { run } = summary;
+  const facts = { run, output: summary.output };
+  const result = resultOf(summary);
+  if (halted === null) {
+    log[summary.rows.failed > 0 ? 'warn' : 'info'](facts, `finished: ${result}`);
+    return { run, state: 'finished', result };
+  }
+  if (halted.kind === 'signal') {
+    log.info(facts, `interrupted: ${result}`);
+    return { run, state: 'interrupted', result };
+  }
+  log.error(facts, `stopped early: ${summary.stopped}`);
+  return { run, state: 'stopped', result };
+}
+
+/** One job that cannot run keeps no other from it. */
+function notStarted(error: unknown, log: Logger): NightEnd {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof LockedError) log.warn(`skipped: ${message}`);
+  else if (error instanceof PromptmillError)
+    log.error(`not started: ${[message, error.hint].join('\n').trimEnd()}`);
+  else log.error({ err: error }, 'ended by a defect; please report it');
+  return { run: null, state: 'not started', result: message };
+}

@@ -1,0 +1,92 @@
+import { existsSync } from 'node:fs';
+import { Command, InvalidArgumentError } from 'commander';
+import type { Logger } from 'pino';
+import { readEnvironment } from '../config/environment.js';
+import { logLevelOf, type RunFlags } from '../config/settings.js';
+import { Halt } from '../run/halt.js';
+import { serve } from '../serve/serve.js';
+import { startDashboard } from './dashboard.js';
+import { wholeNumber } from './job.js';
+import { createLog } from './log.js';
+import { nightRun } from './night-run.js';
+import { type Exit, haltOnSignals } from './signals.js';
+
+interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
+  readonly jobs: number;
+  readonly dashboard: boolean;
+  readonly host: string;
+  readonly port: number;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill serve                             follow the schedules of the job files in jobs/
+  $ promptmill serve jobs/nightly.yaml --jobs 1 --no-dashboard
+  $ promptmill serve --emulate                   rehearse a night without a bill; replaces outputs as a night does
+
+Runs what is due, one run of a job at a time, and after downtime once what was missed. The output of a scheduled run
+replaces one of the same name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C halt what runs,
+and the next serve completes it. SIGHUP looks at the job files now; otherwise they are looked at every minute.
+The dashboard needs PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not start.
+`;
+
+/** `promptmill serve`: runs what the schedule starts, until a signal ends it. */
+export function serveCommand(exit: Exit): Command {
+  return new Command('serve')
+    .description('run what the schedule starts, until it is stopped')
+    .argument('[paths...]', 'job files, or folders of them (default: jobs)')
+    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--jobs <n>', 'jobs that run at the same time', wholeNumber, 2)
+    .option('--host <address>', 'where the dashboard listens', '127.0.0.1')
+    .option('--port <n>', 'port of the dashboard; 0 is a free one', portNumber, 7300)
+    .option('--no-dashboard', 'serve without a dashboard')
+    .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
+    .addHelpText('after', EXAMPLES)
+    .action(async (paths: string[], options: Options) => {
+      exit(await serveUntilSignal(paths, options, exit));
+    });
+}
+
+async function serveUntilSignal(paths: string[], options: Options, exit: Exit): Promise<number> {
+  const environment = readEnvironment(process.env);
+  // Nobody looks on at night: what was done is to be found in the log.
+  const level = logLevelOf(options.logLevel ?? environment.variable('PROMPTMILL_LOG_LEVEL') ?? 'info');
+  const queue = options.queue ?? environment.queue;
+  const { host, port, emulate: emulated = false } = options;
+  const flags: RunFlags = { queue, emulate: emulated, logLevel: level };
+  const log = createLog(level);
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    await serve({
+      paths: paths.length > 0 ? paths : jobsFolder(log),
+      queue,
+      stateDir: environment.stateDir,
+      emulated,
+      jobs: options.jobs,
+      run: (night) => nightRun(night, flags, log.child({ job: night.job })),
+      log,
+      dashboard: options.dashboard
+        ? () => startDashboard({ environment, queue, emulated, host, port, log })
+        : null,
+      halt,
+      onLookNow: (look) => process.on('SIGHUP', look),
+    });
+    return 0;
+  } finally {
+    release();
+  }
+}
+
+/** The folder of the job files here; where there is none, serve shows what others run. */
+function jobsFolder(log: Logger): string[] {
+  if (existsSync('jobs')) return ['jobs'];
+  log.warn('there is no folder jobs here, so nothing is run by the clock');
+  return [];
+}
+
+function portNumber(value: string): number {
+  if (/^\d{1,5}$/.test(value) && Number(value) < 65_536) return Number(value);
+  throw new InvalidArgumentError(`must be a port from 0 to 65535, got ${value}`);
+}

@@ -1,0 +1,166 @@
+import { spawn } from 'node:child_process';
+import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { durationMs } from '../config/duration.js';
+import type { Job } from '../config/job-schema.js';
+import { UsageError } from '../errors.js';
+import type { RunResult } from './pipeline.js';
+
+/** What a job file asks for when a run has ended, ready to be done. */
+export interface Hooks {
+  readonly command: { readonly argv: readonly string[]; readonly timeoutMs: number } | null;
+  /** The variable's name is for messages: the address may hold a secret. */
+  readonly post: { readonly variable: string; readonly url: URL } | null;
+}
+
+export interface HookWorld {
+  /** The environment that the command inherits, less the keys. */
+  readonly env: NodeJS.ProcessEnv;
+  readonly onWarning: (message: string) => void;
+  /** Ends what is under way. */
+  readonly signal: AbortSignal;
+  /** Shorter times than a user has, for tests. */
+  readonly times?: HookTimes;
+}
+
+interface HookTimes {
+  /** Longest time of one POST, in milliseconds. @default 10,000 */
+  readonly postMs: number;
+  /** Pause before the second POST, in milliseconds. @default 2,000 */
+  readonly againMs: number;
+}
+
+const TIMES: HookTimes = { postMs: 10_000, againMs: 2_000 };
+/** Never in the environment of a command. */
+const KEYS = ['PROMPTMILL_API_KEY', 'PROMPTMILL_API_KEY_2', 'PROMPTMILL_DASHBOARD_PASSWORD'];
+
+/**
+ * Makes the hooks of a job file ready, before anything is sent.
+ * @param variable looks an environment variable up
+ * @throws UsageError when the variable with the address is missing, or holds none
+ */
+export function readyHooks(job: Job, variable: (name: string) => string | undefined): Hooks {
+  const { command, post, timeout } = job.on_finish ?? {};
+  return {
+    command: command && timeout ? { argv: command, timeoutMs: durationMs(timeout) } : null,
+    post: post === undefined ? null : { variable: post, url: addressIn(post, variable(post)) },
+  };
+}
+
+function addressIn(name: string, value: string | undefined): URL {
+  const url = URL.parse(value ?? '');
+  if (url !== null && ['http:', 'https:'].includes(url.protocol)) return url;
+  throw new UsageError(
+    'bad_hook_address',
+    value === undefined
+      ? `on_finish.post: the environment variable ${name} is not set`
+      : `on_finish.post: the environment variable ${name} holds no http or https address`,
+    'Put the address there, or take on_finish.post out of the job file.',
+  );
+}
+
+/**
+ * Runs the command and sends the POST, beside each other. A run that was interrupted by a signal has not ended: the
+ * process has to leave, and the next one completes the run. Whatever goes wrong is a warning: the rows are safe.
+ */
+export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld): Promise<void> {
+  if (result.halted?.kind === 'signal') return;
+  const body = `${JSON.stringify(result.summary)}\n`;
+  const warned = (name: string, work: Promise<void>): Promise<void> =>
+    work.catch((error) => world.onWarning(`${name}: ${error instanceof Error ? error.message : error}`));
+  await Promise.all([
+    hooks.command && warned('on_finish.command', runCommand(hooks.command, result, body, world)),
+    hooks.post && warned('on_finish.post', post(hooks.post, body, world)),
+  ]);
+}
+
+function runCommand(
+  { argv: [program = '', ...args], timeoutMs }: NonNullable<Hooks['command']>,
+  { summary, halted, files }: RunResult,
+  body: string,
+  { env, signal }: HookWorld,
+): Promise<void> {
+  const child = spawn(program, args, {
+    env: {
+      ...Object.fromEntries(Object.entries(env).filter(([name]) => !KEYS.includes(name))),
+      PROMPTMILL_STATUS: halted === null ? 'finished' : 'stopped',
+      PROMPTMILL_JOB: summary.job,
+      PROMPTMILL_RUN: summary.run,
+      PROMPTMILL_OUTPUT: files === null ? '-' : resolve(files.output),
+      // A run that stopped early has no summary on disk yet; standard input has it in all cases.
+      PROMPTMILL_SUMMARY: files === null || halted !== null ? '' : resolve(files.summary),
+    },
+    // Standard output carries only data.
+    stdio: ['pipe', process.stderr, process.stderr],
+    // A group of its own, so that what it started ends with it.
+    detached: true,
+  });
+  // A command that does not read its input is no fault.
+  child.stdin.on('error', () => {});
+  child.stdin.end(body);
+  const end = (): void => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    } catch {
+      child.kill('SIGKILL');
+    }
+  };
+  return new Promise<void>((done, failed) => {
+    let why: string | null = null;
+    const stop = (reason: string): void => {
+      why ??= reason;
+      end();
+    };
+    const timer = setTimeout(stop, timeoutMs, `ended after ${timeoutMs / 1000} s without an end of its own`);
+    const onAbort = (): void => stop('ended, because promptmill has to leave');
+    if (signal.aborted) onAbort();
+    signal.addEventListener('abort', onAbort);
+    const settled = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    };
+    child.on('error', (error) => {
+      settled();
+      failed(error);
+    });
+    child.on('exit', (code, killedBy) => {
+      settled();
+      if (why !== null) failed(new Error(why));
+      else if (code === 0) done();
+      else failed(new Error(code === null ? `ended by ${killedBy}` : `exit code ${code}`));
+    });
+  });
+}
+
+/** One POST, and a second one when the first did not arrive. Redirects are not followed: they would take it elsewhere. */
+async function post(
+  { variable, url }: NonNullable<Hooks['post']>,
+  body: string,
+  { signal, times = TIMES }: HookWorld,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const problem = await postOnce(url, body, AbortSignal.any([signal, AbortSignal.timeout(times.postMs)]));
+    if (problem === null) return;
+    if (attempt === 2 || signal.aborted) throw new Error(`the address in ${variable} ${problem}`);
+    await sleep(times.againMs, undefined, { signal }).catch(() => {});
+  }
+}
+
+/** @returns what went wrong, without the address, or null */
+async function postOnce(url: URL, body: string, signal: AbortSignal): Promise<string | null> {
+  try {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+      redirect: 'manual',
+      signal,
+    });
+    await response.body?.cancel();
+    return response.ok ? null : `answered with ${response.status}`;
+  } catch (error) {
+    const cause = error instanceof Error ? error.cause : undefined;
+    const code = cause instanceof Error && 'code' in cause ? ` (${cause.code})` : '';
+    return `did not answer${error instanceof Error && error.name === 'TimeoutError' ? ' in time' : code}`;
+  }
+}

@@ -1,0 +1,117 @@
+import { readdirSync, realpathSync, statSync } from 'node:fs';
+import { dirname, extname, join, resolve } from 'node:path';
+import { machineTimezone, type Timetable } from '../config/cron.js';
+import { readJobFile } from '../config/job-file.js';
+import { UsageError } from '../errors.js';
+
+/** A job file with a schedule. */
+export interface ScheduledJob extends Timetable {
+  readonly name: string;
+  /** Absolute path of the job file. */
+  readonly path: string;
+}
+
+/** Names that a schedule can have: they are parts of keys and of file names. */
+export const JOB_NAME = /^[\w.-]+$/;
+
+/** What the files and folders hold that a user named. */
+export interface Found {
+  readonly jobs: readonly ScheduledJob[];
+  /** Job files that cannot be read: what is known of their schedules stands until they can. */
+  readonly broken: readonly { readonly path: string; readonly error: UsageError }[];
+  /** Whether a job file belongs to what was looked at, also one that is gone. */
+  readonly covers: (path: string) => boolean;
+}
+
+/**
+ * Reads the schedules of job files, and of the job files in folders (not in folders within them).
+ * @throws UsageError for a path that is not there, and for two job files of one name
+ */
+export function findScheduledJobs(paths: readonly string[]): Found {
+  const folders: string[] = [];
+  const files: string[] = [];
+  for (const path of paths) {
+    const there = statSync(path, { throwIfNoEntry: false });
+    if (there === undefined && !isJobFile(path)) {
+      throw new UsageError(
+        'job_missing',
+        `no job file or folder ${path}`,
+        'Give the path of a folder of job files.',
+      );
+    }
+    if (there?.isDirectory() === true) folders.push(realpathSync(path));
+    // A file that is gone is looked at as well: its schedule goes with it.
+    else files.push(absolute(path));
+  }
+  const inFolders = folders.flatMap((folder) =>
+    readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => !entry.isDirectory() && isJobFile(entry.name))
+      .map((entry) => join(folder, entry.name)),
+  );
+  const jobs: ScheduledJob[] = [];
+  const broken: { path: string; error: UsageError }[] = [];
+  for (const path of new Set([...files, ...inFolders])) {
+    try {
+      const job = readSchedule(path);
+      if (job !== null) jobs.push(job);
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      if (error.code !== 'job_missing') broken.push({ path, error });
+    }
+  }
+  assertNamesDiffer(jobs);
+  const covers = (path: string): boolean =>
+    files.includes(path) || (resolve(path) === path && folders.includes(dirname(path)) && isJobFile(path));
+  return { jobs, broken, covers };
+}
+
+/** The schedule of one job file; null when it has none. @throws UsageError for a file that is no job */
+export function readSchedule(path: string): ScheduledJob | null {
+  const { name, schedule, input, output } = readJobFile(path);
+  if (schedule === undefined) return null;
+  if (!JOB_NAME.test(name)) {
+    throw new UsageError(
+      'bad_job_name',
+      `${path}: the name of a job with a schedule may hold letters, digits, ".", "_" and "-", got ${JSON.stringify(name)}`,
+      'Set name in the job file; by default it is that of the file.',
+    );
+  }
+  for (const [field, value] of [
+    ['input.path', input.path],
+    ['output.path', output.path],
+  ] as const) {
+    if (value !== '-') continue;
+    throw new UsageError(
+      'schedule_needs_files',
+      `${path}: ${field} of a job with a schedule must be a file, got -`,
+    );
+  }
+  return { name, path, cron: schedule.cron.trim(), timezone: schedule.timezone ?? machineTimezone() };
+}
+
+const isJobFile = (name: string): boolean => ['.yaml', '.yml'].includes(extname(name).toLowerCase());
+
+/** The folder without links, so that one file has one path. */
+function absolute(path: string): string {
+  const folder = dirname(resolve(path));
+  try {
+    return join(realpathSync(folder), resolve(path).slice(folder.length));
+  } catch {
+    return resolve(path);
+  }
+}
+
+function assertNamesDiffer(jobs: readonly ScheduledJob[]): void {
+  const paths = new Map<string, string>();
+  for (const { name, path } of jobs) {
+    const other = paths.get(name);
+    if (other !== undefined) {
+      throw new UsageError(
+        'job_name_twice',
+        `${other} and ${path} are both named ${name}, and a schedule belongs to a name`,
+        'Give one of them another name in the job file.',
+      );
+    }
+    paths.set(name, path);
+  }
+}

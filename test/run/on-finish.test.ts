@@ -1,0 +1,239 @@
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { jobSchema } from '../../src/config/job-schema.js';
+import { summarise } from '../../src/report/summary.js';
+import { emptyTally } from '../../src/report/tally.js';
+import type { HaltReason } from '../../src/run/halt.js';
+import { onFinish, readyHooks } from '../../src/run/on-finish.js';
+import { Workplace } from '../support/promptmill.js';
+
+/** A receiver of POSTs on this machine. */
+interface Receiver {
+  readonly url: string;
+  readonly bodies: string[];
+  close(): Promise<void>;
+}
+
+async function startReceiver(statuses: readonly number[]): Promise<Receiver> {
+  const bodies: string[] = [];
+  const server: Server = createServer((request, response) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (text: string) => {
+      body += text;
+    });
+    request.on('end', () => {
+      bodies.push(body);
+      const status = statuses[bodies.length - 1] ?? 200;
+      response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('a TCP server has a port');
+  return {
+    url: `http://127.0.0.1:${address.port}/a-secret-path`,
+    bodies,
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+/** A program that writes what it got to a file, which its first argument names. */
+const NOTE = `
+  const { readFileSync, writeFileSync } = require('node:fs');
+  const stdin = readFileSync(0, 'utf8');
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('PROMPTMILL_')));
+  writeFileSync(process.argv[1], JSON.stringify({ env, summary: JSON.parse(stdin), args: process.argv.slice(2) }));
+`;
+
+const SUMMARY = summarise({
+  run: '20261121-020000-4f9c1a',
+  job: 'the-job',
+  deployment: 'd',
+  api_version: 'v',
+  input: { path: 'rows.csv', sha256: '0', rows: 0 },
+  output: 'out.csv',
+  started_at: '2026-11-21T02:00:00.000Z',
+  finished_at: '2026-11-21T02:00:01.000Z',
+  duration_s: 1,
+  stopped: null,
+  tally: emptyTally(),
+  calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
+  prices: null,
+});
+const FILES = {
+  output: 'out.csv',
+  part: 'out.csv.part',
+  manifest: 'out.csv.run.json',
+  summary: 'out.summary.json',
+};
+
+describe('on_finish', () => {
+  let folder: string;
+  const closing: (() => Promise<void>)[] = [];
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'promptmill-hooks-'));
+  });
+  afterEach(async () => {
+    for (const close of closing.splice(0)) await close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  async function receiver(...statuses: readonly number[]): Promise<Receiver> {
+    const started = await startReceiver(statuses);
+    closing.push(started.close);
+    return started;
+  }
+
+  /** Does what a job file asks for. @returns what it warned of */
+  async function finish(
+    hooks: object,
+    env: NodeJS.ProcessEnv = {},
+    halted: HaltReason | null = null,
+    signal = new AbortController().signal,
+  ): Promise<string[]> {
+    const job = jobSchema.parse({
+      service: { deployment: 'd' },
+      input: { path: 'rows.csv' },
+      on_finish: hooks,
+    });
+    const warnings: string[] = [];
+    const result = { summary: SUMMARY, halted, files: FILES };
+    await onFinish(
+      readyHooks(job, (name) => env[name]),
+      result,
+      {
+        env: { PATH: process.env['PATH'], ...env },
+        onWarning: (message) => warnings.push(message),
+        signal,
+        times: { postMs: 30_000, againMs: 1 },
+      },
+    );
+    return warnings;
+  }
+
+  const note = (): unknown => JSON.parse(readFileSync(join(folder, 'note.json'), 'utf8'));
+
+  it('starts a command with the summary and where things are, without a shell and without the keys', async () => {
+    const command = [process.execPath, '-e', NOTE, join(folder, 'note.json'), 'a b', '$HOME'];
+    const keys = {
+      PROMPTMILL_API_KEY: 'one',
+      PROMPTMILL_API_KEY_2: 'two',
+      PROMPTMILL_DASHBOARD_PASSWORD: 'three',
+    };
+    expect(await finish({ command }, { ...keys, PROMPTMILL_QUEUE: 'embedded' })).toEqual([]);
+    expect(note()).toEqual({
+      summary: SUMMARY,
+      args: ['a b', '$HOME'],
+      env: {
+        PROMPTMILL_QUEUE: 'embedded',
+        PROMPTMILL_STATUS: 'finished',
+        PROMPTMILL_JOB: 'the-job',
+        PROMPTMILL_RUN: SUMMARY.run,
+        PROMPTMILL_OUTPUT: expect.stringMatching(/^\/.*\/out\.csv$/),
+        PROMPTMILL_SUMMARY: expect.stringMatching(/^\/.*\/out\.summary\.json$/),
+      },
+    });
+  });
+
+  it('tells of a run that stopped early, and not of one that a signal interrupted', async () => {
+    const command = [process.execPath, '-e', NOTE, join(folder, 'note.json')];
+    await finish({ command }, {}, { kind: 'signal', signal: 'SIGTERM' });
+    expect(existsSync(join(folder, 'note.json'))).toBe(false);
+    await finish({ command }, {}, { kind: 'stop', fault: { code: 'c', message: 'm' } });
+    expect(note()).toMatchObject({ env: { PROMPTMILL_STATUS: 'stopped', PROMPTMILL_SUMMARY: '' } });
+  });
+
+  it('posts the summary, once more when that was refused', async () => {
+    const { url, bodies } = await receiver(503);
+    expect(await finish({ post: 'HOOK_URL' }, { HOOK_URL: url })).toEqual([]);
+    expect(bodies.map((body) => JSON.parse(body))).toEqual([SUMMARY, SUMMARY]);
+  });
+
+  it('follows no redirect, and its warning has not the address', async () => {
+    const { url, bodies } = await receiver(302, 302);
+    const warnings = await finish({ post: 'HOOK_URL' }, { HOOK_URL: url });
+    expect(warnings).toEqual(['on_finish.post: the address in HOOK_URL answered with 302']);
+    expect(bodies).toHaveLength(2);
+  });
+
+  it('warns of an address where nobody listens', async () => {
+    const { url, close } = await receiver();
+    closing.length = 0;
+    await close();
+    const warnings = await finish({ post: 'HOOK_URL' }, { HOOK_URL: url });
+    expect(warnings).toEqual(['on_finish.post: the address in HOOK_URL did not answer (ECONNREFUSED)']);
+  });
+
+  it('ends a command that is over its time', async () => {
+    expect(await finish({ command: ['sleep', '1000'], timeout: '1s' })).toEqual([
+      'on_finish.command: ended after 1 s without an end of its own',
+    ]);
+  });
+
+  it('ends a command when the process has to leave, with what it started', async () => {
+    const server = createTcpServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    closing.push(async () => {
+      server.close();
+      await once(server, 'close');
+    });
+    const address = server.address();
+    const port = typeof address === 'object' ? address?.port : 0;
+    const connected = once(server, 'connection');
+    // The connection ends with the child of the command.
+    const script = `'${process.execPath}' -e "require('node:net').connect(${port}, '127.0.0.1')" & wait`;
+    const leave = new AbortController();
+    const finished = finish({ command: ['sh', '-c', script] }, {}, null, leave.signal);
+    const [socket] = await connected;
+    const gone = once(socket.on('error', () => {}).resume(), 'close');
+    leave.abort();
+    expect(await finished).toEqual(['on_finish.command: ended, because promptmill has to leave']);
+    await gone;
+  });
+
+  it('warns of a command that fails, and of one that is not there', async () => {
+    expect(await finish({ command: ['sh', '-c', 'exit 7'] })).toEqual(['on_finish.command: exit code 7']);
+    expect(await finish({ command: ['./no-such-program'] })).toEqual([
+      'on_finish.command: spawn ./no-such-program ENOENT',
+    ]);
+  });
+
+  it('refuses an address that is not set, or that is none, without showing it', async () => {
+    await expect(finish({ post: 'HOOK_URL' })).rejects.toThrow(
+      'the environment variable HOOK_URL is not set',
+    );
+    await expect(finish({ post: 'HOOK_URL' }, { HOOK_URL: 'file:///secret' })).rejects.toThrow(
+      'on_finish.post: the environment variable HOOK_URL holds no http or https address',
+    );
+  });
+});
+
+describe('promptmill run with on_finish', () => {
+  it('does it when the run has ended, and keeps standard output for data', async () => {
+    const work = new Workplace();
+    try {
+      const job = work.job({
+        input: { path: work.rows(5) },
+        output: { path: 'out.csv' },
+        on_finish: { command: ['sh', '-c', 'cat "$PROMPTMILL_SUMMARY"; cat > stdin.json; exit 7'] },
+      });
+      const { code, stdout, stderr } = await work.run(['run', job, '--emulate', '--quiet']);
+      expect(code, stderr).toBe(0);
+      expect(stdout).toBe('');
+      expect(stderr).toContain('on_finish.command: exit code 7');
+      expect(stderr).toContain(work.read('out.summary.json'));
+      expect(work.json('stdin.json')).toEqual(work.json('out.summary.json'));
+    } finally {
+      work.remove();
+    }
+  });
+});

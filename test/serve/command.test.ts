@@ -1,0 +1,75 @@
+import { rmSync } from 'node:fs';
+import { afterAll, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { Serve } from '../support/serve.js';
+
+const NIGHT = { cron: '0 2 * * *', timezone: 'Europe/Berlin' };
+
+describe('promptmill schedule', () => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
+
+  const job = (name: string, schedule: object | undefined): string =>
+    work.job({ input: { path: 'rows.csv' }, ...(schedule && { schedule }) }, `jobs/${name}.yaml`);
+
+  it('syncs, lists and removes', async () => {
+    job('night', NIGHT);
+    job('by-hand', undefined);
+    const synced = await work.run(['schedule', 'sync']);
+    expect(synced.code, synced.stderr).toBe(0);
+    expect(synced.stderr).toMatch(
+      /^scheduled: night \(0 2 \* \* \*, Europe\/Berlin\), next \w{3} \d{4}-\d\d-\d\d 02:00 /,
+    );
+    expect(synced.stdout).toBe('');
+
+    const listed = await work.run(['schedule', 'list', '--json']);
+    const [entry, ...others] = JSON.parse(listed.stdout);
+    expect(others).toEqual([]);
+    expect(entry).toMatchObject({ job: 'night', ...NIGHT, running_since: null, last: null });
+    expect(entry.path).toMatch(/\/jobs\/night\.yaml$/);
+    expect(entry.next).toHaveLength(5);
+
+    expect(await work.run(['schedule', 'remove', 'night'])).toMatchObject({
+      code: 0,
+      stderr: 'removed: night\n',
+    });
+  });
+
+  it('says who has the embedded schedule while serve is at work, and serve follows the job files by itself', async () => {
+    job('night', NIGHT);
+    const env = { PROMPTMILL_DASHBOARD_PASSWORD: 'for-tests-only' };
+    const serve = new Serve(work.start(['serve', '--port', '0'], env));
+    try {
+      await serve.logs(/^serving the schedule/);
+      const refused = await work.run(['schedule', 'sync']);
+      expect(refused.code).toBe(2);
+      expect(refused.stderr).toContain('most likely promptmill serve');
+      expect(refused.stderr).toContain('SIGHUP');
+      const [{ url } = { url: '' }] = serve.logged(/^the dashboard listens/);
+      expect((await fetch(`${url}/healthz`)).status).toBe(200);
+      expect((await fetch(`${url}/api/state`)).status).toBe(401);
+      const second = await work.run(['serve'], env);
+      expect(second.code).toBe(2);
+      expect(second.stderr).toContain(`is held by process ${serve.running.process.pid}`);
+
+      job('noon', { cron: '0 12 * * *' });
+      rmSync(work.path('jobs/night.yaml'));
+      serve.running.process.kill('SIGHUP');
+      await serve.logs(/^not scheduled any more/);
+      const { stdout } = await work.run(['schedule', 'list']);
+      expect(stdout).toMatch(/^noon {2}0 12 \* \* \* {2}/);
+      expect(stdout.match(/ 12:00 /g)).toHaveLength(5);
+      expect(stdout).toContain('last  no run yet');
+      serve.running.process.kill('SIGTERM');
+      expect(await serve.running.ended).toMatchObject({ code: 0 });
+    } finally {
+      serve.running.process.kill('SIGKILL');
+    }
+  });
+
+  it('fault 59: refuses to serve a dashboard without a password', async () => {
+    const { code, stderr } = await work.run(['serve']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('PROMPTMILL_DASHBOARD_PASSWORD is not set');
+  });
+});
