@@ -40,6 +40,8 @@ export interface FleetWorkerOptions {
   readonly onStop: (fault: Fault) => void;
   /** Shorter times than a user has, for tests of what happens when they run out. */
   readonly times?: WorkerOptions['times'];
+  /** Time after which a queue without a run is left, in milliseconds. @default 60000 */
+  readonly idleMs?: number;
 }
 
 interface Hand {
@@ -157,12 +159,17 @@ export class FleetWorker {
         continue;
       }
       // The one that leaves and the one that comes share the limit of calls.
-      if (hand !== undefined) this.#dismiss(hand.worker);
-      else this.options.say(`taking rows of ${want.deployment}`);
+      if (hand !== undefined) {
+        const { deployment, limits } = want;
+        this.options.log.info({ deployment, limits }, 'a later run has other limits; going by them');
+        this.#dismiss(hand.worker);
+      } else {
+        this.options.say(`taking rows of ${want.deployment}`);
+      }
       this.#hands.set(want.queue, { want, worker: this.#hire(want), wantedAt: now });
     }
     for (const [queue, { want, worker, wantedAt }] of this.#hands) {
-      if (now - wantedAt < IDLE_MS) continue;
+      if (now - wantedAt < (this.options.idleMs ?? IDLE_MS)) continue;
       this.#hands.delete(queue);
       this.#dismiss(worker);
       this.options.say(`no run needs ${want.deployment} any more`);
