@@ -1,10 +1,12 @@
 import { createServer, type Socket } from 'node:net';
 
 /**
- * A completions endpoint that answers at once with the same body, in a process of its own. It reads just
+ * A completions endpoint that answers with the same body, at once or after the milliseconds of its first argument, in a process of its own. It reads just
  * enough HTTP/1.1 to find the end of a request, so that it costs less than any client under test.
- * Prints its port on standard output.
+ * Prints its port on standard output; GET /stats tells the calls, and when the first and the last came.
  */
+const latencyMs = Number(process.argv[2] ?? 0);
+const stats = { calls: 0, first_ms: 0, last_ms: 0 };
 const body = JSON.stringify({
   id: 'cmpl-bench',
   object: 'text_completion',
@@ -16,9 +18,17 @@ const body = JSON.stringify({
   ],
   usage: { prompt_tokens: 60, completion_tokens: 1, total_tokens: 61 },
 });
-const reply = Buffer.from(
-  `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-);
+const GET = Buffer.from('GET ');
+const response = (text: string): Buffer =>
+  Buffer.from(
+    `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  );
+const reply = response(body);
+
+function count(): void {
+  stats.last_ms = Date.now();
+  if (stats.calls++ === 0) stats.first_ms = stats.last_ms;
+}
 
 function safe() {
   const verdict = { filtered: false, severity: 'safe' };
@@ -34,11 +44,18 @@ function serve(socket: Socket): void {
     for (;;) {
       const end = pending.indexOf('\r\n\r\n');
       if (end === -1) return;
+      if (pending.subarray(0, 4).equals(GET)) {
+        pending = pending.subarray(end + 4);
+        socket.write(response(JSON.stringify(stats)));
+        continue;
+      }
       const length = /content-length: (\d+)/i.exec(pending.toString('latin1', 0, end))?.[1] ?? '0';
       const total = end + 4 + Number(length);
       if (pending.length < total) return;
       pending = pending.subarray(total);
-      socket.write(reply);
+      count();
+      if (latencyMs === 0) socket.write(reply);
+      else setTimeout(() => socket.write(reply), latencyMs);
     }
   });
 }

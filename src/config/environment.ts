@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
 import { UsageError } from '../errors.js';
+import { secretFile } from './secret-file.js';
 
 /** The environment variables that Promptmill reads; everything else of the environment is left alone. */
 export interface Environment {
@@ -23,16 +24,27 @@ export interface Environment {
   readonly variable: (name: string) => string | undefined;
 }
 
+/** Those that may be in a file; the address of a queue has its password in it. */
+const SECRETS = new Set([
+  'PROMPTMILL_API_KEY',
+  'PROMPTMILL_API_KEY_2',
+  'PROMPTMILL_QUEUE',
+  'PROMPTMILL_DASHBOARD_PASSWORD',
+]);
+
 /**
  * Reads the environment, and under it the `.env` file of the working directory (a variable that is set wins
- * over the file). Nothing is written back to `process.env`, so that no child process inherits a key.
+ * over the file). Nothing is written back to `process.env`, so that no child process inherits a key. What is secret may
+ * be in a file of its own, which NAME_FILE names: so container engines hand secrets over.
  *
- * @throws UsageError when `.env` exists and cannot be read
+ * @throws UsageError when `.env` or the file of a secret cannot be read, or a secret is given in both ways
  */
 export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): Environment {
   const file = readDotenv(dotenvPath);
   // An empty variable counts as not set, as shells and compose files produce them.
-  const value = (name: string): string | undefined => env[name] || file[name] || undefined;
+  const plain = (name: string): string | undefined => env[name] || file[name] || undefined;
+  const value = (name: string): string | undefined =>
+    SECRETS.has(name) ? secretFile(name, plain) : plain(name);
   return {
     baseUrl: value('PROMPTMILL_BASE_URL'),
     segment: value('PROMPTMILL_SERVICE_SEGMENT') ?? 'openai',

@@ -13,8 +13,8 @@ export interface WantedQueue {
 
 export interface Demand {
   readonly wanted: readonly WantedQueue[];
-  /** Runs of other addresses that nobody works for. */
-  readonly elsewhere: number;
+  /** The queues of runs of other addresses, one for each run. */
+  readonly elsewhere: readonly string[];
 }
 
 /** Who a worker works for. */
@@ -29,17 +29,16 @@ export interface Place {
  * What the runs on the board want of a worker. A post is only a hint: the name of a queue is computed from the worker's own
  * address, so a forged one can make it listen where nothing is, and no more.
  */
-export function demandOf(runs: readonly SeenRun[], workers: readonly SeenWorker[], place: Place): Demand {
-  const served = new Set(workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)));
+export function demandOf(runs: readonly SeenRun[], place: Place): Demand {
   const wanted = new Map<string, WantedQueue>();
-  let elsewhere = 0;
+  const elsewhere: string[] = [];
   const newestFirst = runs
     .filter((seen) => standingOf(seen) === 'running' && !seen.post.emulated)
     .sort((a, b) => compare(b.post.summary.started_at, a.post.summary.started_at));
   for (const { post } of newestFirst) {
     const { deployment, rows } = post.summary;
     if (post.queue !== place.queueOf(deployment)) {
-      if (!served.has(post.queue)) elsewhere++;
+      elsewhere.push(post.queue);
       continue;
     }
     if (place.deployments?.has(deployment) === false) continue;
@@ -53,6 +52,12 @@ export function demandOf(runs: readonly SeenRun[], workers: readonly SeenWorker[
     });
   }
   return { wanted: [...wanted.values()], elsewhere };
+}
+
+/** Of queues those that no worker takes rows of. */
+export function unserved(queues: readonly string[], workers: readonly SeenWorker[]): readonly string[] {
+  const served = new Set(workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)));
+  return queues.filter((queue) => !served.has(queue));
 }
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,6 +1,6 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import { type Demand, demandOf, type Place, type WantedQueue } from '../fleet/demand.js';
+import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
 import { RUN_LOST_MS } from '../fleet/posts.js';
 import { readRuns, readWorkers } from '../fleet/read-posts.js';
 import type { Fault } from '../model.js';
@@ -13,9 +13,13 @@ import type { KeyRing } from '../service/keys.js';
 import { serviceWait } from './vigil.js';
 import { WorkerNotice } from './worker-notice.js';
 
-/** Time from one look at the board to the next, in milliseconds; the workers of a fleet look at different moments. */
-const LOOK_MS = 1_000;
-const LOOK_SPREAD_MS = 1_000;
+/**
+ * Time from one look at the board to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
+ * of a fleet look at different moments.
+ */
+const LOOK_MS = { idle: 500, busy: 1_000 } as const;
+/** Time from one look at the other workers to the next, in milliseconds: in a large fleet their posts are many. */
+const OTHERS_MS = 30_000;
 /** A store that does not answer for so long is looked at again later, in milliseconds. */
 const LOOK_TIMEOUT_MS = 10_000;
 /** A queue without a run is left after this time, in milliseconds. */
@@ -58,6 +62,7 @@ export class FleetWorker {
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
   #elsewhere = 0;
+  #othersAt = Number.NEGATIVE_INFINITY;
   /** Rows recorded by workers that have left. */
   #rowsOfLeft = 0;
 
@@ -115,19 +120,36 @@ export class FleetWorker {
   async #look(): Promise<void> {
     const { store, log } = this.options;
     try {
-      const posts = Promise.all([store.board.posts('run', RUN_LOST_MS), store.board.posts('worker')]);
-      const [runs, workers] = await within(LOOK_TIMEOUT_MS, posts);
-      if (this.#closing === null)
-        this.#meet(demandOf(readRuns(runs), readWorkers(workers), this.#place), performance.now());
+      const runs = await within(LOOK_TIMEOUT_MS, store.board.posts('run', RUN_LOST_MS));
+      const { wanted, elsewhere } = demandOf(readRuns(runs), this.#place);
+      if (this.#closing === null) this.#meet(wanted, performance.now());
+      await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
       // What it works for already goes on.
       log.debug({ err: error }, 'the board does not say what there is to do');
     }
     if (this.#closing !== null) return;
-    this.#timer = setTimeout(() => void this.#look(), LOOK_MS + Math.random() * LOOK_SPREAD_MS);
+    const ms = this.#hands.size === 0 ? LOOK_MS.idle : LOOK_MS.busy;
+    this.#timer = setTimeout(() => void this.#look(), ms * (1 + Math.random()));
   }
 
-  #meet({ wanted, elsewhere }: Demand, now: number): void {
+  /** Runs that nobody works for are most often those of a wrong address, here or there. */
+  async #tellOf(queues: readonly string[], now: number): Promise<void> {
+    if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
+    this.#othersAt = now;
+    const posts = await within(LOOK_TIMEOUT_MS, this.options.store.board.posts('worker'));
+    const elsewhere = unserved(queues, readWorkers(posts)).length;
+    if (elsewhere !== this.#elsewhere && elsewhere > 0) {
+      this.options.say(
+        elsewhere === 1
+          ? '1 run waits for workers of another address'
+          : `${elsewhere} runs wait for workers of another address`,
+      );
+    }
+    this.#elsewhere = elsewhere;
+  }
+
+  #meet(wanted: readonly WantedQueue[], now: number): void {
     for (const want of wanted) {
       const hand = this.#hands.get(want.queue);
       if (hand !== undefined && sameLimits(hand.want, want)) {
@@ -145,14 +167,6 @@ export class FleetWorker {
       this.#dismiss(worker);
       this.options.say(`no run needs ${want.deployment} any more`);
     }
-    if (elsewhere !== this.#elsewhere && elsewhere > 0) {
-      this.options.say(
-        elsewhere === 1
-          ? '1 run waits for workers of another address'
-          : `${elsewhere} runs wait for workers of another address`,
-      );
-    }
-    this.#elsewhere = elsewhere;
   }
 
   #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {

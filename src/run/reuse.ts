@@ -88,9 +88,8 @@ export class Reuse {
       const answers = new PlaceIndex(most);
       const before = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
       if (before !== null) {
-        await scan(answered, ({ row, number, outcome }, at) => {
-          // A failed row is there for its copies in the run that kept it; another run tries it again.
-          if (row !== null && outcome.status !== 'failed') answers.add(row, number, at);
+        await scan(answered, ({ row, number }, at) => {
+          if (row !== null) answers.add(row, number, at);
           return true;
         });
       }
@@ -163,6 +162,7 @@ export class Reuse {
       const taken = known.get(number);
       if (taken === undefined) continue;
       const original = request !== null && this.asked.find(request)?.row === number;
+      // A failed row is kept for its copies only: the next run tries it again.
       const answered = row !== null && taken.outcome.status !== 'failed';
       if (!original && !answered) continue;
       kept.push({ ...taken, number, row: answered ? row : null, request: original ? request : null });

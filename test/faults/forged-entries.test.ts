@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
 import { queueName } from '../../src/queue/names.js';
+import { runPost } from '../fleet/samples.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -62,9 +63,8 @@ describeEachStore('a queue with forged entries', (store) => {
     };
   }
 
-  it('fault 58: refuses each, follows none, and answers the rows of the run beside them', async ({
-    task,
-  }) => {
+  /** Puts the forgeries into the queue of the job, each under a name that begins with a prefix. */
+  async function forge(prefix: string): Promise<void> {
     const opened = await store().open();
     const queue = new Queue(
       queueName(DEPLOYMENT, `${service.url}/openai`),
@@ -72,35 +72,80 @@ describeEachStore('a queue with forged entries', (store) => {
       opened.backendFactory,
     );
     for (const [name, data] of Object.entries(forgeries())) {
-      await queue.add('chunk', data, { jobId: `forged-${name}`, attempts: 3 });
+      await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
     }
     await queue.close();
+    for (const [id, post] of Object.entries(forgedPosts())) await opened.board.post('run', id, post, 600_000);
     await opened.close();
+  }
 
-    const job = work.job({
+  /** Runs on the board that nobody began. */
+  function forgedPosts(): Record<string, string> {
+    const post = runPost({ run: 'elsewhere', queue: queueName(DEPLOYMENT, `${elsewhere.url}/openai`) });
+    const named = { ...post, run: 'named', baseUrl: elsewhere.url };
+    const path = { ...post, run: 'path', summary: { ...post.summary, deployment: `../${elsewhere.url}` } };
+    return {
+      elsewhere: JSON.stringify(post),
+      named: JSON.stringify(named),
+      path: JSON.stringify(path),
+      garbage: 'forged {',
+    };
+  }
+
+  const job = (): string =>
+    work.job({
       input: { path: work.rows(ROWS) },
       output: { path: `${store().kind}.csv` },
       // One chunk at a time and last in the queue: all forged entries, which have no priority, come before.
       limits: { concurrency: 1 },
     });
-    const { code, stderr } = await work.run(['run', job, '--log-level', 'warn'], {
-      PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    });
+  const env = (): Record<string, string> => ({
+    PROMPTMILL_BASE_URL: service.url,
+    PROMPTMILL_QUEUE: store().target,
+    PROMPTMILL_STATE_DIR: store().stateDir,
+  });
 
-    expect(code, stderr).toBe(0);
+  function expectAnswered(calls: number, stderr: string, prefix: string): void {
     expect(work.records(`${store().kind}.csv`).map(({ id }) => Number(id))).toEqual(
       Array.from({ length: ROWS }, (_, i) => i + 1),
     );
     expect(elsewhere.connections()).toBe(0);
     expect(service.requests.filter(({ text }) => text.includes('forged'))).toEqual([]);
     expect(new Set(service.requests.map(({ url }) => url)).size).toBe(1);
-    expect(service.requests.length).toBe(ROWS);
+    expect(calls).toBe(ROWS);
     // Those of sound shape are of a run that nobody began: they are dropped, not warned of.
     const dropped = ['no-run-of-ours', 'a-path-as-api-version'];
     const refusals = Object.keys(forgeries()).filter((name) => !dropped.includes(name));
-    for (const name of refusals) expect(stderr, name).toContain(`forged-${name}`);
+    for (const name of refusals) expect(stderr, name).toContain(`${prefix}-${name}`);
+  }
+
+  it('fault 58: refuses each, follows none, and answers the rows of the run beside them', async ({
+    task,
+  }) => {
+    await forge('forged');
+    const { code, stderr } = await work.run(['run', job(), '--log-level', 'warn'], env());
+    expect(code, stderr).toBe(0);
+    expectAnswered(service.requests.length, stderr, 'forged');
     task.meta.fault = { rows: ROWS, calls: service.requests.length };
+  }, 300_000);
+
+  it('fault 58: is no danger to a `promptmill work` that others leave their calls to', async ({
+    task,
+    skip,
+  }) => {
+    if (store().kind === 'embedded') skip('a directory belongs to one process');
+    const before = service.requests.length;
+    await forge('forged-for-work');
+    const worker = work.start(['work', '--concurrency', '1', '--log-level', 'warn'], env());
+    const { code, stderr } = await work.run(['run', job(), '--no-work', '--overwrite'], env());
+    worker.process.kill('SIGTERM');
+    const left = await worker.ended;
+    expect(code, stderr).toBe(0);
+    expect(left.code, left.stderr).toBe(0);
+    const calls = service.requests.length - before;
+    expectAnswered(calls, left.stderr, 'forged-for-work');
+    // Two posts name a queue of another address; the worker tells of them, and takes nothing there.
+    expect(left.stderr).toContain('wait for workers of another address');
+    task.meta.fault = { rows: ROWS, calls };
   }, 300_000);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { demandOf, type Place } from '../../src/fleet/demand.js';
+import { demandOf, type Place, unserved } from '../../src/fleet/demand.js';
 import { RUN_LOST_MS, type RunPost } from '../../src/fleet/posts.js';
 import { readRuns, readWorkers } from '../../src/fleet/read-posts.js';
 import { serviceQueue } from '../../src/queue/names.js';
@@ -9,14 +9,9 @@ const address = { baseUrl: 'https://here.example', segment: 'openai' };
 const place: Place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments: null };
 const HERE = place.queueOf('lm-35');
 
-const demand = (
-  posts: readonly (readonly [RunPost, number])[],
-  where: Place = place,
-  workers = [workerPost()],
-) =>
+const demand = (posts: readonly (readonly [RunPost, number])[], where: Place = place) =>
   demandOf(
     posts.map(([post, ageMs]) => ({ post, ageMs })),
-    workers.map((post) => ({ post, ageMs: 0 })),
     where,
   );
 
@@ -48,24 +43,26 @@ describe('what the board wants of a worker', () => {
       [runPost({ queue: HERE, run: 'b' }), RUN_LOST_MS + 1],
       [runPost({ queue: HERE, run: 'c', emulated: true }), 0],
     ]);
-    expect(found).toEqual({ wanted: [], elsewhere: 0 });
+    expect(found).toEqual({ wanted: [], elsewhere: [] });
   });
 
   it('is only what it was started for', () => {
     const other = { ...place, deployments: new Set(['another']) };
-    expect(demand([[runPost({ queue: HERE }), 0]], other)).toEqual({ wanted: [], elsewhere: 0 });
+    expect(demand([[runPost({ queue: HERE }), 0]], other)).toEqual({ wanted: [], elsewhere: [] });
     expect(
       demand([[runPost({ queue: HERE }), 0]], { ...place, deployments: new Set(['lm-35']) }).wanted,
     ).toHaveLength(1);
   });
 
-  it('counts runs of other addresses that nobody works for', () => {
+  it('leaves out runs of other addresses, and tells those that nobody works for', () => {
     const there = runPost({ queue: serviceQueue('lm-35', { ...address, baseUrl: 'https://there.example' }) });
-    expect(demand([[there, 0]])).toEqual({ wanted: [], elsewhere: 1 });
+    const { wanted, elsewhere } = demand([[there, 0]]);
+    expect({ wanted, elsewhere }).toEqual({ wanted: [], elsewhere: [there.queue] });
     const busy = workerPost({
       queues: [{ queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null }],
     });
-    expect(demand([[there, 0]], place, [busy]).elsewhere).toBe(0);
+    expect(unserved(elsewhere, [{ post: workerPost(), ageMs: 0 }])).toEqual([there.queue]);
+    expect(unserved(elsewhere, [{ post: busy, ageMs: 0 }])).toEqual([]);
   });
 
   it('fault 58: is a queue whose name it computes, whatever a forged post says', () => {
@@ -74,7 +71,8 @@ describe('what the board wants of a worker', () => {
       [runPost({ queue: 'bull:victim' }), 0],
       [runPost({ queue: HERE, summary: forged, run: 'b' }), 0],
     ]);
-    expect(found).toEqual({ wanted: [], elsewhere: 2 });
+    expect(found.wanted).toEqual([]);
+    expect(found.elsewhere).toHaveLength(2);
     const consistent = runPost({ queue: place.queueOf('../../lm-35'), summary: forged });
     expect(demand([[consistent, 0]]).wanted.map(({ queue }) => queue)).toEqual([
       place.queueOf('../../lm-35'),

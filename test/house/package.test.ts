@@ -12,7 +12,8 @@ describe('the package', () => {
   const folder = mkdtempSync(join(tmpdir(), 'promptmill-pack-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('installs in an empty folder and runs there', async () => {
+  // A registry and some thousand files: on a busy machine this alone takes minutes.
+  it('installs in an empty folder and runs there', { timeout: 600_000 }, async () => {
     await exec('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: root });
     const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz')) ?? '';
     const project = join(folder, 'project');

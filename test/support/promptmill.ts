@@ -74,7 +74,8 @@ export class Workplace {
    */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Running {
     const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
-    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !args.includes('--queue')) {
+    const queueIsElsewhere = args.includes('--queue') || 'PROMPTMILL_QUEUE_FILE' in env;
+    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !queueIsElsewhere) {
       putMadeStore(resolve(this.folder, state));
     }
     const child = spawn(process.execPath, [CLI, ...args], {

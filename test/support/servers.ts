@@ -192,7 +192,8 @@ async function start({ command, args, folder, ready, user }: Launch): Promise<Ch
   return child;
 }
 
-async function freePort(): Promise<number> {
+/** A port of this machine that nobody has at this moment. */
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
