@@ -87,8 +87,9 @@ test('a preferred name that is no store of ours is not followed', async () => {
 test('fault 39: after kill -9 the next run takes the directory over at once, with all that was recorded', async () => {
   const child = startChild(`
     const { openStore } = await import(${JSON.stringify(built('queue/open-store.js'))});
+    const { NO_CALLS } = await import(${JSON.stringify(built('ledger/counters.js'))});
     const store = await openStore('embedded', { stateDir: ${JSON.stringify(stateDir)}, onWarning: console.error });
-    await store.ledger.open('run', 1, 0, { sent: 0, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 });
+    await store.ledger.open('run', 1, 0, NO_CALLS);
     for (let row = 1; ; row++) {
       const outcome = { status: 'failed', error: { code: 'c', message: 'x'.repeat(2000) }, attempts: 1, latency_ms: null };
       await store.ledger.record([{ run: 'run', first: 1, row, outcome }], new Map([['run', { sent: 1 }]]));
