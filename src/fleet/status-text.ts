@@ -84,6 +84,8 @@ function runNote({ state, waiting, stopped, rows, seen_s, host, pid }: RunStatus
       ];
     case 'finished':
       return ['finished', ...failed];
+    case 'interrupted':
+      return [...failed, stopped ?? state];
     default:
       return [...failed, `${state}${stopped === null ? '' : `, ${stopped}`}`];
   }
