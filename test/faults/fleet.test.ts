@@ -34,9 +34,8 @@ for (const { kind, have, start, needs } of KINDS) {
     });
 
     // Once is enough for four processes; what the stores do differently is in process-workers.test.ts.
-    it.runIf(kind === 'redis')(
-      'faults 41 and 45: of four workers one is killed and one is asked to end, and every row is answered once',
-      async (context) => {
+    if (kind === 'redis')
+      it('faults 41 and 45: of four workers one is killed and one is asked to end, and every row is answered once', async (context) => {
         const rows = 2_000;
         trial = await Trial.begin({
           queue: server.url,
@@ -63,8 +62,25 @@ for (const { kind, have, start, needs } of KINDS) {
         // What the one that leaves had in flight is answered and recorded, and nobody calls it again.
         expect(await leaving?.line()).toBe('left');
         await trial.whole(running, { repeats: CONCURRENCY }, context);
-      },
-    );
+      });
+
+    it('fault 19: `promptmill work` whose keys are refused stops the run, says why, and exits with 3', async ({
+      task,
+    }) => {
+      trial = await Trial.begin({
+        queue: server.url,
+        rows: 20,
+        script: () => ({ status: 401, json: { statusCode: 401, message: 'invalid subscription key' } }),
+      });
+      const worker = trial.worker();
+      const running = trial.run('--no-work');
+      const [left, ended] = await Promise.all([worker.ended, running.ended]);
+      expect(left.code, left.stderr).toBe(3);
+      expect(left.stderr).toContain('promptmill: unauthorized: the service refuses every key');
+      expect(ended.code, ended.stderr).toBe(3);
+      expect(ended.stderr).toContain('unauthorized');
+      task.meta.fault = { rows: 20, calls: trial.service.calls() };
+    });
 
     it('fault 45: `promptmill work` that is asked to end finishes its calls, hands the rest back, and exits with 0', async (context) => {
       trial = await Trial.begin({ queue: server.url, rows: 80, concurrency: CONCURRENCY, chunkSize: 4 });
