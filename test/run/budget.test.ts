@@ -99,9 +99,12 @@ for (const { kind, have, start } of KINDS) {
     };
 
     /** Each of these takes several processes, so each is tried on one store; the fleet tries tokens on Redis. */
-    const only = (name: (typeof KINDS)[number]['kind']) => it.runIf(kind === name);
+    const only = (name: (typeof KINDS)[number]['kind'], title: string, test: () => Promise<void>): void => {
+      if (kind === name) it(title, test);
+    };
 
-    only('the embedded store')(
+    only(
+      'the embedded store',
       'of tokens stops with 3 before it is passed, and goes on when it is raised, with no call repeated',
       async () => {
         const stopped = await run({ tokens: HALF });
@@ -126,7 +129,8 @@ for (const { kind, have, start } of KINDS) {
       },
     );
 
-    only('the embedded store')(
+    only(
+      'the embedded store',
       'counts what a killed process had in flight, and does not wait for it',
       async () => {
         const slow = await startEmulator({
@@ -155,7 +159,7 @@ for (const { kind, have, start } of KINDS) {
       },
     );
 
-    only('Redis')('of money, with several prompts in a request, likewise', async () => {
+    only('Redis', 'of money, with several prompts in a request, likewise', async () => {
       const cost = HALF * 0.0015;
       const stopped = await run({ cost }, { prompts_per_request: 4, concurrency: 3 });
       expect(stopped.code, stopped.stderr).toBe(3);
@@ -170,7 +174,8 @@ for (const { kind, have, start } of KINDS) {
       expectWhole(await run({ cost: 4 * cost }, { prompts_per_request: 4, concurrency: 3 }));
     });
 
-    only('Redis')(
+    only(
+      'Redis',
       'is one budget for workers in processes of their own, which go on when it is raised',
       async () => {
         for (let i = 0; i < 2; i++) {
