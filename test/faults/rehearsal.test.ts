@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type Fault, faultNamed } from '../../src/emulator/fault.js';
 import { startEmulator } from '../../src/emulator/server.js';
-import '../faults/figures.js';
+import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 
 const REVIEWS = join(import.meta.dirname, '../../samples/reviews.csv');

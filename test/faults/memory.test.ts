@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import type { InputSpec } from '../../src/source/source.js';
 import { rows, survey } from '../../src/source/source.js';
-import { expectRefused, input } from './inputs.js';
+import { expectRefused, input } from '../source/inputs.js';
 
 const MB = 1_000_000;
 

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { built, startChild } from '../support/children.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { settingsFor } from './journals.js';
+import { settingsFor } from '../run/journals.js';
 
 describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () => {
   let work: Workplace;
