@@ -1,11 +1,18 @@
-import { type Logger, pino } from 'pino';
+import { type Logger, pino, stdSerializers } from 'pino';
 import pretty from 'pino-pretty';
 import type { LogLevel } from '../config/settings.js';
+
+/** ioredis hangs the refused command on its errors, and with AUTH that is the password. */
+function withoutCommand(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const { command: _, previousErrors: __, lastNodeError: ___, ...shown } = { ...stdSerializers.err(error) };
+  return shown;
+}
 
 /** The log on standard error: JSON lines, or readable ones where a person looks on. */
 export function createLog(level: LogLevel): Logger {
   // Neither host name nor process id: logs of a run belong to its process, and get shared in bug reports.
-  const options = { level, base: null };
+  const options = { level, base: null, serializers: { err: withoutCommand } };
   if (process.stderr.isTTY !== true) return pino(options, pino.destination({ fd: 2, sync: true }));
   return pino(options, pretty({ destination: 2, sync: true, translateTime: 'HH:MM:ss' }));
 }

@@ -70,7 +70,7 @@ const perMinute = z.number().positive().nullable();
 
 const runSchema = z.object({
   v: z.literal(1),
-  run: z.string().min(1),
+  run: z.string().min(1).max(200),
   state: z.enum(['running', 'finished', 'stopped', 'interrupted']),
   queue: z.string(),
   emulated: z.boolean(),
@@ -93,7 +93,7 @@ const runSchema = z.object({
 
 const workerSchema = z.object({
   v: z.literal(1),
-  id: z.string().min(1),
+  id: z.string().min(1).max(200),
   host: z.string(),
   pid: z.number(),
   started_at: z.string(),

@@ -136,7 +136,8 @@ export function takeTurns(
   const idle = before.found === null || isForgotten(Math.max(before.found.at, before.waitUntil), now);
   const older = before.found === null || idle ? null : grown(before.found, using, now);
   const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
-  let pace: SharedPace = { ...before, found };
+  // A clock that was put back must not hold the calls until it has caught up: no turn is further ahead than this.
+  let pace: SharedPace = { ...before, found, turn: Math.min(before.turn, now + MINUTE + AHEAD_MS) };
   const distance = distanceOf(pace, configured);
   const each = limits.tokensPerMinute === null ? 0 : msPerToken(limits.tokensPerMinute);
   const waits: number[] = [];

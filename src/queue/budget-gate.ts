@@ -179,15 +179,17 @@ class RunGate {
   }
 
   /**
-   * True while calls are in flight that will be heard of, each by its deadline.
+   * True while calls are in flight that may be heard of, each by its deadline.
    * @param inFlight rows of all workers, those of this process included
    */
   #mayLeaveRoom(inFlight: number, spent: Tokens): boolean {
     const said = JSON.stringify([inFlight, spent]);
     if (said !== this.#said) [this.#said, this.#saidAt] = [said, this.parts.now()];
     const own = this.parts.recorder.totals(this.#run).in_flight;
-    const deadline = this.#saidAt + this.#timeoutMs + GONE_MS;
-    return (own > 0 || inFlight > this.budget.unheard) && this.parts.now() < deadline;
+    // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
+    const lost = own === 0 && inFlight <= this.budget.unheard;
+    const deadline = this.#saidAt + (lost ? 0 : this.#timeoutMs) + GONE_MS;
+    return inFlight + own > 0 && this.parts.now() < deadline;
   }
 
   /** Until calls of this process have ended, or others may have. */

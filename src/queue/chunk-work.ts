@@ -43,8 +43,11 @@ export class ChunkWork {
     const ends = await Promise.all(
       requests.map((rows) => this.parts.limit(() => this.#requestOrLeft(visit, rows, attempt))),
     ).then((all) => all.flat());
-    if (!visit.wanted) return { kind: 'done' };
     const retries = ends.filter((end) => end.kind === 'retry');
+    if (!visit.wanted) {
+      this.#countRetries(visit.chunk.run, retries);
+      return { kind: 'done' };
+    }
     // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
     const wait = ends.includes(WAIT) || retries.some((end) => end.down);
     if (wait || attempt < visit.attempts) {

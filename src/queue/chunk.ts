@@ -15,7 +15,7 @@ export interface ChunkRow {
 export interface ChunkBudget extends Budget {
   /**
    * Rows in flight when this execution began: calls of an earlier one. Hardly any of them will be heard of again, so
-   * nobody waits for what they have reserved.
+   * they are waited for only while the sums of the run move.
    */
   readonly unheard: number;
 }

@@ -135,13 +135,19 @@ export class Requests {
 
     if (down !== null) await lessons.pause(down);
     const stop = results.find((result) => result.kind === 'stop');
-    if (stop?.kind === 'stop') await this.parts.stop(visit.chunk, stop.fault);
+    if (stop?.kind === 'stop') await this.#stop(visit, stop.fault);
     await paced;
     if (wait?.kind === 'wait') {
       const fault = await lessons.ofRefusal(wait, startedAt, reserved.tokens);
-      if (fault !== null) await this.parts.stop(visit.chunk, fault);
+      if (fault !== null) await this.#stop(visit, fault);
     }
     return ends;
+  }
+
+  /** The rows come again with the next execution of the run. */
+  async #stop(visit: ChunkVisit, fault: Fault): Promise<void> {
+    await this.parts.stop(visit.chunk, fault);
+    visit.drop();
   }
 
   /** What keeps a request from being made now: its rows go back, or wait. */

@@ -37,6 +37,14 @@ const NEVER_REACHED = 1_000_000_000;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
+/** Faults that another run need not have: of its parameters, its deployment or its patience. */
+const OF_THE_RUN = new Set([
+  'operation_not_supported',
+  'api_version_not_supported',
+  'deployment_not_found',
+  'rate_limited',
+]);
+
 export interface WorkerOptions {
   readonly store: Store;
   readonly queue: string;
@@ -81,6 +89,8 @@ export class ChunkWorker {
   #chunks = 0;
   /** The visits under way, by the ids of their entries. */
   readonly #visits = new Map<string, Promise<void>>();
+  /** Executions of runs that were stopped for a fault of their own. */
+  readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
   /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
   #releasing = false;
@@ -265,6 +275,7 @@ export class ChunkWorker {
 
   /** A store that refuses costs no attempt: the entry goes back after a pause. */
   async #endOf(chunk: Chunk, job: Job<ChunkData>): Promise<VisitEnd> {
+    if (this.#stopped.has(`${chunk.run} ${chunk.execution}`)) return { kind: 'done' };
     let visit: ChunkVisit;
     try {
       visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1);
@@ -277,10 +288,14 @@ export class ChunkWorker {
   }
 
   /**
-   * Nothing can pass until somebody mends something: this process stops calling, and the collector of the run is
-   * told, wherever it is. The rows go back.
+   * Nothing can pass until somebody mends something: the collector of the run is told, wherever it is. This process
+   * stops calling, and the rows go back, unless the fault is that of another process's run: then the others go on.
    */
   async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
+    if (OF_THE_RUN.has(fault.code) && run !== this.options.begun?.run) {
+      this.#stopped.add(`${run} ${execution}`);
+      return this.options.store.ledger.stop(run, execution, fault);
+    }
     this.#releasing = true;
     this.#pacer.close();
     this.options.onStop(fault);

@@ -16,6 +16,7 @@ import type { Input } from './input.js';
 import type { Journal } from './journal.js';
 import { reachedLimit } from './limits.js';
 import type { Manifest } from './manifest.js';
+import { answered } from './mend.js';
 import { startOwnWorker } from './own-worker.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
@@ -76,8 +77,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const { calls: before } = await ledger.progress(run, []);
 
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
-  const { completed, filtered } = journal.manifest.tally.rows;
-  const reached = completed + filtered > 0;
+  const reached = answered(journal.manifest) > 0;
   const own = settings.work
     ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
     : null;

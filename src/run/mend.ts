@@ -53,7 +53,7 @@ export async function mend(
 }
 
 /** Rows that were called and answered. */
-function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {
+export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {
   const taken = reused === undefined ? 0 : reused.copied + reused.carried - reused.failed;
   return rows.completed + rows.filtered - taken;
 }

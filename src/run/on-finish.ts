@@ -32,7 +32,13 @@ interface HookTimes {
 
 const TIMES: HookTimes = { postMs: 10_000, againMs: 2_000 };
 /** Never in the environment of a command. */
-const KEYS = ['PROMPTMILL_API_KEY', 'PROMPTMILL_API_KEY_2', 'PROMPTMILL_DASHBOARD_PASSWORD'];
+const KEYS = [
+  'PROMPTMILL_API_KEY',
+  'PROMPTMILL_API_KEY_2',
+  'PROMPTMILL_DASHBOARD_PASSWORD',
+  // Its address may have a password in it.
+  'PROMPTMILL_QUEUE',
+];
 
 /**
  * Makes the hooks of a job file ready, before anything is sent.
@@ -74,7 +80,7 @@ export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld
   ]);
 }
 
-function runCommand(
+async function runCommand(
   { argv: [program = '', ...args], timeoutMs }: NonNullable<Hooks['command']>,
   { summary, halted, files }: RunResult,
   body: string,

@@ -72,7 +72,7 @@ export class Reuse {
       if (claim?.discarded) await leaveBehind(outcomesPath(stateDir, claim.discarded.run), claim, own);
       if (!reuse.dedupe && !reuse.onlyNew) return null;
       mkdirSync(dirname(own), { recursive: true, mode: 0o700 });
-      await sweep(dirname(own));
+      await sweep(dirname(own), own);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
       const { service } = settings;
@@ -218,10 +218,10 @@ async function leaveBehind(path: string, { unfinished }: Claim, own: string): Pr
 }
 
 /** Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well. */
-async function sweep(folder: string): Promise<void> {
+async function sweep(folder: string, own: string): Promise<void> {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
-    if (name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
+    if (path === own || name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
     const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
     if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
   }

@@ -40,6 +40,8 @@ interface Wanted {
   /** It was begun by an earlier `serve`. */
   readonly resumed: boolean;
   readonly settle: (end: FireEnd) => void;
+  /** For the fire when it is handed out again meanwhile: the queue must keep it until then. */
+  readonly settled: Promise<FireEnd>;
 }
 
 interface AtWork {
@@ -65,9 +67,16 @@ export class Shift {
 
   /** Begins again what an earlier `serve` left unfinished. Comes before any fire. */
   async resume(): Promise<void> {
-    const { marks, log } = this.options;
+    const { marks, log, follows } = this.options;
     for (const mark of marks.unfinished()) {
       const { job, path, entry, since, manifest } = mark;
+      if (!follows(path)) {
+        log.warn(
+          { job, path, since },
+          'its run was interrupted, and this serve was not told to follow that job file',
+        );
+        continue;
+      }
       // Killed between the end of the run and the note of it: to begin again would be to pay again.
       if (manifest !== null && !existsSync(manifest)) {
         log.info({ job, since }, 'its run had finished when the last serve ended');
@@ -76,7 +85,7 @@ export class Shift {
       }
       log.info({ job, since }, 'its run was interrupted, and goes on');
       const fire = { entry, job, path, due: new Date(since) };
-      this.#wanted.push({ fire, resumed: true, settle: () => {} });
+      this.#wanted.push({ fire, resumed: true, settle: () => {}, settled: Promise.resolve('taken') });
     }
     this.#startNext();
   }
@@ -93,6 +102,8 @@ export class Shift {
     }
     // Handed out again, because its process was killed or frozen when it had taken it.
     if (marks.get(job)?.entry === entry) return 'taken';
+    const again = this.#wanted.find((wanted) => wanted.fire.entry === entry && !wanted.resumed);
+    if (again !== undefined) return again.settled;
     const running = this.#atWork.get(job);
     const waiting = this.#wanted.filter((wanted) => wanted.fire.job === job);
     const ahead = [...(running === undefined ? [] : [running]), ...waiting];
@@ -106,10 +117,13 @@ export class Shift {
       return 'taken';
     }
     if (due < startedAt) log.info({ job, due }, 'catching up with what was due while nothing served');
-    return new Promise((settle) => {
-      this.#wanted.push({ fire, resumed: false, settle });
-      this.#startNext();
+    let settle: Wanted['settle'] = () => {};
+    const settled = new Promise<FireEnd>((resolve) => {
+      settle = resolve;
     });
+    this.#wanted.push({ fire, resumed: false, settle, settled });
+    this.#startNext();
+    return settled;
   }
 
   /** Halts every run, resumably, and resolves when all have ended. What waits goes back to the queue. */
@@ -153,7 +167,9 @@ export class Shift {
     };
     const end = await run({ job, path, halt, leave: this.#leave.signal, onBegun });
     const ended = { ...end, ended_at: new Date().toISOString() };
-    await this.#mark({ ...mark, running: end.state === 'interrupted', last: ended });
+    // One that could not be continued is there still: its store was in use, its job file was being edited.
+    const left = resumed && end.state === 'not started' && manifest !== null && existsSync(manifest);
+    await this.#mark({ ...mark, running: end.state === 'interrupted' || left, last: ended });
   }
 
   /** A disk that is full must not keep a job from its run, which may be able to do without. */

@@ -79,12 +79,16 @@ const noChoices = unusable('no_choices', 'the answer has no choice for the promp
 /** A member that is missing counts as 0: the service leaves it out when there is nothing to count. */
 function usageOf(value: unknown): Usage | null {
   if (!isObject(value)) return null;
-  const prompt_tokens = numberOr(value['prompt_tokens']) ?? 0;
-  const completion_tokens = numberOr(value['completion_tokens']) ?? 0;
+  const said = ['prompt_tokens', 'completion_tokens', 'total_tokens'].map((name) => numberOr(value[name]));
+  // Half a token, or one without end, is no count: it is as if the service had said nothing.
+  if (!said.every((count) => count === null || (Number.isSafeInteger(count) && count >= 0))) return null;
+  const [prompt, completion, total] = said;
+  const prompt_tokens = prompt ?? 0;
+  const completion_tokens = completion ?? 0;
   return {
     prompt_tokens,
     completion_tokens,
-    total_tokens: numberOr(value['total_tokens']) ?? prompt_tokens + completion_tokens,
+    total_tokens: total ?? prompt_tokens + completion_tokens,
   };
 }
 

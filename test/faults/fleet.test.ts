@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Child } from '../support/children.js';
+import { completionBody } from '../support/scripted-service.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
@@ -80,6 +81,35 @@ for (const { kind, have, start, needs } of KINDS) {
       expect(ended.code, ended.stderr).toBe(3);
       expect(ended.stderr).toContain('unauthorized');
       task.meta.fault = { rows: 20, calls: trial.service.calls() };
+    });
+
+    it('fault 19: a run whose api_version is refused stops, and `promptmill work` goes on with the next', async ({
+      task,
+    }) => {
+      let refuses = true;
+      trial = await Trial.begin({
+        queue: server.url,
+        rows: 20,
+        script: ({ prompt }) =>
+          refuses
+            ? { status: 400, json: { error: { code: 'BadRequest', message: 'API version not supported' } } }
+            : { json: completionBody({ text: ` re ${prompt}` }) },
+      });
+      // The last row of a trial is answered when it is over.
+      const flags = ['--no-work', '--limit', '19'];
+      const worker = trial.worker();
+      const stopped = await trial.run(...flags).ended;
+      expect(stopped.code, stopped.stderr).toBe(3);
+      expect(stopped.stderr).toContain('api_version_not_supported');
+      refuses = false;
+      const refused = trial.service.calls();
+      const again = await trial.run(...flags).ended;
+      expect(again.code, again.stderr).toBe(0);
+      expect(trial.service.calls() - refused, 'calls of the second').toBe(19);
+      worker.process.kill('SIGTERM');
+      const { code, stderr } = await worker.ended;
+      expect(code, stderr).toBe(0);
+      task.meta.fault = { rows: 19, calls: trial.service.calls() };
     });
 
     it('fault 45: `promptmill work` that is asked to end finishes its calls, hands the rest back, and exits with 0', async (context) => {

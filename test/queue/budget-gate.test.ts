@@ -142,10 +142,15 @@ describe('the gate of a budget', () => {
     expect(worker.ledger.calls).toMatchObject({ in_flight: 1, prompt_tokens: 60 });
   });
 
-  it('does not wait for calls of an execution that was killed', async () => {
+  it('waits ten seconds for calls of an earlier execution, whose worker may be alive', async () => {
     const worker = new TestWorker(new MemoryLedger());
     worker.ledger.calls = { ...NO_CALLS, sent: 4, in_flight: 4, prompt_tokens: 60 };
-    expect(await worker.pass(100, tokens(60), NOT_HELD, 4)).toBe('stopped');
+    const passing = worker.pass(100, tokens(60), NOT_HELD, 4);
+    await untilTrue(() => worker.ledger.calls.sent === 5);
+    await untilTrue(() => worker.ledger.calls.sent === 4);
+    expect(worker.ledger.stopped).toBeNull();
+    worker.now = 10_000;
+    expect(await passing).toBe('stopped');
   });
 
   it('gives a request back when something holds all calls', async () => {

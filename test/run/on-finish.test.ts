@@ -128,13 +128,14 @@ describe('on_finish', () => {
       PROMPTMILL_API_KEY: 'one',
       PROMPTMILL_API_KEY_2: 'two',
       PROMPTMILL_DASHBOARD_PASSWORD: 'three',
+      PROMPTMILL_QUEUE: 'redis://:four@127.0.0.1',
     };
-    expect(await finish({ command }, { ...keys, PROMPTMILL_QUEUE: 'embedded' })).toEqual([]);
+    expect(await finish({ command }, { ...keys, PROMPTMILL_STATE_DIR: 'state' })).toEqual([]);
     expect(note()).toEqual({
       summary: SUMMARY,
       args: ['a b', '$HOME'],
       env: {
-        PROMPTMILL_QUEUE: 'embedded',
+        PROMPTMILL_STATE_DIR: 'state',
         PROMPTMILL_STATUS: 'finished',
         PROMPTMILL_JOB: 'the-job',
         PROMPTMILL_RUN: SUMMARY.run,

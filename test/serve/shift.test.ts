@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Fire, FireEnd } from '../../src/schedule/fires.js';
 import { Marks } from '../../src/serve/marks.js';
-import { type NightEnd, type NightRun, Shift } from '../../src/serve/shift.js';
+import { type NightEnd, type NightRun, Shift, type ShiftOptions } from '../../src/serve/shift.js';
 
 const FINISHED: NightEnd = { run: 'r', state: 'finished', result: '1 of 1 rows' };
 const START = new Date('2026-11-21T02:00:00.000Z');
@@ -37,8 +37,10 @@ describe('a shift', () => {
   });
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  function shift(jobs = 2): Shift {
-    return new Shift({
+  const shift = (jobs = 2): Shift => new Shift(options(jobs));
+
+  function options(jobs: number): ShiftOptions {
+    return {
       marks: new Marks(folder),
       jobs,
       startedAt: START,
@@ -51,7 +53,7 @@ describe('a shift', () => {
           night.halt.onPull(() => resolve({ run: 'r', state: 'interrupted', result: '0 of 1 rows' }));
           onBegin();
         }),
-    });
+    };
   }
 
   /** The run with this number, from 1, as soon as it has begun. */
@@ -152,6 +154,31 @@ describe('a shift', () => {
     expect(await at.fired(now('a'))).toBe('taken');
     expect(at.running).toEqual([]);
     expect(runs).toHaveLength(1);
+  });
+
+  it('keeps a fire that is handed out again while it waits for its turn', async () => {
+    const at = shift(1);
+    await at.fired(now('a'));
+    const waiting = at.fired(now('b'));
+    const again = at.fired(now('b'));
+    await at.leave('SIGTERM');
+    expect(await Promise.all([waiting, again])).toEqual(['left', 'left']);
+    expect(runs).toHaveLength(1);
+  });
+
+  it('leaves a run alone whose job file it does not follow, and one that could not go on unfinished', async () => {
+    const manifest = join(folder, 'out.csv.run.json');
+    writeFileSync(manifest, '{}');
+    await shift().fired(now('a'));
+    await (await begun(1)).onBegun(manifest);
+    const elsewhere = new Shift({ ...options(1), follows: () => false });
+    await elsewhere.resume();
+    expect(elsewhere.running).toEqual([]);
+    const at = shift();
+    await at.resume();
+    (await begun(2)).end({ run: null, state: 'not started', result: 'its store is in use' });
+    await idle(at);
+    expect(new Marks(folder).unfinished()).toHaveLength(1);
   });
 
   it('does not begin a run again that had finished when the process was killed', async () => {

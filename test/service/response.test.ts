@@ -26,7 +26,10 @@ describe('the body of an answer', () => {
       { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
     ],
     [null, null],
-  ])('counts a missing member of usage as 0: %j', (usage, expected) => {
+    [{ prompt_tokens: 12.5, completion_tokens: 2 }, null],
+    [{ prompt_tokens: 5, completion_tokens: 1e300 }, null],
+    [{ prompt_tokens: -5 }, null],
+  ])('counts a missing member of usage as 0, and takes nothing that is no count: %j', (usage, expected) => {
     expect(read({ choices: [{ text: 'x' }], usage })).toMatchObject({ completion: { usage: expected } });
   });
 
