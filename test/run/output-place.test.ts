@@ -2,10 +2,10 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { settingsFor } from './journals.js';
 import { built, startChild } from '../support/children.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { settingsFor } from './journals.js';
 
 describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () => {
   let work: Workplace;
