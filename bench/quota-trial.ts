@@ -30,6 +30,8 @@ export interface QuotaTrialOptions {
   /** Answers say nothing of the quota. */
   readonly silent: boolean;
   readonly latencyMs: number;
+  /** The quota of the emulator for a minute, where it is not that of `QUOTAS`. */
+  readonly perMinute: number | null;
   /** Told what the runs log. */
   readonly onLine: (line: string) => void;
 }
@@ -50,7 +52,8 @@ export class QuotaTrial {
 
   /** Resolves with the first call. */
   static async begin(options: QuotaTrialOptions): Promise<QuotaTrial> {
-    const { setting, perMinute } = QUOTAS[options.name];
+    const { setting } = QUOTAS[options.name];
+    const perMinute = options.perMinute ?? QUOTAS[options.name].perMinute;
     const emulator = await startEmulator({
       quota: { [setting]: perMinute },
       quotaHeaders: !options.silent,
@@ -84,6 +87,10 @@ export class QuotaTrial {
     });
   }
 
+  get #perMinute(): number {
+    return this.options.perMinute ?? QUOTAS[this.options.name].perMinute;
+  }
+
   /** Begins to count; the function that it returns tells what came since. */
   count(): () => { readonly 'used, %': number; readonly 'refused, %': number } {
     const { name } = this.options;
@@ -94,7 +101,7 @@ export class QuotaTrial {
       const refused = after.refused - before.refused;
       const prompts = (after.promptTokens - before.promptTokens) / Math.max(1, calls);
       const used = name === 'requests' ? calls : calls * (prompts + MAX_TOKENS[name]);
-      const allowed = (QUOTAS[name].perMinute * this.#factor * (performance.now() - began)) / 60_000;
+      const allowed = (this.#perMinute * this.#factor * (performance.now() - began)) / 60_000;
       return {
         'used, %': percent(used / allowed),
         'refused, %': percent(refused / Math.max(1, calls + refused)),
@@ -113,9 +120,8 @@ export class QuotaTrial {
 
   /** From now on the quota is so many times what it was in the beginning. */
   setQuota(factor: number): void {
-    const { setting, perMinute } = QUOTAS[this.options.name];
     this.#factor = factor;
-    this.emulator.setQuota({ [setting]: perMinute * factor });
+    this.emulator.setQuota({ [QUOTAS[this.options.name].setting]: this.#perMinute * factor });
   }
 
   /** Calls that were refused since the beginning. */
@@ -158,7 +164,7 @@ export class QuotaTrial {
   /** Rows enough that no run ends before the measurement. */
   #writeJob(i: number): string {
     const { name, configured } = this.options;
-    const { limit, perMinute } = QUOTAS[name];
+    const { limit } = QUOTAS[name];
     const rows = Array.from(
       { length: 3_000 },
       (_, row) => `${row},"Item ${row} of ${i} came late, but it works."`,
@@ -176,7 +182,7 @@ export class QuotaTrial {
         prompt: `${name === 'tokens' ? text : ''}Review: {{ review }}\nSentiment, positive or negative:`,
         parameters: { max_tokens: MAX_TOKENS[name], temperature: 0 },
         output: { path: join(this.#folder, `out-${i}.csv`) },
-        limits: { concurrency: 20, ...(configured && { [limit]: perMinute }) },
+        limits: { concurrency: 20, ...(configured && { [limit]: this.#perMinute }) },
       }),
     );
     return path;

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import { type Case, percent, QUOTAS, QuotaTrial } from './quota-trial.js';
 
 /**
@@ -8,11 +9,13 @@ import { type Case, percent, QUOTAS, QuotaTrial } from './quota-trial.js';
  * and one quota.
  *
  *   npm run bench:quota -- [--seconds 60] [--cases requests,tokens] [--limits configured,none] [--workers 1,4]
- *                          [--store redis] [--silent] [--change] [--log]
+ *                          [--store redis] [--silent] [--change] [--log] [--per-minute 1200] [--latency 300] [--busy]
  *
  * Counted is from ten seconds after the first call on. Without the quota of tokens in the job it is from the first call
  * on, for whole minutes, three times `--seconds`: the first seconds use up the quota of a minute, and later ones of that
  * minute can use none.
+ *
+ * With `--busy` two threads beside the bench take all of two cores.
  *
  * With `--silent` answers say nothing of the quota in their headers, so that only refusals tell. With `--change` the
  * quota of requests is halved after 20 s and given back 40 s later; counted is what is used and refused in the second
@@ -26,6 +29,8 @@ const { values } = parseArgs({
     workers: { type: 'string', default: '1,4' },
     store: { type: 'string', default: 'redis' },
     latency: { type: 'string', default: '120' },
+    'per-minute': { type: 'string' },
+    busy: { type: 'boolean', default: false },
     silent: { type: 'boolean', default: false },
     change: { type: 'boolean', default: false },
     log: { type: 'boolean', default: false },
@@ -35,6 +40,7 @@ const SKIPPED_S = 10;
 const SETTLE_S = 20;
 const seconds = Number(values.seconds);
 
+const spinning = values.busy ? [0, 1].map(() => new Worker('for (;;) {}', { eval: true })) : [];
 const table: object[] = [];
 for (const name of values.cases.split(',')) {
   if (name !== 'requests' && name !== 'tokens') throw new Error(`no such case: ${name}`);
@@ -44,6 +50,7 @@ for (const name of values.cases.split(',')) {
     }
   }
 }
+await Promise.all(spinning.map((thread) => thread.terminate()));
 console.table(table);
 
 async function withTrial(name: Case, configured: boolean, workers: number): Promise<void> {
@@ -55,10 +62,11 @@ async function withTrial(name: Case, configured: boolean, workers: number): Prom
     store,
     silent,
     latencyMs: Number(values.latency),
+    perMinute: values['per-minute'] === undefined ? null : Number(values['per-minute']),
     onLine: log ? (line) => console.error(line) : () => {},
   });
   const about = {
-    quota: `${QUOTAS[name].perMinute} ${QUOTAS[name].unit} a minute`,
+    quota: `${values['per-minute'] ?? QUOTAS[name].perMinute} ${QUOTAS[name].unit} a minute`,
     limits: configured ? 'configured' : silent ? 'none, silent' : 'none',
     workers,
   };

@@ -1,15 +1,8 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs';
+import { writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
-import { Command, CommanderError } from 'commander';
-import { checkCommand } from './commands/check.js';
-import { emulateCommand } from './commands/emulate.js';
-import { runCommand } from './commands/run.js';
-import { scheduleCommand } from './commands/schedule.js';
-import { serveCommand } from './commands/serve.js';
-import { statusCommand } from './commands/status.js';
-import { workCommand } from './commands/work.js';
-import { PromptmillError } from './errors.js';
+import { lastWords } from './commands/last-words.js';
+import { UnderWay } from './commands/under-way.js';
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
 // take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200 MB).
@@ -19,43 +12,26 @@ setFlagsFromString('--heap-growing-percent=30');
 // would end the process in the middle of a run, with the exit code of failed rows (fault 51).
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
-/** argv → command. The only file that ends the process. */
-async function main(): Promise<number> {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  const program = new Command('promptmill')
-    .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
-    .version(version)
-    .showHelpAfterError('(--help shows what there is)');
-  const { exit } = process;
-  const commands = [
-    runCommand(exit),
-    checkCommand(exit),
-    workCommand(exit),
-    statusCommand(exit),
-    scheduleCommand(exit),
-    serveCommand(exit),
-    emulateCommand(),
-  ];
-  for (const command of commands) {
-    program.addCommand(command.exitOverride());
+/** Ends the process with an exit code of the contract, after it is said why. The only file that does. */
+const underWay = new UnderWay();
+function end(error: unknown): never {
+  const { text, exit } = lastWords(error, underWay.resume);
+  try {
+    writeSync(2, text);
+  } catch {
+    // Nobody reads it any more.
   }
-  await program.exitOverride().parseAsync();
-  return 0;
+  process.exit(exit);
 }
 
-/** Exit code of an error, after it is said in one or two lines; a stack only for what is a defect. */
-function explain(error: unknown): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-  if (error instanceof PromptmillError) {
-    process.stderr.write(
-      `promptmill: ${error.message}\n${error.hint === undefined ? '' : `${error.hint}\n`}`,
-    );
-    return error.exit;
-  }
-  const stack = error instanceof Error ? error.stack : String(error);
-  process.stderr.write(`promptmill: this is a defect, please report it\n${stack}\n`);
-  // Whatever was under way can be continued.
-  return 3;
-}
+// Node would end with 1, which says that the run is finished (fault 84).
+process.on('uncaughtException', end).on('unhandledRejection', end);
 
-process.exit(await main().catch(explain));
+try {
+  // Loaded now, because already this can fail where only a few files may be open at once.
+  const { commandLine } = await import('./commands/program.js');
+  await commandLine(process.exit, underWay).parseAsync();
+} catch (error) {
+  end(error);
+}
+process.exit(0);

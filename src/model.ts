@@ -28,8 +28,10 @@ export interface Row {
   readonly line: number;
   /** Column name → value, in input order. CSV values are strings; JSONL values are any JSON. */
   readonly fields: ReadonlyMap<string, Json>;
-  /** Size of the record in the input, in bytes; bounds what the window holds. */
+  /** Size of the record in the input, in bytes; decides where a chunk ends. */
   readonly bytes: number;
+  /** Bytes that the parsed record takes in memory, about; bounds what the window holds. @default bytes */
+  readonly held?: number;
   /** JSONL only: the record's own text, so that it can be written out unchanged (big numbers, key order). */
   readonly source?: string;
   /** Set when the record cannot be used (ragged, not JSON): the row ends `failed` with this fault. */
@@ -65,6 +67,10 @@ export interface Completion {
   readonly id: string | null;
   /** Seconds since 1970, as the service sends it. */
   readonly created: number | null;
+  /** Log probabilities as the service sends them, in the form of its operation; only where the request asks for them. */
+  readonly logprobs?: Json;
+  /** `bytes`: some were no UTF-8, and U+FFFD stands for them. `cut`: the text went on. */
+  readonly damaged?: 'bytes' | 'cut';
 }
 
 /** The content filter's results for both sides of a call. `null` means that the service did not say. */

@@ -6,8 +6,8 @@ import { type Input, openInput } from '../run/input.js';
 import { planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
 import type { World } from '../run/world.js';
-import { modelOf } from '../service/catalogue.js';
-import { rows } from '../source/source.js';
+import { modelBehind } from '../service/catalogue.js';
+import { nameOf, rows } from '../source/source.js';
 import { type CheckReport, type Counting, checkReport } from './check-report.js';
 import { type Inspected, Inspection } from './inspection.js';
 import type { QuoteLimits } from './quote.js';
@@ -29,6 +29,8 @@ export async function checkJob(
 ): Promise<CheckReport> {
   const input = await readInput(settings, world);
   try {
+    const { note } = input.survey;
+    if (note !== undefined && !world.quiet) world.stderr.write(`${nameOf(input.spec)}: ${note}\n`);
     const counting = countingFor(settings);
     const inspected = await inspect(input, settings, counting, limits, world);
     const surveyed = { sha256: input.survey.sha256, rows: input.total };
@@ -93,7 +95,7 @@ async function inspect(
 
 /** The tokenizer of the deployment's model. A deployment of another name may hold any model: the newest is assumed. */
 function countingFor({ service }: Settings): Counting {
-  const model = modelOf(service.deployment);
+  const model = modelBehind(service);
   if (model === null) return { encoding: 'cl100k_base', assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }

@@ -15,6 +15,8 @@ export interface DashboardOptions {
   readonly host: string;
   readonly port: number;
   readonly log: Logger;
+  /** What is wrong with job files, as sentences. */
+  readonly problems: () => readonly string[];
 }
 
 /**
@@ -22,7 +24,7 @@ export interface DashboardOptions {
  * @throws UsageError without a password, and when the address or the store cannot be had
  */
 export async function startDashboard(options: DashboardOptions): Promise<{ close(): Promise<void> }> {
-  const { environment, emulated, host, port, log } = options;
+  const { environment, emulated, host, port, log, problems } = options;
   const { board, queues, close } = await openViews(options);
   try {
     const { dashboardUser: user, dashboardPassword: password } = environment;
@@ -35,6 +37,7 @@ export async function startDashboard(options: DashboardOptions): Promise<{ close
       host,
       port,
       version: version(),
+      problems,
       log,
     });
     log.info({ url: web.url, user }, 'the dashboard listens');
@@ -60,8 +63,7 @@ async function openViews({ environment, queue, log }: DashboardOptions) {
     board: store.board,
     queues,
     close: async () => {
-      await queues.close();
-      await store.close();
+      await Promise.all([queues.close(), store.close()]);
     },
   };
 }

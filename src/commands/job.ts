@@ -23,7 +23,7 @@ export function openJob(path: string, flags: RunFlags): OpenedJob {
 }
 
 function assertCompletions({ service }: Settings): void {
-  const problem = service.style === 'deployments' ? deploymentProblem(service.deployment) : null;
+  const problem = service.style === 'deployments' ? deploymentProblem(service) : null;
   if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
 }
 

@@ -37,13 +37,13 @@ async function runToEnd(
   const { environment, settings } = opened;
   if (opened.job.schedule === undefined || settings.job !== job) return null;
   const hooks = readyHooks(opened.job, environment.variable);
-  const { address, keys, close } = await service(settings, environment);
+  const say = (line: string): void => {
+    const warning = /^warning: (.*)/s.exec(line)?.[1];
+    if (warning === undefined) log.info(line);
+    else log.warn(warning);
+  };
+  const { address, keys, close } = await service(settings, environment, say);
   try {
-    const say = (line: string): void => {
-      const warning = /^warning: (.*)/s.exec(line)?.[1];
-      if (warning === undefined) log.info(line);
-      else log.warn(warning);
-    };
     const { stdin, stdout, stderr } = process;
     const result = await runJob(settings, {
       address,
@@ -55,7 +55,9 @@ async function runToEnd(
       stderr,
       quiet: true,
       say,
-      onBegun,
+      onBegun: async (manifest) => {
+        if (manifest !== null) await onBegun(manifest);
+      },
     });
     const onWarning = (message: string): void => log.warn(message);
     await onFinish(hooks, result, { env: process.env, onWarning, signal: leave });

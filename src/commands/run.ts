@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
-import { parseStoreAddress } from '../queue/store-address.js';
+import { parseStoreAddress, withoutPassword } from '../queue/store-address.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { Halt, type HaltReason } from '../run/halt.js';
@@ -11,6 +11,7 @@ import { openJob, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { service } from './service.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
+import type { UnderWay } from './under-way.js';
 
 interface Options extends RunFlags {
   readonly json?: boolean;
@@ -30,7 +31,7 @@ The same command continues a run that was stopped. Exit codes: 0 every row is an
 `;
 
 /** `promptmill run JOB`: producer, worker and collector in this process. */
-export function runCommand(exit: Exit): Command {
+export function runCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('run')
     .description('run a job here, or continue its unfinished run')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
@@ -49,11 +50,11 @@ export function runCommand(exit: Exit): Command {
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
     .action(async (jobPath: string, options: Options) => {
-      exit(await run(jobPath, options, exit));
+      exit(await run(jobPath, options, exit, underWay));
     });
 }
 
-async function run(jobPath: string, options: Options, exit: Exit): Promise<number> {
+async function run(jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const { environment, job, settings } = openJob(jobPath, options);
   assertReachable(settings);
   const say = (line: string): void => {
@@ -61,9 +62,14 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
   };
   const log = createLog(settings.logLevel);
   const hooks = readyHooks(job, environment.variable);
-  const { address, keys, close } = await service(settings, environment);
+  const { address, keys, close } = await service(settings, environment, say);
   const halt = new Halt();
-  const release = haltOnSignals(halt, exit);
+  const release = haltOnSignals(halt, exit, () => {
+    // Behind the bar, where there is one.
+    const line = process.stderr.isTTY ? '\n' : '';
+    if (settings.output.path !== '-')
+      say(`${line}stopped at once; what was answered is kept. Resume with:\n  ${commandLine()}`);
+  });
   try {
     const result = await runJob(settings, {
       address,
@@ -75,6 +81,12 @@ async function run(jobPath: string, options: Options, exit: Exit): Promise<numbe
       stderr: process.stderr,
       quiet: options.quiet ?? false,
       say,
+      onBegun: async (manifest) =>
+        underWay.begin(
+          manifest === null
+            ? 'Begin again: a run to standard output cannot be continued.'
+            : `Resume with:\n  ${commandLine()}`,
+        ),
     });
     const isUnread = options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`));
     if (!options.quiet) print(result);
@@ -135,7 +147,7 @@ function isRead(text: string): Promise<boolean> {
   });
 }
 
-function print({ summary, halted, files }: RunResult): void {
+function print({ summary, halted, files, beyond, known }: RunResult): void {
   const written: [string, string][] =
     files === null
       ? []
@@ -154,15 +166,32 @@ function print({ summary, halted, files }: RunResult): void {
     files: written,
     // What went to standard output is gone; there is no file to go on with.
     resume: files === null ? null : commandLine(),
+    known: files === null ? summary.rows.total : known,
   });
-  process.stderr.write(`\n${text}`);
+  const rest =
+    halted === null && files !== null && beyond > 0
+      ? `\n${beyond.toLocaleString('en-US')} ${beyond === 1 ? 'row is' : 'rows are'} left. Go on with:\n  ${commandLine('--limit')}\n`
+      : '';
+  process.stderr.write(`\n${text}${rest}`);
 }
 
-/** The command as the user typed it, less what would discard the unfinished run. */
-function commandLine(): string {
-  const words = process.argv.slice(2).filter((word) => word !== '--restart' && word !== '--overwrite');
+/**
+ * The command as the user typed it, less what would discard the unfinished run.
+ * @param without an option with a value, which is left out as well
+ */
+function commandLine(without?: '--limit'): string {
+  const typed = process.argv.slice(2);
+  const words = typed.filter(
+    (word, i) =>
+      word !== '--restart' &&
+      word !== '--overwrite' &&
+      (without === undefined ||
+        (word !== without && typed[i - 1] !== without && !word.startsWith(`${without}=`))),
+  );
   return [
     'promptmill',
-    ...words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),
+    ...words
+      .map(withoutPassword)
+      .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),
   ].join(' ');
 }

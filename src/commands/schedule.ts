@@ -6,9 +6,10 @@ import { openBoard } from '../queue/open-board.js';
 import { Schedule } from '../schedule/schedule.js';
 import { isNeverMade, openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
+import { standingProblems } from '../serve/job-problems.js';
 import { readMarks } from '../serve/marks.js';
 import { listed, renderSchedule, timesOf } from '../serve/schedule-list.js';
-import { marksFolder, readServedSchedule } from '../serve/serve.js';
+import { marksFolder, readServedSchedule, serveFolder } from '../serve/serve.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -105,9 +106,12 @@ async function list(options: Options): Promise<void> {
   const now = new Date();
   const marks = readMarks(marksFolder(environment.stateDir));
   const entries = listed(jobs, { marks, runs: await runsOnBoard(options, environment) }, now);
-  if (options.json) process.stdout.write(`${JSON.stringify(entries, null, 2)}\n`);
+  const problems = standingProblems(serveFolder(environment.stateDir));
+  if (options.json) process.stdout.write(`${JSON.stringify([...entries, ...problems], null, 2)}\n`);
   else if (entries.length === 0) say('nothing is scheduled; promptmill schedule sync looks at the job files');
   else process.stdout.write(renderSchedule(entries, now));
+  if (options.json) return;
+  for (const { problem } of problems) say(`not usable: ${problem.replaceAll('\n', '\n  ')}`);
 }
 
 async function scheduled(options: Options, environment: Environment): Promise<ScheduledJob[]> {

@@ -4,12 +4,14 @@ import type { Logger } from 'pino';
 import { readEnvironment } from '../config/environment.js';
 import { logLevelOf, type RunFlags } from '../config/settings.js';
 import { Halt } from '../run/halt.js';
-import { serve } from '../serve/serve.js';
+import { notedProblems } from '../serve/job-problems.js';
+import { serve, serveFolder } from '../serve/serve.js';
 import { startDashboard } from './dashboard.js';
 import { wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { nightRun } from './night-run.js';
 import { type Exit, haltOnSignals } from './signals.js';
+import type { UnderWay } from './under-way.js';
 
 interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
   readonly jobs: number;
@@ -27,11 +29,12 @@ Examples:
 Runs what is due, one run of a job at a time, and after downtime once what was missed. The output of a scheduled run
 replaces one of the same name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C halt what runs,
 and the next serve completes it. SIGHUP looks at the job files now; otherwise they are looked at every minute.
-The dashboard needs PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not start.
+The dashboard needs PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not start;
+3 the queue cannot be used any longer.
 `;
 
 /** `promptmill serve`: runs what the schedule starts, until a signal ends it. */
-export function serveCommand(exit: Exit): Command {
+export function serveCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('serve')
     .description('run what the schedule starts, until it is stopped')
     .argument('[paths...]', 'job files, or folders of them (default: jobs)')
@@ -44,11 +47,16 @@ export function serveCommand(exit: Exit): Command {
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
     .addHelpText('after', EXAMPLES)
     .action(async (paths: string[], options: Options) => {
-      exit(await serveUntilSignal(paths, options, exit));
+      exit(await serveUntilSignal(paths, options, exit, underWay));
     });
 }
 
-async function serveUntilSignal(paths: string[], options: Options, exit: Exit): Promise<number> {
+async function serveUntilSignal(
+  paths: string[],
+  options: Options,
+  exit: Exit,
+  underWay: UnderWay,
+): Promise<number> {
   const environment = readEnvironment(process.env);
   // Nobody looks on at night: what was done is to be found in the log.
   const level = logLevelOf(options.logLevel ?? environment.variable('PROMPTMILL_LOG_LEVEL') ?? 'info');
@@ -56,6 +64,8 @@ async function serveUntilSignal(paths: string[], options: Options, exit: Exit): 
   const { host, port, emulate: emulated = false } = options;
   const flags: RunFlags = { queue, emulate: emulated, logLevel: level };
   const log = createLog(level);
+  const folder = serveFolder(environment.stateDir, emulated);
+  const problems = (): string[] => notedProblems(folder).map(({ problem }) => problem);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
@@ -65,14 +75,24 @@ async function serveUntilSignal(paths: string[], options: Options, exit: Exit): 
       stateDir: environment.stateDir,
       emulated,
       jobs: options.jobs,
-      run: (night) => nightRun(night, flags, log.child({ job: night.job })),
+      run: (night) => {
+        underWay.begin('Start it again: it goes on with what ran.');
+        return nightRun(night, flags, log.child({ job: night.job }));
+      },
       log,
       dashboard: options.dashboard
-        ? () => startDashboard({ environment, queue, emulated, host, port, log })
+        ? () => startDashboard({ environment, queue, emulated, host, port, log, problems })
         : null,
       halt,
       onLookNow: (look) => process.on('SIGHUP', look),
     });
+    if (halt.reason?.kind !== 'stop') return 0;
+    const { code, message } = halt.reason.fault;
+    log.error(`cannot serve any longer: ${code}: ${message}`);
+    return 3;
+  } catch (error) {
+    // Asked to end before it served anything.
+    if (halt.reason?.kind !== 'signal') throw error;
     return 0;
   } finally {
     release();

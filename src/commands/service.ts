@@ -2,7 +2,9 @@ import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
 import type { ServiceAddress } from '../queue/caller.js';
+import { COMPLETIONS_MODEL_IDS, modelBehind } from '../service/catalogue.js';
 import { KeyRing } from '../service/keys.js';
+import { proxyFor } from '../service/proxy.js';
 import { completionsUrl } from '../service/request.js';
 
 /** What answers the calls of one run. */
@@ -12,19 +14,31 @@ export interface Service {
   close(): Promise<void>;
 }
 
-/** The real service, out of the environment, or an emulator that lives as long as this run. */
-export async function service(settings: Settings, environment: Environment): Promise<Service> {
+/**
+ * The real service, out of the environment, or an emulator that lives as long as this run.
+ * @param say hears as which model the emulator answers, where the job does not say
+ */
+export async function service(
+  settings: Settings,
+  environment: Environment,
+  say: (line: string) => void,
+): Promise<Service> {
   if (settings.emulated) {
-    const emulator = await startEmulator();
+    const { deployment } = settings.service;
+    const model = modelBehind(settings.service)?.id ?? COMPLETIONS_MODEL_IDS[0];
+    if (modelBehind(settings.service) === null)
+      say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
+    const emulator = await startEmulator({ deployments: { [deployment]: model } });
     return {
       address: { baseUrl: emulator.url, segment: 'openai' },
       keys: new KeyRing(emulator.keys),
       close: () => emulator.close(),
     };
   }
-  const address = { baseUrl: environment.baseUrl, segment: environment.segment };
+  const place = { baseUrl: environment.baseUrl, segment: environment.segment };
   // Refuses a bad address now, before the input is read.
-  completionsUrl({ ...address, ...settings.service });
+  const url = completionsUrl({ ...place, ...settings.service });
+  const address = { ...place, proxy: settings.work ? proxyFor(url, environment.variable) : null };
   // Who leaves the calls to others needs no key, and should have none.
   const keys = new KeyRing(environment.keys, settings.work);
   return { address, keys, close: async () => {} };

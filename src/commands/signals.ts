@@ -8,11 +8,15 @@ export const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as con
 
 /**
  * The first signal halts the work; a second one ends the process at once, which loses nothing either.
+ * @param onSecond says what there is to say before
  * @returns takes the handlers away again
  */
-export function haltOnSignals(halt: Halt, exit: Exit): () => void {
+export function haltOnSignals(halt: Halt, exit: Exit, onSecond: () => void = () => {}): () => void {
   const onSignal = (signal: 'SIGINT' | 'SIGTERM'): void => {
-    if (halt.reason?.kind === 'signal') exit(EXIT_OF_SIGNAL[signal]);
+    if (halt.reason?.kind === 'signal') {
+      onSecond();
+      exit(EXIT_OF_SIGNAL[signal]);
+    }
     halt.pull({ kind: 'signal', signal });
   };
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);

@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
+import { nearest } from '../config/nearest.js';
+import { UsageError } from '../errors.js';
 import { readRuns, readWorkers } from '../fleet/read-posts.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
@@ -26,7 +28,7 @@ Examples:
   $ promptmill status --queue redis://localhost:6379 --json | jq '.runs[] | [.job, .rows.known, .eta_s]'
 
 Running and lost runs, and the last few that ended. A run is lost when its process was killed or cannot reach the queue; the
-same command resumes it. With --watch --json, one line for each look.
+same command resumes it. With --watch --json, one line for each look. Exit codes: 0 shown; 2 there is no such job.
 `;
 
 /** `promptmill status [JOB]`: what runs, waits and fails, and on which workers. */
@@ -53,11 +55,17 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
   });
   const ended = new AbortController();
   const end = (): void => ended.abort();
+  // A store that went away meanwhile may never answer.
+  const asked = new Promise<null>((resolve) => {
+    ended.signal.addEventListener('abort', () => resolve(null), { once: true });
+  });
   process.once('SIGINT', end).once('SIGTERM', end);
   process.stdout.once('error', end);
   try {
+    if (name !== null && name === job) await assertKnown(name, opened);
     do {
-      const found = await look(opened, name);
+      const found = await Promise.race([look(opened, name), asked]);
+      if (found === null) break;
       process.stdout.write(
         json ? jsonText(found, watch === true) : screenText(found, opened, watch === true),
       );
@@ -73,6 +81,19 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
 async function look({ board }: OpenBoard, job: string | null): Promise<Status> {
   const [runs, workers] = await Promise.all([board.posts('run'), board.posts('worker')]);
   return statusOf(readRuns(runs), readWorkers(workers), job);
+}
+
+/** A name that nobody has heard of is a slip, most of the time; the file of a job that has not run yet is none. */
+async function assertKnown(job: string, { board, describe }: OpenBoard): Promise<void> {
+  const jobs = new Set(readRuns(await board.posts('run')).map(({ post }) => post.summary.job));
+  if (jobs.has(job)) return;
+  const near = nearest(job, jobs);
+  throw new UsageError(
+    'no_such_job',
+    `no run of a job ${JSON.stringify(job)} at ${describe()}, and no job file of that name here` +
+      (near === null ? '' : `; did you mean ${near}?`),
+    'promptmill status shows all runs; they are remembered for 30 days.',
+  );
 }
 
 const jsonText = (found: Status, watch: boolean): string =>

@@ -6,13 +6,16 @@ import { UsageError } from '../errors.js';
 import { openStore } from '../queue/open-store.js';
 import type { Store } from '../queue/store.js';
 import { parseStoreAddress, withoutPassword } from '../queue/store-address.js';
+import { silenceOf } from '../queue/store-silence.js';
 import { FleetWorker } from '../run/fleet-worker.js';
 import { Halt, type HaltReason } from '../run/halt.js';
 import { KeyRing } from '../service/keys.js';
+import { proxyFor, type ServiceProxy } from '../service/proxy.js';
 import { completionsUrl } from '../service/request.js';
 import { wholeNumber } from './job.js';
 import { createLog } from './log.js';
-import { type Exit, haltOnSignals } from './signals.js';
+import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
+import type { UnderWay } from './under-way.js';
 
 interface Options {
   readonly queue?: string;
@@ -31,11 +34,11 @@ Examples:
 Any number of them, on any machine. Each calls the service at PROMPTMILL_BASE_URL with the keys of its own environment, for
 runs of that address and no other. --concurrency counts the calls of all deployments together. Ctrl-C or SIGTERM: it takes no
 more rows, finishes the calls in flight, and hands the rest back. Exit codes: 0 asked to end, and done; 2 did not start;
-3 the service refuses its calls; 130, 143 ended by a second signal.
+3 the service refuses its calls, or the queue cannot be used; 130, 143 ended by a second signal, or while the queue was away.
 `;
 
 /** `promptmill work`: makes the calls of runs that other processes began. */
-export function workCommand(exit: Exit): Command {
+export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
     .option('--queue <url>', 'redis://…, rediss://… or postgres://…')
@@ -44,11 +47,11 @@ export function workCommand(exit: Exit): Command {
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
     .action(async (options: Options) => {
-      exit(await work(options, exit));
+      exit(await work(options, exit, underWay));
     });
 }
 
-async function work(options: Options, exit: Exit): Promise<number> {
+async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const environment = readEnvironment(process.env);
   const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
   const deployments = options.deployment === undefined ? null : new Set(options.deployment);
@@ -56,7 +59,7 @@ async function work(options: Options, exit: Exit): Promise<number> {
   const say = (line: string): void => {
     process.stderr.write(`${line}\n`);
   };
-  const keys = serviceKeys(environment);
+  const { keys, proxy } = serviceAccess(environment);
   const store = await sharedStore(options.queue ?? environment.queue, environment, say);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
@@ -64,9 +67,10 @@ async function work(options: Options, exit: Exit): Promise<number> {
     const { baseUrl, segment } = environment;
     const whose = deployments === null ? 'all deployments' : [...deployments].join(', ');
     say(`working for ${whose} at ${baseUrl}, ${concurrency} at a time; queue in ${store.describe()}`);
+    if (proxy !== null) say(`calls go through the proxy ${proxy.address}`);
     const worker = new FleetWorker({
       store,
-      address: { baseUrl, segment },
+      address: { baseUrl, segment, proxy },
       keys,
       concurrency,
       deployments,
@@ -74,24 +78,46 @@ async function work(options: Options, exit: Exit): Promise<number> {
       say,
       onStop: (fault) => halt.pull({ kind: 'stop', fault }),
     });
+    store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
+    underWay.begin('Start it again: its rows go back to the queue by themselves.');
     worker.begin();
     const reason = await pulled(halt);
     if (reason.kind === 'signal') say(`${reason.signal}: finishing ${calls(worker.inFlight)}`);
-    await worker.close();
-    if (reason.kind !== 'stop') return 0;
-    say(`promptmill: ${reason.fault.code}: ${reason.fault.message}`);
-    return 3;
+    const over = new AbortController();
+    const away = silenceOf(store, over.signal).then(() => true);
+    const alone = await Promise.race([worker.close().then(() => false), away]);
+    over.abort();
+    if (alone) say(`the queue did not answer: ${calls(worker.inFlight)} given up, to be made again`);
+    if (reason.kind === 'stop') say(`promptmill: ${reason.fault.code}: ${reason.fault.message}`);
+    if (reason.kind !== 'signal') return 3;
+    return alone ? EXIT_OF_SIGNAL[reason.signal] : 0;
   } finally {
     release();
     await store.close();
   }
 }
 
-/** @throws UsageError when the address or the key of the service is missing or cannot be used */
-function serviceKeys({ baseUrl, segment, keys }: Environment): KeyRing {
+/** @throws UsageError when the address, the key or the proxy of the service is missing or cannot be used */
+function serviceAccess({ baseUrl, segment, keys, variable }: Environment): {
+  readonly keys: KeyRing;
+  readonly proxy: ServiceProxy | null;
+} {
+  if (baseUrl === undefined) {
+    throw new UsageError(
+      'base_url_missing',
+      'PROMPTMILL_BASE_URL is not set, and a worker calls the service at that address',
+      'Set it to the address that the runs have, for example https://example.net; promptmill emulate starts one on this machine.',
+    );
+  }
   // The same checks as for a run; the deployment comes with the rows.
-  completionsUrl({ baseUrl, segment, deployment: 'any', apiVersion: 'any', style: 'deployments' });
-  return new KeyRing(keys);
+  const url = completionsUrl({
+    baseUrl,
+    segment,
+    deployment: 'any',
+    apiVersion: 'any',
+    style: 'deployments',
+  });
+  return { keys: new KeyRing(keys), proxy: proxyFor(url, variable) };
 }
 
 /** @throws UsageError for the embedded store, which is open to one process only */

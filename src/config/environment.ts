@@ -60,7 +60,8 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): En
 
 function readDotenv(path: string): Record<string, string> {
   try {
-    return parse(readFileSync(path));
+    // The library's pattern takes time with the square of a run of white space.
+    return parse(readFileSync(path, 'utf8').replace(/\s{100,}/g, '\n'));
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
     throw new UsageError(

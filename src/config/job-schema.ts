@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { COMPLETIONS_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { parametersSchema } from '../service/parameters.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 
@@ -17,6 +18,16 @@ const serviceSchema = z.strictObject({
   deployment: text.describe(
     'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
   ),
+  model: z
+    .enum(COMPLETIONS_MODEL_IDS, {
+      error: ({ input }) =>
+        (typeof input === 'string' ? modelProblem(input) : null) ?? 'must be the name of a model',
+    })
+    .optional()
+    .describe(
+      'Model behind the deployment, for its tokenizer and its context window, and for the answers of a rehearsal. ' +
+        'Default: the one that the deployment is named after; for any other name it is not known.',
+    ),
   api_version: text
     .default('2023-09-15-preview')
     .describe(
@@ -32,7 +43,9 @@ const serviceSchema = z.strictObject({
 });
 
 const inputSchema = z.strictObject({
-  path: text.describe('The input file: .csv .tsv .jsonl .ndjson, each also .gz; "-" is standard input.'),
+  path: text.describe(
+    'The input file: .csv .tsv .jsonl .ndjson .json (one object a line), each also .gz; "-" is standard input.',
+  ),
   format: z
     .enum(['csv', 'tsv', 'jsonl'])
     .optional()
@@ -44,7 +57,10 @@ const inputSchema = z.strictObject({
     .string()
     .length(1)
     .optional()
-    .describe('Column separator of a CSV file. Default: a comma (a tab for .tsv).'),
+    .describe(
+      'Column separator of a CSV file, for example ";". Default: found out from the header; a comma (a tab for .tsv) unless it ' +
+        'says otherwise.',
+    ),
   require: z
     .array(text)
     .default([])
@@ -75,7 +91,7 @@ const answerSchema = z
   .union([
     z.strictObject({
       labels: z
-        .array(text)
+        .array(text.max(500, 'must have at most 500 characters'))
         .min(2, 'must name at least two labels')
         .describe('The answers to choose from. The answer column holds one of them, or nothing.'),
     }),
@@ -103,10 +119,10 @@ const outputSchema = z.strictObject({
     ),
 });
 
+const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
+
 /** A duration such as `90s`, `30m`, `8h` or `1h30m`, in milliseconds. */
-const durationSchema = z
-  .string()
-  .regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, 'must be a duration such as 90s, 30m or 8h');
+const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
 
 const limitsSchema = z.strictObject({
   concurrency: count
@@ -139,6 +155,14 @@ const limitsSchema = z.strictObject({
     .max(100)
     .default(6)
     .describe('Calls for one row before it ends failed; waits for the quota do not count. Default: 6.'),
+  unknown_outcome: z
+    .enum(['retry', 'hold'])
+    .default('retry')
+    .describe(
+      'A row whose call was cut off by a crash, a broken connection or a timeout may have been billed. retry: it is called ' +
+        'again, and counted in calls.repeated. hold: it ends failed with the code outcome_unknown, so that nothing is paid ' +
+        'for twice. Default: retry.',
+    ),
   timeout_seconds: z
     .number()
     .positive()

@@ -32,6 +32,8 @@ export interface Settings {
   readonly job: string;
   readonly service: {
     readonly deployment: string;
+    /** The model behind the deployment; only where the job names it. */
+    readonly model?: string;
     readonly apiVersion: string;
     readonly style: 'deployments' | 'openai';
   };
@@ -66,6 +68,8 @@ export interface Settings {
     readonly tokensPerMinute: number | null;
     readonly tokenEstimate: 'full' | 'learned';
     readonly attempts: number;
+    /** What becomes of a row of whose call nobody knows the end. */
+    readonly unknownOutcome: 'retry' | 'hold';
     readonly timeoutMs: number;
     /** Time without an answered row after which a run stops, in milliseconds. */
     readonly giveUpMs: number;
@@ -104,6 +108,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     job: job.name,
     service: {
       deployment: job.service.deployment,
+      // Only where it is named: runs of versions that did not know it go on.
+      ...(job.service.model !== undefined && { model: job.service.model }),
       apiVersion: job.service.api_version,
       style: job.service.style,
     },
@@ -136,6 +142,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       tokensPerMinute: job.limits.tokens_per_minute ?? null,
       tokenEstimate: job.limits.token_estimate,
       attempts: job.limits.attempts,
+      unknownOutcome: job.limits.unknown_outcome,
       timeoutMs: job.limits.timeout_seconds * 1000,
       giveUpMs: durationMs(job.limits.give_up_after),
       stopAfterFailures: job.limits.stop_after_failures ?? null,
@@ -193,7 +200,7 @@ function outputFormat(path: string): OutputFormat {
 }
 
 function defaultOutput(job: string, format: InputFormat | undefined, input: string): string {
-  const lines = format === 'jsonl' || (format === undefined && /\.(jsonl|ndjson)(\.gz)?$/i.test(input));
+  const lines = format === 'jsonl' || (format === undefined && /\.(jsonl|ndjson|json)(\.gz)?$/i.test(input));
   return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
 }
 

@@ -1,3 +1,4 @@
+import type { Json } from '../model.js';
 import { type Body, isObject } from './checks.js';
 
 type Form = (body: Body) => Body;
@@ -13,8 +14,9 @@ const LATER_CATEGORIES = {
 };
 
 /**
- * Forms of a good answer that the service and its like were seen to send: each turns the usual body into one that
- * a client must read as well.
+ * Forms of an answer: each turns the usual body into another. The first are good ones that the service and its like were
+ * seen to send, and that a client must read as well. The others are what broken gateways make of an answer; a client must
+ * not take them for one, or not for their numbers.
  */
 export const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ['no-usage', without('usage')],
@@ -48,7 +50,43 @@ export const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       return { ...choice, content_filter_results: { ...results, ...LATER_CATEGORIES } };
     }),
   ],
+
+  ['no-text', eachChoice(({ text: _, ...choice }) => choice)],
+  ['null-text', eachChoice((choice) => ({ ...choice, text: null }))],
+  ['number-text', eachChoice((choice) => ({ ...choice, text: 42 }))],
+  [
+    'chat',
+    (body) => ({
+      ...eachChoice(({ text, ...choice }) => ({
+        ...choice,
+        message: { role: 'assistant', content: text ?? null },
+      }))(body),
+      object: 'chat.completion',
+    }),
+  ],
+  ['shifted-indexes', eachChoice((choice) => ({ ...choice, index: Number(choice['index']) + 1 }))],
+  ['equal-indexes', eachChoice((choice) => ({ ...choice, index: 0 }))],
+  ['no-indexes', eachChoice(({ index: _, ...choice }) => choice)],
+  ['missing-choice', ({ choices, ...body }) => ({ ...body, choices: asList(choices).slice(1) })],
+  ['empty-usage', withUsage({})],
+  ['total-usage', withUsage({ total_tokens: 7 })],
+  ['text-usage', withUsage({ prompt_tokens: '5', completion_tokens: '2', total_tokens: '7' })],
+  ['negative-usage', withUsage({ prompt_tokens: -5, completion_tokens: -2, total_tokens: -7 })],
+  [
+    'huge-usage',
+    withUsage({
+      prompt_tokens: Number.MAX_SAFE_INTEGER,
+      completion_tokens: Number.MAX_SAFE_INTEGER,
+      total_tokens: Number.MAX_SAFE_INTEGER,
+    }),
+  ],
 ]);
+
+function withUsage(usage: Body): Form {
+  return (body) => ({ ...body, usage });
+}
+
+const asList = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : []);
 
 function without(member: string): Form {
   return (body) => Object.fromEntries(Object.entries(body).filter(([name]) => name !== member));

@@ -24,7 +24,8 @@ export interface Board {
    */
   post(kind: PostKind, id: string, text: string, ttlMs: number): Promise<void>;
   /**
-   * The posts of a kind that are up, newest first, and of those the {@link MOST_POSTS} newest.
+   * The posts of a kind that are up, newest first: the {@link MOST_POSTS} newest, of these as many as {@link MOST_BYTES}
+   * hold. One of more than {@link LONGEST_POST} is none of ours, and is left out where it lies.
    * @param withinMs only those put up or replaced within this time, in milliseconds. @default all
    */
   posts(kind: PostKind, withinMs?: number): Promise<readonly Posted[]>;
@@ -34,3 +35,9 @@ export interface Board {
 
 /** Posts that a look returns at most: several times the largest fleet, and an answer of a few megabytes. */
 export const MOST_POSTS = 5_000;
+
+/** Bytes of a post: several times the largest, since all that a run counts by name is bounded. */
+export const LONGEST_POST = 1_048_576;
+
+/** Bytes that a look returns at most; others can write to a store, and a look must not fill the memory. */
+export const MOST_BYTES = 67_108_864;

@@ -13,6 +13,13 @@ export interface StatusTextOptions {
 
 const BAR = 10;
 const GAP = '  ';
+/** Cells of a number; a larger one than any that is meant would push the others out of their columns. */
+const NUMBER = 15;
+/** Rows of a table, and lines of a note, at most: others can write on a board (fault 85). `--json` has all. */
+const MOST_ROWS = 200;
+const MOST_NOTE_LINES = 6;
+
+const FINISHED = 'finished';
 
 /** The lines of `promptmill status`, for people: two for a run that waits or stopped, one for everything else. */
 export function renderStatus({ runs, workers }: Status, options: StatusTextOptions): string {
@@ -83,7 +90,7 @@ function runNote({ state, waiting, stopped, rows, seen_s, host, pid }: RunStatus
         `lost: resume with the same command (process ${pid} on ${host}, silent for ${duration(seen_s)})`,
       ];
     case 'finished':
-      return ['finished', ...failed];
+      return [FINISHED, ...failed];
     case 'interrupted':
       return [...failed, stopped ?? state];
     default:
@@ -103,12 +110,15 @@ function table<T>(
   title: string,
   columns: readonly Column<T>[],
   rows: readonly T[],
-  noteOf: (row: T) => string[],
+  noteOf: (row: T) => readonly string[],
   width: number,
   paint: Paint,
 ): string[] {
   if (rows.length === 0) return [];
-  const texts = rows.map((row) => columns.map((column) => column.text(row)));
+  const shown = rows.slice(0, MOST_ROWS);
+  const texts = shown.map((row) =>
+    columns.map((column) => (column.right ? clip(column.text(row), NUMBER) : column.text(row))),
+  );
   const widths = columns.map((column, i) =>
     Math.max(cells(column.title), ...texts.map((row) => cells(row[i] ?? ''))),
   );
@@ -127,9 +137,20 @@ function table<T>(
     paint('bold', title),
     paint('dim', line(columns.map((column) => column.title))),
     ...texts.flatMap((row, i) => {
-      const of = rows[i];
-      const words = of === undefined ? [] : plain(noteOf(of).join('; ')).split(' ').filter(Boolean);
-      return [line(row), ...flow(words, ' ', width - 2).map((note) => paint('yellow', `  ${note}`))];
+      const of = shown[i];
+      return [line(row), ...(of === undefined ? [] : noteLines(noteOf(of), width - 2, paint))];
     }),
+    ...(shown.length < rows.length ? [`and ${count(rows.length - shown.length)} more: --json has all`] : []),
   ];
+}
+
+function noteLines(notes: readonly string[], width: number, paint: Paint): string[] {
+  const words = clip(plain(notes.join('; ')), width * MOST_NOTE_LINES)
+    .split(' ')
+    .filter(Boolean)
+    .map((word) => clip(word, width));
+  const lines = flow(words, ' ', width).slice(0, MOST_NOTE_LINES);
+  // Yellow is for what somebody may have to do something about.
+  const style = notes.length === 1 && notes[0] === FINISHED ? 'green' : 'yellow';
+  return lines.map((line) => paint(style, `  ${line}`));
 }

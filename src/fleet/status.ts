@@ -32,6 +32,8 @@ export interface RunStatus {
   readonly stopped: string | null;
   readonly calls: SeenRun['post']['summary']['calls'];
   readonly cost: number | null;
+  /** Rows that needed no call; only of a job with `input.dedupe` or `input.only_new`. */
+  readonly reused?: SeenRun['post']['summary']['reused'];
   readonly output: string;
 }
 
@@ -105,6 +107,7 @@ function runStatus(seen: SeenRun): RunStatus {
     stopped: summary.stopped,
     calls: summary.calls,
     cost: summary.cost,
+    ...(summary.reused !== undefined && { reused: summary.reused }),
     output: summary.output,
   };
 }

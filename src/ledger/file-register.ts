@@ -1,6 +1,7 @@
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { makePrivateFolder } from '../folder.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
 import type { Register, RegisterReply } from '../pace/register.js';
 
@@ -22,13 +23,13 @@ export class FileRegister implements Register {
   }
 
   async swap(name: string, before: string | null, after: string): Promise<RegisterReply> {
-    mkdirSync(this.directory, { recursive: true });
+    makePrivateFolder(this.directory);
     const lock = await this.#lock(name);
     try {
       const text = this.#text(name);
       if (text !== before) return { text, written: false, now: Date.now() };
       const file = this.#file(name);
-      writeFileSync(`${file}.new`, after);
+      writeFileSync(`${file}.new`, after, { mode: 0o600 });
       renameSync(`${file}.new`, file);
       return { text: after, written: true, now: Date.now() };
     } finally {

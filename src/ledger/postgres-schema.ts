@@ -2,12 +2,15 @@ import { COUNTERS } from './counters.js';
 import type { Sql } from './postgres.js';
 
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '3';
+const LAYOUT = '4';
+
+const NAMES = ['run', 'calls', 'outcome', 'pace', 'board'];
 
 /**
  * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
  * wait for each other's commits; `''` is the row with which the collector seeds them. `written` holds the
- * numbers of that writer's last writes.
+ * numbers of that writer's last writes. `flight` has the rows whose calls nobody has told the end of, with the names of
+ * these calls, the first announced first.
  */
 const TABLES = `
 CREATE SCHEMA IF NOT EXISTS promptmill;
@@ -35,6 +38,14 @@ CREATE TABLE IF NOT EXISTS promptmill.outcome (
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, first, row)
 );
+CREATE TABLE IF NOT EXISTS promptmill.flight (
+  run text NOT NULL,
+  row bigint NOT NULL,
+  calls text[] NOT NULL,
+  hold boolean NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (run, row)
+);
 CREATE TABLE IF NOT EXISTS promptmill.pace (
   name text PRIMARY KEY,
   text text NOT NULL,
@@ -58,7 +69,8 @@ COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
  */
 export async function createLedgerTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
-    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}' AS found`,
+    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
+       AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')} AS found`,
   );
   // Asked first, so that a user who may use the tables and not make any can work.
   if (rows[0]?.found) return;
@@ -74,7 +86,7 @@ export async function createLedgerTables(session: Sql): Promise<void> {
 
 /** Drops what runs that nobody continues have left. */
 export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
-  for (const table of ['outcome', 'calls', 'run', 'pace']) {
+  for (const table of ['outcome', 'calls', 'run', 'flight', 'pace']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
       [outcomeTtlMs],

@@ -1,5 +1,12 @@
 import type { Redis } from 'ioredis';
-import { type Board, MOST_POSTS, type Posted, type PostKind } from '../fleet/board.js';
+import {
+  type Board,
+  LONGEST_POST,
+  MOST_BYTES,
+  MOST_POSTS,
+  type Posted,
+  type PostKind,
+} from '../fleet/board.js';
 
 /**
  * Keys of a kind, all in one slot of a cluster: `text`, hash of id → post; `seen` and `until`, sorted sets of the ids by
@@ -31,17 +38,20 @@ redis.call('ZADD', untilKey, now + ARGV[3], ARGV[1])
 return 1
 `;
 
-/** KEYS text seen until; ARGV within most. Returns id, text and age of each. */
+/** KEYS text seen until; ARGV within most longest bytes. Returns id, text and age of each. */
 const POSTS = `${NOW_WITHOUT_OLD}
 local since = '-inf'
 if ARGV[1] ~= '' then since = now - ARGV[1] end
 local found = {}
+local left = tonumber(ARGV[4])
 for _, id in ipairs(redis.call('ZREVRANGEBYSCORE', seen, '+inf', since, 'LIMIT', 0, ARGV[2])) do
-  local post = redis.call('HGET', text, id)
+  local size = redis.call('HSTRLEN', text, id)
   local over = tonumber(redis.call('ZSCORE', untilKey, id) or 0) <= now
-  if post and not over then
+  if size > 0 and size <= tonumber(ARGV[3]) and not over then
+    left = left - size
+    if left < 0 then break end
     found[#found + 1] = id
-    found[#found + 1] = post
+    found[#found + 1] = redis.call('HGET', text, id)
     found[#found + 1] = now - tonumber(redis.call('ZSCORE', seen, id))
   end
 end
@@ -64,11 +74,11 @@ export class RedisBoard implements Board {
   }
 
   async posts(kind: PostKind, withinMs?: number): Promise<readonly Posted[]> {
-    const reply = await this.#eval(POSTS, kind, [withinMs ?? '', MOST_POSTS]);
+    const reply = await this.#eval(POSTS, kind, [withinMs ?? '', MOST_POSTS, LONGEST_POST, MOST_BYTES]);
     const flat: unknown[] = Array.isArray(reply) ? reply : [];
     const posts: Posted[] = [];
     for (let i = 0; i + 2 < flat.length; i += 3) {
-      posts.push({ id: String(flat[i]), text: String(flat[i + 1]), ageMs: Number(flat[i + 2]) });
+      posts.push({ id: String(flat[i]), text: String(flat[i + 1]), ageMs: Math.max(0, Number(flat[i + 2])) });
     }
     return posts;
   }

@@ -2,43 +2,98 @@ import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { CalledOutcome, Counters } from '../model.js';
 import { byRun, type RunBatch } from './batch.js';
-import { inOrder } from './counters.js';
-import type { ChunkKey, Entry, Ledger, Progress, Standing } from './ledger.js';
-import { CLOSE, FORGET, OPEN, RECORD, STANDING, STOP } from './redis-scripts.js';
+import { inOrder, NO_CALLS } from './counters.js';
+import {
+  type Announced,
+  type ChunkKey,
+  type Entry,
+  type Flights,
+  type Ledger,
+  NO_FLIGHTS,
+  type Progress,
+  type Standing,
+} from './ledger.js';
+import { CLOSE, FORGET, OPEN, RECORD, STANDING, STOP, WAITING } from './redis-scripts.js';
 import { LEDGER_TIMES, type LedgerTimes } from './times.js';
 
 type Argument = string | number;
+/** Tries again what the store refused and may yet take. */
+type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
 
 /** The ledger on Redis and Valkey. {@link file://./redis-scripts.ts} says what it keeps there. */
 export class RedisLedger implements Ledger {
   constructor(
     private readonly client: Redis,
     private readonly times: LedgerTimes = LEDGER_TIMES,
+    private readonly lasting: Lasting = (attempt) => attempt(),
   ) {}
 
-  async open(run: string, execution: number, committed: number, calls: Counters): Promise<void> {
-    const keys = [key(run, 'head'), key(run, 'calls'), key(run, 'chunks'), key(run, 'stop')];
+  async open(
+    run: string,
+    execution: number,
+    committed: number,
+    calls: Counters | null,
+    isLostRepeated = true,
+  ): Promise<boolean> {
+    const keys = ['head', 'calls', 'chunks', 'stop', 'flight'].map((name) => key(run, name));
     const { leaseMs, outcomeTtlMs } = this.times;
-    await this.#eval(OPEN, keys, [rows(run), execution, committed, leaseMs, outcomeTtlMs, ...inOrder(calls)]);
+    const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
+    const seed = inOrder(calls ?? NO_CALLS);
+    return (await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed])) === 1;
   }
 
-  async standing(chunk: ChunkKey, execution: number): Promise<Standing> {
-    const keys = [key(chunk.run, 'head'), rows(chunk.run, chunk.first)];
-    const reply = await this.#eval(STANDING, keys, [execution, chunk.first]);
-    const [wanted, known] = Array.isArray(reply) ? reply : [];
-    return { wanted: wanted === 1, known: new Set(Array.isArray(known) ? known.map(Number) : []) };
+  async standing(chunk: ChunkKey, execution: number, asked: readonly number[] = []): Promise<Standing> {
+    const keys = [key(chunk.run, 'head'), rows(chunk.run, chunk.first), key(chunk.run, 'flight')];
+    const reply = await this.#eval(STANDING, keys, [execution, chunk.first, ...asked]);
+    const [wanted, known, inFlight] = Array.isArray(reply) ? reply : [];
+    return {
+      wanted: wanted === 1,
+      known: new Set(Array.isArray(known) ? known.map(Number) : []),
+      inFlight: new Map(
+        (Array.isArray(inFlight) ? inFlight : []).map(([row, call, ageMs]) => [
+          Number(row),
+          { call: String(call), ageMs: Number(ageMs) },
+        ]),
+      ),
+    };
   }
 
-  async record(entries: readonly Entry[], calls: ReadonlyMap<string, Partial<Counters>>): Promise<void> {
-    await Promise.all(byRun(entries, calls).map((batch) => this.#recordRun(batch)));
+  async record(
+    entries: readonly Entry[],
+    calls: ReadonlyMap<string, Partial<Counters>>,
+    flights: Flights = NO_FLIGHTS,
+  ): Promise<readonly boolean[]> {
+    const granted = new Set(
+      (await Promise.all(byRun(entries, calls, flights).map((batch) => this.#recordRun(batch)))).flat(),
+    );
+    return flights.announced.map((row) => granted.has(row));
   }
 
-  async #recordRun({ run, entries, calls }: RunBatch): Promise<void> {
-    const keys = [key(run, 'head'), key(run, 'calls'), key(run, 'chunks'), key(run, 'written')];
+  /** @returns the announced rows that may be called */
+  async #recordRun({ run, entries, calls, announced, settled }: RunBatch): Promise<readonly Announced[]> {
+    const keys = ['head', 'calls', 'chunks', 'written', 'flight'].map((name) => key(run, name));
     // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
     const id = randomBytes(9).toString('base64');
-    const outcomes = entries.flatMap(({ first, row, outcome }) => [first, row, JSON.stringify(outcome)]);
-    await this.#eval(RECORD, keys, [rows(run), this.times.outcomeTtlMs, id, ...inOrder(calls), ...outcomes]);
+    const reply = await this.#eval(RECORD, keys, [
+      ...[rows(run), this.times.outcomeTtlMs, id, settled.length, entries.length],
+      ...inOrder(calls),
+      ...settled.flatMap(({ row, call }) => [row, call]),
+      ...entries.flatMap(({ first, row, outcome, call }) => [
+        first,
+        row,
+        JSON.stringify(outcome),
+        call ?? '',
+      ]),
+      ...announced.flatMap(({ first, row, execution, call, hold }) => [
+        ...[first, row, execution, call],
+        hold ? 1 : 0,
+      ]),
+    ]);
+    return announced.filter((_, i) => Array.isArray(reply) && reply[i] === 1);
+  }
+
+  async waiting(run: string): Promise<number> {
+    return Number(await this.#eval(WAITING, [key(run, 'chunks')], [rows(run)]));
   }
 
   async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
@@ -46,24 +101,29 @@ export class RedisLedger implements Ledger {
     await this.#eval(STOP, keys, [execution, JSON.stringify(reason), this.times.outcomeTtlMs]);
   }
 
-  async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+  progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    return this.lasting(() => this.#progress(run, firsts));
+  }
+
+  async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
     const pipeline = this.client.pipeline().hgetall(key(run, 'calls')).get(key(run, 'stop'));
+    pipeline.hlen(key(run, 'flight'));
     for (const first of firsts) pipeline.hlen(rows(run, first));
     const replies = (await pipeline.exec()) ?? [];
-    const [calls, stop, ...lengths] = replies.map(([error, reply]): unknown => {
+    const [calls, stop, inFlight, ...lengths] = replies.map(([error, reply]): unknown => {
       if (error) throw withoutArguments(error);
       return reply;
     });
     return {
       counts: lengths.map(Number),
-      calls: parseCounts(calls),
+      calls: parseCounts(calls, Number(inFlight)),
       opened: 'seeded' in Object(calls),
       stop: typeof stop === 'string' ? JSON.parse(stop) : null,
     };
   }
 
   async outcomes(chunk: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
-    const found = await this.client.hgetall(rows(chunk.run, chunk.first));
+    const found = await this.lasting(() => this.client.hgetall(rows(chunk.run, chunk.first)));
     return new Map(Object.entries(found).map(([row, outcome]) => [Number(row), JSON.parse(outcome)]));
   }
 
@@ -74,13 +134,13 @@ export class RedisLedger implements Ledger {
   }
 
   async close(run: string): Promise<void> {
-    const keys = ['head', 'calls', 'chunks', 'written', 'stop'].map((name) => key(run, name));
+    const keys = ['head', 'calls', 'chunks', 'written', 'stop', 'flight'].map((name) => key(run, name));
     await this.#eval(CLOSE, keys, [rows(run)]);
   }
 
   async #eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
     try {
-      return await this.client.eval(script, keys.length, ...keys, ...args);
+      return await this.lasting(() => this.client.eval(script, keys.length, ...keys, ...args));
     } catch (error) {
       throw withoutArguments(error);
     }
@@ -91,7 +151,8 @@ export class RedisLedger implements Ledger {
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
 const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
 
-function parseCounts(reply: unknown): Counters {
+/** @param named rows in flight that are known by name; others were counted by what came before */
+function parseCounts(reply: unknown, named: number): Counters {
   const found = new Map(Object.entries(reply ?? {}));
   const count = (name: keyof Counters): number => Number(found.get(name) ?? 0);
   return {
@@ -99,7 +160,7 @@ function parseCounts(reply: unknown): Counters {
     retried: count('retried'),
     rate_limited: count('rate_limited'),
     repeated: count('repeated'),
-    in_flight: count('in_flight'),
+    in_flight: named + count('in_flight'),
     prompt_tokens: count('prompt_tokens'),
     completion_tokens: count('completion_tokens'),
   };

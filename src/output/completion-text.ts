@@ -9,3 +9,19 @@ export function excerpt(text: string | null): string {
   if (whole === '') return 'the empty text';
   return `the text ${JSON.stringify(whole.length > 60 ? `${whole.slice(0, 60)}…` : whole)}`;
 }
+
+/** Words for a message, which may be about each of many rows: not all of 20,000. */
+export function listed(words: readonly string[]): string {
+  const more = words.length - MOST_LISTED;
+  if (more <= 1) return words.join(', ');
+  return `${words.slice(0, MOST_LISTED).join(', ')} and ${more} more`;
+}
+
+const MOST_LISTED = 10;
+
+/**
+ * A text in NFC. Sorting a run of many combining marks takes time with its square (1 MB: ten minutes), so a run is cut after
+ * 30 of them, as the Stream-Safe Text Format of Unicode (UAX #15, D4) does.
+ */
+export const composed = (text: string): string =>
+  text.replace(/\p{M}{30}(?=\p{M})/gu, '$&\u034f').normalize('NFC');

@@ -16,6 +16,8 @@ export function recordFormat(options: {
   readonly formulas?: 'protect' | 'raw' | undefined;
   /** Columns that say where an outcome was taken from. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
+  /** Whether the job asks for log probabilities. @default false */
+  readonly logprobs?: boolean | undefined;
 }): RecordFormat {
   const layout = recordLayout(options);
   return options.kind === 'csv' ? csvFormat(layout, options.formulas ?? 'protect') : jsonlFormat(layout);

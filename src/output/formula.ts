@@ -1,12 +1,49 @@
-/** What a spreadsheet takes for a formula, white space before it ignored. Source: OWASP, "CSV Injection". */
-const FORMULA = /^\s*[=+\-@\t\r]/;
-
-const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
-
 /**
- * The text of a CSV cell, made inert: one that a spreadsheet would run gets a leading `'`, a plain number such as
- * `-5` or `+1e3` does not (fault 54).
+ * Cells that a spreadsheet would run. Such a cell gets a leading `'`, which makes it text (fault 54). So does one that has
+ * `'` before such a text: `'=1` and `=1` can be told apart after reading back (fault 72).
  */
+
+/** With the full-width and small forms that some spreadsheets take for the same. Source: OWASP, "CSV Injection". */
+const SIGNS = new Set('=+-@＝＋－＠﹦﹢﹣﹫');
+
+/** White space, control characters, byte-order marks, zero-width characters. */
+const UNSEEN = /[\s\p{Cc}\p{Cf}]/u;
+
+/** No character can go to two parts, so there is one way to read a cell, and it takes linear time (fault 69). */
+const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
+
+/** The text of a CSV cell, made inert. A plain number such as `-5` or `+1e3` is inert already. */
 export function inert(cell: string): string {
-  return FORMULA.test(cell) && !NUMBER.test(cell) ? `'${cell}` : cell;
+  // Nearly every cell begins with a letter or a digit.
+  if (LETTER_OR_DIGIT.test(cell)) return cell;
+  return wouldRun(cell, quotesBefore(cell)) ? `'${cell}` : cell;
+}
+
+/** The cell that {@link inert} was given, from what it returned. */
+export function uninert(cell: string): string {
+  const quotes = quotesBefore(cell);
+  return quotes > 0 && wouldRun(cell, quotes) ? cell.slice(1) : cell;
+}
+
+const LETTER_OR_DIGIT = /^[A-Za-z0-9]/;
+
+function quotesBefore(cell: string): number {
+  let quotes = 0;
+  while (cell[quotes] === "'") quotes++;
+  return quotes;
+}
+
+const wouldRun = (cell: string, from: number): boolean =>
+  beginsAsFormula(cell, from) && !NUMBER.test(cell.slice(from));
+
+/** Whether a sign follows on nothing that is seen. A tab or a carriage return among the unseen counts as a sign. */
+function beginsAsFormula(cell: string, from: number): boolean {
+  // A loop, because one pattern over a run of many million characters ends the stack.
+  for (let at = from; at < cell.length; at++) {
+    const char = String.fromCodePoint(cell.codePointAt(at) ?? 0);
+    if (char === '\t' || char === '\r' || SIGNS.has(char)) return true;
+    if (!UNSEEN.test(char)) return false;
+    at += char.length - 1;
+  }
+  return false;
 }

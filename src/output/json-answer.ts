@@ -3,10 +3,13 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { parse as parseLossless } from 'lossless-json';
 import { UsageError } from '../errors.js';
 import type { Answer, Fault, Json } from '../model.js';
-import { excerpt } from './completion-text.js';
+import { excerpt, listed } from './completion-text.js';
 import { stringEnd } from './json-text.js';
 
 type Schema = { readonly [key: string]: Json };
+
+/** Brackets in a text that may turn out to be no JSON: to refuse each takes thousands of times its length. */
+const MOST_TRIED = 1_000;
 
 /** Deeper values end the stack of what writes them. */
 const DEEPEST = 200;
@@ -52,12 +55,19 @@ export function jsonReader(schema: Schema): {
 
 /** What is wrong with a value by the schema, or `null`. */
 function validator(schema: Schema): (value: Json) => string | null {
-  const options = { strict: false, validateFormats: false, logger: false } as const;
+  const options = {
+    strict: false,
+    validateFormats: false,
+    logger: false,
+    code: { regExp: boundedPattern },
+  } as const;
   const draft = String(schema['$schema'] ?? '');
   try {
     // "$async" would make the validator answer with a promise.
     if (schema['$async'] !== undefined) throw new Error('$async is not supported');
-    const validate = (draft.includes('2020-12') ? new Ajv2020(options) : new Ajv(options)).compile(schema);
+    const ajv = draft.includes('2020-12') ? new Ajv2020(options) : new Ajv(options);
+    ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS);
+    const validate = ajv.compile(schema);
     return (value) => (validate(value) ? null : described(validate.errors?.[0]));
   } catch (error) {
     throw new UsageError(
@@ -68,10 +78,40 @@ function validator(schema: Schema): (value: Json) => string | null {
   }
 }
 
+/** Characters of a value to which a `pattern` is put. What it takes for longer ones, only its author could bound. */
+const LONGEST_MATCHED = 10_000;
+
+/** The engine of the schema's own patterns: a longer value is of none (fault 69). */
+function boundedPattern(pattern: string, flags: string): { test(text: string): boolean; toString(): string } {
+  const regExp = new RegExp(pattern, flags);
+  return {
+    test: (text) => text.length <= LONGEST_MATCHED && regExp.test(text),
+    // By this name ajv tells the patterns of a schema apart.
+    toString: () => regExp.toString(),
+  };
+}
+boundedPattern.code = 'new RegExp';
+
+/** The library's own compares every item with every other. */
+const UNIQUE_ITEMS = {
+  keyword: 'uniqueItems',
+  type: 'array',
+  schemaType: 'boolean',
+  error: { message: 'must NOT have duplicate items' },
+  compile: (unique: boolean) => (items: readonly Json[]) =>
+    !unique || new Set(items.map((item) => JSON.stringify(item, sorted))).size === items.length,
+} as const;
+
+/** Objects are the same in any order of their members. */
+const sorted = (_: string, value: Json): Json =>
+  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+/** Bounded, because names of members in the answer are part of the path. */
 function described(error: ErrorObject | undefined): string {
   const { allowedValues } = error?.params ?? {};
-  const allowed = Array.isArray(allowedValues) ? `: ${allowedValues.join(', ')}` : '';
-  return `answer${(error?.instancePath ?? '').replaceAll('/', '.')} ${error?.message ?? 'is not valid'}${allowed}`;
+  const allowed = Array.isArray(allowedValues) ? `: ${listed(allowedValues.map(String))}` : '';
+  const path = (error?.instancePath ?? '').slice(0, 100).replaceAll('/', '.');
+  return `answer${path} ${error?.message ?? 'is not valid'}${allowed}`;
 }
 
 /** Brackets with which an answer of the schema begins. */
@@ -85,8 +125,10 @@ function openersOf(schema: Schema, properties: readonly string[]): '{' | '[' | '
  * is inside brackets that are no JSON, or are never closed, does not count: a part of a cut answer is no answer.
  */
 function findJson(text: string, openers: '{' | '[' | '{['): string | undefined {
+  let tried = 0;
   for (let at = 0; at < text.length; at++) {
     if (!openers.includes(text.charAt(at))) continue;
+    if (++tried > MOST_TRIED) return undefined;
     const end = balancedEnd(text, at);
     if (end < 0) return undefined;
     const json = text.slice(at, end);

@@ -2,6 +2,7 @@ import { memberTexts } from './json-text.js';
 import type { RecordFormat, RecordLayout } from './record.js';
 import {
   createdAt,
+  LOGPROBS,
   ORIGINS,
   PARTS,
   type Part,
@@ -17,11 +18,15 @@ import {
  */
 export function jsonlFormat(layout: RecordLayout): RecordFormat {
   const parts = PARTS.filter((part) => layout.parts.has(part));
+  const withLogprobs: readonly Part[] = [...parts, 'logprobs'];
   return {
     header: '',
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
-      return `{${parts.map((part) => `"${part}":${partJson(part, facts, layout)}`).join(',')}}\n`;
+      const isMore =
+        layout.isWhole && facts.completion?.logprobs !== undefined && !layout.parts.has('logprobs');
+      const all = isMore ? withLogprobs : parts;
+      return `{${all.map((part) => `"${part}":${partJson(part, facts, layout)}`).join(',')}}\n`;
     },
   };
 }
@@ -58,6 +63,8 @@ function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string 
     case 'copied_from':
     case 'carried_from':
       return JSON.stringify(ORIGINS[part].value(facts));
+    case 'logprobs':
+      return JSON.stringify(LOGPROBS.value(facts));
   }
 }
 

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
 import type { OriginColumn } from '../reuse/rules.js';
-import { inert } from './formula.js';
+import { damageOf } from './completed-fault.js';
+import { uninert } from './formula.js';
 import { RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */
@@ -31,17 +32,27 @@ const record = z.object({
  * columns for filter categories beyond the four of the service's documentation; they are not counted then.
  * @param row a record of the output, read as if it were an input
  * @param origins columns of where an outcome was taken from, which the record must have
+ * @param formulas `protect`: the cells of a CSV record were made inert, which is undone here
  * @returns null when `output.columns` leaves out what a tally counts, or the record is none of ours
  */
-export function outcomeOf(row: Row, origins: readonly OriginColumn[]): Outcome | null {
-  const parsed = record.safeParse(row.source === undefined ? fromCells(row, origins) : parseJson(row.source));
+export function outcomeOf(
+  row: Row,
+  origins: readonly OriginColumn[],
+  formulas: 'protect' | 'raw',
+): Outcome | null {
+  const parsed = record.safeParse(
+    row.source === undefined ? fromCells(row, origins, formulas) : parseJson(row.source),
+  );
   if (!parsed.success || origins.some((name) => parsed.data[name] === undefined)) return null;
   const { status, text, finish_reason, usage, filters, latency_ms, error } = parsed.data;
   if (status === 'skipped') return { status };
   const origin = origins.length === 0 ? null : originOf(parsed.data);
   const called = { attempts: 1, latency_ms, ...(origin && { origin }) };
   const said = { text, finish_reason, usage, model: null, id: null, created: null };
-  if (status === 'completed') return { status, completion: said, filters, ...called };
+  if (status === 'completed') {
+    const damaged = damageOf(error?.code);
+    return { status, completion: { ...said, ...(damaged && { damaged }) }, filters, ...called };
+  }
   if (error === null) return null;
   if (status === 'failed') return { status, error, ...called };
   const blockedPrompt = text === null && finish_reason === null && usage === null;
@@ -54,10 +65,11 @@ function originOf({ copied_from, carried_from }: z.output<typeof record>): Origi
 }
 
 /** The cells of a CSV record in the shape of JSONL; `undefined` where the record has no such column. */
-function fromCells({ fields }: Row, origins: readonly OriginColumn[]): unknown {
+function fromCells({ fields }: Row, origins: readonly OriginColumn[], formulas: 'protect' | 'raw'): unknown {
   const cell = (name: string): string | null | undefined => {
     const value = fields.get(name);
-    return typeof value === 'string' ? value || null : undefined;
+    if (typeof value !== 'string') return undefined;
+    return (formulas === 'protect' ? uninert(value) : value) || null;
   };
   const number = (name: string): number | null | undefined => {
     const value = cell(name);
@@ -66,10 +78,9 @@ function fromCells({ fields }: Row, origins: readonly OriginColumn[]): unknown {
   const names = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
   const usage = Object.fromEntries(names.map((name) => [name, number(name)]));
   const code = cell('error_code');
-  const text = cell('text');
   return {
     status: cell('status'),
-    text: text?.startsWith("'") && inert(text.slice(1)) === text ? text.slice(1) : text,
+    text: cell('text'),
     finish_reason: cell('finish_reason'),
     usage: Object.values(usage).every((value) => value === null) ? null : usage,
     filters: { prompt: verdictsOf('prompt', cell), completion: verdictsOf('completion', cell) },

@@ -2,7 +2,7 @@ import { unknownNames } from '../config/nearest.js';
 import type { Answer, Outcome, Row } from '../model.js';
 import type { OriginColumn } from '../reuse/rules.js';
 import type { AnswerReader } from './answer.js';
-import { type Column, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
+import { type Column, LOGPROBS, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
 
 /** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */
 export interface RecordFormat {
@@ -23,6 +23,8 @@ export interface RecordLayout {
   readonly parts: ReadonlySet<Part>;
   /** The members of a JSONL record's `input`; `null` is all of them, as they are in the input. */
   readonly fields: readonly string[] | null;
+  /** True when the record is no selection: rows that ask for more than their job get it. */
+  readonly isWhole: boolean;
   readonly answer: AnswerReader;
 }
 
@@ -42,21 +44,26 @@ export function recordLayout(options: {
   readonly select?: readonly string[] | undefined;
   /** Columns behind those of the contract. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
+  /** Whether the job asks for log probabilities. @default false */
+  readonly logprobs?: boolean | undefined;
 }): RecordLayout {
-  const { answer, select } = options;
+  const { answer, select, logprobs = false } = options;
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const results = new Set([STATUS, ...RESULTS, ...origins].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
   const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS, ...origins];
   const isThere = (part: Part): boolean =>
-    !(part in ORIGINS) || origins.some((column) => column.part === part);
+    part === LOGPROBS.part ? logprobs : !(part in ORIGINS) || origins.some((column) => column.part === part);
   const there = PARTS.filter(isThere);
-  if (select === undefined) return { columns: all, parts: new Set(there), fields: null, answer };
+  if (select === undefined)
+    return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer };
 
   const byName = new Map(all.map((column) => [column.name, [column]]));
   for (const part of there) {
-    if (!byName.has(part)) byName.set(part, part === 'row' ? [ROW] : all.filter((c) => c.part === part));
+    const columns = [ROW, LOGPROBS].filter((column) => column.part === part);
+    if (!byName.has(part))
+      byName.set(part, columns.length > 0 ? columns : all.filter((c) => c.part === part));
   }
   const unknown = select.filter((name) => !byName.has(name));
   if (unknown.length > 0) {
@@ -69,6 +76,7 @@ export function recordLayout(options: {
     columns,
     parts: new Set(columns.map((column) => column.part)),
     fields: fields.length === options.inputColumns.length ? null : fields,
+    isWhole: false,
     answer,
   };
 }

@@ -10,6 +10,7 @@ import type {
   Row,
 } from '../model.js';
 import type { OriginColumn } from '../reuse/rules.js';
+import { completedFault } from './completed-fault.js';
 import { cleaned } from './completion-text.js';
 
 /** The parts of a JSONL record, in their order. Each column of the record belongs to one. */
@@ -30,6 +31,7 @@ export const PARTS = [
   'error',
   'copied_from',
   'carried_from',
+  'logprobs',
 ] as const;
 
 export type Part = (typeof PARTS)[number];
@@ -114,6 +116,16 @@ export const RESULTS: readonly Column[] = [
   { name: 'error_message', part: 'error', value: (facts) => recordError(facts)?.message ?? null },
 ];
 
+/**
+ * Behind all others, where a job asks for log probabilities. In CSV only by selection: a cell with the JSON of a whole
+ * answer, token by token, is nothing to look at.
+ */
+export const LOGPROBS: Column = {
+  name: 'logprobs',
+  part: 'logprobs',
+  value: ({ completion }) => completion?.logprobs ?? null,
+};
+
 /** Behind the columns of the contract, where a job reuses outcomes: of which row, and of which run. */
 export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
   copied_from: {
@@ -137,7 +149,8 @@ function originOf(outcome: Outcome, name: OriginColumn): number | string | null 
 
 /** Why a row is not what was asked for: its error, or for a `completed` row what is wrong with its answer. */
 export function recordError({ outcome, answer }: RecordFacts): Fault | null {
-  return 'error' in outcome ? outcome.error : (answer?.fault ?? null);
+  if ('error' in outcome) return outcome.error;
+  return outcome.status === 'completed' ? completedFault(outcome.completion, answer) : null;
 }
 
 /** The service's Unix seconds as ISO 8601, or `null` where they are no date. */

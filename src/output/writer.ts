@@ -1,4 +1,7 @@
-import { type FileHandle, open } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, rename } from 'node:fs/promises';
+import { createOwn, fileAt, isSame, openOwn } from './own-file.js';
 import { WriteError, writing } from './write-error.js';
 
 /** Appends text whose bytes are on disk when a commit returns. */
@@ -13,51 +16,141 @@ export interface RecordWriter {
   close(): Promise<void>;
 }
 
+/** What became of a part file behind the back of its process. */
+export type Loss = 'deleted' | 'moved' | 'replaced' | 'resized';
+
+/** Bytes of a copy that are made durable in one go. */
+const COPIED_AT_ONCE = 16 * 1024 * 1024;
+/** The end of a part file by which it is known again, in bytes. */
+const TAIL = 4096;
+
 /** The part file of an output. What a crash left behind the last commit is cut off when it is opened. */
 export class PartFile implements RecordWriter {
   private constructor(
     private readonly path: string,
     private readonly file: FileHandle,
     private position: number,
+    private tail: Buffer,
   ) {}
 
   /**
    * @param bytes what the manifest says of the file: everything behind is not trusted (fault 50)
+   * @param anew go on in a copy, so that a process that has the file open, and was only frozen, writes into nothing.
+   *   A file that has a second name is always copied, because its other name is not ours to write to.
    * @throws WriteError
    */
-  static async open(path: string, bytes: number): Promise<PartFile> {
+  static async open(path: string, bytes: number, anew = false): Promise<PartFile> {
     return await writing(path, async () => {
-      const file = await open(path, bytes === 0 ? 'w' : 'r+');
-      await file.truncate(bytes);
-      return new PartFile(path, file, bytes);
+      let file = bytes === 0 ? await createOwn(path) : await openOwn(path);
+      try {
+        if (bytes > 0 && (anew || (await file.stat()).nlink > 1)) {
+          const copy = await createOwn(`${path}.tmp`);
+          await copyBytes(file, copy, bytes).finally(() => file.close());
+          file = copy;
+          await rename(`${path}.tmp`, path);
+        }
+        await file.truncate(bytes);
+        // A run that has nothing to append gives the file its final name: what was cut off must not come back.
+        if (bytes > 0) await file.sync();
+        return new PartFile(path, file, bytes, await tailOf(file, bytes));
+      } catch (error) {
+        await file.close();
+        throw error;
+      }
     });
+  }
+
+  /** Makes a file a durable copy of another. @throws WriteError */
+  static async copy(from: string, to: string): Promise<void> {
+    const copy = await PartFile.open(to, 0);
+    try {
+      for await (const piece of createReadStream(from, { highWaterMark: COPIED_AT_ONCE }))
+        await copy.#append(piece);
+    } finally {
+      await copy.close();
+    }
   }
 
   get bytes(): number {
     return this.position;
   }
 
+  /** A hash of the end of the file, by which a resume knows it from another. */
+  get seal(): string {
+    return sealOf(this.tail);
+  }
+
   async commit(text: string): Promise<void> {
-    const data = Buffer.from(text);
+    await this.#append(Buffer.from(text));
+  }
+
+  async #append(data: Buffer): Promise<void> {
     await writing(this.path, async () => {
-      let written = 0;
-      while (written < data.length) {
-        const { bytesWritten } = await this.file.write(
-          data,
-          written,
-          data.length - written,
-          this.position + written,
-        );
-        written += bytesWritten;
-      }
+      await writeAt(this.file, data, this.position);
       await this.file.datasync();
     });
     this.position += data.length;
+    this.tail = Buffer.concat([this.tail, data.subarray(-TAIL)]).subarray(-TAIL);
+  }
+
+  /** What has happened to the file since this process wrote to it; null when its name stands for it, and it is whole. */
+  async lost(): Promise<Loss | null> {
+    const own = await this.file.stat();
+    const found = await fileAt(this.path);
+    if (found === null) return own.nlink === 0 ? 'deleted' : 'moved';
+    if (!isSame(own, found)) return own.nlink === 0 ? 'replaced' : 'moved';
+    return own.size === this.position ? null : 'resized';
+  }
+
+  /** Puts what is committed into a new file: a file that was deleted is there for as long as it is open. */
+  async rescue(path: string): Promise<void> {
+    await writing(path, async () => {
+      const file = await open(path, 'wx');
+      await copyBytes(this.file, file, this.position).finally(() => file.close());
+    });
   }
 
   async close(): Promise<void> {
     await this.file.close();
   }
+}
+
+/** Whether the beginning of a file ends with what a part file ended with. */
+export async function isSealed(path: string, bytes: number, seal: string): Promise<boolean> {
+  const file = await openOwn(path);
+  try {
+    return sealOf(await tailOf(file, bytes)) === seal;
+  } finally {
+    await file.close();
+  }
+}
+
+const sealOf = (tail: Buffer): string => createHash('sha256').update(tail).digest('hex');
+
+async function tailOf(file: FileHandle, bytes: number): Promise<Buffer> {
+  const tail = Buffer.alloc(Math.min(TAIL, bytes));
+  if (tail.length > 0) await file.read(tail, 0, tail.length, bytes - tail.length);
+  return tail;
+}
+
+async function writeAt(file: FileHandle, data: Buffer, position: number): Promise<void> {
+  let written = 0;
+  while (written < data.length) {
+    const { bytesWritten } = await file.write(data, written, data.length - written, position + written);
+    written += bytesWritten;
+  }
+}
+
+/** The first bytes of a file into another, durably. */
+async function copyBytes(from: FileHandle, to: FileHandle, bytes: number): Promise<void> {
+  const buffer = Buffer.alloc(Math.min(bytes, 1024 * 1024));
+  for (let at = 0; at < bytes; ) {
+    const { bytesRead } = await from.read(buffer, 0, Math.min(buffer.length, bytes - at), at);
+    if (bytesRead === 0) throw new Error(`it ends at byte ${at} of ${bytes}`);
+    await writeAt(to, buffer.subarray(0, bytesRead), at);
+    at += bytesRead;
+  }
+  await to.datasync();
 }
 
 /** Standard output as the output of a run: nothing to resume, nothing to rename. */

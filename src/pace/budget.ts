@@ -34,9 +34,16 @@ export const most = (a: Tokens, b: Tokens): Tokens => ({
   completion_tokens: Math.max(a.completion_tokens, b.completion_tokens),
 });
 
+/**
+ * More tokens than any answer has, in one of which no sum of calls gets beyond what a number, and the integers of the
+ * stores, can hold. A `max_tokens` of 2^53−1 is a way to say "as many as there are".
+ */
+const MOST_GENERATED = 2 ** 32;
+
 /** The most that one prompt can be billed: the service bills no more than it was allowed to generate. */
 export function mostBilled(promptTokens: number, { max_tokens, best_of = 1 }: Parameters): Tokens {
-  return { prompt_tokens: promptTokens, completion_tokens: (max_tokens ?? DEFAULT_MAX_TOKENS) * best_of };
+  const generated = (max_tokens ?? DEFAULT_MAX_TOKENS) * best_of;
+  return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
 }
 
 /** The limit that a sum passes; null while it is inside the budget. Cost is what the summary shows for the sum. */

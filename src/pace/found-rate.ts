@@ -23,14 +23,16 @@ export interface FoundRate {
  * have to be rare, and a cut that is not deep enough costs another one. Of the values that were tried against the
  * quota of the emulator, these use most of it (test/pace/fleet.test.ts).
  */
-const CUT = 0.1;
+const CUT = 0.07;
 /** Shortest and longest way back to the peak: a service that counts over minutes shows only then what it takes. */
-const SHORTEST_MS = 12_000;
+const SHORTEST_MS = 20_000;
 const LONGEST_MS = 60_000;
 /** The same after the first refusal, whose rate is a guess, and rather too low. */
 const FIRST_SPAN_MS = 4_000;
-/** Beyond the peak the rate has doubled after this fraction of the way back: 18 s after the cut, at the shortest. */
-const DOUBLED = 0.5;
+/** Beyond the peak the rate has doubled after this time, in milliseconds: 26 s after the cut, at the shortest. */
+const DOUBLED_MS = 6_000;
+/** Refused before this part of the way back: the peak is not what the service takes, or the refusal has another cause. */
+const EARLY = 0.5;
 /** Refused again within this time, in milliseconds: the cut before was not deep enough. */
 const SOON_MS = 2_500;
 const DEEPER = 0.9;
@@ -70,7 +72,7 @@ export const isForgotten = (since: number, now: number): boolean => now - since 
 /** Calls a minute at present. */
 export function rateOf({ peak, age, span }: FoundRate): number {
   const x = age / span;
-  return x < 1 ? peak * (1 - CUT * (1 - x) ** 3) : peak * (1 + ((x - 1) / DOUBLED) ** 3);
+  return x < 1 ? peak * (1 - CUT * (1 - x) ** 3) : peak * (1 + ((age - span) / DOUBLED_MS) ** 3);
 }
 
 /**
@@ -85,10 +87,10 @@ export function grown(found: FoundRate, using: boolean, now: number): FoundRate 
  * The rate that is found first, when nothing but the pauses held the calls back before. What was admitted says what the
  * quota is: with a window of a minute that is used up after five seconds, the calls of these five seconds are those of a
  * minute. It is what refusals alone let through as well, so a run is hardly slower for it.
- * @param seen calls that were admitted, and the milliseconds in which they were, the pause that begins included
- * @param wait milliseconds of that pause
+ * @param seen calls that were admitted, and the milliseconds in which they were, the pause of `wait` that begins included
  */
-export function firstFound(seen: Seen, wait: number, now: number): FoundRate {
+export function firstFound({ admitted, ms, wait }: Seen & { readonly wait: number }, now: number): FoundRate {
+  const seen = { admitted, ms };
   const span = Math.min(LONGEST_MS, Math.max(FIRST_SPAN_MS, wait));
   return { ...backTo(seenRate(seen), wait, now), span, first: seen };
 }
@@ -126,6 +128,12 @@ const backTo = (peak: number, wait: number, now: number): FoundRate => ({
   heldUntil: 0,
   first: null,
 });
+
+/** Whether the rate is still on its way back to a peak at which the service has taken more. */
+export const isEarly = ({ age, span }: FoundRate): boolean => age < span * EARLY;
+
+/** The rate goes back to a peak from which it was cut without reason. */
+export const restored = (peak: number, now: number): FoundRate => backTo(peak, 0, now);
 
 /** The mean rate between two ages, by Simpson's rule, which is exact for a cubic and close where two meet. */
 function meanOf(found: FoundRate, from: number, to: number): number {

@@ -26,6 +26,7 @@ export function heard(before: SharedPace, news: News, configured: PaceLimits, no
   const found = before.found !== null && early ? together(before.found, news.admitted) : before.found;
   const pace = {
     ...before,
+    waves: early ? withCallsBefore(before, news) : before.waves,
     // What was found out before the service told another quota means nothing any more.
     found: told ? null : found,
     told: {
@@ -41,6 +42,13 @@ export function heard(before: SharedPace, news: News, configured: PaceLimits, no
   if (tokensPerMinute === null || news.tokens === 0) return { ...pace, admitted, since };
   const owed = Math.min(MINUTE, news.tokens * msPerToken(tokensPerMinute));
   return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
+}
+
+/** Most calls that a worker tells of only after a wave began were made before it. */
+function withCallsBefore({ waves, since }: SharedPace, news: News): SharedPace['waves'] {
+  const last = waves.at(-1);
+  if (last === undefined || since - news.since > MEMORY_MS) return waves;
+  return [...waves.slice(0, -1), { ...last, admitted: Math.max(0, last.admitted + news.admitted) }];
 }
 
 /** Lets what was long ago count less. */

@@ -5,6 +5,7 @@ import type { Register } from './register.js';
 import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
+import { Spacing } from './spacing.js';
 import { type Admission, type Given, Turns } from './turns.js';
 
 /** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
@@ -53,6 +54,7 @@ export class Pacer {
   readonly #start: SlowStart;
   readonly #turns: Turns;
   readonly #changes: PaceChanges;
+  readonly #spacing = new Spacing();
   readonly #clock: () => number;
   #looking: NodeJS.Timeout | null = null;
   #asked: Promise<void> | null = null;
@@ -75,7 +77,7 @@ export class Pacer {
     this.#grownAt = this.#clock();
     this.#start = new SlowStart(parts.ceiling);
     this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
-    this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random);
+    this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
   }
 
@@ -100,15 +102,24 @@ export class Pacer {
     if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
     if (this.#closed) return 'closed';
     if (this.#pauseMs > 0) return 'pause';
+    let admission: Admission = { turn: this.#clock() };
     if (needsTurns(this.#shared.pace, this.parts.limits)) {
-      const turn = await this.#turns.wait(tokens);
-      if (turn !== 'go') return turn;
+      admission = await this.#turns.wait(tokens);
+      if (typeof admission === 'string') return admission;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
       this.#news.took(tokens);
     }
     this.#news.made(this.#clock());
-    return 'go';
+    return admission;
+  }
+
+  /** Waits until a call whose turn has come may be made: at once, unless a call of a window before was late. */
+  async space(turn: number): Promise<void> {
+    if (!needsTurns(this.#shared.pace, this.parts.limits)) return;
+    const now = this.#clock();
+    const at = this.#spacing.at(turn, now);
+    if (at > now) await new Promise((resolve) => setTimeout(resolve, at - now));
   }
 
   /** A call that might have been made is not made after all. */

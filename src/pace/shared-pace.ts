@@ -24,6 +24,12 @@ const paceSchema = z.object({
   since: z.number(),
   /** When the last pause ended, or ends, that no rate was taken from; 0 when there was none. */
   suspected: z.number(),
+  /** The last waves of refusals, oldest first; none where nothing was refused for a minute. */
+  waves: z.array(z.object({ admitted: z.number(), refused: z.number(), ms: z.number(), wait: z.number() })),
+  /** Cuts in a row that did not help, and the peak before the first of them. */
+  inVain: z.object({ cuts: z.number(), peak: z.number().positive() }).nullable().default(null),
+  /** Until then single refusals are taken to be chance: they cost their pause, and no rate is cut. */
+  chanceUntil: z.number().default(0),
   /** The quota per minute as the service says it in its answers; null where it says nothing. */
   told: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
   /** What the service was found to take; null while it hardly refused. */
@@ -39,6 +45,8 @@ const paceSchema = z.object({
     .nullable(),
 });
 export type SharedPace = Readonly<z.output<typeof paceSchema>>;
+/** With when it was written; earlier versions left that out. */
+const writtenSchema = paceSchema.extend({ at: z.number().optional() });
 
 /** A quota per minute, as a job or the service says it; null where it says nothing. */
 export interface PaceLimits {
@@ -60,6 +68,8 @@ const FIRST_MS = 400;
 /** A rate that has grown to so many times its peak holds nobody back any more. */
 const LIFTED = 50;
 const MINUTE = 60_000;
+/** A difference of clocks that is none of networks and drift: somebody set one, in milliseconds. */
+export const SET_MS = 2_000;
 
 export function newPace(): SharedPace {
   return {
@@ -69,6 +79,9 @@ export function newPace(): SharedPace {
     admitted: 0,
     since: 0,
     suspected: 0,
+    waves: [],
+    inVain: null,
+    chanceUntil: 0,
     told: NOTHING,
     found: null,
   };
@@ -76,15 +89,38 @@ export function newPace(): SharedPace {
 
 /** Reads what a store holds. What is no pace, was left long ago, or comes from another clock is a new one. */
 export function readPace(text: string | null, now: number): SharedPace {
-  const pace = text === null ? null : parse(text);
-  if (pace === null) return newPace();
+  const written = text === null ? null : parse(text);
+  if (written === null) return newPace();
+  // Written at a time that is yet to come: the clock was set back, and the times are moved with it (fault 90).
+  const back = (written.at ?? now) - now;
+  const pace = back > SET_MS ? moved(written.pace, -back) : written.pace;
   const last = Math.max(pace.turn, pace.since, pace.waitUntil, pace.found?.at ?? 0);
   return Math.abs(last - now) > REGISTER_TTL_MS + MINUTE ? newPace() : pace;
 }
 
-function parse(text: string): SharedPace | null {
+/** What a store holds of a pace that was changed at a time of its clock. */
+export const textOf = (pace: SharedPace, at: number): string => JSON.stringify({ ...pace, at });
+
+/** The same pace after the clock was set: every time is as far away as it was. */
+export function moved(pace: SharedPace, by: number): SharedPace {
+  // 0 stands for never.
+  const move = (time: number): number => (time === 0 ? 0 : time + by);
+  const { found } = pace;
+  return {
+    ...pace,
+    turn: move(pace.turn),
+    tokens: move(pace.tokens),
+    waitUntil: move(pace.waitUntil),
+    since: move(pace.since),
+    suspected: move(pace.suspected),
+    found: found === null ? null : { ...found, at: move(found.at), heldUntil: move(found.heldUntil) },
+  };
+}
+
+function parse(text: string): { readonly pace: SharedPace; readonly at: number | undefined } | null {
   try {
-    return paceSchema.parse(JSON.parse(text));
+    const { at, ...pace } = writtenSchema.parse(JSON.parse(text));
+    return { pace, at };
   } catch {
     return null;
   }

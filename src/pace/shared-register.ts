@@ -1,5 +1,5 @@
 import type { Register, RegisterReply } from './register.js';
-import { newPace, readPace, type SharedPace } from './shared-pace.js';
+import { moved, newPace, readPace, SET_MS, type SharedPace, textOf } from './shared-pace.js';
 
 /** What a change makes of the pace, and what its maker wants to know. */
 interface Changed<T> {
@@ -21,6 +21,8 @@ export class SharedRegister {
   /** What the offset may be off by. */
   #error = Number.POSITIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
+  /** What the clock of the store was set by since the beginning, in milliseconds. */
+  #setBy = 0;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -62,10 +64,12 @@ export class SharedRegister {
     return this.#inTurn(async () => {
       for (;;) {
         const { pace, result } = by(this.#pace, this.now);
-        const text = JSON.stringify(pace);
+        const text = textOf(pace, this.now);
+        const setBy = this.#setBy;
         const reply = await this.#try((name) => this.register.swap(name, this.#text, text));
         if (reply !== null && !reply.written) continue;
-        this.#pace = pace;
+        // The clock may have been set on the way; the text says when it was written.
+        this.#pace = moved(pace, this.#setBy - setBy);
         return result;
       }
     });
@@ -99,6 +103,12 @@ export class SharedRegister {
     const error = (received - sent) / 2 + 1;
     this.#error += DRIFT_MS;
     if (error > this.#error && Math.abs(offset - this.#offset) <= error + this.#error) return;
+    // The clock of the store was set: what this process knows of times is moved with it (fault 90).
+    const set = offset - this.#offset;
+    if (Number.isFinite(this.#error) && Math.abs(set) > SET_MS + error + this.#error) {
+      this.#pace = moved(this.#pace, set);
+      this.#setBy += set;
+    }
     this.#offset = offset;
     this.#error = error;
   }

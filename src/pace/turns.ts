@@ -8,8 +8,11 @@ const AFTER_MS = 120;
 /** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
 const LONGEST_SLEEP_MS = 1_000;
 
-/** Whether a call may be made: yes; not now, because the fleet was told to wait; or no more. */
-export type Admission = 'go' | 'pause' | 'closed';
+/**
+ * Whether a call may be made: yes, and when its turn was, by the clock of this process; not now, because the fleet was told to
+ * wait; or no more.
+ */
+export type Admission = { readonly turn: number } | 'pause' | 'closed';
 
 /** What came of asking for turns. */
 export interface Given {
@@ -42,6 +45,7 @@ export class Turns {
   constructor(
     private readonly ask: (tokens: readonly number[]) => Promise<Given>,
     private readonly random: () => number,
+    private readonly clock: () => number,
   ) {}
 
   /** Calls that wait. */
@@ -83,9 +87,10 @@ export class Turns {
 
   #give(waiting: Waiting | undefined, ms: number): void {
     if (waiting === undefined) return;
+    const turn = this.clock() + ms;
     const timer = setTimeout(() => {
       this.#given.delete(timer);
-      waiting.go('go');
+      waiting.go({ turn });
     }, ms);
     this.#given.set(timer, waiting);
   }

@@ -1,7 +1,7 @@
 import type { Ledger } from '../ledger/ledger.js';
 import { admitted, budgetFault, minus, most, NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import type { Chunk, ChunkBudget } from './chunk.js';
-import type { Recorder } from './recorder.js';
+import type { Recorder, Request } from './recorder.js';
 
 /** Pause before the ledger is asked again whether others have left room, in milliseconds; some are longer, by chance. */
 const AGAIN_MS = 200;
@@ -13,11 +13,13 @@ export type Passage = 'reserved' | 'held' | 'stopped';
 
 /** A request that asks to be made. */
 export interface GateRequest {
-  readonly rows: number;
+  readonly request: Request;
   /** The most that it can be billed. */
   readonly reserve: Tokens;
   /** True when no call is to be made now: the request then comes back, with nothing announced. */
   readonly isHeld: () => boolean;
+  /** Told which of its rows the ledger lets be called, when it was last announced. */
+  readonly onAnnounced: (granted: ReadonlySet<number>) => void;
 }
 
 export interface GateParts {
@@ -157,7 +159,11 @@ class RunGate {
   /** @returns the run's sums with the requests in them */
   async #announce(requests: readonly Waiting[]): ReturnType<Ledger['progress']> {
     const { recorder, ledger } = this.parts;
-    await Promise.all(requests.map(({ rows, reserve }) => recorder.announce(this.#run, rows, reserve)));
+    await Promise.all(
+      requests.map(async ({ request, reserve, onAnnounced }) =>
+        onAnnounced(await recorder.announce(request, reserve)),
+      ),
+    );
     // Calls of this process that have just ended count with what they were billed.
     await recorder.flushed();
     try {
@@ -169,7 +175,7 @@ class RunGate {
   }
 
   #retract(requests: readonly Waiting[]): void {
-    for (const { rows, reserve } of requests) this.parts.recorder.retract(this.#run, rows, reserve, true);
+    for (const { request, reserve } of requests) this.parts.recorder.retract(request, reserve, true);
   }
 
   #leave(which: (waiting: Waiting) => boolean, passage: Passage): void {
@@ -203,7 +209,7 @@ class RunGate {
   }
 }
 
-const sum = (requests: readonly GateRequest[]): Pick<GateRequest, 'rows' | 'reserve'> => ({
-  rows: requests.reduce((rows, request) => rows + request.rows, 0),
+const sum = (requests: readonly GateRequest[]): { readonly rows: number; readonly reserve: Tokens } => ({
+  rows: requests.reduce((rows, { request }) => rows + request.rows.length, 0),
   reserve: requests.reduce((all, request) => plus(all, request.reserve), NO_TOKENS),
 });

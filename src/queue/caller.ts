@@ -2,17 +2,21 @@ import type { Counters, Failed, Fault, Parameters } from '../model.js';
 import { type Client, createClient } from '../service/client.js';
 import type { Exchange } from '../service/exchange.js';
 import type { KeyRing } from '../service/keys.js';
+import type { ServiceProxy } from '../service/proxy.js';
 import { completionsUrl, requestBody } from '../service/request.js';
+import { StopStreak } from '../service/stop-streak.js';
 import { type ToldQuota, toldQuota } from '../service/told-quota.js';
 import { type Verdict, verdicts } from '../service/verdict.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { RowResult } from './row-result.js';
-import { withSharedUsage } from './shared-usage.js';
+import { withRowUsage } from './row-usage.js';
 
 /** The address of the service, out of the environment of the process that calls it. */
 export interface ServiceAddress {
   readonly baseUrl: string | undefined;
   readonly segment: string;
+  /** The proxy on the way there. @default none */
+  readonly proxy?: ServiceProxy | null;
 }
 
 /** Called for each thing worth counting. */
@@ -33,6 +37,7 @@ export const failedRow = (error: Fault, attempts: number, latency_ms: number | n
 export class Caller {
   /** One client for each form of the address; a run has one, a worker of many runs has few. */
   readonly #clients = new Map<string, Client>();
+  readonly #streak = new StopStreak();
   #told: ToldQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
@@ -82,13 +87,15 @@ export class Caller {
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
     if (exchange.kind === 'response') this.#told = toldQuota(exchange);
-    const judged = verdicts(exchange, Date.now(), rows.length);
+    const parameters = parametersOf(chunk, rows);
+    const judged = verdicts(exchange, Date.now(), rows.length, typeof parameters.logprobs === 'number');
     if (judged[0]?.kind === 'wait') count('rate_limited');
+    const stops = this.#stops(chunk, rows, judged);
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
     if (!refused || rows.length === 1) {
-      const results = judged.map((each) => this.#result(each, attempt, exchange));
-      return rows.length === 1 ? results : await withSharedUsage(results, rows, chunk.deployment);
+      const results = judged.map((each) => this.#result(each, attempt, exchange, stops));
+      return await withRowUsage(results, rows, parameters, chunk);
     }
     const half = Math.ceil(rows.length / 2);
     const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
@@ -107,49 +114,55 @@ export class Caller {
     count: Count,
     announced: boolean,
   ): Promise<Exchange | null> {
-    const own = rows[0]?.parameters ?? null;
-    const parameters: Parameters = own === null ? chunk.parameters : { ...chunk.parameters, ...own };
     const prompts = rows.map((row) => row.prompt);
-    const body = requestBody(prompts, parameters, chunk.style, chunk.deployment);
+    const body = requestBody(prompts, parametersOf(chunk, rows), chunk.style, chunk.deployment);
     let counted = announced;
-    for (let key = this.keys.current(); key !== null; key = this.keys.current()) {
+    let refusal: Exchange | null = null;
+    for (let key = this.keys.current(); key !== null; key = this.keys.after(key)) {
+      if (refusal !== null) count('retried');
       if (!counted) count('sent');
       counted = false;
       const exchange = await this.#client(chunk).call(body, key);
       this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
-      if (exchange.kind === 'failure' || exchange.status !== 401) return exchange;
-      const first = this.keys.current() === key;
-      this.keys.refuse(key);
-      if (this.keys.current() === null) break;
-      if (first) this.onKeyRefused();
-      count('retried');
+      if (exchange.kind === 'failure' || exchange.status !== 401) {
+        if (exchange.kind === 'response' && exchange.status < 300) this.keys.took(key);
+        return exchange;
+      }
+      refusal = exchange;
+      if (this.keys.refuse(key) && this.keys.current() !== null) this.onKeyRefused();
     }
-    return null;
+    return this.keys.current() === null ? null : refusal;
   }
 
-  #result(judged: Verdict, attempt: number, exchange: Exchange): RowResult {
+  /** Whether an exchange stops the run. An answer to one of its rows is a good word for the service. */
+  #stops({ run }: Chunk, rows: readonly ChunkRow[], judged: readonly Verdict[]): boolean {
+    if (judged.some(({ kind }) => kind === 'final')) this.#streak.answered();
+    if (judged.every((each) => each.kind === 'retry' && each.hint !== undefined)) {
+      return this.#streak.stopsAfter(`${run}:${rows[0]?.row}`);
+    }
+    const stop = judged.find((each) => each.kind === 'stop');
+    return stop?.kind === 'stop' && this.#streak.stops(stop.certainty);
+  }
+
+  #result(judged: Verdict, attempt: number, exchange: Exchange, stops: boolean): RowResult {
     switch (judged.kind) {
-      case 'final':
-        return { kind: 'settled', outcome: { ...judged.outcome, attempts: attempt } };
+      case 'final': {
+        const outcome = { ...judged.outcome, attempts: attempt };
+        return { kind: 'settled', outcome, ...(judged.oddUsage && { oddUsage: 'counted' }) };
+      }
       case 'retry':
         if (!this.reached) return { kind: 'stop', fault: unreachable(judged.fault) };
-        return {
-          kind: 'retry',
-          fault: judged.fault,
-          latency_ms: exchange.latency_ms,
-          connected:
-            exchange.kind === 'response' || exchange.phase !== 'connect' || exchange.code === 'aborted',
-          possiblyBilled: judged.possiblyBilled,
-        };
+        if (stops) return halt(advised(judged.fault, judged.hint), judged.possiblyBilled);
+        return again(exchange, judged.fault, judged.possiblyBilled, judged.alone);
       case 'wait':
         return { kind: 'wait', ms: judged.ms, fault: judged.fault };
       case 'refused-key':
-        return { kind: 'stop', fault: NO_KEY_LEFT };
-      case 'stop':
-        return {
-          kind: 'stop',
-          fault: { code: judged.fault.code, message: `${judged.fault.message}. ${judged.hint}` },
-        };
+        return again(exchange, judged.fault, false);
+      case 'stop': {
+        const fault = advised(judged.fault, judged.hint);
+        const { possiblyBilled } = judged;
+        return stops ? halt(fault, possiblyBilled) : again(exchange, fault, possiblyBilled);
+      }
     }
   }
 
@@ -159,7 +172,13 @@ export class Caller {
     if (client === undefined) {
       const { deployment, apiVersion, style, timeoutMs } = chunk;
       const url = completionsUrl({ ...this.address, deployment, apiVersion, style });
-      client = createClient({ url, style, connections: this.concurrency, timeoutMs });
+      client = createClient({
+        url,
+        style,
+        connections: this.concurrency,
+        timeoutMs,
+        proxy: this.address.proxy,
+      });
       this.#clients.set(form, client);
     }
     return client;
@@ -169,6 +188,23 @@ export class Caller {
     await Promise.all([...this.#clients.values()].map((client) => client.close()));
   }
 }
+
+/** Rows that share a request have equal parameters. */
+const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
+  first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
+
+const again = (exchange: Exchange, fault: Fault, possiblyBilled: boolean, alone = false): RowResult => ({
+  kind: 'retry',
+  fault,
+  latency_ms: exchange.latency_ms,
+  connected: exchange.kind === 'response' || exchange.phase !== 'connect' || exchange.code === 'aborted',
+  possiblyBilled,
+  alone,
+});
+
+const halt = (fault: Fault, possiblyBilled: boolean): RowResult => ({ kind: 'stop', fault, possiblyBilled });
+
+const advised = ({ code, message }: Fault, hint = ''): Fault => ({ code, message: `${message}. ${hint}` });
 
 const NO_KEY_LEFT: Fault = {
   code: 'unauthorized',

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type JobType, Queue } from 'bullmq';
+import { type Job, type JobType, Queue } from 'bullmq';
 import type { Logger } from 'pino';
 import { type Chunk, type ChunkData, encodeChunk } from './chunk.js';
+import { FairOrder } from './fair-order.js';
 import { chunkId } from './names.js';
 import type { Store } from './store.js';
 
@@ -10,17 +11,10 @@ const AGAIN_MS = 1_000;
 /** The user is told of refused entries no more often than this, in milliseconds. */
 const TOLD_EVERY_MS = 60_000;
 
-/** BullMQ's largest priority. */
-const LAST_PRIORITY = 2 ** 21;
-/** Rows that share a priority, so that the order of a hundred million rows has room. */
-const ROWS_PER_PRIORITY = 50;
-
-/**
- * Earlier rows go first, also when they come back from a retry or a wait. Without a priority they would queue
- * behind the whole window, and the output would stand still until all of it is called.
- */
-const priorityOf = ({ first }: Chunk): number =>
-  Math.min(LAST_PRIORITY, 1 + Math.floor(first / ROWS_PER_PRIORITY));
+/** How far the queue has got is asked no more often than this, in milliseconds. */
+const ASKED_EVERY_MS = 1_000;
+/** Entries that are asked: one of them may have come back from a retry, which belongs before all others. */
+const ASKED = 3;
 
 /** Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. */
 export type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
@@ -30,6 +24,8 @@ export class ChunkQueue {
   readonly #queue: Queue<ChunkData>;
   #left = false;
   #toldAt = Number.NEGATIVE_INFINITY;
+  #askedAt = Number.NEGATIVE_INFINITY;
+  readonly #order = new FairOrder();
 
   /**
    * @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries
@@ -71,6 +67,11 @@ export class ChunkQueue {
   }
 
   async #addOnce(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<void> {
+    const next = chunks.find(({ first }) => this.#order.isNew(first));
+    if (next !== undefined && performance.now() - this.#askedAt >= ASKED_EVERY_MS) {
+      this.#order.begin(next.first, await this.#reached());
+      this.#askedAt = performance.now();
+    }
     await this.#queue.addBulk(
       chunks.map((chunk) => ({
         name: 'chunk',
@@ -78,7 +79,7 @@ export class ChunkQueue {
         opts: {
           jobId: chunkId(chunk.run, chunk.execution, chunk.first, alone?.(chunk)),
           attempts: this.attempts,
-          priority: priorityOf(chunk),
+          priority: this.#order.priorityOf(chunk.first),
           backoff: { type: 'custom' },
           // Nothing reads finished entries: the ledger has the outcomes.
           removeOnComplete: true,
@@ -88,6 +89,20 @@ export class ChunkQueue {
         },
       })),
     );
+  }
+
+  /** How far the queue has got: the priority of what was taken last, else of what comes next. */
+  async #reached(): Promise<number | null> {
+    const active = await this.#queue.getJobs(['active'], 0, ASKED - 1);
+    const [first] = active.length > 0 ? active : await this.#next();
+    if (first === undefined) return null;
+    // Whoever may write to the store may put in an entry without one.
+    return Math.max(1, ...[first, ...active].map((job) => job.priority || 1));
+  }
+
+  async #next(): Promise<Job<ChunkData>[]> {
+    const waiting = await this.#queue.getJobs(['prioritized'], 0, 0, true);
+    return waiting.length > 0 ? waiting : this.#queue.getJobs(['delayed'], 0, 0, true);
   }
 
   async state(id: string): Promise<ChunkState> {

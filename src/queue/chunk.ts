@@ -26,6 +26,8 @@ export interface Chunk {
   readonly execution: number;
   readonly first: number;
   readonly deployment: string;
+  /** The model behind the deployment, only where the job names it; for counting tokens. */
+  readonly model?: string | undefined;
   readonly apiVersion: string;
   readonly style: 'deployments' | 'openai';
   readonly timeoutMs: number;
@@ -34,6 +36,8 @@ export interface Chunk {
   readonly parameters: Parameters;
   /** Null where the job has none. */
   readonly budget: ChunkBudget | null;
+  /** A row of whose call nobody knows the end is not called again: it ends `failed`. */
+  readonly hold: boolean;
   readonly rows: readonly ChunkRow[];
 }
 
@@ -71,18 +75,25 @@ const dataSchema = z.strictObject({
 
 const bodySchema = z.strictObject({
   deployment: z.string().min(1),
+  model: z.string().min(1).optional(),
   apiVersion: z.string().min(1),
   style: z.enum(['deployments', 'openai']),
   timeoutMs: z.number().positive(),
   promptsPerRequest: z.int().min(1).max(2048),
   parameters: parametersSchema,
   budget: budgetSchema.nullable(),
+  // Only where it is meant: workers of versions that did not know it take the rows of the other runs.
+  hold: z.boolean().default(false),
   rows: z.array(rowSchema).min(1),
 });
 
 export function encodeChunk(chunk: Chunk): ChunkData {
-  const { run, execution, first, rows, ...rest } = chunk;
-  const body = { ...rest, rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]) };
+  const { run, execution, first, rows, hold, ...rest } = chunk;
+  const body = {
+    ...rest,
+    ...(hold && { hold }),
+    rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]),
+  };
   return { v: 1, run, x: execution, first, body: JSON.stringify(body) };
 }
 

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { steadyNow } from '../clock.js';
 import type { CalledOutcome, Fault } from '../model.js';
 import type { Outage } from '../pace/outage.js';
 import type { Pacer } from '../pace/pacer.js';
@@ -30,11 +31,12 @@ export class Lessons {
     const first = results.find((result) => result.kind === 'retry');
     // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
     if (first?.kind === 'retry' ? first.fault.code === 'aborted' : results[0]?.kind === 'wait') return null;
-    if (first?.kind !== 'retry' || results.some((result) => result.kind !== 'retry')) {
+    // An answer that nobody can take apart is an answer.
+    if (first?.kind !== 'retry' || first.alone || results.some((result) => result.kind !== 'retry')) {
       outage.answered();
       return null;
     }
-    const now = Date.now();
+    const now = steadyNow();
     const before = outage.remaining(now);
     const { fault, connected } = first;
     const ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random());
@@ -46,7 +48,7 @@ export class Lessons {
   async ofPace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
     const { caller, pacer, estimate } = this.parts;
     if (results.some((result) => result.kind === 'wait')) return;
-    if (results.every((result) => result.kind === 'retry')) return pacer.failed();
+    if (results.every((result) => result.kind === 'retry' && !result.alone)) return pacer.failed();
     const usage = sumOfUsage(results);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
     const never = results.every(
@@ -73,8 +75,8 @@ export class Lessons {
     tokens: number,
   ): Promise<Fault | null> {
     const { quota, pacer, log } = this.parts;
-    const before = quota.remaining(Date.now());
-    const verdict = quota.refused(ms, startedAt, Date.now());
+    const before = quota.remaining(steadyNow());
+    const verdict = quota.refused(ms, startedAt, steadyNow());
     if (verdict.kind === 'give-up') return fault;
     if (verdict.ms > before) log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
     await pacer.refused(startedAt, verdict.ms, tokens);

@@ -15,6 +15,8 @@ export interface PglitePoolOptions {
   readonly maintenance: readonly string[];
   /** @default 1000 statements */
   readonly maintainEvery?: number;
+  /** Told what the database refuses. @default nobody */
+  readonly onError?: (error: unknown) => void;
 }
 
 /**
@@ -128,6 +130,7 @@ export class PglitePool implements PgPool {
       const result: PgQueryResult = await this.#client.query(text, values ? [...values] : undefined);
       return result;
     } catch (error) {
+      this.#options.onError?.(error);
       if (error instanceof Error && 'code' in error && error.code === DISK_FULL) {
         this.#refusal = error.message;
         if ('severity' in error && error.severity === 'PANIC') this.#dead = error;

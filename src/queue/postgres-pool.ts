@@ -1,24 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PgPool, PgPoolClient, PgQueryResult } from 'bullmq';
 import pg from 'pg';
+import type { StoreHealth } from './store-health.js';
 
 /** The longest pause between two attempts, in milliseconds. */
 const AGAIN_MS = 2_000;
-
-/** States of the server that pass: https://www.postgresql.org/docs/current/errcodes-appendix.html */
-const PASSING_STATES = new Set([
-  '57P01', // admin_shutdown: also a backend that was terminated (fault 38)
-  '57P02', // crash_shutdown
-  '57P03', // cannot_connect_now: starting up, or recovering
-  '53300', // too_many_connections
-  '25006', // read_only_sql_transaction: an old primary after a failover
-  '40001', // serialization_failure
-  '40P01', // deadlock_detected
-]);
-
-/** What `pg` says, without any code, when a connection ends under a statement. */
-const CONNECTION_LOST =
-  /^(Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|timeout expired)/;
 
 /**
  * A pool that does for PostgreSQL what ioredis does for Redis: it connects again for ever, and sends a statement
@@ -32,7 +18,10 @@ export class LastingPool implements PgPool {
   readonly #sessions = new Set<pg.Client>();
   readonly #closing = new AbortController();
 
-  constructor(private readonly config: pg.PoolConfig) {
+  constructor(
+    private readonly config: pg.PoolConfig,
+    private readonly health: StoreHealth,
+  ) {
     this.#pool = new pg.Pool(config);
     // Without a listener an idle connection that ends would end the process (fault 38).
     this.#pool.on('error', () => {});
@@ -88,20 +77,11 @@ export class LastingPool implements PgPool {
       try {
         return await attempt();
       } catch (error) {
-        if (!passes(error) || this.#closing.signal.aborted) throw error;
+        this.health.met(error);
+        if (!this.health.mayPass(error) || this.#closing.signal.aborted) throw error;
         const pause = Math.min(AGAIN_MS, 50 * 2 ** Math.min(times, 10)) * (0.5 + Math.random() / 2);
         await sleep(pause, undefined, { signal: this.#closing.signal });
       }
     }
   }
-}
-
-function passes(error: unknown): boolean {
-  if (error instanceof pg.DatabaseError) {
-    return PASSING_STATES.has(error.code ?? '') || error.code?.startsWith('08') === true;
-  }
-  if (!(error instanceof Error)) return false;
-  // The system's own codes, such as ECONNREFUSED; Node's programming errors begin with ERR_.
-  if ('code' in error && typeof error.code === 'string') return /^E(?!RR_)/.test(error.code);
-  return CONNECTION_LOST.test(error.message);
 }

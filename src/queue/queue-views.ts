@@ -14,7 +14,7 @@ export type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
 const MOST_VIEWS = 20;
 
 /** The longest wait for the goodbyes at the end, in milliseconds. */
-const CLOSE_MS = 2_000;
+const CLOSE_MS = 1_000;
 
 /** The names that `queueName` makes, and that of the schedule. */
 const OUR_NAME = /^promptmill-[\w.-]{1,200}$/;

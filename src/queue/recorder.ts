@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { NO_CALLS } from '../ledger/counters.js';
-import type { Entry, Ledger } from '../ledger/ledger.js';
+import type { Announced, Entry, Ledger, Settled } from '../ledger/ledger.js';
 import type { Counters } from '../model.js';
 import { minus, NO_TOKENS, type Tokens } from '../pace/budget.js';
 
@@ -21,20 +21,29 @@ export interface Totals extends Counters {
   readonly outcomes: number;
 }
 
-interface Batch {
+/** One request, as the ledger knows it: the call of a visit for rows of its chunk. */
+export type Request = Omit<Announced, 'row'> & { readonly rows: readonly number[] };
+
+interface Contents {
   readonly entries: Entry[];
   readonly calls: Map<string, Partial<Record<keyof Counters, number>>>;
-  /** Resolves when the batch is in the ledger. */
-  readonly recorded: Promise<void>;
+  readonly announced: Announced[];
+  readonly settled: Settled[];
+}
+
+interface Batch extends Contents {
+  /** Resolves when the batch is in the ledger, to the announced rows that may be called. */
+  readonly recorded: Promise<ReadonlySet<Announced>>;
 }
 
 /** Writes outcomes to the ledger as they come, in small batches. What is added is never given up. */
 export class Recorder {
   #open: Batch | null = null;
   #outcomes = 0;
+  #unrecorded = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
-  #last: Promise<void> = Promise.resolve();
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly ledger: Ledger,
@@ -42,39 +51,47 @@ export class Recorder {
   ) {}
 
   /** @returns a promise that resolves when the outcome is in the ledger; it never rejects */
-  add(entry: Entry): Promise<void> {
+  async add(entry: Entry): Promise<void> {
     const batch = this.#batch();
     batch.entries.push(entry);
     this.#totalsOf(entry.run).outcomes++;
     this.#outcomes++;
-    return batch.recorded;
+    this.#unrecorded++;
+    await batch.recorded;
   }
 
   /**
    * Tells the ledger that rows are about to be called in one request. Once it knows, a process that is killed
    * cannot hide that they may have been paid for.
    * @param reserved the most that the request can be billed, where the run has a budget
-   * @returns a promise that resolves when the ledger knows; it never rejects
+   * @returns a promise that resolves when the ledger knows, to the rows that may be called; it never rejects. The others
+   *   are to be taken back as well
    */
-  announce(run: string, rows: number, reserved: Tokens): Promise<void> {
-    this.count(run, 'sent');
-    this.#reserve(run, rows, reserved);
-    return this.#batch().recorded;
+  async announce({ rows, ...call }: Request, reserved: Tokens): Promise<ReadonlySet<number>> {
+    const batch = this.#batch();
+    const announced = rows.map((row) => ({ ...call, row }));
+    batch.announced.push(...announced);
+    this.count(call.run, 'sent');
+    this.#reserve(call.run, rows.length, reserved);
+    const granted = await batch.recorded;
+    return new Set(announced.filter((each) => granted.has(each)).map(({ row }) => row));
   }
 
   /** Takes rows back that were announced and are not called; with the last of a request the request itself. */
-  retract(run: string, rows: number, reserved: Tokens, request: boolean): void {
-    if (request) this.count(run, 'sent', -1);
-    this.#reserve(run, -rows, minus(NO_TOKENS, reserved));
+  retract(request: Request, reserved: Tokens, isWhole: boolean): void {
+    if (isWhole) this.count(request.run, 'sent', -1);
+    this.settle(request, reserved, NO_TOKENS);
   }
 
   /** The rows of a request are in flight no longer: what they were billed takes the place of what was reserved. */
-  settle(run: string, rows: number, reserved: Tokens, billed: Tokens): void {
-    this.#reserve(run, -rows, minus(billed, reserved));
+  settle({ run, rows, call }: Request, reserved: Tokens, billed: Tokens): void {
+    this.#batch().settled.push(...rows.map((row) => ({ run, row, call })));
+    this.#reserve(run, -rows.length, minus(billed, reserved));
   }
 
   #reserve(run: string, rows: number, { prompt_tokens, completion_tokens }: Tokens): void {
-    this.count(run, 'in_flight', rows);
+    // The ledger counts those in flight by their names.
+    this.#totalsOf(run).in_flight += rows;
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
     if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
   }
@@ -93,6 +110,11 @@ export class Recorder {
     return this.#outcomes;
   }
 
+  /** Outcomes that the ledger has not taken yet. */
+  get unrecorded(): number {
+    return this.#unrecorded;
+  }
+
   totals(run: string): Totals {
     return { ...this.#totalsOf(run) };
   }
@@ -104,27 +126,30 @@ export class Recorder {
   }
 
   /** Resolves when all that was added is in the ledger. */
-  flushed(): Promise<void> {
-    return this.#last;
+  async flushed(): Promise<void> {
+    await this.#last;
   }
 
   #batch(): Batch {
     if (this.#open === null) {
-      const entries: Entry[] = [];
-      const calls: Batch['calls'] = new Map();
-      this.#last = this.#write(entries, calls, this.#last);
-      this.#open = { entries, calls, recorded: this.#last };
+      const contents: Contents = { entries: [], calls: new Map(), announced: [], settled: [] };
+      const recorded = this.#write(contents, this.#last);
+      this.#last = recorded;
+      this.#open = { ...contents, recorded };
     }
     return this.#open;
   }
 
-  async #write(entries: readonly Entry[], calls: Batch['calls'], last: Promise<void>): Promise<void> {
+  async #write(contents: Contents, last: Promise<unknown>): Promise<ReadonlySet<Announced>> {
+    const { entries, calls, announced, settled } = contents;
     await sleep(BATCH_MS);
     await last;
     this.#open = null;
     for (let refusals = 0; ; refusals++) {
       try {
-        return await this.ledger.record(entries, calls);
+        const granted = await this.ledger.record(entries, calls, { announced, settled });
+        this.#unrecorded -= entries.length;
+        return new Set(announced.filter((_, i) => granted[i]));
       } catch (error) {
         const why = {
           reason: error instanceof Error ? error.message : String(error),

@@ -1,5 +1,7 @@
 import type { LimitFunction } from 'p-limit';
-import type { CalledOutcome, Fault } from '../model.js';
+import { steadyNow } from '../clock.js';
+import { OUTCOME_UNKNOWN } from '../ledger/ledger.js';
+import type { CalledOutcome, Failed, Fault } from '../model.js';
 import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import type { Reserved } from '../pace/token-estimate.js';
 import type { BudgetGate } from './budget-gate.js';
@@ -65,13 +67,14 @@ export class Requests {
       { ...visit.chunk.parameters, ...asked[0]?.parameters },
     );
     const admission = await this.parts.pacer.admit(reserved.tokens);
-    if (admission !== 'go') return [admission === 'pause' ? WAIT : LEFT];
+    if (typeof admission === 'string') return [admission === 'pause' ? WAIT : LEFT];
+    const { turn } = admission;
     const { slots } = this.parts;
-    if (slots === null) return this.#call(visit, asked, attempt, reserved);
+    if (slots === null) return this.#call(visit, asked, attempt, reserved, turn);
     this.waitingForSlot++;
     return slots(() => {
       this.waitingForSlot--;
-      return this.#call(visit, asked, attempt, reserved);
+      return this.#call(visit, asked, attempt, reserved, turn);
     });
   }
 
@@ -84,20 +87,21 @@ export class Requests {
     asked: readonly ChunkRow[],
     attempt: number,
     reserved: Reserved,
+    turn: number,
   ): Promise<RowEnd[]> {
     const { caller, quota, pacer, recorder, log } = this.parts;
     const lessons = this.#lessons;
     const { run } = visit.chunk;
-    const announced = await this.#announce(visit, asked);
+    const announced = await this.#announce(visit, asked, turn);
     const [first] = announced;
     if (first === undefined) {
       pacer.withdrawn(reserved.tokens);
-      return [this.#held() ?? (asked.some((row) => visit.wants(row)) ? LEFT : DONE)];
+      return [this.#held() ?? (asked.some((row) => visit.isOpen(row)) ? LEFT : DONE)];
     }
     const rows = announced.map(({ row }) => row);
 
     this.parts.onRequest();
-    const startedAt = Date.now();
+    const startedAt = steadyNow();
     const results = await caller.call(visit.chunk, rows, attempt, (what, by) =>
       recorder.count(run, what, by),
     );
@@ -107,7 +111,7 @@ export class Requests {
     // At once: later it would undo what calls that were made after this one have learned.
     if (!wait && results.some((result) => result.kind !== 'retry' || result.connected)) quota.admitted();
     // In one go, so that they share a write: the ledger hears of an outcome and of the end of its call together.
-    recorder.settle(run, rows.length, sumOf(announced), billedBy(announced, results));
+    recorder.settle(visit.request(rows), sumOf(announced), billedBy(announced, results));
     this.parts.gate.settled(visit.chunk);
     const recordings: Promise<void>[] = [];
     const failure = results.find((result) => result.kind === 'retry');
@@ -116,9 +120,13 @@ export class Requests {
       const result = results[i];
       switch (result?.kind) {
         case 'settled':
-          recordings.push(this.record(visit, row, result.outcome));
+          recordings.push(this.record(visit, row, result.outcome, true));
           return DONE;
         case 'retry':
+          if (result.possiblyBilled && visit.chunk.hold) {
+            recordings.push(this.record(visit, row, lostAnswer(result, attempt), true));
+            return DONE;
+          }
           // Given up because this process ends: no attempt, but perhaps paid for.
           if (result.fault.code === 'aborted') {
             recorder.count(run, 'repeated');
@@ -127,11 +135,16 @@ export class Requests {
           return { kind: 'retry', row, result, leads: result === failure, down: down !== null };
         case 'wait':
           return WAIT;
+        case 'stop':
+          // The next execution calls it again.
+          if (result.possiblyBilled) recorder.count(run, 'repeated');
+          return LEFT;
         default:
           return LEFT;
       }
     });
     await Promise.all(recordings);
+    if (asked.some((row) => !rows.includes(row) && visit.isOpen(row))) ends.push(LEFT);
 
     if (down !== null) await lessons.pause(down);
     const stop = results.find((result) => result.kind === 'stop');
@@ -153,7 +166,7 @@ export class Requests {
   /** What keeps a request from being made now: its rows go back, or wait. */
   #held(): RowEnd | null {
     if (this.parts.releasing()) return LEFT;
-    const now = Date.now();
+    const now = steadyNow();
     return this.parts.quota.remaining(now) > 0 || this.parts.outage.remaining(now) > 0 ? WAIT : null;
   }
 
@@ -162,43 +175,75 @@ export class Requests {
    * the store was away, or until the budget had room: others may have answered the rows, or been told to wait.
    * @returns the rows to call
    */
-  async #announce(visit: ChunkVisit, asked: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+  async #announce(
+    visit: ChunkVisit,
+    asked: readonly ChunkRow[],
+    turn: number,
+  ): Promise<readonly ReservedRow[]> {
     const wants = (row: ChunkRow): boolean => this.#held() === null && visit.wants(row);
     await visit.refresh();
     if (!asked.some(wants)) return [];
     const announced = await this.parts.reservations.of(visit.chunk, asked);
-    if (!(await this.#pass(visit, announced))) return [];
+    const granted = await this.#pass(visit, announced);
+    if (granted === null) return [];
     let rows: readonly ReservedRow[] = [];
     try {
-      await visit.refresh();
-      rows = announced.filter(({ row }) => wants(row));
+      // What the ledger refuses it knows more of than this visit.
+      await visit.refresh(granted.size < announced.length ? 0 : undefined);
+      // The store may have taken its time, for several calls at once.
+      await this.parts.pacer.space(turn);
+      rows = announced.filter(({ row }) => granted.has(row.row) && wants(row));
     } finally {
       const left = announced.filter((row) => !rows.includes(row));
       if (left.length > 0)
-        this.parts.recorder.retract(visit.chunk.run, left.length, sumOf(left), rows.length === 0);
+        this.parts.recorder.retract(
+          visit.request(left.map(({ row }) => row)),
+          sumOf(left),
+          rows.length === 0,
+        );
     }
     return rows;
   }
 
-  /** @returns whether the rows are announced; under a budget only when it has room for them */
-  async #pass(visit: ChunkVisit, rows: readonly ReservedRow[]): Promise<boolean> {
+  /** @returns the rows that may be called; null when none is announced, because the budget has no room for them */
+  async #pass(visit: ChunkVisit, rows: readonly ReservedRow[]): Promise<ReadonlySet<number> | null> {
     const { recorder, gate } = this.parts;
-    const { run, budget } = visit.chunk;
-    if (budget === null) {
-      await recorder.announce(run, rows.length, NO_TOKENS);
-      return true;
-    }
-    const request = { rows: rows.length, reserve: sumOf(rows), isHeld: () => this.#held() !== null };
-    const passage = await gate.pass(visit.chunk, budget, request);
+    const { budget } = visit.chunk;
+    const request = visit.request(rows.map(({ row }) => row));
+    if (budget === null) return await recorder.announce(request, NO_TOKENS);
+    let granted: ReadonlySet<number> = new Set();
+    const passage = await gate.pass(visit.chunk, budget, {
+      request,
+      reserve: sumOf(rows),
+      isHeld: () => this.#held() !== null,
+      onAnnounced: (rows) => {
+        granted = rows;
+      },
+    });
     if (passage === 'stopped') visit.drop();
-    return passage === 'reserved';
+    return passage === 'reserved' ? granted : null;
   }
 
-  record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome): Promise<void> {
+  /** @param ends whether the row's call is settled with it, in the same write */
+  record(visit: ChunkVisit, row: ChunkRow, outcome: CalledOutcome, ends = false): Promise<void> {
     this.parts.outage.settled(nameOf(visit, row));
-    return this.parts.recorder.add(visit.entry(row, outcome));
+    return this.parts.recorder.add(visit.entry(row, outcome, ends));
   }
 }
+
+/** A row that may have been billed and is not called again. @param why what came between */
+export const unknownRow = (why: string, attempts: number, latency_ms: number | null): Failed => ({
+  status: 'failed',
+  error: {
+    code: OUTCOME_UNKNOWN,
+    message: `${why}; it may have been answered and billed, so it was not called again (limits.unknown_outcome: hold)`,
+  },
+  attempts,
+  latency_ms,
+});
+
+const lostAnswer = ({ fault, latency_ms }: RowRetry['result'], attempt: number): Failed =>
+  unknownRow(`${fault.code}: ${fault.message}`, attempt, latency_ms);
 
 const billedBy = (rows: readonly ReservedRow[], results: readonly RowResult[]): Tokens =>
   rows.reduce((sum, { most }, i) => plus(sum, billedFor(results[i], most)), NO_TOKENS);

@@ -1,8 +1,8 @@
 import type { Parameters } from '../model.js';
-import { mostBilled, NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
+import { most, mostBilled, NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
 import { promptCounter } from '../prompt/prompt-count.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { modelOf } from '../service/catalogue.js';
+import { type Deployed, modelBehind } from '../service/catalogue.js';
 import type { Chunk, ChunkRow } from './chunk.js';
 import type { RowResult } from './row-result.js';
 
@@ -24,7 +24,7 @@ export class Reservations {
   /** Rows with what must be reserved for each; counting tokens costs time that only a budget is worth. */
   async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
     if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
-    const { prompt, suffix } = await this.#countOf(chunk.deployment);
+    const { prompt, suffix } = await this.#countOf(chunk);
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
       // The model reads what comes after the completion as well.
@@ -33,18 +33,19 @@ export class Reservations {
     });
   }
 
-  #countOf(deployment: string): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
-    const known = this.#counts.get(deployment);
+  #countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+    const model = deployed.model ?? deployed.deployment;
+    const known = this.#counts.get(model);
     if (known !== undefined) return known;
-    const counts = countOf(deployment);
-    this.#counts.set(deployment, counts);
+    const counts = countOf(deployed);
+    this.#counts.set(model, counts);
     return counts;
   }
 }
 
 /** Exact counts where the model is known. A deployment of another name may hold any model: no token has less than a byte. */
-async function countOf(deployment: string): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
-  const model = modelOf(deployment);
+async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+  const model = modelBehind(deployed);
   if (model === null) {
     const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;
     return { prompt: bytes, suffix: bytes };
@@ -65,9 +66,12 @@ export function billedFor(result: RowResult | undefined, reserved: Tokens): Toke
     case 'settled': {
       const { outcome } = result;
       if (outcome.status === 'failed' || outcome.completion === null) return NO_TOKENS;
-      return outcome.completion.usage ?? reserved;
+      const { usage } = outcome.completion;
+      if (usage === null) return reserved;
+      return result.oddUsage === 'guessed' ? most(usage, reserved) : usage;
     }
     case 'retry':
+    case 'stop':
       return result.possiblyBilled ? reserved : NO_TOKENS;
     default:
       return NO_TOKENS;

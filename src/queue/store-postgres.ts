@@ -9,10 +9,12 @@ import { LastingPool } from './postgres-pool.js';
 import type { Store, StoreOptions } from './store.js';
 import { withoutPassword } from './store-address.js';
 import { within } from './store-deadline.js';
+import { storeErrorOf } from './store-error.js';
+import { StoreHealth } from './store-health.js';
 
 /** The longest wait for a connection at the start, and for statements under way at the end, in milliseconds. */
 const START_MS = 5_000;
-const CLOSE_MS = 2_000;
+const CLOSE_MS = 1_000;
 /** Connections of one process for statements; each worker has one more, to be woken on. */
 const CONNECTIONS = 8;
 
@@ -31,9 +33,11 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
   };
   await lookAtServer(config, shown);
 
-  const pool = new LastingPool(config);
+  const health = new StoreHealth(shown);
+  const pool = new LastingPool(config, health);
   try {
     await prepareTables(pool, options.ledgerTimes);
+    health.opened();
   } catch (error) {
     await pool.end();
     throw refusal(error, shown);
@@ -45,6 +49,8 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     register: new PostgresRegister(pool),
     board: new PostgresBoard(pool),
     backendFactory: backendOn(pool),
+    health,
+    ping: async () => void (await pool.query('SELECT')),
     connectionFor: () => ({}),
     describe: () => shown,
     close: () => within(CLOSE_MS, pool.end()).catch(() => {}),
@@ -59,14 +65,25 @@ function withSearchPath(url: URL): string {
   return copy.href;
 }
 
+const LOOK = `SELECT current_setting('server_encoding') AS encoding, current_setting('transaction_read_only') AS read_only`;
+
 /** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
 async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void> {
-  const probe = new pg.Client(config);
-  probe.on('error', () => {});
+  let probe: pg.Client | null = null;
   try {
+    // Already this reads the certificates that the address names.
+    probe = new pg.Client(config);
+    probe.on('error', () => {});
     await within(START_MS, probe.connect());
-    const { rows } = await within(START_MS, probe.query('SHOW server_encoding'));
-    const encoding: unknown = rows[0]?.server_encoding;
+    const { rows } = await within(START_MS, probe.query(LOOK));
+    const { encoding, read_only }: { encoding?: unknown; read_only?: unknown } = rows[0] ?? {};
+    if (read_only === 'on') {
+      throw new UsageError(
+        'queue_read_only',
+        `${shown} is read-only: it is a standby, or the user or the database has default_transaction_read_only`,
+        'Give the address of the primary, or make this server one.',
+      );
+    }
     if (encoding !== 'UTF8') {
       throw new UsageError(
         'queue_unusable',
@@ -77,23 +94,18 @@ async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void>
   } catch (error) {
     throw refusal(error, shown);
   } finally {
-    probe.end().catch(() => {});
+    probe?.end().catch(() => {});
   }
 }
 
 function refusal(error: unknown, shown: string): UsageError {
   if (error instanceof UsageError) return error;
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const known = storeErrorOf(error);
+  if (known !== null && known.kind !== 'away')
+    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
   // Refused on IPv4 and on IPv6 is one error without a message.
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const reason = (error instanceof Error && error.message) || code || String(error);
-  // Class 28 is a wrong user or password, 3D a missing database, 42501 a missing privilege.
-  if (/^(28|3D|42501)/.test(code)) {
-    return new UsageError(
-      'queue_refused',
-      `${shown} refuses: ${reason}`,
-      'Give a user, password and database in the address whose user may create tables, as postgres://USER:PASSWORD@HOST/DATABASE.',
-    );
-  }
   if (error instanceof pg.DatabaseError || UNFIT.some((unfit) => error instanceof unfit)) {
     return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
   }

@@ -3,6 +3,7 @@ import type { Board } from '../fleet/board.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { LedgerTimes } from '../ledger/times.js';
 import type { Register } from '../pace/register.js';
+import type { StoreHealth } from './store-health.js';
 
 /** What a connection is for. A worker needs connections of its own, because it blocks on them. */
 export type ConnectionUse = 'queue' | 'worker';
@@ -17,6 +18,10 @@ export interface Store {
   readonly register: Register;
   /** Where runs and workers say how they get on. */
   readonly board: Board;
+  /** Whether it can still be used. */
+  readonly health: StoreHealth;
+  /** Resolves when the store answers; waits while it is away. */
+  ping(): Promise<void>;
   /** Makes BullMQ's connections to this store. The type names Redis because BullMQ's own defaults do. */
   readonly backendFactory: BackendFactory<RedisQueueBackend>;
   /** BullMQ's `connection` option. */

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
-import pLimit, { type LimitFunction } from 'p-limit';
+import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
+import { steadyNow, watchClock } from '../clock.js';
 import type { Counters, Fault } from '../model.js';
 import { backoffMs } from '../pace/backoff.js';
 import { NO_TOKENS, plus, type Tokens } from '../pace/budget.js';
@@ -15,6 +16,8 @@ import type { Caller } from './caller.js';
 import { type Chunk, type ChunkData, decodeChunk } from './chunk.js';
 import { ChunkVisit } from './chunk-visit.js';
 import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
+import { ENTRY_LIMIT } from './entry-limit.js';
+import { FairLimit } from './fair-limit.js';
 import { Recorder, type Totals } from './recorder.js';
 import { Reservations } from './reservation.js';
 import type { Store } from './store.js';
@@ -32,8 +35,6 @@ const STALLED_CHECK_MS = 15_000;
 const MAX_STALLED = 3;
 /** Time for calls in flight to end when the worker closes, in milliseconds. */
 const GRACE_MS = 30_000;
-/** Entries a second of the worker's limiter. More of them are counted only while `queue.rateLimit` pauses the queue. */
-const NEVER_REACHED = 1_000_000_000;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
@@ -42,6 +43,7 @@ const OF_THE_RUN = new Set([
   'operation_not_supported',
   'api_version_not_supported',
   'deployment_not_found',
+  'no_text',
   'rate_limited',
 ]);
 
@@ -79,13 +81,15 @@ export class ChunkWorker {
   readonly #worker: Worker<ChunkData>;
   /** Only for the pause that all workers of the deployment keep. */
   readonly #queue: Queue<ChunkData>;
-  readonly #limit;
+  readonly #limit: FairLimit;
   readonly #recorder: Recorder;
   readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
   readonly #pacer: Pacer;
   readonly #work: ChunkWork;
   readonly #baseSlots: number;
+  readonly #lockMs: number;
+  readonly #clock: NodeJS.Timeout;
   #chunks = 0;
   /** The visits under way, by the ids of their entries. */
   readonly #visits = new Map<string, Promise<void>>();
@@ -97,8 +101,9 @@ export class ChunkWorker {
 
   constructor(private readonly options: WorkerOptions) {
     const { store, queue, concurrency, chunkSize, promptsPerRequest, log } = options;
+    this.#lockMs = options.times?.lockMs ?? LOCK_MS;
     this.#recorder = new Recorder(store.ledger, log);
-    this.#limit = pLimit(concurrency);
+    this.#limit = new FairLimit(concurrency);
     // Enough chunks that the limit stays full while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * promptsPerRequest) / chunkSize) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
@@ -108,11 +113,12 @@ export class ChunkWorker {
       {
         connection: store.connectionFor('worker'),
         concurrency: this.#baseSlots,
-        lockDuration: options.times?.lockMs ?? LOCK_MS,
+        lockDuration: this.#lockMs,
+        // Its own renewal goes by the system's clock, and stops for as long as that was set back (fault 90).
+        skipLockRenewal: true,
         stalledInterval: options.times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MAX_STALLED,
-        // Without a limiter on the worker, `queue.rateLimit` pauses nobody. This one never bites by itself.
-        limiter: { max: NEVER_REACHED, duration: 1_000 },
+        limiter: ENTRY_LIMIT,
         // A worker without the strategy would stall every chunk that is to be retried.
         settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
       },
@@ -127,7 +133,8 @@ export class ChunkWorker {
       onConcurrency: (most) => {
         this.#limit.concurrency = most;
       },
-      onWait: (ms) => this.#quota.joined(ms, Date.now()),
+      clock: steadyNow,
+      onWait: (ms) => this.#quota.joined(ms, steadyNow()),
       onPause: (ms) => this.#keepEntries(ms),
       onChange: (change) => log.info(change, 'the pace changed'),
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
@@ -145,7 +152,7 @@ export class ChunkWorker {
         ledger: store.ledger,
         recorder: this.#recorder,
         atLeast: (run) => this.#countedFor(run),
-        now: Date.now,
+        now: steadyNow,
         random: Math.random,
       }),
       reservations: new Reservations(),
@@ -155,8 +162,32 @@ export class ChunkWorker {
       onRequest: () => this.#takeAnotherChunkIfLast(),
       stop: (chunk, fault) => this.#stop(chunk, fault),
     });
+    this.#clock = watchClock((ms) => void this.#clockWasSetBack(ms));
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+  }
+
+  /** A lock that is lost is found by whoever takes the entry again; the visit goes on, because it is being paid for. */
+  async #renew(job: Job<ChunkData>, token: string): Promise<void> {
+    await job
+      .extendLock(token, this.#lockMs)
+      .catch((error) => this.options.log.debug({ err: error, entry: job.id }, 'a lock was not renewed'));
+  }
+
+  /**
+   * The clock of this machine was set back. What BullMQ has put off until a time would wait for that time to come again:
+   * entries that come back after a failure, and the pause of the queue. Both are let go; the pacer knows of pauses by
+   * itself.
+   */
+  async #clockWasSetBack(ms: number): Promise<void> {
+    const { log } = this.options;
+    log.warn({ seconds: Math.round(ms / 1000) }, 'the clock of this machine was set back');
+    try {
+      await this.#queue.removeRateLimitKey();
+      await this.#queue.promoteJobs();
+    } catch (error) {
+      log.debug({ err: error }, 'the queue refused to let go what waits for a time');
+    }
   }
 
   /** Calls in flight now. */
@@ -175,9 +206,14 @@ export class ChunkWorker {
     return this.#recorder.outcomes;
   }
 
+  /** Outcomes that the store has not taken yet. */
+  get unrecorded(): number {
+    return this.#recorder.unrecorded;
+  }
+
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
-    return this.#quota.remaining(Date.now());
+    return this.#quota.remaining(steadyNow());
   }
 
   /** The outage of the service that goes on, as this process sees it; null when there is none. */
@@ -211,6 +247,7 @@ export class ChunkWorker {
 
   async #leave(): Promise<void> {
     this.#releasing = true;
+    clearInterval(this.#clock);
     this.#pacer.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
@@ -235,9 +272,11 @@ export class ChunkWorker {
       id,
       visit.catch(() => {}),
     );
+    const renewal = setInterval(() => void this.#renew(job, token), this.#lockMs / 2);
     try {
       await visit;
     } finally {
+      clearInterval(renewal);
       this.#visits.delete(id);
       this.#chunks--;
       // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
@@ -278,7 +317,8 @@ export class ChunkWorker {
     if (this.#stopped.has(`${chunk.run} ${chunk.execution}`)) return { kind: 'done' };
     let visit: ChunkVisit;
     try {
-      visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1);
+      const isOwn = this.options.begun?.run === chunk.run;
+      visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1, isOwn);
     } catch (error) {
       this.options.log.debug({ err: error }, 'the ledger refused to say what it knows of a chunk');
       await sleep(STORE_PAUSE_MS);

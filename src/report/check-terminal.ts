@@ -33,7 +33,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
     ['tokens', tokenLines(report, width)],
     ['duplicates', duplicateLines(report, width)],
     ['requests', report.requests === 0 ? [] : [count(report.requests)]],
-    ['cost', report.cost === null || rows.to_send === 0 ? [] : words(between(report.cost, cost), width)],
+    ['cost', words(costText(report), width)],
     ['time', words(timeText(report), width)],
     ['deadline', words(deadlineText(report), width)],
     ['budget', report.budget.flatMap((budget) => words(budgetText(budget, report), width))],
@@ -81,7 +81,9 @@ function findingLines({ code, rows, examples }: Finding, width: number): string[
 function tokenLines({ tokens, rows }: CheckReport, width: number): string[] {
   if (rows.to_send === 0) return [];
   const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest } = tokens;
-  const assumed = tokens.tokenizer_assumed ? ' is assumed: the model of the deployment is not known' : '';
+  const assumed = tokens.tokenizer_assumed
+    ? ' is assumed: the model of the deployment is not known, and service.model can name it'
+    : '';
   const sum = [
     `${count(prompt_tokens)} prompt`,
     `+ ${between(completion_tokens, count)} completion`,
@@ -131,6 +133,12 @@ function dedupeText(duplicates: CheckReport['duplicates'], { copied }: CheckRepo
   if (copied === undefined || duplicates.rows === 0) return '';
   const which = copied === duplicates.rows ? 'they' : `${count(copied)} of them`;
   return `${which} are copied and not called (input.dedupe): no other figure counts them`;
+}
+
+function costText({ cost: range, rows }: CheckReport): string {
+  if (rows.to_send === 0) return '';
+  if (range !== null) return between(range, cost);
+  return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
 
 function timeText({ time, rows }: CheckReport): string {

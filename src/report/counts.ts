@@ -5,7 +5,7 @@ export type Counts = { readonly [name: string]: number };
 const OTHER = '(other)';
 
 /** A name is cut to this many characters: some come from the service, which may send anything. */
-const NAME_LENGTH = 200;
+export const NAME_LENGTH = 200;
 
 /**
  * Counts names of which there may be any number, in bounded space: once `limit` distinct names are known,

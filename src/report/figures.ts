@@ -36,3 +36,9 @@ export function duration(seconds: number): string {
   const hours = Math.round(seconds / 3600);
   return `${count(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
+
+/** What a run that goes on need not call again: `33 answered, 20 written yet; …`. */
+export function kept(answered: number, written: number): string {
+  if (answered === written) return `${count(written)} rows are written and will not be called again`;
+  return `${count(answered)} answered, ${count(written)} written yet; none of them will be called again`;
+}

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import type { CallCounts, Fault, Usage } from '../model.js';
-import type { Counts } from './counts.js';
-import { type LatencyPercentiles, percentiles } from './latency.js';
-import type { FilterTally, ReusedCounts, RowCounts, Tally } from './tally.js';
+import { z } from 'zod';
+import type { Fault, Usage } from '../model.js';
+import { percentiles } from './latency.js';
+import type { Tally } from './tally.js';
+import { amount, counts, moment, words } from './untrusted.js';
 
 /** Currency units per 1,000 tokens. */
 export interface Prices {
@@ -10,38 +11,59 @@ export interface Prices {
   readonly completion: number;
 }
 
-/** `summary.json`: fields, names and order are fixed. @see contract: beside the output */
-export interface Summary {
-  readonly run: string;
-  readonly job: string;
-  readonly deployment: string;
-  readonly api_version: string;
+const filterCounts = z.record(z.string(), counts);
+const milliseconds = amount.nullable();
+
+/**
+ * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
+ * dashboard read of a run's post, come from it. @see contract: beside the output
+ */
+export const summarySchema = z.object({
+  run: words,
+  job: words,
+  deployment: words,
+  api_version: words,
   /** `rows` is what the run was asked to do; a stopped run has done fewer. */
-  readonly input: { readonly path: string; readonly sha256: string; readonly rows: number };
-  readonly output: string;
+  input: z.object({ path: words, sha256: words, rows: amount }),
+  output: words,
   /** ISO 8601. */
-  readonly started_at: string;
+  started_at: moment,
   /** ISO 8601. */
-  readonly finished_at: string;
+  finished_at: moment,
   /** Seconds that the run took, waits for the service included. */
-  readonly duration_s: number;
+  duration_s: amount,
   /** Why the run stopped early, as `code: message`; `null` when it finished. */
-  readonly stopped: string | null;
-  readonly rows: RowCounts;
-  readonly finish_reasons: Counts;
-  readonly answers: Counts;
-  readonly usage: Usage;
+  stopped: words.nullable(),
+  rows: z.object({ total: amount, completed: amount, filtered: amount, failed: amount, skipped: amount }),
+  finish_reasons: counts,
+  answers: counts,
+  usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
+  /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */
+  usage_estimated: z.exactOptional(amount),
   /** In the currency of the prices; `null` without prices. */
-  readonly cost: number | null;
-  readonly filters: FilterTally;
-  readonly errors: Counts;
-  readonly calls: CallCounts;
-  readonly latency_ms: LatencyPercentiles;
+  cost: amount.nullable(),
+  filters: z.object({ prompt: filterCounts, completion: filterCounts }),
+  errors: counts,
+  /** One message of each code of `errors`, the first that came. Only where there are any; never in a run's post. */
+  error_samples: z.exactOptional(z.record(z.string(), words)),
+  calls: z.object({ sent: amount, retried: amount, rate_limited: amount, repeated: amount }),
+  latency_ms: z.object({
+    p50: milliseconds,
+    p90: milliseconds,
+    p95: milliseconds,
+    p99: milliseconds,
+    max: milliseconds,
+  }),
   /** `rows.total / duration_s`. */
-  readonly rows_per_second: number;
+  rows_per_second: amount,
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
-  readonly reused?: ReusedCounts;
-}
+  reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
+});
+
+export type Summary = DeepReadonly<z.output<typeof summarySchema>>;
+
+/** As plain data is passed around here: nobody changes what was said. */
+export type DeepReadonly<T> = { readonly [K in keyof T]: DeepReadonly<T[K]> };
 
 /** What a summary is made of. */
 export interface SummaryParts
@@ -85,9 +107,11 @@ export function summarise(parts: SummaryParts): Summary {
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
     usage: tally.usage,
+    ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
     cost: prices && costOf(tally.usage, prices),
     filters: tally.filters,
     errors: tally.errors,
+    ...(tally.samples !== undefined && { error_samples: tally.samples }),
     calls: {
       sent: calls.sent,
       retried: calls.retried,

@@ -1,5 +1,6 @@
 import type { Answer, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
-import { boundedKey, Counter, type Counts } from './counts.js';
+import { completedFault } from '../output/completed-fault.js';
+import { boundedKey, Counter, type Counts, NAME_LENGTH } from './counts.js';
 import { type Latency, withLatencies } from './latency.js';
 
 /** Rows by how they ended. `total` is the sum of the others. */
@@ -34,9 +35,13 @@ export interface Tally {
   readonly answers: Counts;
   /** Sums over the rows for which the service said it, blocked completions included: they are billed. */
   readonly usage: Usage;
+  /** Rows whose usage is our own count or a part of a bill that they shared; absent while there are none. */
+  readonly estimated?: number;
   readonly filters: FilterTally;
   /** By the code that the output's `error_code` has: of failed and filtered rows, and of unusable answers. */
   readonly errors: Counts;
+  /** One message of each code, the first that came; absent while there are none. */
+  readonly samples?: Samples;
   /** Of each row's last call. */
   readonly latency: Latency;
   /** Rows that were not called because their outcome was taken over; absent while there are none. */
@@ -61,8 +66,13 @@ export interface Ended {
   readonly answer: Answer | null;
 }
 
+/** Error code → a message of it. */
+export type Samples = { readonly [code: string]: string };
+
 /** How many distinct names each count keeps; further ones go to `(other)`. */
 const LIMITS = { answers: 100, errors: 100, finishReasons: 20, categories: 30, severities: 10 } as const;
+/** How many codes have a sample, and the most characters of one. */
+const SAMPLES = { codes: 20, characters: 300 } as const;
 
 export function emptyTally(): Tally {
   return {
@@ -88,6 +98,8 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
+  const samples = new Map(Object.entries(tally.samples ?? {}));
+  let estimated = tally.estimated ?? 0;
   const latencies: number[] = [];
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
 
@@ -101,8 +113,14 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       reused['copied_from' in outcome.origin ? 'copied' : 'carried'] += 1;
       if (outcome.status === 'failed') reused.failed += 1;
     }
-    const fault = outcome.status === 'completed' ? answer?.fault : outcome.error;
-    if (fault) errors.add(fault.code);
+    const fault = outcome.status === 'completed' ? completedFault(outcome.completion, answer) : outcome.error;
+    if (fault) {
+      errors.add(fault.code);
+      const code = fault.code.slice(0, NAME_LENGTH);
+      if (fault.message !== '' && samples.size < SAMPLES.codes && !samples.has(code)) {
+        samples.set(code, clipped(fault.message, SAMPLES.characters));
+      }
+    }
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);
@@ -111,9 +129,9 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       finishReasons.add(outcome.completion.finish_reason);
     }
     if (outcome.completion?.usage) {
-      usage.prompt_tokens += outcome.completion.usage.prompt_tokens;
-      usage.completion_tokens += outcome.completion.usage.completion_tokens;
-      usage.total_tokens += outcome.completion.usage.total_tokens;
+      for (const name of ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const)
+        usage[name] = bounded(usage[name] + outcome.completion.usage[name]);
+      if (outcome.completion.usage.estimated) estimated += 1;
     }
     if (typeof answer?.counted === 'string') answers.add(answer.counted);
   }
@@ -125,10 +143,18 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     usage,
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
+    ...(estimated > 0 && { estimated }),
+    ...(samples.size > 0 && { samples: Object.fromEntries(samples) }),
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),
   };
 }
+
+/** Beyond this a sum is not exact, and a manifest with it cannot be read again. */
+const bounded = (sum: number): number => Math.min(sum, Number.MAX_SAFE_INTEGER);
+
+const clipped = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
 /** Counts the filter's verdicts of one side. */
 class FilterCounter {

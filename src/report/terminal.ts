@@ -1,5 +1,5 @@
 import type { Counts } from './counts.js';
-import { cost, count, duration, percent, rate } from './figures.js';
+import { cost, count, duration, kept, percent, rate } from './figures.js';
 import type { Summary } from './summary.js';
 import type { FilterCounts, ReusedCounts, RowCounts } from './tally.js';
 import { bodyWidth, type Paint, painter, type Section, sectionLines } from './terminal-sections.js';
@@ -15,11 +15,14 @@ export interface TerminalOptions {
   readonly files: readonly (readonly [name: string, path: string])[];
   /** The command that resumes a stopped run; `null` where nothing is left to resume. */
   readonly resume: string | null;
+  /** Rows whose outcome is kept, also where it is not written yet. @default those of the summary */
+  readonly known?: number;
 }
 
-/** A name and how often it was counted; `rows` is `null` in the line that stands for the names left out. */
+/** A name and how often it was counted; both are `null` in the line that stands for the names left out. */
 interface CountLine {
   readonly text: string;
+  readonly name: string | null;
   readonly rows: number | null;
 }
 
@@ -32,6 +35,9 @@ interface CountColumns {
 /** Most lines that a list of answers or errors takes; the rest is in the summary's file. */
 const MOST_LINES = 15;
 
+/** Cells below which a message says nothing. */
+const LEAST_SAMPLE = 20;
+
 const SEPARATOR = ', ';
 
 /** The summary as text of several lines for a terminal, ending in a line feed. */
@@ -43,7 +49,7 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
     ['tokens', tokenLines(summary, width)],
     ['filters', filterLines(summary.filters, width)],
-    ['errors', countLines(summary.errors, width)],
+    ['errors', errorLines(summary, width)],
     ['calls', callLines(summary, width)],
     ['latency', latencyLines(summary, width)],
     ['duration', [`${duration(summary.duration_s)}, ${rate(summary.rows_per_second, ' rows')}`]],
@@ -74,13 +80,14 @@ function reconciliation({ total, completed, filtered, failed, skipped }: RowCoun
 function stoppedLines(
   { rows, input }: Summary,
   reason: string,
-  { width, resume }: TerminalOptions,
+  { width, resume, known = 0 }: TerminalOptions,
   paint: Paint,
 ): string[] {
   const progress = `Stopped after ${count(rows.total)} of ${count(input.rows)} rows:`;
   return [
     '',
     ...flow([progress, ...plain(reason).split(' ')], ' ', width).map((line) => paint('yellow', line)),
+    ...(known > rows.total ? flow(kept(known, rows.total).split(' '), ' ', width) : []),
     ...(resume === null ? [] : ['Resume with:', `  ${plain(resume)}`]),
   ];
 }
@@ -98,28 +105,36 @@ function answerLines(answers: Counts, width: number, paint: Paint): string[] {
   });
 }
 
-function countLines(counts: Counts, width: number): string[] {
-  return countColumns(counts, width).lines.map(({ text }) => text);
+/** Each error code with its count, and one message of it as far as there is room. */
+function errorLines({ errors, error_samples: samples = {} }: Summary, width: number): string[] {
+  const columns = countColumns(errors, width);
+  const room = width - columns.width - 2;
+  return columns.lines.map(({ text, name }) => {
+    const sample = name !== null && Object.hasOwn(samples, name) ? plain(samples[name] ?? '') : '';
+    return sample === '' || room < LEAST_SAMPLE ? text : `${text}  ${clip(sample, room)}`;
+  });
 }
 
 /** Names and counts in two aligned columns, the most frequent first. */
 function countColumns(counts: Counts, width: number): CountColumns {
   const sorted = Object.entries(counts)
-    .map(([name, rows]) => ({ name: plain(name), rows }))
+    .map(([given, rows]) => ({ given, name: plain(given), rows }))
     .sort((a, b) => b.rows - a.rows);
   const shown = sorted.slice(0, MOST_LINES);
   const nameWidth = Math.min(Math.max(0, ...shown.map(({ name }) => cells(name))), Math.floor(width * 0.5));
   const countWidth = Math.max(0, ...shown.map(({ rows }) => count(rows).length));
-  const lines: CountLine[] = shown.map(({ name, rows }) => ({
+  const lines: CountLine[] = shown.map(({ given, name, rows }) => ({
     text: `${padEnd(clip(name, nameWidth), nameWidth)}  ${count(rows).padStart(countWidth)}`,
+    name: given,
     rows,
   }));
   const more = sorted.length - shown.length;
-  if (more > 0) lines.push({ text: `and ${count(more)} more, in the summary's file`, rows: null });
+  if (more > 0)
+    lines.push({ text: `and ${count(more)} more, in the summary's file`, name: null, rows: null });
   return { lines, width: nameWidth + 2 + countWidth };
 }
 
-function tokenLines({ usage, cost: price }: Summary, width: number): string[] {
+function tokenLines({ usage, usage_estimated: rows = 0, cost: price }: Summary, width: number): string[] {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
   // The service names the three on their own; they need not add up.
@@ -127,7 +142,12 @@ function tokenLines({ usage, cost: price }: Summary, width: number): string[] {
     prompt + completion === total
       ? `${count(prompt)} prompt + ${count(completion)} completion = ${count(total)} total`
       : `${count(prompt)} prompt, ${count(completion)} completion, ${count(total)} total`;
-  return flow(price === null ? [sum] : [sum, `cost ${cost(price)}`], SEPARATOR, width);
+  const parts = [
+    sum,
+    ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ...(rows === 0 ? [] : [`estimated for ${count(rows)} ${rows === 1 ? 'row' : 'rows'}`]),
+  ];
+  return flow(parts, SEPARATOR, width);
 }
 
 /** Only what is not safe: a filter that found nothing is no news. */

@@ -1,10 +1,14 @@
+import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { StopError } from '../errors.js';
+import { StopError, UsageError } from '../errors.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { Counters, Fault } from '../model.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queueName, serviceQueue } from '../queue/names.js';
 import type { Store } from '../queue/store.js';
+import { storeErrorOf } from '../queue/store-error.js';
+import { silenceOf } from '../queue/store-silence.js';
+import { kept } from '../report/figures.js';
 import { startProgress } from '../report/progress.js';
 import { rows } from '../source/source.js';
 import type { Claim } from './begin.js';
@@ -37,6 +41,8 @@ const PULSE_MS = 250;
 
 /** Longest time from the halt of a run to its end: the grace of the worker and some more, in milliseconds. */
 const HALT_MS = 40_000;
+/** The longest wait for a store that is away when every row is on disk, in milliseconds. */
+const LEAVE_MS = 30_000;
 
 export interface Parts {
   readonly claim: Claim | null;
@@ -53,8 +59,11 @@ export interface Parts {
 export const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
   emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
 
-/** Producer, worker and collector together, until every row is on disk or the run is halted. */
-export async function work(settings: Settings, world: World, parts: Parts): Promise<void> {
+/**
+ * Producer, worker and collector together, until every row is on disk or the run is halted.
+ * @returns rows whose outcome is known, also where it is not written yet
+ */
+export async function work(settings: Settings, world: World, parts: Parts): Promise<number> {
   const { input, plan, store, journal, reuse, claim, notice } = parts;
   const { run, execution, rows: committed } = journal.manifest;
   const { halt, log } = world;
@@ -63,20 +72,40 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const name = queueOf(settings, world);
   const queue = new ChunkQueue(store, name, settings.limits.attempts, log);
   const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
-  const open = (): Promise<void> =>
-    ledger.open(run, execution, journal.manifest.rows, journal.manifest.calls);
-  if (claim?.discarded) {
-    await queue.withdraw(claim.discarded.run);
-    // A run that goes on under another name, after its part file was mended, leaves answers behind that were paid for.
-    if (claim.unfinished !== null) journal.adopt(await leftBehind(ledger, claim.discarded));
-    await ledger.close(claim.discarded.run);
+  const hold = settings.limits.unknownOutcome === 'hold';
+  const prepare = async (): Promise<{ readonly before: Counters; readonly waiting: number }> => {
+    if (claim?.discarded) {
+      await queue.withdraw(claim.discarded.run);
+      // A run that goes on under another name, after its part file was mended, leaves answers behind that were paid for.
+      if (claim.unfinished !== null) journal.adopt(await leftBehind(ledger, claim.discarded));
+      await ledger.close(claim.discarded.run);
+    }
+    // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
+    if (execution > 1) await queue.withdraw(run);
+    const seed = hold && journal.manifest.opened ? null : withLost(journal.manifest.calls);
+    if (!(await ledger.open(run, execution, committed, seed, !hold))) throw forgotten(store, committed);
+    await journal.opened();
+    return { before: (await ledger.progress(run, [])).calls, waiting: await ledger.waiting(run) };
+  };
+  const { before, waiting } = await halt.orHalted(prepare()).catch((error) => {
+    // Nothing was sent yet.
+    throw store.health.usageErrorFor(error);
+  });
+  journal.count(before);
+  if (execution > 1) {
+    world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
   }
-  // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
-  if (execution > 1) await queue.withdraw(run);
-  await open();
-  const { calls: before } = await ledger.progress(run, []);
+  await notice.begin();
 
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
+  store.health.onFault(onStop);
+  /** Renews the lease; in a store that came back empty the run begins anew, unless rows might then be called twice. */
+  const open = async (): Promise<void> => {
+    const { rows, calls } = journal.manifest;
+    if (await ledger.open(run, execution, rows, hold ? null : { ...calls, in_flight: 0 }, !hold)) return;
+    const { code, message, hint } = forgotten(store, rows);
+    if (hold) onStop({ code, message: `${message}. ${hint}` });
+  };
   const reached = answered(journal.manifest) > 0;
   const own = settings.work
     ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
@@ -96,13 +125,14 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
       giveUpMs: settings.limits.giveUpMs,
       total: input.total,
       queue: store.describe(),
+      refusal: () => store.health.refusal,
       crew: () => others?.seen ?? null,
     },
     committed,
-    Date.now(),
+    steadyNow(),
   );
   const pulse = setInterval(() => {
-    const now = Date.now();
+    const now = steadyNow();
     const waiting = vigil.waiting(now);
     progress.update({
       done: vigil.known,
@@ -118,20 +148,25 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   let produced = false;
   let drained = false;
   const onHalt = async (): Promise<void> => {
-    progress.note('stopping: finishing the calls in flight');
+    progress.note(stoppingText(halt.reason, worker?.inFlight ?? 0, settings.limits.unknownOutcome));
     window.close();
     canary.close();
     await worker?.close();
     drained = true;
   };
   halt.onPull(() => void onHalt());
-  const failed = (error: unknown): void => halt.pull(haltReason(error));
+  const failed = (error: unknown): void => halt.pull(haltReason(store.health.stopFor(error)));
 
   const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
   const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
   const split = new Set<number>();
   const producing = produce({
-    rows: rows(input.spec, input.survey),
+    rows: rows(input.spec, input.survey, {
+      onGrown: (bytes) =>
+        progress.note(
+          `warning: the input has grown from ${input.survey.bytes} to ${bytes} bytes since the run began; what was added is no part of this run`,
+        ),
+    }),
     committed,
     total: input.total,
     chunkSize: journal.manifest.chunk_size,
@@ -159,34 +194,83 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     onStop,
     onProgress: (known) => {
       const { rows: written } = journal.manifest.tally;
-      vigil.looked(known, Date.now());
+      vigil.looked(known, steadyNow());
       canary.looked(written);
       const fault = reachedLimit(settings.limits, written, journal.ranMs);
       if (fault !== null && written.total < input.total) onStop(fault);
     },
   }).catch(failed);
 
+  const over = new AbortController();
+  let goneAlone: (end: 'late' | 'away') => void = () => {};
+  const alone = new Promise<'late' | 'away'>((resolve) => {
+    goneAlone = resolve;
+  });
+  const withoutStore = (afterMs?: number): void =>
+    void silenceOf(store, over.signal, afterMs).then(() => goneAlone('away'));
+  // A halted run ends, whatever state the store is in (faults 46 and 82): what is on disk is right at any moment.
+  halt.onPull(() => {
+    setTimeout(goneAlone, HALT_MS, 'late').unref();
+    withoutStore();
+  });
   const leave = async (): Promise<void> => {
     await Promise.all([producing, collecting]);
+    // Nor does one whose rows are all on disk need it any more.
+    withoutStore(LEAVE_MS);
     await worker?.close();
-    if (halt.reason !== null) await queue.withdraw(run);
-    await queue.close();
-    // What ended with the worker's last calls.
-    const { calls, opened } = await ledger.progress(run, []);
-    if (opened) journal.count(calls);
+    try {
+      if (halt.reason !== null) await queue.withdraw(run);
+      await queue.close();
+      // What ended with the worker's last calls.
+      const { calls, opened } = await ledger.progress(run, []);
+      if (opened) journal.count(calls);
+    } catch (error) {
+      if (storeErrorOf(error) === null) throw error;
+      log.debug({ err: error }, 'the store refused the last words of the run');
+    }
   };
-  // A halted run ends, whatever state the store is in (fault 46): what is on disk is right at any moment.
-  const deadline = new Promise<'late'>((resolve) => {
-    halt.onPull(() => setTimeout(resolve, HALT_MS, 'late').unref());
-  });
-  const late = (await Promise.race([leave(), deadline])) === 'late';
+  const end = await Promise.race([leave(), alone]).finally(() => over.abort());
   if (worker !== null) journal.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
   others?.stop();
-  await own?.notice.end();
+  const gone = own?.notice.end();
+  if (end !== 'away') await gone;
   progress.stop();
-  if (late) world.say('warning: the store did not answer in time; the queue keeps what it has of this run');
+  if (end === 'away') world.say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
+  if (end === 'late') world.say('warning: the run did not end in time; the queue keeps what it has of it');
+  return vigil.known;
 }
+
+/** What a signal has begun, and what another one does. */
+function stoppingText(
+  reason: HaltReason | null,
+  inFlight: number,
+  unknown: Settings['limits']['unknownOutcome'],
+): string {
+  if (inFlight === 0) return 'stopping';
+  const calls = inFlight === 1 ? '1 call' : `${inFlight} calls`;
+  const stopping = `stopping: finishing ${calls} in flight`;
+  if (reason?.kind !== 'signal') return stopping;
+  const again = reason.signal === 'SIGINT' ? 'Ctrl-C again' : 'a second signal';
+  const then = unknown === 'hold' ? 'may then end outcome_unknown' : 'may then be paid for twice';
+  return `${stopping}; ${again} stops at once, and ${calls} ${then}`;
+}
+
+/** In a store that does not know the run any more, calls in flight were never heard of again. */
+const withLost = ({ in_flight, ...calls }: Counters): Counters => ({
+  ...calls,
+  repeated: calls.repeated + Math.max(0, in_flight),
+  in_flight: 0,
+});
+
+/** A store that came back empty does not know which rows were called, and with `hold` none may be called twice. */
+const forgotten = (store: Store, committed: number): UsageError =>
+  new UsageError(
+    'ledger_lost',
+    `${store.describe()} has forgotten the run: which of the rows after row ${committed} were called is not known any more, ` +
+      'and limits.unknown_outcome is hold',
+    'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart begins anew.',
+  );
 
 /** The counters of a run, its answers that are not on disk counted as repeated: they will be asked for again. */
 async function leftBehind(ledger: Ledger, { run, rows: committed, chunk_size }: Manifest): Promise<Counters> {
@@ -194,6 +278,10 @@ async function leftBehind(ledger: Ledger, { run, rows: committed, chunk_size }: 
   const { counts, calls } = await ledger.progress(run, firsts);
   return { ...calls, repeated: calls.repeated + counts.reduce((sum, known) => sum + known, 0) };
 }
+
+/** @param unrecorded answers of this process that the store has not taken */
+const awayText = (unrecorded: number): string =>
+  `the queue took nothing, so the run ended without it${unrecorded === 0 ? '' : `; ${unrecorded} answers that it did not take are called again`}`;
 
 function haltReason(error: unknown): HaltReason {
   // Whoever reads standard output has seen enough (fault 51).

@@ -7,11 +7,28 @@ import { UsageError } from '../errors.js';
  * with the same values: half a file from one prompt and half from another would be no one's answer.
  */
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {
+  const hashes = Object.entries(partsOf(settings)).map(([name, value]) => [name, shortHash(textOf(value))]);
+  // As `sha256sum` shows it.
+  return { input: inputSha256, ...Object.fromEntries(hashes) };
+}
+
+/** What the parts are, as JSON, to show a person what changed. A part that is longer is kept in part; none holds a key. */
+export function partValues(settings: Settings): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(partsOf(settings)).map(([name, value]) => [name, textOf(value).slice(0, KEPT)]),
+  );
+}
+
+/** Characters of a part that are kept. */
+const KEPT = 4_000;
+/** Characters of a value that are shown. */
+const SHOWN = 100;
+
+function partsOf(settings: Settings): Record<string, unknown> {
   const { service, input, output, reuse } = settings;
-  const parts = {
+  return {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,
-    '--limit': input.limit,
     service,
     prompt: settings.prompt,
     parameters: settings.parameters,
@@ -23,30 +40,96 @@ export function fingerprint(settings: Settings, inputSha256: string): Record<str
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
-  const hashes = Object.entries(parts).map(([name, value]) => [
-    name,
-    shortHash(JSON.stringify(value) ?? 'null'),
-  ]);
-  // As `sha256sum` shows it.
-  return { input: inputSha256, ...Object.fromEntries(hashes) };
 }
 
+const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';
+
 const shortHash = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16);
+
+/** What earlier versions counted among it: a run over more rows goes on now. */
+const LIMIT = '--limit';
+
+/** The parts that differ. */
+export const changedParts = (
+  before: Readonly<Record<string, string>>,
+  now: Readonly<Record<string, string>>,
+): string[] =>
+  [...new Set([...Object.keys(before), ...Object.keys(now)])].filter(
+    (name) => name !== LIMIT && before[name] !== now[name],
+  );
+
+/** What the parts of a run were when it began, and what they are; empty where an earlier version did not keep them. */
+interface Values {
+  readonly before: Readonly<Record<string, string>>;
+  readonly now: Readonly<Record<string, string>>;
+}
 
 /** @throws UsageError naming what changed since the unfinished run began (faults 14 and 15) */
 export function assertSame(
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
   manifest: string,
+  finished = false,
+  values: Values = { before: {}, now: {} },
 ): void {
-  const changed = [...new Set([...Object.keys(before), ...Object.keys(now)])].filter(
-    (name) => before[name] !== now[name],
-  );
+  const changed = changedParts(before, now);
   if (changed.length === 0) return;
-  const what = changed.map((name) => `${name} (${before[name] ?? 'none'} then, ${now[name] ?? 'none'} now)`);
+  const what = changed.flatMap((name) => {
+    const [was, is] = [values.before[name], values.now[name]];
+    if (name === 'input') return [pair(name, before[name] ?? 'none', now[name] ?? 'none')];
+    if (is === undefined && was === undefined) return [name];
+    // A part that is not used has no value.
+    if (was === undefined && Object.keys(values.before).length === 0)
+      return [`${name} (${short(is ?? 'none')} now)`];
+    return differences(name, was ?? 'none', is ?? 'none');
+  });
   throw new UsageError(
     'run_changed',
-    `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
-    'Put it back to continue the run, or discard the unfinished run with --restart.',
+    finished
+      ? `${manifest} is of a run over the first rows, and since then this changed: ${what.join(', ')}`
+      : `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
+    finished
+      ? 'Put it back to go on with the rows behind them, or begin anew with --overwrite.'
+      : 'Put it back to continue the run, or discard the unfinished run with --restart.',
   );
+}
+
+const pair = (name: string, was: string, is: string): string => `${name} (${was} then, ${is} now)`;
+
+const short = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
+
+/** What differs between two values of a part: the fields of an object, the first line of a text. */
+function differences(name: string, was: string, is: string): string[] {
+  const [a, b] = [parsed(was), parsed(is)];
+  if (isFields(a) && isFields(b)) {
+    const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])];
+    return fields
+      .filter((field) => textOf(a[field]) !== textOf(b[field]))
+      .map((field) => pair(`${name}.${field}`, shown(a[field]), shown(b[field])));
+  }
+  if (typeof a !== 'string' || typeof b !== 'string') return [pair(name, short(was), short(is))];
+  const [then, now] = [a.split('\n'), b.split('\n')];
+  const line = then.findIndex((text, i) => text !== now[i]);
+  const at = line === -1 ? then.length : line;
+  if (then[at] === undefined && now[at] === undefined)
+    return [`${name} (behind its first ${KEPT} characters)`];
+  const where = then.length + now.length > 2 ? `${name}, line ${at + 1}` : name;
+  return [pair(where, shown(then[at]), shown(now[at]))];
+}
+
+const shown = (value: unknown): string => (value === undefined ? 'none' : short(textOf(value)));
+
+const isFields = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** A value, as far as it was kept: of a text that was cut, its beginning. */
+function parsed(text: string): unknown {
+  for (const whole of [text, `${text}"`, `${text.slice(0, -1)}"`]) {
+    try {
+      return JSON.parse(whole);
+    } catch {
+      // Cut in the middle of the text, or of an escape.
+    }
+  }
+  return undefined;
 }

@@ -1,5 +1,6 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
+import { steadyNow } from '../clock.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
 import { RUN_LOST_MS } from '../fleet/posts.js';
 import { readRuns, readWorkers } from '../fleet/read-posts.js';
@@ -83,7 +84,7 @@ export class FleetWorker {
           deployment: want.deployment,
           concurrency: worker.concurrency,
           in_flight: worker.inFlight,
-          waiting: serviceWait(worker, Date.now()),
+          waiting: serviceWait(worker, steadyNow()),
         })),
         draining: this.#closing !== null,
         rows: this.#rowsOfLeft + [...this.#hands.values()].reduce((sum, { worker }) => sum + worker.rows, 0),

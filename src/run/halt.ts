@@ -7,6 +7,9 @@ export type HaltReason =
   /** A defect, or a fault that Promptmill has no plan for: shown as it is. */
   | { readonly kind: 'error'; readonly error: unknown };
 
+/** The run was halted before it had begun in earnest. */
+class Halted extends Error {}
+
 /** The one switch that stops a run. The first reason stands; everything in the run listens to its signal. */
 export class Halt {
   readonly #controller = new AbortController();
@@ -24,6 +27,15 @@ export class Halt {
   onPull(callback: () => void): void {
     if (this.#reason !== null) callback();
     else this.signal.addEventListener('abort', callback, { once: true });
+  }
+
+  /** What is awaited, unless the run is halted before: for what may last as long as a store is away. @throws Halted */
+  async orHalted<T>(awaited: Promise<T>): Promise<T> {
+    const halted = new Promise<never>((_, reject) => {
+      this.onPull(() => reject(new Halted()));
+    });
+    awaited.catch(() => {});
+    return Promise.race([awaited, halted]);
   }
 
   pull(reason: HaltReason): void {

@@ -1,5 +1,13 @@
 import type { Settings } from '../config/settings.js';
-import { type InputSpec, type Survey, spoolStandardInput, survey, sweepSpools } from '../source/source.js';
+import { UsageError } from '../errors.js';
+import {
+  formatOf,
+  type InputSpec,
+  type Survey,
+  spoolStandardInput,
+  survey,
+  sweepSpools,
+} from '../source/source.js';
 import type { World } from './world.js';
 
 type OnProgress = (bytesRead: number, totalBytes: number) => void;
@@ -25,10 +33,12 @@ export async function openInput(
 ): Promise<Input> {
   const { path, limit, require: _, ...reading } = settings.input;
   await sweepSpools(settings.stateDir);
+  const named: InputSpec = path === '-' ? { path, ...reading, name: 'standard input' } : { path, ...reading };
+  if (path === '-') assertPiped(world, named);
   const spool =
     path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
   const discard = (): void => spool?.discard();
-  const spec: InputSpec = { path: spool?.path ?? path, ...reading };
+  const spec: InputSpec = { ...named, path: spool?.path ?? path };
   try {
     const surveyed = await survey(spec, { signal: world.halt.signal, onProgress });
     const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
@@ -37,4 +47,16 @@ export async function openInput(
     discard();
     throw error;
   }
+}
+
+/** Before a person waits for what never comes, and before a pipe is copied that nobody can read. */
+function assertPiped({ stdin }: Pick<World, 'stdin'>, spec: InputSpec): void {
+  if (stdin.isTTY === true) {
+    throw new UsageError(
+      'stdin_is_terminal',
+      'standard input is a terminal, and no rows come from it.',
+      'Pipe them in, for example zcat rows.csv.gz | promptmill run JOB --input - --format csv, or name a file with --input.',
+    );
+  }
+  formatOf(spec);
 }

@@ -3,12 +3,14 @@ import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StopError, UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
+import { type FileId, fileAt, giveFreeName, isSame } from '../output/own-file.js';
 import { WriteError, writing } from '../output/write-error.js';
 import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
 import type { Totals } from '../queue/recorder.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
-import { type Claim, isRenamed } from './begin.js';
+import { type Claim, mayReplace, sha256Of } from './begin.js';
+import { lostPart, outOfPlace } from './lost-place.js';
 import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
 
 /** The next rows of the output, in order. */
@@ -25,6 +27,8 @@ export class Journal {
   #manifest: Manifest;
   /** Rows written by this execution that were called. */
   #called = 0;
+  /** The manifest as this process wrote it; null before it has. */
+  #manifestFile: FileId | null = null;
 
   private constructor(
     private readonly claim: Claim | null,
@@ -36,6 +40,8 @@ export class Journal {
 
   /**
    * Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called.
+   * @param total rows that the run is to have. Where more are wanted than the output has under its final name, that one
+   *   stays until a longer one takes its place
    * @throws UsageError when either cannot be written
    */
   static async open(
@@ -43,16 +49,29 @@ export class Journal {
     manifest: Manifest,
     header: string,
     stdout: NodeJS.WritableStream,
+    total: number,
   ): Promise<Journal> {
     if (claim === null) return new Journal(null, manifest, new StreamWriter(stdout, header));
-    const { part, output } = claim.files;
+    const { files, lock } = claim;
     let writer: PartFile | null = null;
     try {
+      const goesOn = claim.renamed && manifest.rows < total;
+      if (goesOn) await PartFile.copy(files.output, files.part);
       // Killed after the rename: nothing is left to append.
-      const path = isRenamed(claim.files, manifest) ? output : part;
-      writer = await PartFile.open(path, manifest.bytes);
+      const renamed = claim.renamed && !goesOn;
+      writer = await PartFile.open(renamed ? files.output : files.part, manifest.bytes, lock?.tookOver);
       if (manifest.bytes === 0) await writer.commit(header);
-      const journal = new Journal(claim, { ...manifest, bytes: writer.bytes }, writer);
+      const journal = new Journal(
+        { ...claim, renamed },
+        {
+          ...manifest,
+          bytes: writer.bytes,
+          seal: writer.seal,
+          finishing: renamed,
+          ...(goesOn && { replaces: await sha256Of(files.output) }),
+        },
+        writer,
+      );
       await journal.#save();
       return journal;
     } catch (error) {
@@ -72,6 +91,7 @@ export class Journal {
    */
   async commit({ text, ended, keep }: Commit): Promise<void> {
     await this.#orStop(async () => {
+      await this.#assertOurs();
       await keep?.();
       await this.#append(text, ended);
     });
@@ -79,16 +99,27 @@ export class Journal {
 
   async #append(text: string, ended: readonly Ended[]): Promise<void> {
     await this.writer.commit(text);
-    this.#manifest = {
+    await this.#assertOurs();
+    const manifest = {
       ...this.#manifest,
       rows: this.#manifest.rows + ended.length,
       bytes: this.writer.bytes,
+      ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
       tally: fold(this.#manifest.tally, ended),
     };
     this.#called += ended.filter(
       ({ outcome }) => outcome.status !== 'skipped' && outcome.attempts > 0,
     ).length;
-    await this.#save();
+    // What is said of the run is on disk: a kill takes none of it back.
+    await this.#save(manifest.worked_ms, manifest);
+    this.#manifest = manifest;
+  }
+
+  /** The ledger knows the run from now on. */
+  async opened(): Promise<void> {
+    if (this.#manifest.opened) return;
+    this.#manifest = { ...this.#manifest, opened: true };
+    await this.#orStop(() => this.#save());
   }
 
   /**
@@ -107,7 +138,7 @@ export class Journal {
         retried: Math.max(calls.retried, before.retried + own.retried),
         rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
         repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
-        in_flight: Math.max(0, calls.in_flight, before.in_flight + own.in_flight),
+        in_flight: Math.max(0, calls.in_flight, own.in_flight),
         prompt_tokens: Math.max(calls.prompt_tokens, before.prompt_tokens + own.prompt_tokens),
         completion_tokens: Math.max(
           calls.completion_tokens,
@@ -145,28 +176,67 @@ export class Journal {
   /** Keeps the time worked so far, for an execution that will continue the run. */
   async pause(): Promise<void> {
     // When the disk is what stopped the run, the manifest of the last commit stands.
-    await this.#save(this.workedMs).catch(() => {});
+    if (await this.#mayPause()) await this.#save(this.workedMs).catch(() => {});
     await this.writer.close();
+  }
+
+  /** A manifest that was deleted is written again; one of somebody else stays. */
+  async #mayPause(): Promise<boolean> {
+    const { files, lock } = this.claim ?? {};
+    if (files === undefined || lock?.isHeld() === false) return false;
+    const found = await fileAt(files.manifest);
+    return found === null || isSame(found, this.#manifestFile);
   }
 
   /**
    * Every row is in the part file: gives the output its name, with the summary beside it.
    * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
-   * @throws StopError when the disk refuses; the next execution has only this left to do
+   * @param more the input has further rows: the manifest stays, so that the run can go on with them
+   * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
+   *   left to do
    */
-  async finish(summary: Summary, keep: () => Promise<void> = async () => {}): Promise<void> {
+  async finish(summary: Summary, keep: () => Promise<void> = async () => {}, more = false): Promise<void> {
     await this.#orStop(async () => {
+      await this.#assertOurs();
       await keep();
-      await this.writer.close();
       if (this.claim === null) return;
-      const { part, output, manifest, summary: summaryPath } = this.claim.files;
+      const { manifest, summary: summaryPath, output } = this.claim.files;
       await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
-      await writing(output, async () => {
-        if (existsSync(part)) await rename(part, output);
-      });
+      this.#manifest = { ...this.#manifest, finishing: true };
+      await this.#save();
+      await this.#assertOurs();
+      if (!this.claim.renamed) await this.#giveName(this.claim);
       await syncFolder(dirname(output));
-      await writing(manifest, async () => removeManifest(manifest));
-    });
+      if (!more) return await writing(manifest, async () => removeManifest(manifest));
+      const finished = { sha256: await sha256Of(output) };
+      this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
+      await this.#save(this.workedMs);
+    }).finally(() => this.writer.close());
+  }
+
+  /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
+  async #giveName({ files: { part, output } }: Claim): Promise<void> {
+    if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(part, output));
+    else if (!(await writing(output, () => giveFreeName(part, output)))) throw outOfPlace('taken', output);
+  }
+
+  /**
+   * What this process is about to write to is still its own (faults 60, 63): the lock, the part file and the manifest.
+   * A handful of looks, next to the sync of a commit nothing.
+   */
+  async #assertOurs(): Promise<void> {
+    if (this.claim === null || !(this.writer instanceof PartFile)) return;
+    const { files, lock, renamed } = this.claim;
+    const folder = dirname(files.output);
+    if (!existsSync(folder)) throw outOfPlace('moved', folder);
+    if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
+    const loss = await this.writer.lost();
+    if (loss !== null) throw await lostPart(loss, renamed ? files.output : files.part, this.writer);
+    if (this.#manifestFile === null) return;
+    const found = await fileAt(files.manifest);
+    if (!isSame(found, this.#manifestFile)) {
+      throw outOfPlace(found === null ? 'manifest deleted' : 'manifest replaced', files.manifest);
+    }
   }
 
   async #orStop(work: () => Promise<void>): Promise<void> {
@@ -177,9 +247,12 @@ export class Journal {
     }
   }
 
-  async #save(workedMs = this.#manifest.worked_ms): Promise<void> {
+  async #save(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): Promise<void> {
     if (this.claim === null) return;
-    await writeManifest(this.claim.files.manifest, { ...this.#manifest, worked_ms: workedMs });
+    this.#manifestFile = await writeManifest(this.claim.files.manifest, {
+      ...manifest,
+      worked_ms: workedMs,
+    });
   }
 }
 

@@ -1,10 +1,11 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import type { ProcessMark } from '../lock.js';
 import type { Counters } from '../model.js';
+import { createOwn, type FileId, fileAt, readOwn } from '../output/own-file.js';
 import { writing } from '../output/write-error.js';
 import type { Tally } from '../report/tally.js';
 
@@ -25,15 +26,32 @@ export interface Manifest {
   readonly worked_ms: number;
   /** What the records depend on, as hashes by part; a resume with another value is refused. */
   readonly fingerprint: Readonly<Record<string, string>>;
+  /** The same parts as they were, in short, to tell what changed. @see partValues */
+  readonly values?: Readonly<Record<string, string>>;
   readonly chunk_size: number;
   /** The store that holds the run's ledger: its folder, or its address without the password. */
   readonly store: string | null;
+  /** The ledger knows the run, and which of its rows are in flight. */
+  readonly opened?: boolean;
   /** Rows whose records are in the part file. */
   readonly rows: number;
   /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
   readonly bytes: number;
+  /** Hash of the end of these bytes, by which the part file is known from another. Earlier versions have none. */
+  readonly seal?: string | undefined;
+  /** The output may replace a file of its name. Earlier versions replaced any. */
+  readonly overwrite?: boolean | undefined;
+  /** Digest of the output with the first rows, whose place this one takes when it has more. */
+  readonly replaces?: string | undefined;
+  /** Every row is written, and the output gets its name now. Earlier versions did not say so. */
+  readonly finishing?: boolean | undefined;
   readonly calls: Counters;
   readonly tally: Tally;
+  /**
+   * Set when the run has finished with the first rows of its input (`--limit`): the digest of its output, from which
+   * the same command goes on.
+   */
+  readonly finished?: { readonly sha256: string };
 }
 
 const count = z.int().nonnegative();
@@ -43,14 +61,25 @@ const shape = z.looseObject({
   run: z.string().min(1),
   job: z.string(),
   execution: z.int().positive(),
-  process: z.object({ pid: z.int().positive(), host: z.string(), began: z.string().nullable() }),
+  process: z.object({
+    pid: z.int().positive(),
+    host: z.string(),
+    began: z.string().nullable(),
+    space: z.string().optional(),
+  }),
   started_at: z.string(),
   worked_ms: z.number(),
   fingerprint: z.record(z.string(), z.string()),
+  values: z.record(z.string(), z.string()).exactOptional(),
   chunk_size: z.int().positive(),
   store: z.string().nullable(),
+  opened: z.boolean().exactOptional(),
   rows: count,
   bytes: count,
+  seal: z.string().optional(),
+  overwrite: z.boolean().optional(),
+  replaces: z.string().optional(),
+  finishing: z.boolean().optional(),
   calls: z.object({
     sent: count,
     retried: count,
@@ -61,13 +90,14 @@ const shape = z.looseObject({
     completion_tokens: z.int().optional(),
   }),
   tally: z.custom<Tally>((value) => typeof value === 'object' && value !== null),
+  finished: z.object({ sha256: z.string() }).exactOptional(),
 });
 
 /** Reads a manifest; null when there is none. @throws UsageError when the file is no manifest */
 export function readManifest(path: string): Manifest | null {
   let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    text = readOwn(path);
   } catch (error) {
     // ENOTDIR: a file is where the folder should be, so the manifest is not there either.
     if (error instanceof Error && 'code' in error && ['ENOENT', 'ENOTDIR'].includes(String(error.code)))
@@ -93,9 +123,13 @@ function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counte
   return { ...calls, prompt_tokens, completion_tokens };
 }
 
-/** Puts a manifest on disk: temporary file, fsync, rename, so that it is always the old or the new one (fault 42). */
-export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
+/**
+ * Puts a manifest on disk: temporary file, fsync, rename, so that it is always the old or the new one (fault 42).
+ * @returns the file, by which it is known from one that somebody else puts there
+ */
+export async function writeManifest(path: string, manifest: Manifest): Promise<FileId | null> {
   await writeDurably(path, `${JSON.stringify(manifest)}\n`);
+  return await fileAt(path);
 }
 
 /** Replaces a file in one step that a crash cannot halve. @throws WriteError; then the old file stands */
@@ -103,7 +137,7 @@ export async function writeDurably(path: string, text: string): Promise<void> {
   const temporary = `${path}.tmp`;
   await writing(path, async () => {
     try {
-      const file = await open(temporary, 'w');
+      const file = await createOwn(temporary);
       try {
         await file.writeFile(text);
         await file.sync();

@@ -33,7 +33,7 @@ export async function mend(
   for await (const rows of records(part, bytes, output.format)) {
     const ended: Ended[] = [];
     for (const row of rows) {
-      const outcome = outcomeOf(row, origins);
+      const outcome = outcomeOf(row, origins, output.formulas);
       if (outcome === null) return null;
       const completion = 'completion' in outcome ? outcome.completion : null;
       ended.push({ outcome, answer: completion === null ? null : reader.read(completion.text) });

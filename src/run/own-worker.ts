@@ -1,3 +1,4 @@
+import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
 import type { Counters, Fault } from '../model.js';
 import { Caller } from '../queue/caller.js';
@@ -38,7 +39,7 @@ export function startOwnWorker(
           deployment,
           concurrency: worker.concurrency,
           in_flight: worker.inFlight,
-          waiting: serviceWait(worker, Date.now()),
+          waiting: serviceWait(worker, steadyNow()),
         },
       ],
       draining: world.halt.reason !== null,

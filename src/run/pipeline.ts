@@ -1,21 +1,18 @@
-import { createHash } from 'node:crypto';
-import { existsSync, realpathSync } from 'node:fs';
-import { dirname, join, relative, resolve } from 'node:path';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import { acquireLock, type Lock } from '../lock.js';
-import type { CallCounts, Counters } from '../model.js';
+import { prepareStateDir } from '../folder.js';
+import { OUTCOME_UNKNOWN } from '../ledger/ledger.js';
 import { spentText } from '../pace/budget.js';
 import { openStore } from '../queue/open-store.js';
 import { within } from '../queue/store-deadline.js';
 import { type Summary, summarise } from '../report/summary.js';
-import { beginManifest, type Claim, claimOutput } from './begin.js';
+import { beginManifest, type Claim, claimOutput, settleClaim } from './begin.js';
 import { queueOf, work } from './crew.js';
 import { fingerprint } from './fingerprint.js';
 import type { HaltReason } from './halt.js';
 import { type Input, openInput } from './input.js';
 import { Journal } from './journal.js';
 import type { Manifest } from './manifest.js';
+import { lockOutput } from './output-lock.js';
 import { planRows } from './plan.js';
 import { Reuse } from './reuse.js';
 import { RunNotice } from './run-notice.js';
@@ -27,6 +24,10 @@ export interface RunResult {
   readonly halted: HaltReason | null;
   /** The files of the run; null where the output is standard output. */
   readonly files: Claim['files'] | null;
+  /** Rows of the input that `--limit` left out. */
+  readonly beyond: number;
+  /** Rows whose outcome is known, also where it is not written yet. */
+  readonly known: number;
 }
 
 /**
@@ -34,9 +35,11 @@ export interface RunResult {
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function runJob(settings: Settings, world: World): Promise<RunResult> {
-  const lock = await lockOutput(settings);
+  const now = new Date();
+  prepareStateDir(settings.stateDir);
+  const place = await lockOutput(settings, now, world);
   try {
-    const claim = await claimOutput(settings, new Date());
+    const claim = place === null ? null : await claimOutput(settings, now, place);
     const input = await openInput(settings, world);
     try {
       return await runOver(input, claim, settings, world);
@@ -44,23 +47,30 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
       input.discard();
     }
   } finally {
-    lock?.release();
+    place?.lock?.release();
   }
 }
 
 /** The run over an input that was found whole. */
 async function runOver(
   input: Input,
-  claim: Claim | null,
+  claimed: Claim | null,
   settings: Settings,
   world: World,
 ): Promise<RunResult> {
   const plan = await planRows(settings, input.survey);
-  const manifest = beginManifest(claim, settings, fingerprint(settings, input.survey.sha256), new Date());
-  const store = await openStore(settings.queue, {
+  const print = fingerprint(settings, input.survey.sha256);
+  const claim = await settleClaim(claimed, settings, print, new Date());
+  const manifest = beginManifest(claim, settings, print, new Date());
+  const opening = openStore(settings.queue, {
     stateDir: settings.stateDir,
     preferred: manifest.store,
     onWarning: (message) => world.say(`warning: ${message}`),
+  });
+  const store = await world.halt.orHalted(opening).catch((error) => {
+    // Halted meanwhile: whatever it opens yet is left at once.
+    void opening.then((late) => late.close()).catch(() => {});
+    throw error;
   });
   let reuse: Reuse | null = null;
   let notice: RunNotice | null = null;
@@ -75,8 +85,14 @@ async function runOver(
     reuse = await Reuse.open({ settings, address: world.address, input, claim, manifest });
     if (settings.reuse.onlyNew)
       world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
-    const journal = await Journal.open(claim, { ...manifest, store: place }, plan.header, world.stdout);
-    if (claim !== null) await world.onBegun?.(claim.files.manifest);
+    const journal = await Journal.open(
+      claim,
+      { ...manifest, store: place },
+      plan.header,
+      world.stdout,
+      input.total,
+    );
+    await world.onBegun?.(claim?.files.manifest ?? null);
     // As it stands, whenever it is asked.
     const summaryNow = (): Summary => summaryOf(settings, input, claim, journal, world.halt.reason);
     notice = new RunNotice(
@@ -92,12 +108,16 @@ async function runOver(
       manifest.rows,
     );
     if (claim?.discarded) await notice.replaces(claim.discarded.run);
-    await work(settings, world, { claim, input, plan, store, journal, reuse, notice });
+    const known = await work(settings, world, { claim, input, plan, store, journal, reuse, notice });
 
     const halted = world.halt.reason;
     const summary = summaryNow();
     if (reuse?.isFull) world.say(`warning: ${TOO_MANY_KEYS}`);
-    if (halted === null) await journal.finish(summary, () => reuse?.finish() ?? Promise.resolve());
+    const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
+    if (halted === null && unknown > 0) world.say(`warning: ${heldText(unknown)}`);
+    const beyond = input.survey.rows - input.total;
+    if (halted === null)
+      await journal.finish(summary, () => reuse?.finish() ?? Promise.resolve(), beyond > 0);
     else await journal.pause();
     // Without a file there is nothing to continue.
     if (halted === null || claim === null) {
@@ -106,13 +126,18 @@ async function runOver(
     }
     await notice.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
-    return { summary, halted, files: claim?.files ?? null };
+    return { summary, halted, files: claim?.files ?? null, beyond, known };
   } finally {
     await reuse?.close();
     await notice?.end('stopped');
     await store.close();
   }
 }
+
+/** What a person can do about rows that were not called again. */
+const heldText = (rows: number): string =>
+  `${figure(rows)} ${rows === 1 ? 'row' : 'rows'} ended failed with outcome_unknown: perhaps answered and billed, and not called ` +
+  'again. To call them all the same, put them into a file of their own, and run the job with --input and another --output';
 
 const TOO_MANY_KEYS =
   'there were more different rows than are remembered; of those behind them, rows were called that need not have been, ' +
@@ -121,30 +146,6 @@ const TOO_MANY_KEYS =
 function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted' {
   if (halted === null) return 'finished';
   return halted.kind === 'signal' ? 'interrupted' : 'stopped';
-}
-
-/** One run for one output (fault 48), whatever date or run its name will have. */
-async function lockOutput({ output, stateDir }: Settings): Promise<Lock | null> {
-  if (output.path === '-') return null;
-  const name = createHash('sha256').update(realPath(output.path)).digest('hex').slice(0, 16);
-  try {
-    return await acquireLock(join(stateDir, 'locks', name), { purpose: `writing ${output.path}` });
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(
-      'bad_state_dir',
-      `cannot write in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
-      'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
-    );
-  }
-}
-
-/** A path without links, also of a file and of folders that are not there yet. */
-function realPath(path: string): string {
-  const target = resolve(path);
-  let folder = dirname(target);
-  while (!existsSync(folder)) folder = dirname(folder);
-  return join(realpathSync(folder), relative(folder, target));
 }
 
 /** What is about to happen, in the words of a person who looks on. */
@@ -162,6 +163,8 @@ function announce(
   say(
     `${settings.job}: ${figure(total)} rows of ${from}${bad} → ${claim?.files.output ?? 'standard output'}`,
   );
+  if (survey.note !== undefined) say(`${from}: ${survey.note}`);
+  if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (claim?.warning) say(`warning: ${claim.warning}`);
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
@@ -169,8 +172,7 @@ function announce(
       ? `calling ${service.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store}`
       : `leaving the calls to workers; queue in ${store}`,
   );
-  if (manifest.execution > 1)
-    say(`continuing run ${manifest.run}: ${figure(manifest.rows)} rows are written already`);
+  if (address.proxy) say(`calls go through the proxy ${address.proxy.address}`);
   if (manifest.execution > 1 && limits.budget !== null)
     say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
@@ -197,17 +199,11 @@ function summaryOf(
     duration_s: journal.workedMs / 1000,
     stopped: stopOf(halted),
     tally: manifest.tally,
-    calls: withLost(manifest.calls),
+    calls: manifest.calls,
     prices: settings.prices,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
   });
 }
-
-/** What is in flight when nobody calls any more was never heard of again: it may have been paid for. */
-const withLost = ({ in_flight, ...calls }: Counters): CallCounts => ({
-  ...calls,
-  repeated: calls.repeated + Math.max(0, in_flight),
-});
 
 function stopOf(halted: HaltReason | null) {
   switch (halted?.kind) {

@@ -1,14 +1,15 @@
 import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
 import { answerReader } from '../output/answer.js';
 import { recordFormat } from '../output/format.js';
 import { contextCheck } from '../prompt/context.js';
-import { type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.js';
+import { type RequestPlan, type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Ended } from '../report/tally.js';
 import { checkReuse, originColumns } from '../reuse/rules.js';
-import { modelOf } from '../service/catalogue.js';
+import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 
 /** A row's record as it goes to the output, and what the tally counts of it. */
@@ -42,20 +43,30 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   const { service, parameters, limits, input, output } = settings;
   const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
   const name = input.path === '-' ? 'standard input' : input.path;
-  const requests = requestPlan(
-    { prompt: settings.prompt ?? undefined, require: input.require, rowParameters: settings.rowParameters },
-    { name, columns: survey.columns, kind },
-  );
-  checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
+  // Without a line a JSONL has no keys to hold the job against, and no row that could miss one.
+  const isBlank = kind === 'jsonl' && survey.rows === 0;
+  const requests = isBlank
+    ? NO_REQUESTS
+    : requestPlan(
+        {
+          prompt: settings.prompt ?? undefined,
+          require: input.require,
+          rowParameters: settings.rowParameters,
+        },
+        { name, columns: survey.columns, kind },
+      );
+  checkRoom(settings, survey);
+  if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   const fits = await fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
     kind: output.format,
-    inputColumns: survey.columns,
+    inputColumns: isBlank ? (output.columns ?? []) : survey.columns,
     answer,
     select: output.columns ?? undefined,
     formulas: output.formulas,
     origins: originColumns(settings.reuse),
+    logprobs: typeof parameters.logprobs === 'number' || settings.rowParameters.includes('logprobs'),
   });
 
   return {
@@ -81,20 +92,41 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       execution,
       first,
       deployment: service.deployment,
+      ...(service.model !== undefined && { model: service.model }),
       apiVersion: service.apiVersion,
       style: service.style,
       timeoutMs: limits.timeoutMs,
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
       budget: limits.budget && { ...limits.budget, prices: settings.prices, unheard },
+      hold: limits.unknownOutcome === 'hold',
       rows,
     }),
   };
 }
 
+/**
+ * Where no row can have a value of its own, `max_tokens` must leave room for a prompt of at least one token.
+ * @throws UsageError when it does not: every row would end `failed`
+ */
+function checkRoom({ service, parameters, rowParameters }: Settings, { columns }: Survey): void {
+  const model = modelBehind(service);
+  const { max_tokens } = parameters;
+  if (model === null || typeof max_tokens !== 'number' || max_tokens < model.contextWindow) return;
+  const rowsDecide = rowParameters.includes('max_tokens') || columns.includes('body');
+  if (rowsDecide) return;
+  throw new UsageError(
+    'max_tokens_too_large',
+    `parameters.max_tokens: ${max_tokens} leaves no room for a prompt: ${model.id} takes ${model.contextWindow} tokens, prompt and answer together`,
+    `Take the most tokens that an answer may need; at most ${model.contextWindow - 1} less those of the prompt.`,
+  );
+}
+
+const NO_REQUESTS: RequestPlan = { template: null, require: [], rowParameters: [] };
+
 /** The check against the model's context window; none for a deployment whose model is not known. */
 async function fitsContext({ service }: Settings): Promise<ReturnType<typeof contextCheck>> {
-  const model = modelOf(service.deployment);
+  const model = modelBehind(service);
   if (model === null) return () => null;
   return contextCheck(model.contextWindow, await loadTokenizer(model.encoding));
 }

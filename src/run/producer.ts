@@ -43,6 +43,7 @@ export async function produce(parts: ProducerParts): Promise<void> {
   let keys = new Map<number, RowKeys>();
   let requests: ChunkRow[] = [];
   let bytes = 0;
+  let held = 0;
   let batch: Chunk[] = [];
 
   const send = async (): Promise<void> => {
@@ -50,9 +51,10 @@ export async function produce(parts: ProducerParts): Promise<void> {
     batch = [];
   };
   const close = async (first: number): Promise<void> => {
-    window.add({ first, rows, settled, sources, keys, bytes });
+    window.add({ first, rows, settled, sources, keys, bytes: held });
     if (requests.length > 0) batch.push(parts.toChunk(first, requests));
-    [rows, settled, sources, keys, requests, bytes] = [[], new Map(), new Map(), new Map(), [], 0];
+    [rows, settled, sources, keys, requests] = [[], new Map(), new Map(), new Map(), []];
+    [bytes, held] = [0, 0];
     if (batch.length >= BATCH || window.full) await send();
     await window.room();
   };
@@ -69,11 +71,13 @@ export async function produce(parts: ProducerParts): Promise<void> {
       else requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
       // Also when it is not sent: a resume that knows less of earlier rows must end its chunks at the same ones.
       bytes += request.prompt.length;
+      held += request.prompt.length;
     } else {
       settled.set(row.number, request.outcome);
     }
     rows.push(row);
     bytes += row.bytes;
+    held += row.held ?? row.bytes;
     if (rows.length >= chunkSize || bytes >= CHUNK_BYTES || row.number === canary.last) {
       await close(first);
       first = row.number + 1;

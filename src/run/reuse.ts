@@ -1,11 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import { makePrivateFolder } from '../folder.js';
 import { OUTCOME_TTL_MS } from '../ledger/ledger.js';
 import type { Parameters, Row } from '../model.js';
 import { writing } from '../output/write-error.js';
+import { PartFile } from '../output/writer.js';
 import type { ServiceAddress } from '../queue/caller.js';
 import { ANSWERED, answeredPath, outcomesPath } from '../reuse/files.js';
 import { type RowKeys, rowKeys } from '../reuse/keys.js';
@@ -71,7 +73,7 @@ export class Reuse {
     try {
       if (claim?.discarded) await leaveBehind(outcomesPath(stateDir, claim.discarded.run), claim, own);
       if (!reuse.dedupe && !reuse.onlyNew) return null;
-      mkdirSync(dirname(own), { recursive: true, mode: 0o700 });
+      makePrivateFolder(dirname(own));
       await sweep(dirname(own), own);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
@@ -176,14 +178,19 @@ export class Reuse {
 
   /**
    * The run has finished: what it answered takes the place of what the job's last run answered. A run over the first
-   * rows only (`--limit`) knows less than a whole one, and replaces none.
+   * rows only (`--limit`) knows less than a whole one, and replaces none; it keeps its own, with which it goes on.
    * @throws WriteError
    */
   async finish(): Promise<void> {
     const { settings, input, manifest } = this.parts;
     const { own, answered } = this.paths;
     if (this.file === null) return;
-    if (!settings.reuse.onlyNew || (input.total < input.survey.rows && existsSync(answered))) {
+    if (input.total < input.survey.rows) {
+      await this.close();
+      if (settings.reuse.onlyNew && !existsSync(answered)) await copyAs(own, answered);
+      return;
+    }
+    if (!settings.reuse.onlyNew) {
       await this.discard();
       return;
     }
@@ -209,6 +216,13 @@ function read(file: OutcomeReader | OutcomeFile | null, at: number | null | unde
   if (file === null || typeof at !== 'number')
     throw new Error('a row takes an outcome over that is not there');
   return file.at(at);
+}
+
+/** Gives a copy of a file its name once it is whole. @throws WriteError */
+async function copyAs(from: string, to: string): Promise<void> {
+  await PartFile.copy(from, `${to}.tmp`);
+  await writing(to, async () => rename(`${to}.tmp`, to));
+  await syncFolder(dirname(to));
 }
 
 /** A run that is given up takes its outcomes with it, unless it goes on under another name. */

@@ -6,6 +6,7 @@ import { Bulletin } from '../fleet/bulletin.js';
 import { RUN_TTL_MS, RUNS_KEPT, type RunPost, type RunState } from '../fleet/posts.js';
 import { readRuns, standingOf } from '../fleet/read-posts.js';
 import { within } from '../queue/store-deadline.js';
+import type { CallCounts } from '../model.js';
 import type { Latency } from '../report/latency.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
 import type { Summary } from '../report/summary.js';
@@ -13,7 +14,7 @@ import type { Summary } from '../report/summary.js';
 /** Time from one post to the next, in milliseconds. */
 const EVERY_MS = 1_000;
 /** Longest wait for a store that is to hear the end, in milliseconds. */
-const LAST_WORD_MS = 2_000;
+const LAST_WORD_MS = 1_000;
 
 export interface RunNoticeParts {
   readonly board: Board;
@@ -28,11 +29,13 @@ export interface RunNoticeParts {
 
 /** What a run says of itself on the board. Nobody in the run waits for it but for its last word. */
 export class RunNotice {
-  readonly #bulletin: Bulletin;
+  #bulletin: Bulletin | null = null;
   #state: RunState = 'running';
   #known: number;
   #waiting: string | null = null;
   #rate: RateWindow = [];
+  /** A request that is not made after all is taken back; what was said of it once is not, because counters never fall. */
+  #said: CallCounts = { sent: 0, retried: 0, rate_limited: 0, repeated: 0 };
 
   /** @param done rows that earlier executions have written */
   constructor(
@@ -40,6 +43,14 @@ export class RunNotice {
     done: number,
   ) {
     this.#known = done;
+  }
+
+  /** Posts from now on: once the run knows all that the processes before it have counted. */
+  async begin(): Promise<void> {
+    const { parts } = this;
+    const before = await within(LAST_WORD_MS, parts.board.posts('run')).catch(() => []);
+    const post = readRuns(before).find((seen) => seen.post.run === parts.run)?.post;
+    if (post !== undefined) this.#said = post.summary.calls;
     this.#bulletin = new Bulletin({
       board: parts.board,
       kind: 'run',
@@ -71,6 +82,7 @@ export class RunNotice {
     this.#state = state;
     this.#waiting = null;
     const { board, log } = this.parts;
+    if (this.#bulletin === null) return;
     try {
       await within(LAST_WORD_MS, this.#bulletin.endWithPost());
       await within(LAST_WORD_MS, dropOldest(board));
@@ -82,7 +94,9 @@ export class RunNotice {
   #post(): RunPost {
     const { settings, run, queue, summary, latency } = this.parts;
     const { limits, emulated } = settings;
-    const now = summary();
+    // A message may quote an answer, and nothing on the board does.
+    const { error_samples: _, ...now } = summary();
+    this.#said = highest(this.#said, now.calls);
     // The last rows may have been written since the run was last looked at.
     const known = Math.max(this.#known, now.rows.total);
     this.#rate = sampled(this.#rate, { at: performance.now(), done: known });
@@ -104,11 +118,18 @@ export class RunNotice {
         prompts_per_request: limits.promptsPerRequest,
         chunk_size: limits.chunkSize,
       },
-      summary: now,
+      summary: { ...now, calls: this.#said },
       latency: latency(),
     };
   }
 }
+
+const highest = (a: CallCounts, b: CallCounts): CallCounts => ({
+  sent: Math.max(a.sent, b.sent),
+  retried: Math.max(a.retried, b.retried),
+  rate_limited: Math.max(a.rate_limited, b.rate_limited),
+  repeated: Math.max(a.repeated, b.repeated),
+});
 
 /** Keeps the newest of the runs that have ended; those that go on are never dropped. */
 async function dropOldest(board: Board): Promise<void> {

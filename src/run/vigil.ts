@@ -46,6 +46,8 @@ export interface VigilOptions {
   readonly total: number;
   /** Where the queue is, for messages. */
   readonly queue: string;
+  /** What the store refuses, and since when by the clock of the caller; null while it takes what it is given. */
+  readonly refusal?: () => { readonly since: number; readonly message: string } | null;
 }
 
 /** Knows what a run waits for, since when, and when it has waited long enough. The clock is the caller's. */
@@ -90,6 +92,8 @@ export class Vigil {
   /** What the run waits for, in words; null while it gets on. */
   waiting(now: number): string | null {
     const { worker, queue } = this.options;
+    const refusal = this.options.refusal?.() ?? null;
+    if (refusal !== null) return `waiting since ${clock(refusal.since)}: ${refusal.message}`;
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
     if (worker !== null) return serviceWait(worker, now);

@@ -15,7 +15,7 @@ const RATE_MS = 10_000;
 /** Distinct statuses and error codes that are counted. */
 const MOST_STATUSES = 50;
 /** Longest wait for a store that is to hear that a worker has gone, in milliseconds. */
-const LAST_WORD_MS = 2_000;
+const LAST_WORD_MS = 1_000;
 
 /** What changes while a worker is at work. */
 export type WorkerView = Pick<WorkerPost, 'queues' | 'draining' | 'rows'>;

@@ -9,13 +9,16 @@ export interface World {
   readonly keys: KeyRing;
   readonly halt: Halt;
   readonly log: Logger;
-  readonly stdin: NodeJS.ReadableStream;
+  readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   readonly stdout: NodeJS.WritableStream;
   /** Where messages for people go, and whether it is a terminal. */
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
   readonly quiet: boolean;
   /** Says a line to a person, unless the run is quiet. */
   readonly say: (line: string) => void;
-  /** Told where the run keeps how far it came, when that is on disk and before anything is called. */
-  readonly onBegun?: (manifest: string) => Promise<void>;
+  /**
+   * Told where the run keeps how far it came, when that is on disk and before anything is called; null where the output is
+   * standard output.
+   */
+  readonly onBegun?: (manifest: string | null) => Promise<void>;
 }

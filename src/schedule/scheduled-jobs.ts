@@ -1,4 +1,4 @@
-import { readdirSync, realpathSync, statSync } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import { machineTimezone, type Timetable } from '../config/cron.js';
 import { readJobFile } from '../config/job-file.js';
@@ -17,7 +17,7 @@ export const JOB_NAME = /^[\w.-]+$/;
 /** What the files and folders hold that a user named. */
 export interface Found {
   readonly jobs: readonly ScheduledJob[];
-  /** Job files that cannot be read: what is known of their schedules stands until they can. */
+  /** Job files that cannot be read, or have the name of another: what is known of their schedules stands until they can. */
   readonly broken: readonly { readonly path: string; readonly error: UsageError }[];
   /** Whether a job file belongs to what was looked at, also one that is gone. */
   readonly covers: (path: string) => boolean;
@@ -25,7 +25,7 @@ export interface Found {
 
 /**
  * Reads the schedules of job files, and of the job files in folders (not in folders within them).
- * @throws UsageError for a path that is not there, and for two job files of one name
+ * @throws UsageError for a path that is not there
  */
 export function findScheduledJobs(paths: readonly string[]): Found {
   const folders: string[] = [];
@@ -44,22 +44,26 @@ export function findScheduledJobs(paths: readonly string[]): Found {
     else files.push(absolute(path));
   }
   const inFolders = folders.flatMap((folder) =>
-    readdirSync(folder, { withFileTypes: true })
-      .filter((entry) => !entry.isDirectory() && isJobFile(entry.name))
-      .map((entry) => join(folder, entry.name)),
+    namesIn(folder)
+      .filter(isJobFile)
+      .sort()
+      .map((name) => join(folder, name)),
   );
   const jobs: ScheduledJob[] = [];
   const broken: { path: string; error: UsageError }[] = [];
   for (const path of new Set([...files, ...inFolders])) {
     try {
       const job = readSchedule(path);
-      if (job !== null) jobs.push(job);
+      if (job === null) continue;
+      assertNameIsFree(job, jobs);
+      jobs.push(job);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      if (error.code !== 'job_missing') broken.push({ path, error });
+      // Gone, and its schedule with it; a link that leads nowhere is there.
+      if (error.code === 'job_missing' && !isThere(path)) continue;
+      broken.push({ path, error });
     }
   }
-  assertNamesDiffer(jobs);
   const covers = (path: string): boolean =>
     files.includes(path) || (resolve(path) === path && folders.includes(dirname(path)) && isJobFile(path));
   return { jobs, broken, covers };
@@ -101,17 +105,26 @@ function absolute(path: string): string {
   }
 }
 
-function assertNamesDiffer(jobs: readonly ScheduledJob[]): void {
-  const paths = new Map<string, string>();
-  for (const { name, path } of jobs) {
-    const other = paths.get(name);
-    if (other !== undefined) {
-      throw new UsageError(
-        'job_name_twice',
-        `${other} and ${path} are both named ${name}, and a schedule belongs to a name`,
-        'Give one of them another name in the job file.',
-      );
-    }
-    paths.set(name, path);
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    throw new UsageError(
+      'jobs_unreadable',
+      `cannot read the folder ${folder}: ${error instanceof Error ? error.message : error}`,
+    );
   }
+}
+
+const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+
+/** The first one in the order of the paths keeps the name. */
+function assertNameIsFree({ name, path }: ScheduledJob, jobs: readonly ScheduledJob[]): void {
+  const other = jobs.find((job) => job.name === name);
+  if (other === undefined) return;
+  throw new UsageError(
+    'job_name_twice',
+    `${other.path} and ${path} are both named ${name}, and a schedule belongs to a name`,
+    'Give one of them another name in the job file.',
+  );
 }

@@ -1,6 +1,7 @@
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { makePrivateFolder } from '../folder.js';
 import { writeDurably } from '../run/manifest.js';
 import { lastRun } from './last-run.js';
 
@@ -30,7 +31,7 @@ export class Marks {
 
   /** @param folder of the files, and of nothing else; made when it is missing */
   constructor(private readonly folder: string) {
-    mkdirSync(folder, { recursive: true });
+    makePrivateFolder(folder);
     for (const found of readMarks(folder)) this.#marks.set(found.job, found);
   }
 

@@ -3,14 +3,17 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { nextTimes } from '../config/cron.js';
 import { UsageError } from '../errors.js';
+import { makePrivateFolder, prepareStateDir } from '../folder.js';
 import { acquireLock } from '../lock.js';
 import { within } from '../queue/store-deadline.js';
+import { silenceOf } from '../queue/store-silence.js';
 import type { Halt } from '../run/halt.js';
 import { writeDurably } from '../run/manifest.js';
 import { listenForFires } from '../schedule/fires.js';
 import { Schedule } from '../schedule/schedule.js';
 import { openScheduleStore } from '../schedule/schedule-store.js';
 import { type Found, findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
+import { noteProblems } from './job-problems.js';
 import { Marks } from './marks.js';
 import { Shift, type ShiftOptions } from './shift.js';
 
@@ -39,7 +42,7 @@ const snapshot = z.array(
 );
 
 /** Folder of what `serve` knows: its lock, the schedule as it follows it, and a note for each job. */
-const serveFolder = (stateDir: string, emulated = false): string =>
+export const serveFolder = (stateDir: string, emulated = false): string =>
   join(stateDir, emulated ? 'serve-emulated' : 'serve');
 
 /** Folder of the notes on each job. */
@@ -64,6 +67,8 @@ export async function serve(options: ServeOptions): Promise<void> {
   const { stateDir, emulated, dashboard } = options;
   const found = findScheduledJobs(options.paths);
   const folder = serveFolder(stateDir, emulated);
+  prepareStateDir(stateDir);
+  makePrivateFolder(folder);
   const lock = await acquireLock(join(folder, 'lock'), { purpose: 'promptmill serve' }).catch((error) => {
     throw error instanceof UsageError ? error : unwritable(stateDir, error);
   });
@@ -86,10 +91,18 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
   const store = await openScheduleStore({ queue, stateDir, onWarning: (message) => log.warn(message) });
   const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
   const schedule = new Schedule(store, emulated, onError);
+  const over = new AbortController();
+  // Container engines give ten seconds, whatever state the store is in (fault 82).
+  const away = new Promise<void>((resolve) => {
+    halt.onPull(() => void silenceOf(store, over.signal).then(resolve));
+  });
+  store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
   try {
     const startedAt = new Date();
     const files = new JobFiles(options, schedule, folder);
-    await files.sync(found);
+    await halt.orHalted(files.sync(found)).catch((error) => {
+      throw store.health.usageErrorFor(error);
+    });
     const marks = new Marks(marksFolder(stateDir, emulated));
     const follows = (path: string): boolean => files.follows(path);
     const shift = new Shift({ marks, jobs, run, log, follows, startedAt });
@@ -110,9 +123,10 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
     await shift.leave(
       halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
     );
-    await within(LEAVE_MS, deaf).catch(() => {});
+    await Promise.race([within(LEAVE_MS, deaf), away]).catch(() => {});
   } finally {
-    await within(LEAVE_MS, schedule.close()).catch(() => {});
+    await Promise.race([within(LEAVE_MS, schedule.close()), away]).catch(() => {});
+    over.abort();
     await store.close();
   }
 }
@@ -152,6 +166,7 @@ class JobFiles {
     const jobs = await this.schedule.jobs();
     if (jobs.length === 0) log.warn({ paths: this.options.paths }, 'no job file has a schedule');
     await writeDurably(join(this.folder, 'schedule.json'), `${JSON.stringify(jobs)}\n`);
+    await noteProblems(this.folder, found.broken);
     this.#seen = sight(found);
   }
 

@@ -11,10 +11,13 @@ export interface Model {
   readonly encoding: 'cl100k_base' | 'p50k_base';
 }
 
+/** IDs of the models that fit the completions operation, the one to assume first. */
+export const COMPLETIONS_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'] as const;
+
 const MODELS: readonly Model[] = [
   // 4,097 is what the service's own error texts say for both.
-  { id: 'lm-35-turbo-instruct', type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
-  { id: 'text-davinci-003', type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
+  { id: COMPLETIONS_MODEL_IDS[0], type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
+  { id: COMPLETIONS_MODEL_IDS[1], type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
   { id: 'lm-35-turbo', type: 'conversation', contextWindow: 4096, encoding: 'cl100k_base' },
   { id: 'lm-35-turbo-16k', type: 'conversation', contextWindow: 16_384, encoding: 'cl100k_base' },
   { id: 'lm-4', type: 'conversation', contextWindow: 8192, encoding: 'cl100k_base' },
@@ -32,13 +35,30 @@ export function modelOf(deployment: string): Model | null {
   return MODELS.find((model) => model.id === deployment) ?? null;
 }
 
+/** A deployment, and the model behind it where the job names it. */
+export interface Deployed {
+  readonly deployment: string;
+  /** ID of a model; without it the deployment's own name says the model, or nothing does. */
+  readonly model?: string | undefined;
+}
+
+/** The model behind a deployment: the one that the job names, else the one that the deployment is named after. */
+export const modelBehind = ({ deployment, model }: Deployed): Model | null => modelOf(model ?? deployment);
+
 /** What fits the completions operation, as part of a sentence. */
-export const COMPLETIONS_MODELS = MODELS.filter((model) => model.type === 'completions')
-  .map((model) => model.id)
-  .join(' or ');
+export const COMPLETIONS_MODELS = COMPLETIONS_MODEL_IDS.join(' or ');
+
+/** Why a model cannot be called, as words that go after its name, or `null`. */
+export function modelProblem(id: string): string | null {
+  const model = modelOf(id);
+  if (model === null) return `must be ${COMPLETIONS_MODELS}, or be left away for any other`;
+  if (model.type === 'completions') return null;
+  return `is a conversation model, and Promptmill calls the completions operation: use ${COMPLETIONS_MODELS}`;
+}
 
 /** Why a deployment cannot be called, as one sentence, or `null`; asked before anything is sent. */
-export function deploymentProblem(deployment: string): string | null {
-  if (modelOf(deployment)?.type !== 'conversation') return null;
-  return `${deployment} is a conversation model, and Promptmill calls the completions operation: use ${COMPLETIONS_MODELS}`;
+export function deploymentProblem({ deployment, model }: Deployed): string | null {
+  if (model !== undefined || modelOf(deployment) === null) return null;
+  const problem = modelProblem(deployment);
+  return problem && `${deployment} ${problem}`;
 }

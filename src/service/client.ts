@@ -1,6 +1,11 @@
+import { isUtf8 } from 'node:buffer';
 import { type Dispatcher, Pool } from 'undici';
 import { DEADLINE, type Exchange, failureOf, type Progress } from './exchange.js';
+import { type KeyCleaner, keyCleaner } from './key-cleaner.js';
+import { LargeBodies, type LargeBody } from './large-bodies.js';
+import type { ServiceProxy } from './proxy.js';
 import type { EndpointStyle } from './request.js';
+import { tunnelThrough } from './tunnel.js';
 
 /** How to reach one deployment. */
 export interface ClientSettings {
@@ -18,6 +23,8 @@ export interface ClientSettings {
   readonly maxResponseBytes?: number;
   /** Certificates to trust, in PEM. @default those of Node.js */
   readonly ca?: string;
+  /** The proxy that all calls go through. @default none */
+  readonly proxy?: ServiceProxy | null | undefined;
 }
 
 /** One HTTP call at a time, and never a second one for the same row: retrying has one owner, the queue. */
@@ -29,13 +36,21 @@ export interface Client {
 }
 
 /**
- * A client with connections of its own, so that neither proxies nor interceptors that other code set up
- * apply. It follows no redirect: that would carry the key to another host (fault 27).
+ * A client with connections of its own, so that no dispatcher that other code set up applies. It follows no redirect: that would carry the key to another host (fault 27).
  */
 export function createClient(settings: ClientSettings): Client {
-  const { origin, host, pathname, search } = new URL(settings.url);
-  const path = pathname + search;
-  const pool = new Pool(origin, {
+  const { origin, protocol, hostname, port, host, pathname, search } = new URL(settings.url);
+  const { proxy = null, ca } = settings;
+  const timeoutMs = settings.connectTimeoutMs ?? 10_000;
+  // A proxy is asked for a tunnel, in which nothing is seen, or, without TLS, for the call itself.
+  const target = `${hostname}:${port || 443}`;
+  const tunnel =
+    proxy !== null && protocol === 'https:' ? tunnelThrough({ proxy, target, timeoutMs, ca }) : null;
+  const forwarder = tunnel === null ? proxy : null;
+  const path = `${forwarder === null ? '' : origin}${pathname}${search}`;
+  const extra = forwarder === null ? [] : ['host', host, ...forwarder.headers];
+  const where = proxy === null ? host : `${host} through the proxy ${proxy.address}`;
+  const pool = new Pool(forwarder?.address ?? origin, {
     connections: settings.connections,
     pipelining: 1,
     // undici's own limits restart with every byte, so a drip outlives them (fault 25), and their default
@@ -43,30 +58,44 @@ export function createClient(settings: ClientSettings): Client {
     headersTimeout: 0,
     bodyTimeout: 0,
     maxResponseSize: settings.maxResponseBytes ?? 16 * 1024 * 1024,
-    connect: {
-      timeout: settings.connectTimeoutMs ?? 10_000,
-      ...(settings.ca !== undefined && { ca: settings.ca }),
-    },
+    connect: tunnel?.connect ?? { timeout: timeoutMs, ...(ca !== undefined && { ca }) },
   });
 
-  let headers: string[] = [];
-  let headersKey: string | null = null;
-  const headersFor = (key: string): string[] => {
-    if (key !== headersKey) {
-      headers = requestHeaders(settings.style, key);
-      headersKey = key;
+  const largeBodies = new LargeBodies();
+  let keyed: Keyed | null = null;
+  const keyedBy = (key: string): Keyed => {
+    if (keyed?.key !== key) {
+      const headers = [...requestHeaders(settings.style, key), ...extra];
+      keyed = { key, headers, clean: keyCleaner(key) };
     }
-    return headers;
+    return keyed;
   };
 
   return {
     call: (body, key) =>
       new Promise((resolve) => {
-        const call = new Call(host, key, settings.timeoutMs, resolve);
-        pool.dispatch({ path, method: 'POST', headers: headersFor(key), body }, call);
+        const { headers, clean } = keyedBy(key);
+        const call = new Call(
+          where,
+          clean,
+          largeBodies.reader(),
+          settings.timeoutMs,
+          resolve,
+          forwarder?.address,
+        );
+        pool.dispatch({ path, method: 'POST', headers, body }, call);
       }),
-    close: () => pool.destroy(),
+    close: async () => {
+      await Promise.all([pool.destroy(), tunnel?.close()]);
+    },
   };
+}
+
+/** What a key makes of a call. */
+interface Keyed {
+  readonly key: string;
+  readonly headers: string[];
+  readonly clean: KeyCleaner;
 }
 
 function requestHeaders(style: EndpointStyle, key: string): string[] {
@@ -95,9 +124,12 @@ const READ_HEADERS = [
  */
 class Call implements Dispatcher.DispatchHandler {
   readonly #host: string;
-  readonly #key: string;
+  readonly #clean: KeyCleaner;
+  readonly #large: LargeBody;
   readonly #resolve: (exchange: Exchange) => void;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
+  #leftMs: number;
+  #clockSince = 0;
   #started = performance.now();
   #progress: Progress = 'queued';
   #done = false;
@@ -106,11 +138,32 @@ class Call implements Dispatcher.DispatchHandler {
   #headers: { readonly [name: string]: string } = {};
   #chunks: Buffer[] = [];
 
-  constructor(host: string, key: string, timeoutMs: number, resolve: (exchange: Exchange) => void) {
+  constructor(
+    host: string,
+    clean: KeyCleaner,
+    large: LargeBody,
+    timeoutMs: number,
+    resolve: (exchange: Exchange) => void,
+    private readonly forwarder: string | undefined,
+  ) {
     this.#host = host;
-    this.#key = key;
+    this.#clean = clean;
+    this.#large = large;
     this.#resolve = resolve;
-    this.#timer = setTimeout(expire, timeoutMs, this);
+    this.#leftMs = timeoutMs;
+    this.#startClock();
+  }
+
+  #startClock(): void {
+    this.#clockSince = performance.now();
+    this.#timer = setTimeout(expire, this.#leftMs, this);
+  }
+
+  #stopClock(): void {
+    if (this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#clockSince));
   }
 
   /** The deadline passed: the call ends now, wherever it is. */
@@ -137,23 +190,36 @@ class Call implements Dispatcher.DispatchHandler {
     const read: { [name: string]: string } = {};
     for (const name of READ_HEADERS) {
       const value = headers[name];
-      if (typeof value === 'string') read[name] = value;
+      if (typeof value === 'string') read[name] = this.#clean(value);
     }
     this.#headers = read;
   }
 
-  onResponseData(_: unknown, chunk: Buffer): void {
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#done) return;
     this.#chunks.push(chunk);
+    const readOn = (): void => {
+      this.#startClock();
+      controller.resume();
+    };
+    if (this.#large.mayReadOn(chunk.length, readOn)) return;
+    // It is this process that keeps the service waiting, and that is not the call's time.
+    this.#stopClock();
+    controller.pause();
   }
 
   onResponseEnd(): void {
     const [first, ...others] = this.#chunks;
     const bytes = first !== undefined && others.length === 0 ? first : Buffer.concat(this.#chunks);
+    this.#chunks = [];
     this.#end({
       kind: 'response',
       status: this.#status,
       headers: this.#headers,
-      body: withoutKey(bytes.toString('utf8'), this.#key),
+      // Some servers begin with a byte-order mark, which is no JSON.
+      body: this.#clean(bytes.toString('utf8', BOM.equals(bytes.subarray(0, 3)) ? 3 : 0)),
+      ...(!isUtf8(bytes) && { notUtf8: true }),
+      ...(this.forwarder !== undefined && { proxy: this.forwarder }),
       latency_ms: this.#elapsed(),
     });
   }
@@ -170,6 +236,8 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#done) return;
     this.#done = true;
     clearTimeout(this.#timer);
+    this.#large.end();
+    this.#chunks = [];
     this.#resolve(exchange);
   }
 
@@ -178,12 +246,6 @@ class Call implements Dispatcher.DispatchHandler {
   }
 }
 
-const expire = (call: Call): void => call.expire();
+const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
-/**
- * Gateways quote the key they refuse; it must not reach an error message (fault 53). Real keys are longer
- * than 12 characters; a shorter stand-in for a local server could be a word of an answer.
- */
-function withoutKey(body: string, key: string): string {
-  return key.length >= 12 && body.includes(key) ? body.replaceAll(key, '[key]') : body;
-}
+const expire = (call: Call): void => call.expire();

@@ -9,6 +9,10 @@ export interface Response {
   readonly headers: { readonly [name: string]: string };
   /** Decoded as UTF-8. */
   readonly body: string;
+  /** The proxy that the request went to as a whole, and that may have answered in the place of the service. */
+  readonly proxy?: string;
+  /** Bytes of the body are no UTF-8: each such sequence is U+FFFD in it. */
+  readonly notUtf8?: true;
   /** Milliseconds from the request to the last byte. */
   readonly latency_ms: number;
 }
@@ -33,11 +37,14 @@ const REASONS = {
   refused: 'the connection was refused',
   unreachable: 'no connection',
   tls: 'no trusted TLS connection',
+  proxy: 'the proxy refuses to connect',
+  proxy_auth: 'the proxy refuses its user and password, or asks for them',
   reset: 'the connection was closed before an answer',
   truncated: 'the connection was closed in the middle of the answer',
   too_large: 'the answer is too large',
   not_http: 'the answer is not HTTP',
   aborted: 'the call was abandoned',
+  no_descriptor: 'this process may open no more files, so no connection',
 } as const;
 
 export type FailureCode = keyof typeof REASONS;
@@ -53,7 +60,7 @@ export function failureOf(error: unknown, progress: Progress, host: string, late
     kind: 'failure',
     phase: progress === 'queued' ? 'connect' : 'exchange',
     code,
-    message: `${REASONS[code]}: ${host}${cause === '' ? '' : ` (${cause})`}`,
+    message: `${REASONS[code]}: ${host}${cause === '' ? '' : ` (${cause.replace(PROXY_REFUSED, 'HTTP ')})`}`,
     latency_ms,
   };
 }
@@ -68,7 +75,9 @@ function codeOf(error: unknown): string {
 function failureCode(code: string, progress: Progress): FailureCode {
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'dns';
   if (code === 'ECONNREFUSED') return 'refused';
+  if (code === 'EMFILE' || code === 'ENFILE') return 'no_descriptor';
   if (code === DEADLINE || code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') return 'timeout';
+  if (code.startsWith(PROXY_REFUSED)) return code === `${PROXY_REFUSED}407` ? 'proxy_auth' : 'proxy';
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return 'too_large';
   if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') return 'aborted';
   if (/^EPROTO$|^ERR_(TLS|SSL)_|CERT|SIGNATURE|ISSUER/.test(code)) return 'tls';
@@ -78,6 +87,9 @@ function failureCode(code: string, progress: Progress): FailureCode {
 }
 
 const PARSER = 'UND_ERR_HTTP_PARSER';
+
+/** How the code of an error begins whose end is the status with which a proxy refused a connection. */
+export const PROXY_REFUSED = 'PROXY_';
 
 /** Code of the error with which a call ends itself when its time is over. */
 export const DEADLINE = 'DEADLINE';

@@ -126,10 +126,14 @@ export function checkParameters(value: unknown): CheckedParameters {
   };
 }
 
-function whyRefused(key: string): string {
+const whyRefused = (key: string): string =>
+  refusedParameter(key) ?? `is not a parameter; known are ${Object.keys(parametersSchema.shape).join(', ')}`;
+
+/** Why a field of the service's request is no parameter here; null for any other name. */
+export function refusedParameter(key: string): string | null {
   if (key === 'stream') return 'cannot be set: each row is one answer, which is read whole';
   if (key === 'prompt') return 'cannot be a parameter: it comes from the template or from the row';
-  return `is not a parameter; known are ${Object.keys(parametersSchema.shape).join(', ')}`;
+  return null;
 }
 
 /**

@@ -1,25 +1,50 @@
 import { STATUS_CODES } from 'node:http';
-import type { Completion, Fault, FilterResults, Filters, FilterVerdict, Usage } from '../model.js';
+import type { Completion, Fault, FilterResults, Filters, FilterVerdict, Json, Usage } from '../model.js';
 
 /**
  * Reads response bodies. The forms come from service-like servers that differ in what they leave out, so
  * everything is optional but the first choice.
  */
 
-/** What a 200 body holds. */
-export type Reading =
-  | { readonly ok: true; readonly completion: Completion; readonly filters: Filters }
-  | { readonly ok: false; readonly fault: Fault };
+/** What a 200 body holds for one prompt. */
+export type Reading = Answer | Unusable;
+
+export interface Answer {
+  readonly ok: true;
+  readonly completion: Completion;
+  readonly filters: Filters;
+  /** The service sent token counts that are none; the completion has none then. */
+  readonly oddUsage?: true;
+  /** What stands in the place of the text, where the choice has none. */
+  readonly noText?: NoText;
+}
+
+export interface NoText {
+  readonly fault: Fault;
+  /** The choice is an answer of the chat operation. */
+  readonly chat: boolean;
+}
+
+export interface Unusable {
+  readonly ok: false;
+  readonly fault: Fault;
+  /** `page`: a web page in place of an answer. `mixed_up`: nobody can tell which choice belongs to which prompt. */
+  readonly form?: 'page' | 'mixed_up';
+}
+
+/** Most characters of one text that are kept: sixty times what a model of the service can say. */
+const LONGEST_TEXT = 1024 * 1024;
 
 /**
  * Reads the body of a successful response: for each prompt of the request the first choice, and what the filters
  * say about it. The usage of each is that of the whole request.
+ * @param withLogprobs whether the request asks for log probabilities; some servers send them anyway
  */
-export function readCompletions(body: string, prompts: number): readonly Reading[] {
+export function readCompletions(body: string, prompts: number, withLogprobs = false): readonly Reading[] {
   const parsed = parse(body);
   const root = Array.isArray(parsed) ? merged(parsed) : parsed;
   const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
-  if (root === undefined) return all(unusable('not_json', 'the answer is not JSON'));
+  if (root === undefined) return all(notJson(body));
   if (!isObject(root)) return all(noChoices);
   const choices: readonly unknown[] = Array.isArray(root['choices']) ? root['choices'] : [];
   if (choices.length === 0 && root['error']) {
@@ -28,77 +53,168 @@ export function readCompletions(body: string, prompts: number): readonly Reading
       error === null ? noChoices : unusable('error_in_answer', `the answer is an error: ${clip(error)}`),
     );
   }
-  const usage = usageOf(root['usage']);
-  return Array.from({ length: prompts }, (_, index): Reading => {
-    const choice = choiceOf(choices, index, prompts);
-    if (choice === null) return noChoices;
+  if (choices.length === 0) return all(noChoices);
+  const own = choicesOf(choices, prompts);
+  if (own === null) return all(mixedUp(choices, prompts));
+  const usage = usageOf(
+    root['usage'],
+    own.some((choice) => choice['text'] !== ''),
+  );
+  return own.map((choice, index): Reading => {
+    const text = stringOr(choice['text']);
+    const isLong = text !== null && text.length > LONGEST_TEXT;
     return {
       ok: true,
       completion: {
-        text: stringOr(choice['text']),
+        // A part of a larger string would keep all of it alive.
+        text: isLong ? Buffer.from(text.slice(0, LONGEST_TEXT)).toString() : text,
+        ...(isLong && { damaged: 'cut' as const }),
         finish_reason: stringOr(choice['finish_reason']),
-        usage,
+        usage: usage === 'odd' ? null : usage,
         model: stringOr(root['model']),
         id: stringOr(root['id']),
         created: numberOr(root['created']),
+        ...(withLogprobs && logprobsOf(choice['logprobs'])),
       },
-      filters: { prompt: promptFilters(root, index), completion: resultsIn(choice) },
+      filters: { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) },
+      ...(usage === 'odd' && { oddUsage: true }),
+      ...(text === null && { noText: noText(root, choice) }),
     };
   });
 }
 
-/** llama.cpp answers a list of prompts with a list of answers, in their order: here as one answer with all choices. */
+/**
+ * llama.cpp answers a list of prompts with a list of answers: here as one answer with all choices. They are in the order
+ * of the prompts, unless they have numbers of their own.
+ */
 function merged(answers: readonly unknown[]): Obj {
   const each = answers.map((answer) => (isObject(answer) ? answer : {}));
-  const usages = each.flatMap((answer) => usageOf(answer['usage']) ?? []);
+  const firsts = each.map(({ choices }) => (Array.isArray(choices) ? choices[0] : null));
+  const numbers = firsts.map((choice) => (isObject(choice) ? choice['index'] : undefined));
+  const isNumbered = numbers.some((number) => number !== numbers[0]);
+  const usages = each.map((answer) => usageOf(answer['usage'], false));
+  const counted = usages.filter((usage) => typeof usage === 'object' && usage !== null);
   const sum = (name: 'prompt_tokens' | 'completion_tokens'): number =>
-    usages.reduce((total, usage) => total + usage[name], 0);
+    counted.reduce((total, usage) => total + usage[name], 0);
   return {
     ...each[0],
-    choices: each.map(({ choices }, index) => {
-      const choice = Array.isArray(choices) ? choices[0] : null;
-      return isObject(choice) ? { ...choice, index } : null;
-    }),
-    usage:
-      usages.length === 0
+    choices: firsts.map((choice, index) =>
+      isObject(choice) ? { ...choice, index: isNumbered ? choice['index'] : index } : null,
+    ),
+    usage: usages.includes('odd')
+      ? 'odd'
+      : counted.length === 0
         ? null
         : { prompt_tokens: sum('prompt_tokens'), completion_tokens: sum('completion_tokens') },
   };
 }
 
-/** The first choice of a prompt. Of a single prompt it is the first of all, whatever index it says. */
-function choiceOf(choices: readonly unknown[], index: number, prompts: number): Obj | null {
-  const choice =
-    prompts === 1 ? choices[0] : choices.find((each) => isObject(each) && each['index'] === index);
-  return isObject(choice) ? choice : null;
+/**
+ * The choice of each prompt; null when that cannot be said. All choices belong to a prompt that is alone, so the first is
+ * taken whatever index it says. Of several, one choice out of place means that any of them may be a neighbour's.
+ */
+function choicesOf(choices: readonly unknown[], prompts: number): readonly Obj[] | null {
+  if (prompts === 1) return isObject(choices[0]) ? [choices[0]] : null;
+  const own: Obj[] = [];
+  for (const choice of choices) {
+    const index = isObject(choice) ? choice['index'] : null;
+    const isPlace = typeof index === 'number' && Number.isInteger(index) && index >= 0 && index < prompts;
+    if (!isObject(choice) || !isPlace || own[index] !== undefined) return null;
+    own[index] = choice;
+  }
+  return choices.length === prompts ? own : null;
 }
 
-const unusable = (code: string, message: string): Reading => ({ ok: false, fault: { code, message } });
+const unusable = (code: string, message: string): Unusable => ({ ok: false, fault: { code, message } });
 const noChoices = unusable('no_choices', 'the answer has no choice for the prompt');
 
-/** A member that is missing counts as 0: the service leaves it out when there is nothing to count. */
-function usageOf(value: unknown): Usage | null {
-  if (!isObject(value)) return null;
-  const said = ['prompt_tokens', 'completion_tokens', 'total_tokens'].map((name) => numberOr(value[name]));
-  // Half a token, or one without end, is no count: it is as if the service had said nothing.
-  if (!said.every((count) => count === null || (Number.isSafeInteger(count) && count >= 0))) return null;
-  const [prompt, completion, total] = said;
-  const prompt_tokens = prompt ?? 0;
-  const completion_tokens = completion ?? 0;
+function mixedUp(choices: readonly unknown[], prompts: number): Reading {
+  if (prompts === 1) return noChoices;
+  const shown = choices
+    .slice(0, 10)
+    .map((choice) => (isObject(choice) && JSON.stringify(choice['index'])) || 'none');
+  const more = choices.length > shown.length ? ', …' : '';
+  const indexes = clip(`${shown.join(', ')}${more}`, 80);
   return {
-    prompt_tokens,
-    completion_tokens,
-    total_tokens: total ?? prompt_tokens + completion_tokens,
+    ...unusable(
+      'choices_mixed_up',
+      `an answer to ${prompts} prompts must have one choice for each index from 0 to ${prompts - 1}; it has ${indexes}`,
+    ),
+    form: 'mixed_up',
   };
 }
 
-/** The entry of a prompt. `prompt_annotations` is an older name of the field. */
-function promptFilters(root: Obj, index: number): FilterResults | null {
+/** A page is what a portal, a login or a wrong address sends. Its first line and its title say whose it is. */
+function notJson(body: string): Reading {
+  const start = body.slice(0, 4000).trim();
+  if (start === '') return unusable('not_json', 'the answer is empty');
+  const line = clip(start.split(/[\r\n]/, 1)[0] ?? '', SAMPLE);
+  if (!start.startsWith('<')) return unusable('not_json', `the answer is not JSON: ${line}`);
+  const title = between(start, '<title>', '</title>');
+  const named = title === '' || line.includes(title) ? '' : ` … ${title}`;
+  return { ...unusable('not_json', `the answer is a web page and not JSON: ${line}${named}`), form: 'page' };
+}
+
+function between(text: string, before: string, after: string): string {
+  const lower = text.toLowerCase();
+  const from = lower.indexOf(before);
+  const to = lower.indexOf(after, from);
+  return from === -1 || to === -1 ? '' : clip(text.slice(from + before.length, to), SAMPLE);
+}
+
+/** The choice as it came, less what is long and beside the point. */
+function noText(root: Obj, choice: Obj): NoText {
+  const chat =
+    isObject(choice['message']) ||
+    isObject(choice['delta']) ||
+    String(root['object'] ?? '').startsWith('chat.completion');
+  if (chat) {
+    const message =
+      'the service answers in the form of the chat operation, with a message in place of a text';
+    return { fault: { code: 'operation_not_supported', message }, chat };
+  }
+  const { content_filter_results: _, content_filter_result: __, logprobs: ___, ...said } = choice;
+  const sample = clip(JSON.stringify(said), SAMPLE);
+  return { fault: { code: 'no_text', message: `the answer has no text: ${sample}` }, chat };
+}
+
+/**
+ * The token counts of an answer. Those of the completion are missing where there was nothing to count: 0 then.
+ * Everything else that is no count is `odd`.
+ */
+function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
+  if (value === undefined || value === null) return null;
+  if (!isObject(value)) return 'odd';
+  const { prompt_tokens, completion_tokens, total_tokens } = value;
+  const completion = completion_tokens ?? (isText ? undefined : 0);
+  if (!isCount(prompt_tokens) || !isCount(completion)) return 'odd';
+  const total = total_tokens ?? prompt_tokens + completion;
+  return isCount(total) ? { prompt_tokens, completion_tokens: completion, total_tokens: total } : 'odd';
+}
+
+/**
+ * Characters of JSON that the log probabilities of one row may have: some 1,500 tokens with five alternatives each. They
+ * wait in the ledger with the answer, and a commit holds those of 2,000 rows.
+ */
+const MOST_LOGPROBS = 256 * 1024;
+
+/** The service's own form, or that of the chat operation: kept as it is. */
+function logprobsOf(value: unknown): Pick<Completion, 'logprobs'> {
+  const fits = isObject(value) && JSON.stringify(value).length <= MOST_LOGPROBS;
+  // It comes out of JSON.
+  return fits ? { logprobs: value as { readonly [name: string]: Json } } : {};
+}
+
+/** Half a token, or one without end, is no count. */
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
+
+/** The entry of a prompt. `prompt_annotations` is an older name of the field. One that is alone may be without a number. */
+function promptFilters(root: Obj, index: number, prompts: number): FilterResults | null {
   const list = root['prompt_filter_results'] ?? root['prompt_annotations'];
   if (!Array.isArray(list)) return null;
   const entries = list.filter(isObject);
   const entry =
-    entries.find((item) => item['prompt_index'] === index) ?? (index === 0 ? entries[0] : undefined);
+    entries.find((item) => item['prompt_index'] === index) ?? (prompts === 1 ? entries[0] : undefined);
   return entry === undefined ? null : resultsIn(entry);
 }
 
@@ -184,12 +300,15 @@ const plainText = (body: string): string | null =>
 
 const statusText = (status: number): string => STATUS_CODES[status] ?? 'no message';
 
-const clip = (text: string): string => {
+/** Characters of a body that are shown in a message about it. */
+const SAMPLE = 160;
+
+const clip = (text: string, most = 500): string => {
   const line = text
     .slice(0, 4000)
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim();
-  return line.length > 500 ? `${line.slice(0, 499)}…` : line;
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 };
 
 type Obj = { readonly [key: string]: unknown };

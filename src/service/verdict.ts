@@ -2,6 +2,7 @@ import type { CalledOutcome, Completion, Fault, FilterResults, Filters } from '.
 import { COMPLETIONS_MODELS } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import { type Reading, readCompletions, readError, type ServiceError } from './response.js';
+import type { Certainty } from './stop-streak.js';
 
 /**
  * Decides what an exchange means. The table below is the whole policy, first match wins; it is also the only
@@ -9,11 +10,17 @@ import { type Reading, readCompletions, readError, type ServiceError } from './r
  *
  * | what happened | verdict | fault |
  * | --- | --- | --- |
- * | 2xx with a choice | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
+ * | 2xx with a text, also an empty one | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
+ * | 2xx whose text a filter took | final: `filtered` | `content_filter` |
+ * | 2xx in the form of the chat operation | stop, possibly billed | `operation_not_supported` |
+ * | 2xx with a choice whose text is none | retry, possibly billed; stop when row after row has none | `no_text` |
+ * | 2xx with choices that cannot be told apart | retry, each row alone, possibly billed | `choices_mixed_up` |
+ * | 2xx that is a web page | stop, possibly billed | `not_json` |
  * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
  * | 3xx | stop | `redirected` |
  * | 4xx `content_filter` | final: `filtered` | `content_filter` |
  * | 401 | refused-key | `unauthorized` |
+ * | 407, also to the CONNECT of a tunnel | stop | `proxy_unauthorized` |
  * | 400, 404 conversation model | stop | `operation_not_supported` |
  * | 400, 404 api-version | stop | `api_version_not_supported` |
  * | `insufficient_quota`, `budget_exceeded`, 402 | stop | `insufficient_quota` |
@@ -29,19 +36,29 @@ import { type Reading, readCompletions, readError, type ServiceError } from './r
  * | "maximum context length" | final: `failed` | `context_length_exceeded` |
  * | 413 | final: `failed` | `request_too_large` |
  * | other 4xx | final: `failed` | `invalid_request` |
- * | never connected | retry | `dns_failure`, `connection_refused`, `connection_failed`, `tls_failure`, `timeout` |
+ * | never connected: no file descriptor is left | stop | `too_many_open_files` |
+ * | never connected | retry | `dns_failure`, `connection_refused`, `proxy_refused`, `connection_failed`, `tls_failure`, `timeout` |
  * | cut off after the request left | retry, possibly billed | `connection_reset`, `truncated_response`, `response_too_large`, `invalid_http`, `timeout`, `aborted` |
  *
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
  * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
  */
 export type Verdict =
-  | { readonly kind: 'final'; readonly outcome: Ending }
+  | {
+      readonly kind: 'final';
+      readonly outcome: Ending;
+      /** The service sent token counts that are none; the outcome has none then. @default false */
+      readonly oddUsage?: boolean;
+    }
   | {
       readonly kind: 'retry';
       readonly fault: Fault;
       /** True when the answer may have been paid for, so that a second call is a possible repeat. */
       readonly possiblyBilled: boolean;
+      /** The next request for the row is for it alone. @default false */
+      readonly alone?: boolean;
+      /** What to fix when row after row ends so, because then no pause helps. @default a pause may help */
+      readonly hint?: string;
     }
   | {
       readonly kind: 'wait';
@@ -55,6 +72,9 @@ export type Verdict =
       readonly fault: Fault;
       /** What to fix, one sentence. */
       readonly hint: string;
+      /** How much one such answer says of all that follow; while it says too little, the row is tried again. */
+      readonly certainty: Certainty;
+      readonly possiblyBilled: boolean;
     };
 
 /** How a row ended, but for the attempts, which the caller counts. */
@@ -64,13 +84,27 @@ type WithoutAttempts<T> = T extends CalledOutcome ? Omit<T, 'attempts'> : never;
 /**
  * What an exchange means for each prompt of its request. Only an answer can mean different things for them.
  * @param now the time, in milliseconds since 1970, against which a date in `retry-after` is read
+ * @param withLogprobs whether the request asks for log probabilities. @default false
  */
-export function verdicts(exchange: Exchange, now: number, prompts: number): readonly Verdict[] {
+export function verdicts(
+  exchange: Exchange,
+  now: number,
+  prompts: number,
+  withLogprobs = false,
+): readonly Verdict[] {
   if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
-    return readCompletions(exchange.body, prompts).map((reading) => ofReading(reading, exchange.latency_ms));
+    return readCompletions(exchange.body, prompts, withLogprobs).map((reading) =>
+      ofReading(exchange.notUtf8 ? marked(reading) : reading, exchange.latency_ms),
+    );
   }
   const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now);
   return Array.from({ length: prompts }, () => one);
+}
+
+/** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
+function marked(reading: Reading): Reading {
+  if (!reading.ok || !reading.completion.text?.includes('\ufffd')) return reading;
+  return { ...reading, completion: { ...reading.completion, damaged: 'bytes' } };
 }
 
 const FAILURES: { readonly [code in FailureCode]: string } = {
@@ -79,26 +113,66 @@ const FAILURES: { readonly [code in FailureCode]: string } = {
   refused: 'connection_refused',
   unreachable: 'connection_failed',
   tls: 'tls_failure',
+  proxy: 'proxy_refused',
+  proxy_auth: 'proxy_unauthorized',
   reset: 'connection_reset',
   truncated: 'truncated_response',
   too_large: 'response_too_large',
   not_http: 'invalid_http',
   aborted: 'aborted',
+  no_descriptor: 'too_many_open_files',
 };
 
+const PROXY_USER =
+  'Put user and password of the proxy into HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT.';
+
 function ofFailure({ code, message, phase }: Failure): Verdict {
+  if (code === 'proxy_auth') {
+    const fault = { code: FAILURES[code], message };
+    return { kind: 'stop', fault, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };
+  }
+  if (code === 'no_descriptor') {
+    const hint = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
+    return {
+      kind: 'stop',
+      fault: { code: FAILURES[code], message },
+      hint,
+      certainty: 'sure',
+      possiblyBilled: false,
+    };
+  }
   return { kind: 'retry', fault: { code: FAILURES[code], message }, possiblyBilled: phase === 'exchange' };
 }
 
+const CHECK_ADDRESS =
+  'Check PROMPTMILL_BASE_URL: a page comes from a portal, a login or a proxy, and not from the service.';
+
+const CHECK_DEPLOYMENT =
+  'Check that service.deployment answers the completions operation, and that PROMPTMILL_BASE_URL is its address.';
+
+const COMPLETIONS_ONLY = `Promptmill calls the completions operation: set service.deployment to a deployment of ${COMPLETIONS_MODELS}.`;
+
 function ofReading(reading: Reading, latency_ms: number): Verdict {
-  if (!reading.ok) return { kind: 'retry', fault: reading.fault, possiblyBilled: true };
-  const { completion, filters } = reading;
-  const side = blockedSide(completion, filters);
-  if (side === null) {
-    return { kind: 'final', outcome: { status: 'completed', completion, filters, latency_ms } };
+  const billed = { possiblyBilled: true };
+  if (!reading.ok) {
+    const { fault, form } = reading;
+    if (form === 'page') return { kind: 'stop', fault, hint: CHECK_ADDRESS, certainty: 'vague', ...billed };
+    return { kind: 'retry', fault, alone: form === 'mixed_up', ...billed };
   }
-  const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
-  return { kind: 'final', outcome: { status: 'filtered', completion, filters, error, latency_ms } };
+  const { completion, filters, noText } = reading;
+  const odd = reading.oddUsage && { oddUsage: true };
+  const side = blockedSide(completion, filters);
+  if (side !== null) {
+    const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
+    const outcome = { status: 'filtered', completion, filters, error, latency_ms } as const;
+    return { kind: 'final', outcome, ...odd };
+  }
+  if (noText === undefined) {
+    return { kind: 'final', outcome: { status: 'completed', completion, filters, latency_ms }, ...odd };
+  }
+  const { fault, chat } = noText;
+  if (chat) return { kind: 'stop', fault, hint: COMPLETIONS_ONLY, certainty: 'likely', ...billed };
+  return { kind: 'retry', fault, hint: CHECK_DEPLOYMENT, ...billed };
 }
 
 /** The service's documentation, section 7: a block shows in the boolean `filtered` of either side. */
@@ -116,7 +190,7 @@ type Rule = {
   readonly code: string;
 } & (
   | { readonly kind: 'filtered' | 'failed' | 'refused-key' | 'wait' }
-  | { readonly kind: 'stop'; readonly hint: string }
+  | { readonly kind: 'stop'; readonly hint: string; readonly certainty?: Certainty }
   | { readonly kind: 'retry'; readonly possiblyBilled: boolean }
 );
 
@@ -144,13 +218,14 @@ const RULES: readonly Rule[] = [
     code: 'content_filter',
   },
   { when: statusIs(401), kind: 'refused-key', code: 'unauthorized' },
+  { when: statusIs(407), kind: 'stop', code: 'proxy_unauthorized', hint: PROXY_USER },
   {
     when: (error) =>
       error.code === 'OperationNotSupported' ||
       says(error, /does not work with the specified model|is a chat model/i),
     kind: 'stop',
     code: 'operation_not_supported',
-    hint: `Promptmill calls the completions operation: set service.deployment to a deployment of ${COMPLETIONS_MODELS}.`,
+    hint: COMPLETIONS_ONLY,
   },
   {
     when: (error) =>
@@ -172,6 +247,7 @@ const RULES: readonly Rule[] = [
     kind: 'stop',
     code: 'insufficient_quota',
     hint: 'The account has no quota or credit left: raise it, then run the same command again.',
+    certainty: 'sure',
   },
   { when: statusIs(429), kind: 'wait', code: 'rate_limited' },
   {
@@ -221,7 +297,8 @@ function ofError(response: Response, now: number): Verdict {
   const error = readError(response.status, response.body);
   const rule = RULES.find(({ when }) => when(error)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
-  const fault = { code: rule.code, message: `${where} (HTTP ${error.status})` };
+  const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
+  const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${through})` };
   switch (rule.kind) {
     case 'filtered': {
       const filters = { prompt: error.filters, completion: null };
@@ -233,7 +310,13 @@ function ofError(response: Response, now: number): Verdict {
     case 'failed':
       return { kind: 'final', outcome: { status: 'failed', error: fault, latency_ms } };
     case 'stop':
-      return { kind: 'stop', fault, hint: rule.hint };
+      return {
+        kind: 'stop',
+        fault,
+        hint: rule.hint,
+        certainty: rule.certainty ?? 'likely',
+        possiblyBilled: false,
+      };
     case 'retry':
       return { kind: 'retry', fault, possiblyBilled: rule.possiblyBilled };
     case 'refused-key':

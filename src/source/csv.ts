@@ -1,7 +1,9 @@
 import { type CsvError, type Parser, parse } from 'csv-parse';
 import { UsageError } from '../errors.js';
-import type { Fault, Json, Row } from '../model.js';
+import type { Fault, Row } from '../model.js';
+import { CellFields, type ColumnIndex } from './cells.js';
 import { lineBreaks } from './lines.js';
+import { QuoteMender } from './quotes.js';
 import { RECORD_LIMIT, recordTooLarge } from './record-limit.js';
 
 /** What the reader of CSV and TSV needs besides the bytes. */
@@ -9,13 +11,22 @@ export interface CsvOptions {
   /** How messages call the input. */
   readonly name: string;
   readonly delimiter: string;
+  /** Lines of the file before the first byte. @default 0 */
+  readonly skippedLines?: number;
   /** Told the column names once, before the first row. */
   readonly onColumns: (columns: readonly string[]) => void;
 }
 
 /**
+ * Bytes of heap that a cell takes besides its text: its place in the record's array, which has grown to one and a
+ * half times its length, and the head of its string.
+ */
+const CELL_BYTES = 36;
+
+/**
  * Rows of a CSV with a header, in batches. Cells are text, unchanged to the byte. A blank line is no record,
- * also where there is only one column: an empty cell on a line of its own is written `""`.
+ * also where there is only one column: an empty cell on a line of its own is written `""`. Quotes are read as Python's
+ * csv reads them, but for the one that a {@link QuoteMender} cuts off.
  *
  * @param bytes sound UTF-8 without a byte-order mark, so that csv-parse has nothing to guess
  * @throws UsageError `bad_quote`, `duplicate_column`, `record_too_large`, `bad_delimiter`
@@ -23,11 +34,13 @@ export interface CsvOptions {
 export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions): AsyncGenerator<Row[]> {
   checkDelimiter(options);
   const records = new RecordReader(options);
+  const quotes = new QuoteMender(options.delimiter);
   const parser = parse({
     delimiter: options.delimiter,
     // All three by name: csv-parse would settle on the first it meets, and mixed ends would not parse (fault 3).
     record_delimiter: ['\r\n', '\n', '\r'],
     relax_column_count: true,
+    relax_quotes: true,
     skip_empty_lines: true,
     // Called while the parser is on the record, so that the line is known when the next one has a fault.
     on_record: (cells, { bytes, empty_lines }) => {
@@ -41,14 +54,15 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
     let recordsSeen = 0;
     let bytesSince = 0;
     for await (const chunk of bytes) {
-      await settled((done) => parser.write(chunk, done));
+      await settled((done) => parser.write(quotes.write(chunk), done));
       const { records: complete, empty_lines } = parser.info;
       bytesSince = complete + empty_lines === recordsSeen ? bytesSince + chunk.length : 0;
       recordsSeen = complete + empty_lines;
       if (bytesSince > RECORD_LIMIT) throw recordTooLarge(options.name, records.nextLine(empty_lines));
       yield records.take();
+      if (quotes.isCut) break;
     }
-    await settled((done) => parser.end(done));
+    await settled((done) => parser.end(quotes.end(), done));
     yield records.take();
   } catch (error) {
     throw isCsvError(error) ? badQuote(error, parser, records, options) : error;
@@ -61,6 +75,7 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
 class RecordReader {
   readonly #options: CsvOptions;
   #columns: readonly string[] | null = null;
+  #index: ColumnIndex = new Map();
   #rows: Row[] = [];
   #number = 0;
   #lastLine = 0;
@@ -69,6 +84,7 @@ class RecordReader {
 
   constructor(options: CsvOptions) {
     this.#options = options;
+    this.#lastLine = options.skippedLines ?? 0;
   }
 
   /**
@@ -84,17 +100,15 @@ class RecordReader {
     this.#bytes = bytes;
     if (this.#columns === null) {
       this.#columns = columnNames(cells, this.#options.name);
+      this.#index = new Map(this.#columns.map((column, position) => [column, position]));
       this.#options.onColumns(this.#columns);
       return;
     }
     this.#number++;
     const columns = this.#columns;
-    const fields = new Map<string, Json>();
-    for (const [index, cell] of cells.entries()) {
-      const column = columns[index];
-      if (column !== undefined) fields.set(column, cell);
-    }
-    const row = { number: this.#number, line, fields, bytes: size };
+    const fields = new CellFields(this.#index, cells);
+    const held = size + cells.length * CELL_BYTES;
+    const row = { number: this.#number, line, fields, bytes: size, held };
     this.#rows.push(cells.length === columns.length ? row : { ...row, fault: ragged(line, cells, columns) });
   }
 
@@ -148,26 +162,20 @@ function checkDelimiter({ name, delimiter }: CsvOptions): void {
   );
 }
 
-/** Everything csv-parse still calls an error is a quote out of place (fault 4). */
+/** All that csv-parse still calls an error: a quote that opens a cell and never closes (fault 4). */
 function badQuote(error: CsvError, parser: Parser, records: RecordReader, { name }: CsvOptions): UsageError {
   const line = records.nextLine(parser.info.empty_lines);
   const column = records.columnAt(Number(error['column']));
-  const what =
-    error.code === 'INVALID_OPENING_QUOTE'
-      ? `a quote inside a cell that does not begin with one, after ${JSON.stringify(error['field'])}`
-      : error.code === 'CSV_QUOTE_NOT_CLOSED'
-        ? 'a quote that is never closed'
-        : 'text after the quote that closes the cell';
   return new UsageError(
     'bad_quote',
-    `${name}: the record that begins on line ${line} has, in column ${column}, ${what}.`,
-    'Put the whole cell in quotes, and double every quote inside it: "5"" nail".',
+    `${name}: the record that begins on line ${line} has, in column ${column}, a quote that is never closed.`,
+    'Close it. A cell that begins with a quote of its own is put in quotes, with every quote inside doubled: """Yes"", she said".',
     { cause: error },
   );
 }
 
 function isCsvError(error: unknown): error is CsvError {
-  return error instanceof Error && 'code' in error && /^(CSV_|INVALID_OPENING)/.test(String(error.code));
+  return error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_');
 }
 
 function settled(start: (done: (error?: Error | null) => void) => void): Promise<void> {

@@ -9,7 +9,7 @@ export interface InputSpec {
   readonly format?: Format;
   /** Name of the text's encoding, as iconv-lite knows it. @default the byte-order mark's, else UTF-8 */
   readonly encoding?: string;
-  /** What separates two cells; no meaning for JSONL. @default `,` for CSV, a tab for TSV */
+  /** What separates two cells; no meaning for JSONL. @default found out; `,` for CSV, a tab for TSV where nothing speaks against it */
   readonly delimiter?: string;
 }
 
@@ -20,6 +20,7 @@ const FORMAT_BY_ENDING: ReadonlyMap<string, Format> = new Map([
   ['.tsv', 'tsv'],
   ['.jsonl', 'jsonl'],
   ['.ndjson', 'jsonl'],
+  ['.json', 'jsonl'],
 ]);
 
 /**
@@ -31,9 +32,12 @@ export function formatOf(spec: InputSpec): Format {
   const plain = spec.path.toLowerCase().replace(/\.gz$/, '');
   const format = FORMAT_BY_ENDING.get(/\.[^./\\]*$/.exec(plain)?.[0] ?? '');
   if (format !== undefined) return format;
+  const endings = [...FORMAT_BY_ENDING.keys()].join(', ');
   throw new UsageError(
     'unknown_format',
-    `The format of ${nameOf(spec)} is unknown; known endings are ${[...FORMAT_BY_ENDING.keys()].join(', ')}, each also with .gz.`,
+    spec.path === '-'
+      ? 'The format of standard input is unknown: it has no name that tells.'
+      : `The format of ${nameOf(spec)} is unknown; known endings are ${endings}, each also with .gz.`,
     'Name the format with --format csv, tsv or jsonl, or with input.format in the job file.',
   );
 }

@@ -1,6 +1,9 @@
-import type { Row } from '../model.js';
+import type { Json, Row } from '../model.js';
 import { parseObject } from './json.js';
 import { LineCutter } from './lines.js';
+
+/** Bytes of heap that a value takes besides its text, with its name and its place in an object, about. */
+const VALUE_BYTES = 100;
 
 /**
  * Rows of a file with one JSON object a line, in batches. A blank line is no row; a line that is anything else
@@ -27,10 +30,22 @@ export async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): As
 
 function toRow(source: string, number: number, line: number, bytes: number): Row {
   try {
-    return { number, line, fields: parseObject(source), bytes, source };
+    const fields = parseObject(source);
+    // Text is there twice: in the source and in the values.
+    const held = 2 * bytes + valuesIn([...fields.values()]) * VALUE_BYTES;
+    return { number, line, fields, bytes, held, source };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     const fault = { code: 'bad_json', message: `line ${line} is no JSON object: ${error.message}` };
     return { number, line, fields: new Map(), bytes, source, fault };
   }
+}
+
+/** Values in a list, those inside of them counted. */
+function valuesIn(list: readonly Json[]): number {
+  let sum = list.length;
+  for (const value of list) {
+    if (typeof value === 'object' && value !== null) sum += valuesIn(Object.values(value));
+  }
+  return sum;
 }

@@ -1,42 +1,53 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { open, stat } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
-import { UsageError } from '../errors.js';
+import { PromptmillError, StopError, UsageError } from '../errors.js';
+import { type Marks, MarkTaker } from './marks.js';
 
-/** Bytes read, and bytes inflated, at a time: what the reader holds besides one record. */
+/** Bytes handed on, and bytes inflated, at a time: what the reader holds besides one block and one record. */
 const CHUNK_BYTES = 64 * 1024;
+
+/** What an earlier reading knows of the file. */
+export interface KnownFile {
+  readonly bytes: number;
+  readonly marks: Marks;
+  /** Told at the end of the content when the file has more bytes by now; they are not read. */
+  readonly onGrown?: (bytes: number) => void;
+}
 
 /** A file being read once from its first byte to its last, inflated on the way when it is gzip. */
 export class InputFile {
   readonly #path: string;
   readonly #name: string;
   readonly #gzip: boolean;
-  readonly #hash = createHash('sha256');
-  /** Size of the file as it lies on disk, in bytes. */
+  readonly #known: KnownFile | null;
+  readonly #taker: MarkTaker;
+  /** Bytes of the file that are read: those it has, or those that it had at the earlier reading. */
   readonly size: number;
   /** Bytes of the file read so far. */
   bytesRead = 0;
 
-  private constructor(path: string, name: string, size: number, gzip: boolean) {
+  private constructor(path: string, name: string, size: number, gzip: boolean, known: KnownFile | null) {
     this.#path = path;
     this.#name = name;
     this.#gzip = gzip;
+    this.#known = known;
+    this.#taker = new MarkTaker(size);
     this.size = size;
   }
 
   /**
    * Looks at the file; nothing stays open until the content is read.
    * @param name how messages call the file
+   * @param known the earlier reading: then only bytes that it has seen are handed on
    * @throws UsageError `input_missing`, `input_is_directory`, `input_not_a_file`, `input_unreadable`
    */
-  static async open(path: string, name: string): Promise<InputFile> {
+  static async open(path: string, name: string, known: KnownFile | null = null): Promise<InputFile> {
     try {
       const size = await regularFileSize(path, name);
       // By content, and by name too: then a message says that the file is not what it is called.
       const gzip = (await beginsAsGzip(path)) || (size > 0 && /\.gz$/i.test(path));
-      return new InputFile(path, name, size, gzip);
+      return new InputFile(path, name, known?.bytes ?? size, gzip, known);
     } catch (error) {
       throw unreadable(name, error);
     }
@@ -45,6 +56,7 @@ export class InputFile {
   /**
    * The content, inflated; ends with the file closed, also when the reader stops early.
    * @throws UsageError `bad_gzip`, `input_unreadable`, `input_changed`
+   * @throws StopError `input_changed` where a byte is not what it was at the earlier reading, before it is handed on
    */
   async *content(): AsyncGenerator<Buffer> {
     try {
@@ -60,17 +72,61 @@ export class InputFile {
     );
   }
 
-  /** SHA-256 of the file's own bytes, in hexadecimal; call it once, after the content. */
-  digest(): string {
-    return this.#hash.digest('hex');
+  /** By which a later reading knows the bytes again; complete after the content. */
+  get marks(): Marks {
+    return this.#taker.marks;
   }
 
+  /** SHA-256 of the file's own bytes, in hexadecimal; call it once, after the content. */
+  digest(): string {
+    return this.#taker.sha256();
+  }
+
+  /** The file's own bytes. A block is checked whole before any of it is handed on (fault 61). */
   async *#raw(): AsyncGenerator<Buffer> {
-    for await (const chunk of createReadStream(this.#path, { highWaterMark: CHUNK_BYTES })) {
-      this.#hash.update(chunk);
-      this.bytesRead += chunk.length;
-      yield chunk;
+    const handle = await open(this.#path);
+    try {
+      while (this.bytesRead < this.size) {
+        const length = Math.min(this.#taker.blockBytes, this.size - this.bytesRead);
+        const block = await readBlock(handle, length, this.bytesRead);
+        this.#taker.add(block.bytes);
+        const known = this.#known;
+        if (known !== null && !(block.isWhole && this.#taker.agreesWith(known.marks)))
+          throw this.#changed(block);
+        for (let at = 0; at < block.bytes.length; at += CHUNK_BYTES) {
+          const chunk = block.bytes.subarray(at, at + CHUNK_BYTES);
+          this.bytesRead += chunk.length;
+          yield chunk;
+        }
+        if (!block.isWhole) return;
+      }
+      const { size } = await handle.stat();
+      if (size <= this.size) return;
+      if (this.#known === null) throw this.#growing(size);
+      this.#known.onGrown?.(size);
+    } finally {
+      await handle.close();
     }
+  }
+
+  #growing(size: number): UsageError {
+    return new UsageError(
+      'input_changed',
+      `${this.#name} has grown from ${this.size} to ${size} bytes while it was read.`,
+      'Wait until the file is complete, and run again.',
+    );
+  }
+
+  #changed({ bytes, isWhole }: Block): StopError {
+    const from = this.bytesRead + 1;
+    const where = isWhole
+      ? `bytes ${from} to ${this.bytesRead + bytes.length} are not what they were when it began`
+      : `it had ${this.size} bytes when the run began, and now it ends after ${this.bytesRead + bytes.length}`;
+    return new StopError(
+      'input_changed',
+      `${this.#name} was changed while the run went on: ${where}.`,
+      'Put the file back as it was and run the same command, or begin again with --restart.',
+    );
   }
 
   #badGzip(cause: unknown): UsageError {
@@ -92,6 +148,24 @@ async function* inflate(raw: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   // The loop below meets the same error, or is what ended the pipeline.
   pipeline(raw, gunzip).catch(() => {});
   for await (const chunk of gunzip) yield chunk;
+}
+
+interface Block {
+  readonly bytes: Buffer;
+  /** False where the file ends before the block does. */
+  readonly isWhole: boolean;
+}
+
+/** So many bytes from a position on, or those up to the end of the file. */
+async function readBlock(handle: FileHandle, length: number, position: number): Promise<Block> {
+  const bytes = Buffer.allocUnsafeSlow(length);
+  let filled = 0;
+  while (filled < length) {
+    const { bytesRead } = await handle.read(bytes, filled, length - filled, position + filled);
+    if (bytesRead === 0) return { bytes: bytes.subarray(0, filled), isWhole: false };
+    filled += bytesRead;
+  }
+  return { bytes, isWhole: true };
 }
 
 /** Looks before it opens: opening a named pipe would wait for its writer, and it could not be read twice. */
@@ -119,8 +193,8 @@ async function beginsAsGzip(path: string): Promise<boolean> {
   }
 }
 
-function unreadable(name: string, cause: unknown): UsageError {
-  if (cause instanceof UsageError) return cause;
+function unreadable(name: string, cause: unknown): PromptmillError {
+  if (cause instanceof PromptmillError) return cause;
   const code = errorCode(cause);
   if (code === 'ENOENT') {
     return new UsageError('input_missing', `${name} does not exist.`, 'Check input.path, or --input.', {

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { createWriteStream, rmSync } from 'node:fs';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { UsageError } from '../errors.js';
+import { makePrivateFolder } from '../folder.js';
 import { acquireLock } from '../lock.js';
 
 /** A copy of standard input. */
@@ -30,7 +31,7 @@ export async function spoolStandardInput(
   const path = join(directory, name);
   let release = (): void => {};
   try {
-    await mkdir(directory, { recursive: true });
+    makePrivateFolder(lockOf(directory, name));
     // Before there is a file: one without a lock is a dead process's.
     ({ release } = await acquireLock(lockOf(directory, name), { purpose: 'a copy of its standard input' }));
     await pipeline(stream, createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
@@ -59,7 +60,7 @@ export async function sweepSpools(directory: string): Promise<void> {
   const found = await readdir(directory).catch(() => []);
   for (const name of new Set(found.flatMap((each) => NAME.exec(each)?.[1] ?? []))) {
     try {
-      const lock = await acquireLock(lockOf(directory, name), { purpose: 'sweeping it away' });
+      const lock = await acquireLock(lockOf(directory, name), { purpose: 'sweeping it away', watch: false });
       await rm(join(directory, name), { force: true });
       lock.release();
     } catch {

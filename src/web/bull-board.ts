@@ -2,6 +2,7 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import type { FastifyInstance } from 'fastify';
+import { ENTRY_LIMIT } from '../queue/entry-limit.js';
 import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
 
 /** Where Bull Board is. */
@@ -50,8 +51,25 @@ export async function addBullBoard(
   });
 }
 
+/**
+ * Bull Board calls a queue "rate limited" while BullMQ counts the entries of the last second, which it does for every busy
+ * queue. Here it is limited only while its workers have to wait, because of a 429 or of an outage.
+ */
+class Adapter extends BullMQAdapter {
+  constructor(
+    private readonly shown: QueueView['queue'],
+    options: ConstructorParameters<typeof BullMQAdapter>[1],
+  ) {
+    super(shown, options);
+  }
+
+  override async getActiveRateLimitTtl(): Promise<number> {
+    return Math.max(0, await this.shown.getRateLimitTtl(ENTRY_LIMIT.max));
+  }
+}
+
 function adapterOf({ queue }: QueueView, inFull: boolean): BullMQAdapter {
-  const adapter = new BullMQAdapter(queue, {
+  const adapter = new Adapter(queue, {
     readOnlyMode: true,
     displayName: queue.name.replace('promptmill-', ''),
   });

@@ -30,12 +30,26 @@ export async function guard(app: FastifyInstance, host: string, login: Login): P
   const doorkeeper = new Doorkeeper(login);
   await app.register(basicAuth, {
     authenticate: { realm: 'Promptmill' },
-    validate: async (user: string, password: string, request: FastifyRequest) => {
-      const verdict = await doorkeeper.judge(user, password, request.ip);
-      if (verdict === 'right') return;
-      throw verdict === 'wrong'
-        ? refusal(401, 'wrong user or password')
-        : refusal(429, 'too many wrong passwords; wait a second');
+    validate: async (user: string, password: string, request: FastifyRequest, reply: FastifyReply) => {
+      const verdict = doorkeeper.judge({
+        user,
+        password,
+        address: request.ip,
+        local: isLoopback(request.ip),
+        device: deviceIn(request),
+      });
+      switch (verdict.kind) {
+        case 'right':
+          if (verdict.device !== null) reply.header('set-cookie', cookieOf(verdict.device));
+          return;
+        case 'wrong':
+          throw refusal(401, 'wrong user or password');
+        case 'too many': {
+          const seconds = Math.ceil(verdict.waitMs / 1000);
+          reply.header('retry-after', seconds);
+          throw refusal(429, `too many wrong passwords; try again in ${seconds} s`);
+        }
+      }
     },
   });
 
@@ -53,6 +67,19 @@ export async function guard(app: FastifyInstance, host: string, login: Login): P
     const reads = request.method === 'GET' || request.method === 'HEAD';
     done(reads ? undefined : refusal(405, 'the dashboard only shows; it changes nothing'));
   });
+}
+
+/** What a browser that has logged in is known by. */
+const COOKIE = 'promptmill_device';
+/** In seconds: 30 days. */
+const COOKIE_S = 30 * 24 * 3_600;
+
+const cookieOf = (device: string): string =>
+  `${COOKIE}=${device}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${COOKIE_S}`;
+
+function deviceIn({ headers }: FastifyRequest): string | undefined {
+  const [, device] = /(?:^|;\s*)promptmill_device=([\w.]{1,200})(?:;|$)/.exec(headers.cookie ?? '') ?? [];
+  return device;
 }
 
 const isOpen = ({ url }: FastifyRequest): boolean => OPEN.has(url.replace(/\?.*/s, ''));

@@ -1,5 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { UsageError } from '../errors.js';
 
 /** Who may see the dashboard. */
@@ -10,12 +9,15 @@ export interface Login {
 }
 
 const SHORTEST = 8;
-/** How long the answer to a wrong password takes, in milliseconds. */
-const WRONG_MS = 1_000;
-/** Wrong passwords of one address that may wait at a time; what comes then is not looked at. So ten guesses a second. */
+/** Wrong passwords that one client may send at once, and in a minute after that. */
 const MOST_WRONG = 10;
-/** Addresses that are remembered while their answers wait. */
-const MOST_ADDRESSES = 1_000;
+/** The same of all strangers together, so that many addresses are no better than one. */
+const MOST_WRONG_OF_STRANGERS = 60;
+const MINUTE_MS = 60_000;
+/** An address from which the right password came is no stranger for this time, in milliseconds: a day. */
+const KNOWN_MS = 24 * 3_600_000;
+/** Addresses that are known at a time. */
+const MOST_KNOWN = 1_000;
 
 /**
  * The login out of the environment.
@@ -48,29 +50,124 @@ export function loginFrom(user: string, password: string | undefined): Login {
   return { user, password };
 }
 
-export type Verdict = 'right' | 'wrong' | 'too many';
+/** Somebody who wants in. */
+export interface Attempt {
+  readonly user: string;
+  readonly password: string;
+  /** Where the request came from. */
+  readonly address: string;
+  /** On this machine, and not through a proxy that says for whom it asks. */
+  readonly local: boolean;
+  /** What the browser was given when it logged in; undefined where it shows nothing. */
+  readonly device: string | undefined;
+}
 
-/** Compares logins in constant time and makes guessing slow. */
+export type Verdict =
+  /** `device` is for the browser to keep; null when it has one. */
+  | { readonly kind: 'right'; readonly device: string | null }
+  | { readonly kind: 'wrong' }
+  /** The password was not looked at. */
+  | { readonly kind: 'too many'; readonly waitMs: number };
+
+/**
+ * Compares logins in constant time, and lets nobody guess fast: who has sent too many wrong passwords is not looked at, right
+ * or wrong, or he would learn from the answer which it was. So that a guesser cannot keep out the owner, wrong passwords
+ * count against a browser that has logged in before (by a cookie), else against an address; and addresses that have not
+ * logged in before have a limit that all of them share (fault 86). A cookie alone opens nothing.
+ * @see https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies
+ */
 export class Doorkeeper {
   readonly #expected: Buffer;
-  readonly #wrong = new Map<string, number>();
+  /** Cookies are good for as long as this process: nothing of the password can be guessed from one. */
+  readonly #key = randomBytes(32);
+  readonly #wrong = new Map<string, Allowance>();
+  readonly #strangers: Allowance;
+  /** Address → when the right password last came from it; the oldest first. */
+  readonly #known = new Map<string, number>();
 
-  constructor({ user, password }: Login) {
+  /** @param clock milliseconds, monotonic */
+  constructor(
+    { user, password }: Login,
+    private readonly clock: () => number = () => performance.now(),
+  ) {
     this.#expected = digest(user, password);
+    this.#strangers = new Allowance(MOST_WRONG_OF_STRANGERS, clock());
   }
 
-  /** @param address where the request came from */
-  async judge(user: string, password: string, address: string): Promise<Verdict> {
-    const waiting = this.#wrong.get(address) ?? 0;
-    if (waiting >= MOST_WRONG || (waiting === 0 && this.#wrong.size >= MOST_ADDRESSES)) return 'too many';
+  judge({ user, password, address, local, device }: Attempt): Verdict {
+    const now = this.clock();
+    const isDevice = device !== undefined && this.#isOurs(device);
+    const who = isDevice ? `device ${device}` : `address ${address}`;
+    const own = this.#wrong.get(who) ?? new Allowance(MOST_WRONG, now);
+    const isStranger = !isDevice && !local && now - (this.#known.get(address) ?? -KNOWN_MS) >= KNOWN_MS;
+    const waitMs = Math.max(own.waitMs(now), isStranger ? this.#strangers.waitMs(now) : 0);
+    if (waitMs > 0) return { kind: 'too many', waitMs };
     // Digests are of one length, which is what the comparison needs, and tell nothing of that of the password.
-    if (timingSafeEqual(digest(user, password), this.#expected)) return 'right';
-    this.#wrong.set(address, waiting + 1);
-    await sleep(WRONG_MS, undefined, { ref: false });
-    const left = (this.#wrong.get(address) ?? 1) - 1;
-    if (left > 0) this.#wrong.set(address, left);
-    else this.#wrong.delete(address);
-    return 'wrong';
+    if (timingSafeEqual(digest(user, password), this.#expected)) {
+      this.#remember(address, now);
+      return { kind: 'right', device: isDevice ? null : this.#newDevice() };
+    }
+    own.take(now);
+    if (isStranger) this.#strangers.take(now);
+    for (const [other, allowance] of this.#wrong) if (allowance.isWhole(now)) this.#wrong.delete(other);
+    this.#wrong.set(who, own);
+    return { kind: 'wrong' };
+  }
+
+  #remember(address: string, now: number): void {
+    this.#known.delete(address);
+    this.#known.set(address, now);
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > MOST_KNOWN && oldest !== undefined) this.#known.delete(oldest);
+  }
+
+  #newDevice(): string {
+    const name = randomBytes(16).toString('hex');
+    return `${name}.${this.#seal(name)}`;
+  }
+
+  #isOurs(device: string): boolean {
+    const [name = '', seal = ''] = device.split('.', 2);
+    const expected = Buffer.from(this.#seal(name));
+    const given = Buffer.from(seal);
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  }
+
+  #seal(name: string): string {
+    return createHmac('sha256', this.#key).update(name).digest('hex');
+  }
+}
+
+/** So many at once, and as many a minute: a token bucket. */
+class Allowance {
+  #left: number;
+
+  constructor(
+    private readonly most: number,
+    private at: number,
+  ) {
+    this.#left = most;
+  }
+
+  take(now: number): void {
+    this.#fill(now);
+    this.#left -= 1;
+  }
+
+  /** Until there is one; 0 when there is. */
+  waitMs(now: number): number {
+    this.#fill(now);
+    return this.#left >= 1 ? 0 : Math.ceil(((1 - this.#left) * MINUTE_MS) / this.most);
+  }
+
+  isWhole(now: number): boolean {
+    this.#fill(now);
+    return this.#left >= this.most;
+  }
+
+  #fill(now: number): void {
+    this.#left = Math.min(this.most, this.#left + ((now - this.at) * this.most) / MINUTE_MS);
+    this.at = now;
   }
 }
 

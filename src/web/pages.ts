@@ -24,12 +24,14 @@ const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as c
 export interface PagesOptions {
   readonly watch: BoardWatch;
   readonly version: string;
+  /** What somebody has to mend. */
+  readonly problems: () => readonly string[];
   /** Whether there is a Bull Board at `/queues`; where there is none, a page says why. */
   readonly bullBoard: boolean;
 }
 
 /** The pages of Promptmill's own, and the data that they show. */
-export function addPages(app: FastifyInstance, { watch, version, bullBoard }: PagesOptions): void {
+export function addPages(app: FastifyInstance, { watch, version, problems, bullBoard }: PagesOptions): void {
   for (const name of FILES) {
     const asset = read(name);
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, asset));
@@ -39,7 +41,7 @@ export function addPages(app: FastifyInstance, { watch, version, bullBoard }: Pa
   app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
-  app.get('/api/state', async () => stateOf(await watch.view(), version, new Date()));
+  app.get('/api/state', async () => stateOf(await watch.view(), version, new Date(), problems()));
 
   const run = read('run.html');
   const find = async ({ id }: { id: string }): Promise<SeenRun | undefined> =>

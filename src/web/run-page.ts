@@ -81,6 +81,7 @@ export function runPageOf({ post, standing }: SeenRun): RunPage {
           row('repeated, perhaps paid twice', count(summary.calls.repeated)),
         ],
       },
+      { title: 'Rows without a call', rows: reused(summary) },
       {
         title: 'Latency',
         rows: Object.entries(summary.latency_ms).flatMap(([name, ms]) =>
@@ -115,6 +116,15 @@ const sorted = (counts: Counts): [string, number][] =>
   Object.entries(counts)
     .filter(([, n]) => n > 0)
     .toSorted(([, a], [, b]) => b - a);
+
+/** Only of a job with `input.dedupe` or `input.only_new`. */
+const reused = ({ reused }: Summary): SectionRow[] =>
+  reused === undefined
+    ? []
+    : [
+        row('copied from an earlier row', count(reused.copied)),
+        row('carried over from an earlier run', count(reused.carried)),
+      ];
 
 function tokens({ usage, cost: price }: Summary): SectionRow[] {
   return [

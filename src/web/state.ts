@@ -11,6 +11,8 @@ export interface State {
   /** ISO 8601. */
   readonly at: string;
   readonly version: string;
+  /** What somebody has to mend: job files that cannot be read. */
+  readonly problems: readonly string[];
   readonly store: { readonly ready: boolean; readonly text: string };
   readonly running: readonly RunCard[];
   /** The newest first. */
@@ -84,10 +86,11 @@ const NONE = '–';
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
 /** The page's content. Everything out of a post is made plain: no control character, nothing that turns text around. */
-export function stateOf(view: View, version: string, now: Date): State {
+export function stateOf(view: View, version: string, now: Date, problems: readonly string[] = []): State {
   return {
     at: now.toISOString(),
     version,
+    problems: problems.map(plain),
     store: { ready: view.ready, text: storeText(view) },
     running: view.runs.filter(({ post }) => post.state === 'running').map(cardOf),
     past: view.runs.filter(({ post }) => post.state !== 'running').map(pastOf),

@@ -20,6 +20,7 @@ const PATIENCE_MS = 2_000;
 const SILENT_MS = 15_000;
 /** A board holds fewer; one that was filled by somebody else must not fill the memory. */
 const MOST_RUNS = 500;
+const MOST_WORKERS = 1_000;
 
 /** A run on the board, with how fast it was in the last minutes. */
 export interface SeenRun extends Read {
@@ -109,7 +110,9 @@ export class BoardWatch {
     }
     this.#answeredAt = at;
     this.#runs = runs.toSorted((a, b) => begun(b) - begun(a)).slice(0, MOST_RUNS);
-    this.#workers = readWorkers(workers).toSorted((a, b) => (a.post.id < b.post.id ? -1 : 1));
+    this.#workers = readWorkers(workers)
+      .slice(0, MOST_WORKERS)
+      .sort((a, b) => (a.post.id < b.post.id ? -1 : 1));
   }
 
   close(): void {

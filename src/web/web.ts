@@ -29,6 +29,8 @@ export interface WebOptions {
   readonly port?: number;
   /** Of Promptmill. */
   readonly version: string;
+  /** What somebody has to mend, such as a job file that cannot be read; shown above all else. @default nothing */
+  readonly problems?: () => readonly string[];
   readonly log: Logger;
 }
 
@@ -50,8 +52,15 @@ const REQUEST_MS = 30_000;
  */
 export async function startWeb(options: WebOptions): Promise<Web> {
   const { board, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
+  const { problems = () => [] } = options;
   const login = loginFrom(options.login.user, options.login.password);
-  const app = fastify({ forceCloseConnections: true, bodyLimit: BODY_BYTES, requestTimeout: REQUEST_MS });
+  const app = fastify({
+    forceCloseConnections: true,
+    bodyLimit: BODY_BYTES,
+    requestTimeout: REQUEST_MS,
+    // A proxy on this machine may say for whom it asks (X-Forwarded-For); others are not believed.
+    trustProxy: 'loopback',
+  });
   app.setErrorHandler((error: FastifyError, _request, reply) => {
     const status = error.statusCode ?? 500;
     // What went wrong inside is for the log; a message of the store may have an address in it.
@@ -76,7 +85,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   try {
     await guard(app, host, login);
     addHealth(app, watch);
-    addPages(app, { watch, version, bullBoard: queues !== null });
+    addPages(app, { watch, version, problems, bullBoard: queues !== null });
     addMetrics(app, { watch, views, version });
     if (queues !== null) await addBullBoard(app, views, alsoQueues);
     await app.listen({ host, port });

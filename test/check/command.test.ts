@@ -26,6 +26,7 @@ describe('promptmill check', () => {
     expect(stdout).toBe('');
     expect(stderr).toContain('40 rows = 40 to send + 0 failing + 0 skipped');
     expect(stderr).toContain('+ 0 to 200 completion');
+    expect(stderr).toContain('add prices: { prompt: …, completion: … } (per 1,000 tokens)');
     expect(stderr).toContain('│ row 1\n');
     expect(readdirSync(work.folder).filter((name) => !/^(rows\.csv|\w+\.yaml)$/.test(name))).toEqual([]);
   });
@@ -80,6 +81,30 @@ describe('promptmill check', () => {
     const { code, stdout, stderr } = await check([variant('null', job), '--json']);
     expect(code, stderr).toBe(0);
     expect(JSON.parse(stdout).tokens).toMatchObject({ prompt_tokens: 3, completion_tokens: { most: 16 } });
+  });
+
+  it('refuses max_tokens that leave no room in any row, as a run does, before anything is written', async () => {
+    const tooMany = variant('room', { parameters: { max_tokens: 5_000 }, output: { path: 'room/out.csv' } });
+    for (const command of ['check', 'run']) {
+      const { code, stderr } = await work.run([command, tooMany], {
+        PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
+      });
+      expect({ command, code }).toEqual({ command, code: 2 });
+      expect(stderr).toContain(
+        'parameters.max_tokens: 5000 leaves no room for a prompt: lm-35-turbo-instruct takes 4097 tokens, prompt and answer together',
+      );
+    }
+    expect(existsSync(work.path('room')) ? readdirSync(work.path('room')) : []).toEqual([]);
+    // Where rows have values of their own, each is looked at by itself.
+    work.write('own.csv', 'id,max_tokens\n1,5\n2,\n');
+    const own = {
+      input: { path: 'own.csv' },
+      parameters: { max_tokens: 5_000 },
+      row_parameters: ['max_tokens'],
+    };
+    const { code, stderr } = await check([variant('own', own)]);
+    expect(code, stderr).toBe(1);
+    expect(stderr).toContain('2 rows = 1 to send + 1 failing');
   });
 
   it('finds repeated prompts, and what they would cost', async () => {

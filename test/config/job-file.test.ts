@@ -49,40 +49,51 @@ describe('a job file', () => {
 
   it('names the line of an unknown field and the nearest known one', () => {
     expect(problem(`${MINIMAL}limits:\n  concurency: 5\n`)).toBe(
-      'job.yaml:4: unknown field limits.concurency; did you mean concurrency?',
+      'job.yaml:4: unknown field limits.concurency: did you mean limits.concurrency?',
     );
   });
 
   it('names every problem with its line', () => {
     expect(problem('service: { deployment: d }\nlimits: { attempts: 0 }\n').split('\n')).toEqual([
-      'job.yaml:1: input is missing',
-      expect.stringMatching(/^job\.yaml:2: limits\.attempts: .*, got 0$/),
+      'job.yaml:1: input is missing: add a line such as input: { path: reviews.csv }',
+      'job.yaml:2: limits.attempts must be a whole number from 1 to 100, got 0',
     ]);
   });
 
   it('names the range of a parameter and the value received', () => {
     expect(problem(`${MINIMAL}parameters: { temperature: 3 }\n`)).toBe(
-      'job.yaml:3: parameters.temperature: must be between 0 and 2, got 3',
+      'job.yaml:3: parameters.temperature must be between 0 and 2, got 3',
     );
   });
 
   it('says what is wrong with a schedule, and what a hook lacks', () => {
     expect(problem(`${MINIMAL}schedule: { cron: "0 2 * *", timezone: Europe/Berln }\n`).split('\n')).toEqual([
-      expect.stringMatching(/^job\.yaml:3: schedule\.cron: needs five fields .*; it has 4, got "0 2 \* \*"$/),
-      expect.stringMatching(/^job\.yaml:3: schedule\.timezone: .*did you mean Europe\/Berlin\?/),
+      expect.stringMatching(/^job\.yaml:3: schedule\.cron needs five fields .*; it has 4, got "0 2 \* \*"$/),
+      expect.stringMatching(/^job\.yaml:3: schedule\.timezone .*did you mean Europe\/Berlin\?/),
     ]);
     expect(problem(`${MINIMAL}on_finish: { timeout: 5m }\n`)).toContain(
-      'on_finish: needs a command or a post',
+      'on_finish needs a command or a post',
     );
     expect(problem(`${MINIMAL}on_finish: { post: "https://example.com/hook" }\n`)).toContain(
-      'on_finish.post: must be the name of an environment variable',
+      'on_finish.post must be the name of an environment variable',
     );
+  });
+
+  it('takes a model that it knows behind a deployment of any name', () => {
+    const model = (name: string): string =>
+      `service: { deployment: d, model: ${name} }\ninput: { path: a.csv }\n`;
+    expect(job(model('text-davinci-003')).service.model).toBe('text-davinci-003');
+    expect(problem(model('lm-9'))).toBe(
+      'job.yaml:1: service.model must be lm-35-turbo-instruct or text-davinci-003, or be left away for any other, got "lm-9"',
+    );
+    expect(problem(model('lm-4'))).toContain('service.model is a conversation model, and Promptmill calls');
+    expect(problem(model('35'))).toContain('service.model must be the name of a model, got 35');
   });
 
   it('refuses a budget of money without prices', () => {
     const limits = 'limits: { budget: { tokens: 9, cost: 25 } }\n';
     expect(problem(`${MINIMAL}${limits}`)).toBe(
-      'job.yaml:3: limits.budget.cost: needs prices, without which tokens have no cost, got 25',
+      'job.yaml:3: limits.budget.cost needs prices, without which tokens have no cost, got 25',
     );
     const { budget } = job(`${MINIMAL}${limits}prices: { prompt: 1, completion: 2 }\n`).limits;
     expect(budget).toEqual({ tokens: 9, cost: 25 });

@@ -184,3 +184,30 @@ describe('a less usual form of a good answer', () => {
     expect(emulator?.stats()).toMatchObject({ answered: 1, by_fault: { [name]: 1 } });
   });
 });
+
+describe('what a broken gateway makes of an answer', () => {
+  const BROKEN: readonly [string, (body: ReturnType<typeof JSON.parse>) => unknown, unknown][] = [
+    ['no-text', ({ choices }) => 'text' in choices[0], false],
+    ['null-text', ({ choices }) => choices[0].text, null],
+    ['number-text', ({ choices }) => choices[0].text, 42],
+    ['chat', ({ choices }) => choices[0].message, { role: 'assistant', content: ' positive' }],
+    ['shifted-indexes', ({ choices }) => choices.map(({ index }: { index: number }) => index), [1, 2]],
+    ['equal-indexes', ({ choices }) => choices.map(({ index }: { index: number }) => index), [0, 0]],
+    ['no-indexes', ({ choices }) => choices.some((choice: object) => 'index' in choice), false],
+    ['missing-choice', ({ choices }) => choices.map(({ index }: { index: number }) => index), [1]],
+    ['empty-usage', ({ usage }) => usage, {}],
+    ['total-usage', ({ usage }) => usage, { total_tokens: 7 }],
+    ['text-usage', ({ usage }) => usage.prompt_tokens, '5'],
+    ['negative-usage', ({ usage }) => usage.prompt_tokens, -5],
+    ['huge-usage', ({ usage }) => usage.prompt_tokens, 2 ** 53 - 1],
+  ];
+
+  it.each(BROKEN)('%s comes with 200 and is billed', async (name, part, expected) => {
+    const { status, body } = await call(await started({ faults: [always(name)] }), {
+      prompt: [SENTIMENT, SENTIMENT],
+    });
+    expect(status).toBe(200);
+    expect(part(body)).toEqual(expected);
+    expect(emulator?.stats().usage.completion_tokens).toBeGreaterThan(0);
+  });
+});

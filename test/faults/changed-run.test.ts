@@ -94,9 +94,12 @@ describe('a run on embedded that was killed, and then', () => {
     async ({ task }) => {
       await killed();
       const edits: readonly (readonly [change: object, named: string])[] = [
-        [{ prompt: 'another {{ id }}' }, 'prompt ('],
-        [{ parameters: { temperature: 1 } }, 'parameters ('],
-        [{ service: { deployment: 'one-of-our-own' } }, 'service ('],
+        [{ prompt: 'another {{ id }}' }, 'prompt ("row {{ id }}" then, "another {{ id }}" now)'],
+        [{ parameters: { temperature: 1 } }, 'parameters.temperature (none then, 1 now)'],
+        [
+          { service: { deployment: 'one-of-our-own' } },
+          'service.deployment ("lm-35-turbo-instruct" then, "one-of-our-own" now)',
+        ],
       ];
       for (const [change, named] of edits) {
         job(change);

@@ -48,7 +48,7 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
     disk.fill();
     const full = await work.run(['run', path], env());
     expect(full.code, full.stderr).toBe(2);
-    expect(full.stderr).toMatch(/cannot .* the state directory .*state: ENOSPC|MiB are free there/);
+    expect(full.stderr).toMatch(/cannot keep the queue in .*state.*: ENOSPC|MiB are free there/);
     expect(full.stderr).toContain('PROMPTMILL_STATE_DIR');
 
     disk.free();

@@ -35,6 +35,7 @@ describeEachStore('a queue with forged entries', (store) => {
     promptsPerRequest: 1,
     parameters: {},
     budget: null,
+    hold: false,
     rows: [{ row: 1, prompt: 'forged', parameters: null }],
   });
 

@@ -7,7 +7,11 @@ import { completionBody, type ScriptedReply, startScriptedService } from '../sup
 import { describeEachStore } from '../support/stores.js';
 
 const CANARY = 'canary-key-one-4f1b9d7c2e';
-const SECOND = 'canary-key-two-8a3c6e5d1f';
+const SECOND = 'canary-key-two+8a3c/6e5d=1f';
+
+const escaped = (code: (char: string) => string) => SECOND.replace(/\W/g, code);
+const hex = (char: string, digits: number) => char.charCodeAt(0).toString(16).padStart(digits, '0');
+const BASIC = Buffer.from(`user:${SECOND}`).toString('base64');
 
 /** Every way in which a call can end; some of them quote the key, as gateways do. */
 const FORMS: readonly ScriptedReply[] = [
@@ -22,9 +26,44 @@ const FORMS: readonly ScriptedReply[] = [
   { json: completionBody({ text: `your key is ${SECOND}` }) },
   { json: completionBody(), truncate: 30 },
   'reset',
+  // In escapes.
+  { status: 400, text: `{"error":{"code":"x","message":"no ${escaped((char) => `\\u${hex(char, 4)}`)}"}}` },
+  { status: 400, text: `{"error":{"code":"x","message":"no ${SECOND.replaceAll('/', '\\/')}"}}` },
+  {
+    text: JSON.stringify(
+      completionBody({ text: `{"key":"${escaped((char) => `\\u${hex(char, 4).toUpperCase()}`)}"}` }),
+    ),
+  },
+  { json: completionBody({ text: `your key is ${encodeURIComponent(SECOND)}` }) },
+  { json: completionBody({ text: `your key is ${escaped((char) => `%${hex(char, 2)}`)}` }) },
+  { json: completionBody({ text: `your key is ${escaped((char) => `&#${char.charCodeAt(0)};`)}` }) },
+  { status: 400, json: { message: `no ${SECOND.replace('+', '&plus;').replace('/', '&sol;')}` } },
+  { status: 400, text: `no ${escaped((char) => `&#x${hex(char, 2)};`)}` },
+  { status: 500, json: { error: { message: `Authorization: Basic ${BASIC}` } } },
+  { json: completionBody({ text: `{"basic":"${BASIC.replaceAll('/', '\\/')}"}` }) },
 ];
 
-describeEachStore('fault 53: the keys', (store) => {
+/** What may stand for a character, decoded without the code that is tested; a decoder goes over a text once. */
+const DECODERS: readonly ((text: string) => string)[] = [
+  (text) => text.replace(/\\+u([0-9a-f]{4})|\\+x([0-9a-f]{2})/gi, (_, four, two) => ofHex(four ?? two)),
+  (text) => text.replace(/\\+(?=["/\\])/g, ''),
+  (text) => text.replace(/%([0-9a-f]{2})/gi, (_, two) => ofHex(two)),
+  (text) =>
+    text.replace(/&#(\d{1,5});|&#x([0-9a-f]{1,4});/gi, (_, ten, two) =>
+      two ? ofHex(two) : String.fromCharCode(ten),
+    ),
+  (text) => text.replaceAll('&plus;', '+').replaceAll('&sol;', '/').replaceAll('&equals;', '='),
+];
+const ofHex = (digits: string) => String.fromCharCode(Number.parseInt(digits, 16));
+
+/** Neither a key, nor one in base64: of `user:KEY` what lies between the bits that others have a part in. */
+const SECRETS = [CANARY, SECOND, BASIC.slice(8, -4)];
+const tells = (text: string): boolean => {
+  const plain = DECODERS.reduce((decoded, decode) => decode(decoded), text);
+  return SECRETS.some((secret) => text.includes(secret) || plain.includes(secret));
+};
+
+describeEachStore('faults 53 and 78: the keys', (store) => {
   const work = new Workplace();
   afterAll(() => work.remove());
 
@@ -64,6 +103,7 @@ describeEachStore('fault 53: the keys', (store) => {
       await elsewhere.close();
     }
 
+    expect(FORMS.filter((form) => tells(JSON.stringify(form))).length).toBe(FORMS.length - 4);
     expect(work.read('out/r.jsonl').trim().split('\n').length).toBe(44);
     expect(service.requests.some(({ headers }) => headers['api-key'] === SECOND)).toBe(true);
     expect(elsewhere.requests).toEqual([]);
@@ -75,7 +115,7 @@ describeEachStore('fault 53: the keys', (store) => {
       ...filesBelow(store().stateDir),
       ...(await entriesOf(store().target)),
     ];
-    const found = places.filter(([, text]) => text?.includes(CANARY) || text?.includes(SECOND));
+    const found = places.filter(([, text]) => tells(text ?? ''));
     expect(found.map(([place]) => place)).toEqual([]);
   });
 });

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
 import { Workplace } from '../support/promptmill.js';
@@ -150,4 +151,38 @@ describe('rows out of the ordinary, on embedded', () => {
     },
     TIMEOUT,
   );
+
+  it(
+    'fault 71: a quote inside a cell is data, and comes out as it went in',
+    async ({ task }) => {
+      const text = `id,size,place\n1,5'11",37°36'37.8"N\n2,"5"" nail","a\nb"\n3,"abc"def,"x" \n`;
+      const input = work.write('quotes.csv', text);
+      const job = work.job({
+        input: { path: input },
+        prompt: '{{ size }}|{{ place }}',
+        output: { path: 'quotes.out.csv', columns: ['id', 'size', 'place'], formulas: 'raw' },
+      });
+      const { code, stderr } = await run(job);
+      expect(code, stderr).toBe(0);
+      const expected = [`5'11"|37°36'37.8"N`, '5" nail|a\nb', 'abcdef|x '];
+      expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(expected.toSorted());
+      const out = work.records('quotes.out.csv').map(({ size, place }) => `${size}|${place}`);
+      expect(out).toEqual(expected);
+      task.meta.fault = { rows: 3, calls: 3 };
+
+      // Python reads the same cells from the input and from the output.
+      const tables = ['quotes.csv', 'quotes.out.csv'].map((name) => pythonReads(work.path(name)));
+      if (tables[0] === null) console.log('python3 is not here, so Python is not asked to read the cells');
+      expect(tables[0]).toEqual(tables[1]);
+    },
+    TIMEOUT,
+  );
 });
+
+/** What Python's csv module makes of a file; null where there is no Python. */
+function pythonReads(path: string): unknown {
+  const script =
+    'import csv, json, sys; print(json.dumps(list(csv.reader(open(sys.argv[1], encoding="utf-8", newline="")))))';
+  const { error, status, stdout } = spawnSync('python3', ['-c', script, path], { encoding: 'utf8' });
+  return error !== undefined || status !== 0 ? null : JSON.parse(stdout);
+}

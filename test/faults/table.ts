@@ -2,7 +2,8 @@ import type { RunnerTask, RunnerTestFile, RunnerTestSuite } from 'vitest';
 import { DefaultReporter, type TestCase, type TestModule } from 'vitest/node';
 import { FAULTS } from './catalogue.js';
 import { CLAIM, claimedFaults } from './claims.js';
-import { contradictions, fullName, linesOf, type Shown } from './rows.js';
+import { contradictions, fullName, linesOf } from './rows.js';
+import { shownBefore, shownBy } from './shown.js';
 import { tableText } from './text.js';
 
 type RunEnd = Parameters<DefaultReporter['onTestRunEnd']>;
@@ -17,7 +18,8 @@ export default class FaultTable extends DefaultReporter {
     const [modules] = run;
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
     const pattern = this.ctx.config.testNamePattern;
-    const lines = linesOf(tests.map(shown).filter((test) => pattern?.test(fullName(test)) !== false));
+    const now = tests.map(shownBy).filter((test) => pattern?.test(fullName(test)) !== false);
+    const lines = linesOf([...shownBefore(), ...now]);
     this.log(tableText(lines, FAULTS));
     if (await this.#isPart(modules)) return;
     const problems = [...contradictions(lines, FAULTS), ...unnumbered(tests)];
@@ -48,20 +50,6 @@ function chosen(suite: RunnerTestSuite, pattern: RegExp | undefined, path = ''):
     if (task.type === 'suite') return chosen(task, pattern, name);
     return pattern?.test(name) === false ? [] : task;
   });
-}
-
-function shown(test: TestCase): Shown {
-  const { state } = test.result();
-  return {
-    suites: suitesOf(test),
-    name: test.name,
-    state: state === 'pending' ? 'skipped' : state,
-    figures: test.meta().fault,
-  };
-}
-
-function suitesOf({ parent }: { readonly parent: TestCase['parent'] }): string[] {
-  return parent.type === 'module' ? [] : [...suitesOf(parent), parent.name];
 }
 
 /** The pattern would leave them out, here and in the default suite. */

@@ -10,15 +10,15 @@ const src = join(import.meta.dirname, '../../src');
 
 /** Layers from the bottom up; a file may import from its own layer and from those below. */
 const LAYERS: readonly (readonly [name: string, ...files: RegExp[]])[] = [
-  ['words', /^model\.ts$/, /^errors\.ts$/],
+  ['words', /^model\.ts$/, /^errors\.ts$/, /^clock\.ts$/],
   [
     'pure parts',
     /^prompt\//,
     /^pace\//,
     /^check\/(?!check-job\.ts)/,
-    /^report\/(tally|counts|latency|summary|figures|rate|progress-line|terminal|terminal-sections|terminal-text|check-terminal)\.ts$/,
+    /^report\/(tally|counts|latency|summary|untrusted|figures|rate|progress-line|terminal|terminal-sections|terminal-text|check-terminal)\.ts$/,
     /^service\/(?!client\.ts)/,
-    /^output\/(?!writer\.ts)/,
+    /^output\/(?!(writer|own-file)\.ts)/,
     /^config\/(nearest)\.ts$/,
     /^ledger\/ledger\.ts$/,
     /^queue\/(chunk|names)\.ts$/,
@@ -32,9 +32,10 @@ const LAYERS: readonly (readonly [name: string, ...files: RegExp[]])[] = [
     /^service\/client\.ts$/,
     /^queue\//,
     /^ledger\//,
-    /^output\/writer\.ts$/,
+    /^output\/(writer|own-file)\.ts$/,
     /^report\/progress\.ts$/,
     /^lock\.ts$/,
+    /^folder\.ts$/,
     /^reuse\//,
     /^schedule\//,
   ],
@@ -50,7 +51,7 @@ const RESERVED: readonly (readonly [packages: RegExp, allowed: RegExp])[] = [
   [/^bullmq$/, /^(queue|schedule)\//],
   [/^(ioredis|pg|@electric-sql\/pglite.*)$/, /^(queue|ledger)\//],
   [/^(fastify|@fastify\/.*|@bull-board\/.*|prom-client)$/, /^web\//],
-  [/^undici$/, /^service\/client\.ts$/],
+  [/^undici$/, /^service\/(client|tunnel)\.ts$/],
 ];
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })

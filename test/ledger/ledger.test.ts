@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { Ledger } from '../../src/ledger/ledger.js';
-import type { Counters } from '../../src/model.js';
+import { type Announced, type Entry, type Ledger, OUTCOME_UNKNOWN } from '../../src/ledger/ledger.js';
+import type { CalledOutcome, Counters } from '../../src/model.js';
 import type { Store } from '../../src/queue/store.js';
 import { describeEachStore } from '../support/stores.js';
 import { leftovers } from './leftovers.js';
@@ -24,14 +24,21 @@ describeEachStore('the ledger', (underTest) => {
   const count = (counts: Partial<Counters>) => new Map([[run, counts]]);
 
   test('a chunk of a run that nobody has opened is not wanted', async () => {
-    expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({ wanted: false, known: new Set() });
+    expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({
+      wanted: false,
+      known: new Set(),
+      inFlight: new Map(),
+    });
   });
 
   test('a chunk of an open run is wanted, and its recorded rows are known', async () => {
     await ledger.open(run, 1, 0, NO_CALLS);
     await ledger.record([entry(run, 1, 2), entry(run, 1, 3), entry(run, 11, 11)], NOTHING);
-    expect(await ledger.standing({ run, first: 1 }, 1)).toEqual({ wanted: true, known: new Set([2, 3]) });
-    expect(await ledger.standing({ run, first: 21 }, 1)).toEqual({ wanted: true, known: new Set() });
+    expect(await ledger.standing({ run, first: 1 }, 1)).toMatchObject({
+      wanted: true,
+      known: new Set([2, 3]),
+    });
+    expect(await ledger.standing({ run, first: 21 }, 1)).toMatchObject({ wanted: true, known: new Set() });
   });
 
   test('outcomes come back by their rows', async () => {
@@ -154,7 +161,7 @@ describeEachStore('the ledger', (underTest) => {
     };
     await ledger.record([], count({ sent: 1 }));
     await ledger.open(run, 1, 0, seed);
-    await ledger.open(run, 2, 0, { ...seed, sent: 99 });
+    await ledger.open(run, 1, 0, { ...seed, sent: 99 });
     expect(await calls()).toEqual({ ...seed, sent: 11 });
   });
 
@@ -220,6 +227,173 @@ describeEachStore('the ledger', (underTest) => {
     expect(await ledger.progress(run, [2])).toMatchObject({ counts: [0], calls: { repeated: 1 } });
   });
 
+  describe('knows the rows in flight by name', () => {
+    const announced = (row: number, call: string, more: Partial<Announced> = {}): Announced => ({
+      run,
+      first: 1,
+      row,
+      execution: 1,
+      call,
+      hold: false,
+      ...more,
+    });
+    const announce = (...rows: readonly Announced[]) =>
+      ledger.record([], NOTHING, { announced: rows, settled: [] });
+    const settle = (row: number, call: string, ...outcomes: readonly Entry[]) =>
+      ledger.record(outcomes, NOTHING, { announced: [], settled: [{ run, row, call }] });
+    const flying = async (...rows: readonly number[]): Promise<[number, string][]> => {
+      const { inFlight } = await ledger.standing({ run, first: 1 }, 1, rows);
+      return [...inFlight].map(([row, { call }]): [number, string] => [row, call]).sort(([a], [b]) => a - b);
+    };
+    const unknown: CalledOutcome = {
+      status: 'failed',
+      error: { code: OUTCOME_UNKNOWN, message: '"code":"outcome_unknown"' },
+      attempts: 1,
+      latency_ms: null,
+    };
+
+    test('from their announcement until what came of the call', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      expect(await announce(announced(1, 'a'), announced(2, 'a'), announced(3, 'b'))).toEqual([
+        true,
+        true,
+        true,
+      ]);
+      expect(await flying(1, 2, 3, 4)).toEqual([
+        [1, 'a'],
+        [2, 'a'],
+        [3, 'b'],
+      ]);
+      expect((await calls()).in_flight).toBe(3);
+      expect(
+        [...(await ledger.standing({ run, first: 1 }, 1, [1])).inFlight.values()][0]?.ageMs,
+      ).toBeGreaterThanOrEqual(0);
+      await settle(1, 'a', { ...entry(run, 1, 1), call: 'a' });
+      await settle(3, 'b');
+      await settle(3, 'b');
+      expect(await flying(1, 2, 3)).toEqual([[2, 'a']]);
+      expect(await calls()).toEqual({ ...NO_CALLS, in_flight: 1 });
+    });
+
+    test('and lets rows be called of a run that is open for that execution, and that have no outcome', async () => {
+      expect(await announce(announced(1, 'a'))).toEqual([false]);
+      await ledger.open(run, 2, 3, NO_CALLS);
+      await ledger.record([entry(run, 1, 5)], NOTHING);
+      const x2 = { execution: 2 };
+      expect(
+        await announce(
+          announced(4, 'a'),
+          announced(3, 'a', x2),
+          announced(4, 'b', x2),
+          announced(5, 'b', x2),
+        ),
+      ).toEqual([false, false, true, false]);
+      expect(await flying(1, 3, 4, 5)).toEqual([[4, 'b']]);
+    });
+
+    test('fault 89: with hold, a row goes to one call only, which may ask again', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      const hold = { hold: true };
+      expect(await announce(announced(1, 'a', hold))).toEqual([true]);
+      expect(await announce(announced(1, 'b', hold), announced(2, 'b', hold))).toEqual([false, true]);
+      expect(await announce(announced(1, 'a', hold))).toEqual([true]);
+      expect(await flying(1, 2)).toEqual([
+        [1, 'a'],
+        [2, 'b'],
+      ]);
+      await settle(1, 'b');
+      expect(await announce(announced(1, 'b', hold))).toEqual([false]);
+      await settle(1, 'a');
+      expect(await announce(announced(1, 'b', hold))).toEqual([true]);
+    });
+
+    test('fault 89: of calls that ask for the same rows at the same time with hold, one gets each', async () => {
+      const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
+      await ledger.open(run, 1, 0, NO_CALLS);
+      const rows = Array.from({ length: 30 }, (_, i) => i + 1);
+      const ask = (by: Ledger, call: string, order: readonly number[]) =>
+        by.record([], NOTHING, {
+          announced: order.map((row) => announced(row, call, { hold: true })),
+          settled: [],
+        });
+      const [a, b] = await Promise.all([ask(ledger, 'a', rows), ask(other, 'b', rows.toReversed())]);
+      expect(rows.map((_, i) => Number(a[i]) + Number(b[rows.length - 1 - i]))).toEqual(rows.map(() => 1));
+    });
+
+    test('another call for a row counts as repeated once its outcome is there, and once in all', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await announce(announced(1, 'killed'), announced(2, 'slow'));
+      expect(await announce(announced(1, 'next'), announced(2, 'next'))).toEqual([true, true]);
+      expect((await calls()).repeated).toBe(0);
+      await settle(1, 'next', { ...entry(run, 1, 1), call: 'next' });
+      expect(await calls()).toMatchObject({ repeated: 1, in_flight: 1 });
+      await settle(2, 'slow', { ...entry(run, 1, 2), call: 'slow' });
+      expect(await calls()).toMatchObject({ repeated: 2, in_flight: 0 });
+      await settle(2, 'next', { ...entry(run, 1, 2), call: 'next' });
+      expect(await calls()).toMatchObject({ repeated: 2, in_flight: 0 });
+    });
+
+    test('a row that ends in the write that settles its call, and not of it, is not repeated', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await announce(announced(1, 'a'));
+      await settle(1, 'a', entry(run, 1, 1));
+      expect(await calls()).toEqual(NO_CALLS);
+    });
+
+    test('calls of the process before count as repeated when a later execution opens, unless they hold', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      const own = [announced(1, 'own:1:a'), announced(2, 'own:1:a'), announced(3, 'any:1:b')];
+      await announce(...own);
+      await ledger.open(run, 1, 0, NO_CALLS);
+      expect(await calls()).toMatchObject({ repeated: 0, in_flight: 3 });
+      await ledger.open(run, 2, 0, NO_CALLS, false);
+      expect(await calls()).toMatchObject({ repeated: 0, in_flight: 3 });
+      await ledger.open(run, 3, 0, NO_CALLS);
+      expect(await calls()).toMatchObject({ repeated: 2, in_flight: 1 });
+      expect(await flying(1, 2, 3)).toEqual([[3, 'any:1:b']]);
+    });
+
+    test('those that an earlier version counted without names count as repeated likewise', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await ledger.record([], count({ in_flight: 5, repeated: 1 }));
+      await ledger.record([], count({ in_flight: -2 }));
+      await ledger.open(run, 2, 0, NO_CALLS);
+      expect(await calls()).toEqual({ ...NO_CALLS, repeated: 4 });
+      await ledger.open(run, 3, 0, NO_CALLS);
+      expect(await calls()).toEqual({ ...NO_CALLS, repeated: 4 });
+    });
+
+    test('fault 89: a real outcome takes the place of an unknown one, until that is written', async () => {
+      await ledger.open(run, 1, 0, NO_CALLS);
+      await announce(announced(1, 'a'), announced(2, 'a'));
+      const given = [1, 2].map((row) => ({ run, first: 1, row, outcome: unknown }));
+      await ledger.record(given, NOTHING);
+      expect((await ledger.progress(run, [1])).counts).toEqual([2]);
+      expect(await ledger.waiting(run)).toBe(2);
+      await settle(1, 'a', { ...entry(run, 1, 1, '"code":"outcome_unknown"'), call: 'a' });
+      await ledger.record(given, NOTHING);
+      expect(await ledger.outcomes({ run, first: 1 })).toEqual(
+        new Map<number, CalledOutcome>([
+          [1, outcome('"code":"outcome_unknown"')],
+          [2, unknown],
+        ]),
+      );
+      await ledger.forget(run, 2, [1]);
+      await settle(2, 'a', { ...entry(run, 1, 2), call: 'a' });
+      // Given twice, and once for a row with a real outcome; no call was made twice.
+      expect(await calls()).toMatchObject({ repeated: 2, in_flight: 0 });
+    });
+
+    test('fault 89: a run that must not begin anew is opened only where it is known', async () => {
+      expect(await ledger.open(run, 2, 5, null)).toBe(false);
+      expect((await ledger.progress(run, [])).opened).toBe(false);
+      expect((await ledger.standing({ run, first: 6 }, 2)).wanted).toBe(false);
+      expect(await ledger.open(run, 2, 5, NO_CALLS)).toBe(true);
+      expect(await ledger.open(run, 3, 5, null)).toBe(true);
+      expect((await ledger.standing({ run, first: 6 }, 3)).wanted).toBe(true);
+    });
+  });
+
   describe('with a short lease', () => {
     let hasty: Store;
     beforeAll(async () => {
@@ -241,7 +415,10 @@ describeEachStore('the ledger', (underTest) => {
       // On a slow machine the lease may end again before it is looked at.
       await vi.waitFor(async () => {
         await ledger.open(run, 2, 0, NO_CALLS);
-        expect(await ledger.standing({ run, first: 1 }, 2)).toEqual({ wanted: true, known: new Set([1]) });
+        expect(await ledger.standing({ run, first: 1 }, 2)).toMatchObject({
+          wanted: true,
+          known: new Set([1]),
+        });
       });
     });
 
@@ -279,6 +456,8 @@ describeEachStore('the ledger', (underTest) => {
     await ledger.open(closed, 1, 0, NO_CALLS);
     await ledger.record([entry(closed, 1, 1)], new Map([[closed, { sent: 1 }]]));
     await ledger.stop(closed, 1, { code: 'c', message: 'm' });
+    const row = { run: closed, first: 1, row: 2, execution: 1, call: 'a', hold: false };
+    await ledger.record([], NOTHING, { announced: [row], settled: [] });
     await ledger.close(closed);
     expect(await leftovers(underTest(), store, closed)).toEqual([]);
     expect(await leftovers(underTest(), store, run)).not.toEqual([]);

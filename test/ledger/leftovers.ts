@@ -8,6 +8,7 @@ import type { StoreUnderTest } from '../support/stores.js';
 const ROWS = `
 SELECT 'run' AS left FROM promptmill.run WHERE run = $1
 UNION ALL SELECT 'calls' FROM promptmill.calls WHERE run = $1
+UNION ALL SELECT 'flight' FROM promptmill.flight WHERE run = $1
 UNION ALL SELECT 'first ' || first FROM promptmill.outcome WHERE run = $1
 `;
 

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { acquireLock, LockedError } from '../../src/lock.js';
 import { built, type Child, startChild } from '../support/children.js';
 
@@ -113,13 +113,12 @@ test('a frozen holder still holds', async () => {
   await expect(acquireLock(path, { purpose: 'b' })).rejects.toMatchObject({ holder: { pid: frozen.pid } });
 });
 
-/** Leaves a claim as another process would have. */
-function leaveClaim(claim: { pid: number; host: string; began: string | null }, ageSeconds = 0): void {
+/** Leaves a claim as another process would have, and returns its file. */
+function leaveClaim(claim: { pid: number; host: string; began: string | null; space?: string }): string {
   mkdirSync(path, { recursive: true });
   const file = join(path, 'a-claim');
   writeFileSync(file, JSON.stringify({ ...claim, purpose: 'a test', held: true }));
-  const then = Date.now() / 1000 - ageSeconds;
-  utimesSync(file, then, then);
+  return file;
 }
 
 test.runIf(existsSync('/proc/self/stat'))(
@@ -130,13 +129,49 @@ test.runIf(existsSync('/proc/self/stat'))(
   },
 );
 
-test('a holder on another host holds as long as it touches its claim', async () => {
-  leaveClaim({ pid: 1, host: 'another-host', began: null }, 30);
-  await expect(acquireLock(path, { purpose: 'b' })).rejects.toMatchObject({
-    holder: { host: 'another-host' },
+describe('fault 60: a holder that cannot be looked at', () => {
+  /** The number of a process that lives, in a namespace of its own, on a machine of the same name. */
+  const ELSEWHERE = { pid: process.pid, host: hostname(), began: null, space: 'another boot and namespace' };
+  const patience = { beatMs: 20, silentMs: 1_000 };
+
+  test('holds as long as its claim shows signs of life, whatever the clock says', async () => {
+    const file = leaveClaim(ELSEWHERE);
+    const longAgo = Date.now() / 1000 - 1_000_000;
+    let beats = 0;
+    const beat = setInterval(() => utimesSync(file, longAgo + ++beats, longAgo + beats), patience.beatMs);
+    const watched: string[] = [];
+    const refused = acquireLock(path, {
+      ...{ purpose: 'b', patience },
+      onWatch: ({ purpose }) => watched.push(purpose),
+    });
+    await expect(refused).rejects.toMatchObject({ holder: { host: hostname(), purpose: 'a test' } });
+    clearInterval(beat);
+    expect(watched).toEqual(['a test']);
+    expect(readdirSync(path)).toEqual(['a-claim']);
   });
-  leaveClaim({ pid: 1, host: 'another-host', began: null }, 90);
-  (await acquireLock(path, { purpose: 'b' })).release();
+
+  test('loses the lock when it was silent for long enough, and finds that out', async () => {
+    const frozen = await acquireLock(path, { purpose: 'a', patience: { ...patience, beatMs: 1_000_000 } });
+    const [file = ''] = readdirSync(path);
+    const claim = JSON.parse(readFileSync(join(path, file), 'utf8'));
+    writeFileSync(join(path, file), JSON.stringify({ ...claim, space: ELSEWHERE.space }));
+    expect(frozen.isHeld()).toBe(true);
+    const lock = await acquireLock(path, { purpose: 'b', patience });
+    expect([lock.tookOver, lock.isHeld(), frozen.isHeld()]).toEqual([true, true, false]);
+    frozen.release();
+    expect(lock.isHeld()).toBe(true);
+    lock.release();
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test('is not waited for by one that only sweeps, nor after a signal', async () => {
+    leaveClaim(ELSEWHERE);
+    await expect(acquireLock(path, { purpose: 'b', watch: false })).rejects.toBeInstanceOf(LockedError);
+    const ended = new AbortController();
+    const waiting = acquireLock(path, { purpose: 'b', onWatch: () => ended.abort(), signal: ended.signal });
+    await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
+    expect(readdirSync(path)).toEqual(['a-claim']);
+  });
 });
 
 test('the claim says who holds the lock, for people who look', async () => {

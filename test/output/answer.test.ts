@@ -159,6 +159,13 @@ describe('a JSON answer', () => {
     );
   });
 
+  it('holds each member against its own pattern', () => {
+    const properties = { currency: { pattern: '^[A-Z]{3}$' }, date: { pattern: '^\\d{4}-\\d\\d-\\d\\d$' } };
+    const facts = answerReader({ kind: 'json', schema: { properties } });
+    expect(facts.read('{"currency":"EUR","date":"2026-11-22"}').counted).toBe('valid');
+    expect(facts.read('{"currency":"EUR","date":"EUR"}').counted).toBe('invalid');
+  });
+
   it('keeps every digit of a big number', () => {
     const ids = answerReader({ kind: 'json', schema: { properties: { id: { type: 'integer' } } } });
     expect(ids.read('{"id": 12345678901234567890}').values).toEqual(['12345678901234567890']);

@@ -2,7 +2,7 @@ import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { recordFormat } from '../../src/output/format.js';
-import { inert } from '../../src/output/formula.js';
+import { inert, uninert } from '../../src/output/formula.js';
 import { completed, csvRow, jsonlRow, TEXT } from './records.js';
 
 const csv = (inputColumns: readonly string[], options: { formulas?: 'raw'; select?: string[] } = {}) =>
@@ -88,6 +88,60 @@ describe('fault 54: a cell that a spreadsheet would run', () => {
   });
 });
 
+describe('fault 72: a formula in disguise', () => {
+  test.each([
+    ["＝cmd|' /C calc'!A0"],
+    ['＋1+1'],
+    ['－2＋3'],
+    ['＠SUM(A1)'],
+    ['﹦1'],
+    ['\0=1'],
+    ['\u0001\u001b\u007f\u0085+1+1'],
+    ['\ufeff=1'],
+    ['\u200b\u2060@A1'],
+    ['\u2003\u3000=1'],
+    ['\u2028-1+1'],
+    ['\u{e0001}=1'],
+    ['\0-5'],
+    ['\u200b\t'],
+  ])('%j gets an apostrophe', (cell) => {
+    expect(inert(cell)).toBe(`'${cell}`);
+  });
+
+  test.each([
+    ['\u2003-5'],
+    ['\ufeff1'],
+    ['\0'],
+    ['\u200btext'],
+    ['−5'],
+    ['５＋５'],
+    ["'"],
+    ["'text"],
+    ["'-5"],
+  ])('%j stays as it is', (cell) => {
+    expect(inert(cell)).toBe(cell);
+  });
+
+  test.each([
+    ['=1', "'=1"],
+    ["'=1", "''=1"],
+    ["''=1", "'''=1"],
+    ["'\t", "''\t"],
+  ])('%j is told apart from every other cell by one more apostrophe', (cell, written) => {
+    expect(inert(cell)).toBe(written);
+    expect(uninert(written)).toBe(cell);
+  });
+
+  it('is read back as it was, whatever the cell', () => {
+    const unit = fc.constantFrom("'", '=', '-', '＝', ' ', '\t', '\0', '\ufeff', '1', '.', 'e', 'a');
+    const cell = fc.oneof(fc.string({ unit }), fc.string({ unit: 'binary' }));
+    const property = fc.property(cell, (text) => {
+      expect(uninert(inert(text))).toBe(text);
+    });
+    fc.assert(property, { seed: 72, numRuns: 2_000 });
+  });
+});
+
 describe('fault 8: any input cell', () => {
   // Lone surrogates have no UTF-8; they are replaced when text is written, not here.
   const cell = fc.oneof(
@@ -122,6 +176,7 @@ describe('fault 8: any input cell', () => {
         for (const [j, out] of record.entries()) {
           const given = rows[i]?.[j] ?? '';
           expect([given, `'${given}`]).toContain(out);
+          expect(uninert(out)).toBe(given);
           expect(out).not.toMatch(/^\s*[=@]/);
         }
       }

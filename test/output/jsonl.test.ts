@@ -37,6 +37,20 @@ describe('a JSONL record', () => {
     expect(end({ carried_from: 'a-run' })).toBe('"copied_from":null,"carried_from":"a-run"}\n');
   });
 
+  it('of a job that asks for log probabilities ends with them, as they came', () => {
+    const logprobs = { tokens: [' Good'], token_logprobs: [-0.25], top_logprobs: [{ ' Good': -0.25 }] };
+    const said = { ...completed, completion: { ...completed.completion, logprobs } };
+    const format = recordFormat({ kind: 'jsonl', inputColumns: ['id'], answer: TEXT, logprobs: true });
+    const end = (outcome: typeof said | typeof completed, of = format): string | undefined =>
+      of.format(csvRow({ id: '1' }), outcome, null).split('"error":null')[1];
+    expect(end(said)).toBe(`,"logprobs":${JSON.stringify(logprobs)}}\n`);
+    expect(end(completed)).toBe(',"logprobs":null}\n');
+    // A row may ask for more than its job; nobody else has the member.
+    expect(end(said, jsonl(['id']))).toBe(`,"logprobs":${JSON.stringify(logprobs)}}\n`);
+    expect(end(completed, jsonl(['id']))).toBe('}\n');
+    expect(jsonl(['id'], ['id']).format(csvRow({ id: '1' }), said, null)).not.toContain('logprobs');
+  });
+
   it('has every member, null where there is nothing to say', () => {
     const empty = {
       answer: null,

@@ -1,5 +1,5 @@
 import { vi } from 'vitest';
-import { Quota, type QuotaSettings } from '../../src/emulator/quota.js';
+import { type Admission, Quota, type QuotaSettings } from '../../src/emulator/quota.js';
 import type { PaceChange } from '../../src/pace/pace-changes.js';
 import { Pacer } from '../../src/pace/pacer.js';
 import { QuotaWait } from '../../src/pace/quota-wait.js';
@@ -43,6 +43,17 @@ export interface FleetOptions {
   readonly ceiling?: number;
   /** Tokens of a call, as the service counts them. @default 100 */
   readonly tokens?: number;
+  /** Milliseconds of a refusal. @default 0 */
+  readonly refusalMs?: number;
+  /** The share of all calls that is refused for a second, whatever the quota. @default 0 */
+  readonly stray?: number;
+  /** Refusals say in seconds how long to wait. @default true */
+  readonly hints?: boolean;
+  /**
+   * A busy machine: every process stands still at times, those of the workers and that of the service. What is due
+   * meanwhile happens at the end of it, all at once. Means, in milliseconds. @default never
+   */
+  readonly busy?: { readonly everyMs: number; readonly forMs: number };
   readonly seed: number;
 }
 
@@ -63,6 +74,7 @@ export class Fleet {
   readonly pacers: Pacer[] = [];
   #quota: Quota;
   readonly #random: () => number;
+  readonly #stalls: Stalls[] = [];
   #troubledUntil = 0;
   #refusals = 0;
 
@@ -70,6 +82,10 @@ export class Fleet {
   constructor(private readonly options: FleetOptions) {
     this.#quota = new Quota({ ...NO_QUOTA, ...options.quota });
     this.#random = randomOf(options.seed);
+    // One for each worker, and the last for the service.
+    for (let i = 0; i <= options.workers; i++) {
+      this.#stalls.push(new Stalls(options.busy ?? null, randomOf(options.seed + 1_000 * i)));
+    }
     for (let worker = 0; worker < options.workers; worker++) this.#start(worker);
   }
 
@@ -112,7 +128,10 @@ export class Fleet {
     const start = (): void => {
       while (underWay < most) {
         underWay++;
-        void this.#slot(worker, pacer, wait, () => underWay > most).then(() => underWay--);
+        void this.#slot(worker, pacer, wait, () => underWay > most).then((open) => {
+          underWay--;
+          if (open) start();
+        });
       }
     };
     const pacer = new Pacer({
@@ -139,39 +158,77 @@ export class Fleet {
     setTimeout(start, this.#random() * 500);
   }
 
-  async #slot(worker: number, pacer: Pacer, wait: QuotaWait, ended: () => boolean): Promise<void> {
-    const { latency = 120, tokens = 100, told = NOTHING } = this.options;
+  async #slot(worker: number, pacer: Pacer, wait: QuotaWait, ended: () => boolean): Promise<boolean> {
+    const { latency = 120, tokens = 100, told = NOTHING, refusalMs = 0, hints = true } = this.options;
     while (!ended()) {
       const pause = wait.remaining(Date.now());
       if (pause > 0) await sleep(pause);
       const admission = await pacer.admit(tokens);
-      if (admission === 'closed') return;
+      if (admission === 'closed') return false;
       if (admission === 'pause') continue;
       if (wait.remaining(Date.now()) > 0) {
         pacer.withdrawn(tokens);
         continue;
       }
+      await this.#stalls[worker]?.over();
+      // The ledger: some milliseconds, never the same.
+      await sleep(1 + this.#random() * 4);
+      await pacer.space(admission.turn);
+      await this.#stalls[worker]?.over();
       const startedAt = Date.now();
-      // The ledger and the network: some milliseconds, never the same.
-      await sleep(3 + this.#random() * 8);
+      await sleep(1 + this.#random() * 4);
+      await this.#stalls.at(-1)?.over();
       if (Date.now() < this.#troubledUntil) {
         await pacer.failed();
         continue;
       }
-      const stray = this.#refusals > 0;
-      if (stray) this.#refusals--;
-      const answer = stray ? STRAY : this.#quota.admit(tokens, performance.now());
+      const answer = this.#answer(tokens);
       this.visits.push({ at: Date.now(), worker, admitted: answer.admitted });
+      await sleep((answer.admitted ? latency : refusalMs) * (0.8 + this.#random() * 0.4));
+      await this.#stalls[worker]?.over();
       if (answer.admitted) {
-        await sleep(latency * (0.8 + this.#random() * 0.4));
         wait.admitted();
         pacer.answered(0, told);
       } else {
-        const hint = Math.ceil(answer.retryAfterMs / 1_000) * 1_000;
+        const hint = hints ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : null;
         const verdict = wait.refused(hint, startedAt, Date.now());
         if (verdict.kind === 'give-up') throw new Error('refused for ever');
         await pacer.refused(startedAt, verdict.ms, tokens);
       }
+    }
+    return true;
+  }
+
+  #answer(tokens: number): Admission | typeof STRAY {
+    const { stray = 0 } = this.options;
+    if (this.#refusals > 0) {
+      this.#refusals--;
+      return STRAY;
+    }
+    return stray > 0 && this.#random() < stray ? STRAY : this.#quota.admit(tokens, performance.now());
+  }
+}
+
+/** The times at which a process stands still, because others have the machine. */
+class Stalls {
+  #next = Date.now();
+  #end = 0;
+
+  constructor(
+    private readonly busy: FleetOptions['busy'] | null,
+    private readonly random: () => number,
+  ) {}
+
+  /** Resolves at once, or when the process goes on. */
+  async over(): Promise<void> {
+    if (this.busy === null || this.busy === undefined) return;
+    for (;;) {
+      while (this.#end <= Date.now() && this.#next <= Date.now()) {
+        this.#end = this.#next - Math.log(1 - this.random()) * this.busy.forMs;
+        this.#next = this.#end - Math.log(1 - this.random()) * this.busy.everyMs;
+      }
+      if (this.#end <= Date.now()) return;
+      await sleep(this.#end - Date.now());
     }
   }
 }

@@ -129,7 +129,7 @@ describe('a refusal', () => {
 
   it('lets the rate come back to what it was', () => {
     let pace = refused(SUSPECTED, T - 10, T, BUSY);
-    for (let now = T + 1_000; now < T + 20_000; now += 100) pace = takeTurns(pace, [1], limits, now).pace;
+    for (let now = T + 1_000; now < T + 30_000; now += 100) pace = takeTurns(pace, [1], limits, now).pace;
     expect(pace.found).toBe(null);
     expect(allowedRate(pace, limits)).toBe(591);
   });

@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { NO_CALLS } from '../../src/ledger/counters.js';
-import type { Ledger, Progress } from '../../src/ledger/ledger.js';
+import type { Flights, Ledger, Progress } from '../../src/ledger/ledger.js';
 import type { Counters, Fault } from '../../src/model.js';
 import { NO_TOKENS, plus, type Tokens } from '../../src/pace/budget.js';
 import { BudgetGate, type Passage } from '../../src/queue/budget-gate.js';
 import type { Chunk, ChunkBudget } from '../../src/queue/chunk.js';
-import { Recorder } from '../../src/queue/recorder.js';
+import { Recorder, type Request } from '../../src/queue/recorder.js';
 
 const TIMEOUT_MS = 60_000;
 const CHUNK: Chunk = {
@@ -21,8 +21,10 @@ const CHUNK: Chunk = {
   promptsPerRequest: 1,
   parameters: {},
   budget: null,
+  hold: false,
   rows: [{ row: 1, prompt: 'p', parameters: null }],
 };
+const REQUEST: Request = { run: 'run', execution: 1, first: 1, rows: [1], call: 'any:1:a', hold: false };
 const NOT_HELD = (): boolean => false;
 const tokens = (prompt_tokens: number, completion_tokens = 0): Tokens => ({
   prompt_tokens,
@@ -36,11 +38,17 @@ class MemoryLedger implements Pick<Ledger, 'record' | 'progress' | 'stop'> {
   stopped: Fault | null = null;
   refuses = false;
 
-  async record(_: unknown, calls: ReadonlyMap<string, Partial<Counters>>): Promise<void> {
+  async record(
+    _: unknown,
+    calls: ReadonlyMap<string, Partial<Counters>>,
+    { announced, settled }: Flights,
+  ): Promise<readonly boolean[]> {
     const added = Object.entries(calls.get(CHUNK.run) ?? {});
     const sums: Record<string, number> = { ...this.calls };
     for (const [name, by] of added) sums[name] = (sums[name] ?? 0) + by;
-    this.calls = { ...this.calls, ...sums };
+    const in_flight = this.calls.in_flight + announced.length - settled.length;
+    this.calls = { ...this.calls, ...sums, in_flight };
+    return announced.map(() => true);
   }
 
   async progress(): Promise<Progress> {
@@ -76,12 +84,12 @@ class TestWorker {
 
   pass(limit: number, reserve: Tokens, isHeld = NOT_HELD, unheard = 0): Promise<Passage> {
     const budget: ChunkBudget = { tokens: limit, cost: null, prices: null, unheard };
-    return this.gate.pass(CHUNK, budget, { rows: 1, reserve, isHeld });
+    return this.gate.pass(CHUNK, budget, { request: REQUEST, reserve, isHeld, onAnnounced: () => {} });
   }
 
   /** The call has ended. */
   settle(reserve: Tokens, billed: Tokens): void {
-    this.recorder.settle(CHUNK.run, 1, reserve, billed);
+    this.recorder.settle(REQUEST, reserve, billed);
     this.gate.settled(CHUNK);
   }
 }
@@ -121,8 +129,8 @@ describe('the gate of a budget', () => {
     const passing = worker.pass(100, tokens(60)).then((passage) => {
       second = passage;
     });
-    await untilTrue(() => worker.ledger.calls.sent === 2);
-    await untilTrue(() => worker.ledger.calls.sent === 1);
+    await untilTrue(() => worker.ledger.calls.in_flight === 2);
+    await untilTrue(() => worker.ledger.calls.in_flight === 1);
     expect(second).toBeNull();
     worker.settle(tokens(60), tokens(40));
     await passing;
@@ -134,8 +142,8 @@ describe('the gate of a budget', () => {
     const worker = new TestWorker(new MemoryLedger());
     worker.ledger.calls = { ...NO_CALLS, sent: 1, in_flight: 1, prompt_tokens: 60 };
     const passing = worker.pass(100, tokens(60));
-    await untilTrue(() => worker.ledger.calls.sent === 2);
-    await untilTrue(() => worker.ledger.calls.sent === 1);
+    await untilTrue(() => worker.ledger.calls.in_flight === 2);
+    await untilTrue(() => worker.ledger.calls.in_flight === 1);
     expect(worker.ledger.stopped).toBeNull();
     worker.now = TIMEOUT_MS * 2;
     expect(await passing).toBe('stopped');
@@ -146,8 +154,8 @@ describe('the gate of a budget', () => {
     const worker = new TestWorker(new MemoryLedger());
     worker.ledger.calls = { ...NO_CALLS, sent: 4, in_flight: 4, prompt_tokens: 60 };
     const passing = worker.pass(100, tokens(60), NOT_HELD, 4);
-    await untilTrue(() => worker.ledger.calls.sent === 5);
-    await untilTrue(() => worker.ledger.calls.sent === 4);
+    await untilTrue(() => worker.ledger.calls.in_flight === 5);
+    await untilTrue(() => worker.ledger.calls.in_flight === 4);
     expect(worker.ledger.stopped).toBeNull();
     worker.now = 10_000;
     expect(await passing).toBe('stopped');
@@ -158,11 +166,11 @@ describe('the gate of a budget', () => {
     expect(await worker.pass(100, tokens(60))).toBe('reserved');
     let held = false;
     const passing = worker.pass(100, tokens(60), () => held);
-    await untilTrue(() => worker.ledger.calls.sent === 2);
+    await untilTrue(() => worker.ledger.calls.in_flight === 2);
     held = true;
     expect(await passing).toBe('held');
     await worker.recorder.flushed();
-    expect(worker.ledger.calls).toMatchObject({ sent: 1, in_flight: 1, prompt_tokens: 60 });
+    expect(worker.ledger.calls).toMatchObject({ in_flight: 1, prompt_tokens: 60 });
   });
 
   it('fault 35: lets nothing pass by the counters of a store that came back empty', async () => {

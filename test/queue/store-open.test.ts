@@ -27,14 +27,49 @@ describe('an address that is none', () => {
     await expect(refused).rejects.not.toThrow(/secret|sec ret/);
   });
 
+  test('fault 87: a % that encodes nothing, or the address of a sentinel, is refused in words', async () => {
+    await expect(open('redis://u:se%cret@h')).rejects.toThrow('"redis://u:***@h"');
+    await expect(open('postgres://u:se%cret@h/db')).rejects.toMatchObject({ code: 'bad_queue' });
+    await expect(open('redis+sentinel://:secret@h:26379/mymaster')).rejects.toMatchObject({
+      code: 'bad_queue',
+      message: expect.not.stringContaining('secret'),
+      hint: expect.stringContaining('Sentinel'),
+    });
+  });
+
   test.each([
     ['redis://u:p@ss/w@host:1/2', 'redis://u:***@host:1/2'],
     ['redis://:pass@host', 'redis://:***@host'],
     ['redis://host:6379/0', 'redis://host:6379/0'],
+    ['redis://[::1]:6379/0', 'redis://[::1]:6379/0'],
+    ['redis://u:pass@[::1]:6379/0', 'redis://u:***@[::1]:6379/0'],
+    ['localhost:6379', 'localhost:6379'],
+    ['postgres://mill@db/mill', 'postgres://mill@db/mill'],
     ['postgres://u@h/db?password=pass&x=1', 'postgres://u@h/db?password=***&x=1'],
+    ['postgres://h/db?user=u&sslpassword=pass', 'postgres://h/db?user=u&sslpassword=***'],
+    ['redis://h?password=a@pass', 'redis://h?password=***'],
     ['u:pass@host', 'u:***@host'],
-  ])('the password of %j is hidden', (address, shown) => {
+    // Typing errors.
+    ['rediss//user:pass@host', 'rediss//user:***@host'],
+    ['redis:/user:pass@host', 'redis:/user:***@host'],
+    ['redis:///user:pass@host', 'redis:///user:***@host'],
+    ['redis:pass@host', 'redis:***@host'],
+    ['redis;//user:pass@host', 'redis;//user:***@host'],
+    ['redis:\\\\user:pass@host', 'redis:\\\\user:***@host'],
+    ['//user:pass@host', '//user:***@host'],
+    ['redis://user:pass', 'redis://user:***'],
+    ['redis://:pass', 'redis://:***'],
+    ['redis://user:pa/ss#x?y@host', 'redis://user:***@host'],
+    ['redis://u:p%40ss@host', 'redis://u:***@host'],
+    ['redis://u:pass@h1:1,u:pass2@h2:2', 'redis://u:***@h2:2'],
+    [
+      'redis+sentinel://u:pass@h:26379/mymaster?sentinelPassword=pass',
+      'redis+sentinel://u:***@h:26379/mymaster?sentinelPassword=***',
+    ],
+    ["host=h user=u password='my pass' dbname=d", 'host=h user=u password=*** dbname=d'],
+  ])('fault 87: the password of %j is hidden', (address, shown) => {
     expect(withoutPassword(address)).toBe(shown);
+    expect(shown).not.toContain('pass2');
   });
 });
 

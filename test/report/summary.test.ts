@@ -50,6 +50,7 @@ test('the summary has the fields of the contract, in their order', () => {
           completion: { hate: { safe: 2, filtered: 0 }, violence: { medium: 1, filtered: 1 } },
         },
         errors: { content_filter: 1, timeout: 1 },
+        error_samples: { content_filter: 'blocked', timeout: 'because of timeout' },
         calls: { sent: 6, retried: 2, rate_limited: 1, repeated: 0 },
         latency_ms: { p50: 20, p90: 500, p95: 500, p99: 500, max: 500 },
         rows_per_second: 1.67,

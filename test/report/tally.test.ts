@@ -71,6 +71,7 @@ test('each row is counted where it belongs', () => {
       completion: { hate: { safe: 3, filtered: 0 }, violence: { medium: 1, filtered: 1 } },
     },
     errors: { answer_not_a_label: 1, content_filter: 2, timeout: 1, bad_row: 1 },
+    samples: expect.objectContaining({ timeout: expect.any(String) }),
     latency: null,
   });
   expect(percentiles(tally.latency)).toMatchObject({ p50: 401, max: 500 });
@@ -83,6 +84,30 @@ test('fault 24: a completion without usage adds nothing to the sums', () => {
   const tally = fold(emptyTally(), [{ outcome: silent, answer }]);
   expect(tally.usage).toEqual({ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 });
   expect(tally.finish_reasons).toEqual({});
+});
+
+test('one message of each error is kept, the first that says anything, in part when it is long', () => {
+  const error = (code: string, message: string) => {
+    const { outcome, answer } = failed(code);
+    return { outcome: { ...outcome, error: { code, message } } as typeof outcome, answer };
+  };
+  const first = fold(emptyTally(), [error('a', ''), error('a', 'one'), error('b', 'y'.repeat(5000))]);
+  const { samples } = fold(JSON.parse(JSON.stringify(first)), [error('a', 'two'), error('__proto__', 'p')]);
+  expect(samples?.['a']).toBe('one');
+  expect(samples?.['b']).toHaveLength(300);
+  expect(Object.keys(samples ?? {})).toEqual(['a', 'b', '__proto__']);
+});
+
+test('fault 77: rows with estimated usage are counted, and no sum is more than a number can hold', () => {
+  const { outcome, answer } = completed('positive');
+  if (outcome.status !== 'completed') throw new Error('not completed');
+  const most = Number.MAX_SAFE_INTEGER;
+  const usage = { prompt_tokens: most, completion_tokens: 1, total_tokens: most, estimated: true } as const;
+  const huge = { outcome: { ...outcome, completion: { ...outcome.completion, usage } }, answer };
+  const tally = fold(fold(emptyTally(), [huge, huge]), [huge, completed('positive')]);
+  expect(tally.estimated).toBe(3);
+  expect(tally.usage.prompt_tokens).toBe(most);
+  expect(tally.usage.completion_tokens).toBeLessThan(100);
 });
 
 test('filters that the service did not mention leave no trace, and those without severities are counted', () => {

@@ -97,6 +97,20 @@ files           output   out/reviews.csv
 `);
 });
 
+test('beside the count of an error stands one message of it, as far as there is room, and estimates are said', () => {
+  const error_samples = {
+    timeout: 'no whole answer\u001b in time: example.net',
+    content_filter: 'x'.repeat(300),
+  };
+  expect(render({ ...finished, error_samples, usage_estimated: 300 })).toContain(`\
+errors          content_filter  5  ${'x'.repeat(44)}…
+                timeout         1  no whole answer\\u{1b} in time: example.net
+                context_length  1
+`);
+  expect(render({ ...finished, usage_estimated: 300 })).toContain('estimated for 300 rows\n');
+  expect(render({ ...finished, error_samples }, { width: 38 })).toContain('  content_filter  5\n');
+});
+
 test('at 50 columns the titles stand above their lines', () => {
   expect(render(finished, { width: 50 })).toBe(`\
 review-sentiment, deployment lm-35-turbo-instruct

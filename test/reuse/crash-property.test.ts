@@ -59,6 +59,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     badRows: 0,
     sha256: 'same',
     bytes: 1,
+    marks: { blockBytes: 1, digests: Buffer.alloc(0) },
     columns: ['id', 'note'],
     format: 'csv' as const,
   };
@@ -96,7 +97,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     const reuse = await Reuse.open({ settings, address, input, claim, manifest });
     if (reuse === null) throw new Error('the job reuses outcomes');
     try {
-      const journal = await Journal.open(claim, manifest, plan.header, process.stdout);
+      const journal = await Journal.open(claim, manifest, plan.header, process.stdout, notes.length);
       const looked = rows.slice(manifest.rows).map((row) => {
         const request = plan.requestOf(row);
         if (request.kind !== 'send') throw new Error('every row has a prompt');

@@ -22,8 +22,8 @@ const notes = fc.array(fc.string({ unit: fc.constantFrom('a', '"', '\n', 'ü', '
   maxLength: 8,
 });
 const crash = fc.record({
-  // One life with a commit takes some 25 operations, so that most crashes come true.
-  after: fc.nat(45),
+  // One life with a commit takes some 30 operations, so that most crashes come true.
+  after: fc.nat(60),
   power: fc.boolean(),
   // A record that is written again can be shorter than the one that a crash left behind the mark.
   latency: fc.constantFrom(1, 1_000_000),
@@ -48,21 +48,24 @@ describe('a run that dies at any point of its work on the disk', { timeout: 120_
   let written: string[] = [];
 
   /** One process: continues the run and commits some rows at a time. */
-  async function live(rows: Rows, rowsInCommit: number): Promise<void> {
-    const { claim, journal } = await openJournal(settings, rows);
+  async function live(rows: Rows, rowsInCommit: number, limit?: number): Promise<void> {
+    const total = Math.min(limit ?? rows.records.length, rows.records.length);
+    const flags = limit === undefined ? settings : settingsFor(output, {}, { limit });
+    const { claim, journal } = await openJournal(flags, rows, total);
     expect(claim.warning).toBeNull();
     expect(journal.manifest.rows).toBeGreaterThanOrEqual(forgotten);
-    while (journal.manifest.rows < rows.records.length) {
+    while (journal.manifest.rows < total) {
       const done = journal.manifest.rows;
-      const next = rows.records.slice(done, done + rowsInCommit).map(({ text }) => text);
+      const last = Math.min(total, done + rowsInCommit);
+      const next = rows.records.slice(done, last).map(({ text }) => text);
       written.splice(done, next.length, ...next);
-      await commitTo(journal, rows, done + rowsInCommit);
+      await commitTo(journal, rows, last);
       // A folder that cannot be synced is no error, so a process that died there has to be stopped here.
       await disk.step(async () => {
         forgotten = journal.manifest.rows;
       });
     }
-    await journal.finish(summaryOf(journal, output));
+    await journal.finish(summaryOf(journal, output), undefined, total < rows.records.length);
   }
 
   it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {
@@ -105,6 +108,61 @@ describe('a run that dies at any point of its work on the disk', { timeout: 120_
     await fc.assert(property, { seed: 42, numRuns: 400 });
     // Otherwise nothing was tried.
     expect(died).toBeGreaterThan(400);
+  });
+
+  it('fault 42: over its first rows, and later over all of them, has either the first or all under the final name', async () => {
+    let died = 0;
+    let wentOn = 0;
+    const property = fc.asyncProperty(
+      fc.tuple(notes, notes),
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(fc.tuple(crash, fc.boolean()), { maxLength: 8 }),
+      async ([first, others], rowsInCommit, crashes) => {
+        empty();
+        await disk.use(folder);
+        forgotten = 0;
+        written = [];
+        const texts = [...first, ...others];
+        const rowsWith = (latency_ms: number): Promise<Rows> =>
+          rowsOf(
+            settings,
+            texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
+          );
+        const { header } = await rowsWith(0);
+        let beginning = '';
+        for (const [{ after, power, latency, dice }, goesOn] of crashes) {
+          const rows = await rowsWith(latency);
+          let throws = 0;
+          // More than the first are written, or they are under the final name: nothing is left to do under the limit.
+          const limit = goesOn || beginning !== '' || forgotten > first.length ? undefined : first.length;
+          disk.arm({ after, power, chance: () => dice[throws++ % dice.length] ?? 0 });
+          const error = await live(rows, rowsInCommit, limit).catch((thrown: unknown) => thrown);
+          if (disk.dead) died++;
+          await disk.reboot();
+          if (error !== undefined && `${error}`.includes('more than --limit')) continue;
+          const found = existsSync(output) ? readFileSync(output, 'utf8') : '';
+          if (found !== '' && beginning === '') {
+            const upTo = header + written.slice(0, first.length).join('');
+            if (found === upTo) beginning = found;
+          }
+          if (found !== '') expect([beginning, header + written.join('')]).toContain(found);
+          if (isFinished()) break;
+        }
+        if (!isFinished()) {
+          if (beginning !== '') wentOn++;
+          await live(await rowsWith(20), rowsInCommit);
+        }
+        expect(readFileSync(output, 'utf8')).toBe(header + written.join(''));
+        expect(JSON.parse(readFileSync(join(folder, 'out.summary.json'), 'utf8'))).toMatchObject({
+          rows: { total: texts.length },
+          usage: { total_tokens: 8 * texts.length },
+        });
+        expect(readdirSync(folder).sort()).toEqual(['out.csv', 'out.summary.json']);
+      },
+    );
+    await fc.assert(property, { seed: 7, numRuns: 120 });
+    expect(died).toBeGreaterThan(120);
+    expect(wentOn).toBeGreaterThan(10);
   });
 
   /** True when the run has nothing left to do: then a process says that the output exists. */

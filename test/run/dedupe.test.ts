@@ -152,7 +152,9 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
   it('is continued after its part file was cut, and counts its copies again', async () => {
     let stopping = true;
     service = await startScriptedService((request) =>
-      stopping && request.prompt === 'ask 30' ? { status: 403, json: {} } : answer(request),
+      stopping && request.prompt === 'ask 30'
+        ? { status: 429, json: { error: { code: 'insufficient_quota', message: 'no credit' } } }
+        : answer(request),
     );
     const questions = [10, 10, 10, 11, 11, 12, 13, 14, 15, 11, 30, 10, 15];
     const path = job(questions, { limits: { concurrency: 1, chunk_size: 5 } });
@@ -226,7 +228,7 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
         : { kind: 'send', prompt: 'p', parameters: null },
     (first, sent) => ({
       ...{ run: 'r', execution: 1, first, deployment: 'd', apiVersion: 'v', style: 'openai' },
-      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, budget: null, rows: sent },
+      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, budget: null, hold: false, rows: sent },
     }),
   );
   expect(rendered?.rows.map(({ row }) => row)).toEqual([1, 2]);

@@ -105,7 +105,12 @@ describe('promptmill status', () => {
     const { code: found, stdout: text } = await work.run(['status', 'reviews']);
     expect(found).toBe(0);
     expect(text).toMatch(/^reviews +\d{8}-\d{6}-\w+ +███░+ +33 %/m);
-    expect((await work.run(['status', 'another'])).stdout).toBe('no runs at .promptmill\n\nno workers\n');
+    const slip = await work.run(['status', 'review']);
+    expect(slip).toMatchObject({ code: 2, stdout: '' });
+    expect(slip.stderr).toContain(
+      'no run of a job "review" at .promptmill, and no job file of that name here',
+    );
+    expect(slip.stderr).toContain('did you mean reviews?');
 
     running.process.kill('SIGTERM');
     release();

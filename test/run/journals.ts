@@ -3,7 +3,7 @@ import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { CallCounts, Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
-import { beginManifest, type Claim, claimOutput } from '../../src/run/begin.js';
+import { beginManifest, type Claim, claimOutput, type Place, placeOutput } from '../../src/run/begin.js';
 import { Journal } from '../../src/run/journal.js';
 import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
 
@@ -37,7 +37,14 @@ export async function rowsOf(
   settings: Settings,
   outcomes: readonly { readonly note: string; readonly outcome: Outcome }[],
 ): Promise<Rows> {
-  const survey = { rows: outcomes.length, badRows: 0, sha256: 'same', bytes: 1, columns: COLUMNS };
+  const survey = {
+    rows: outcomes.length,
+    badRows: 0,
+    sha256: 'same',
+    bytes: 1,
+    marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+    columns: COLUMNS,
+  };
   const plan: Plan = await planRows(settings, { format: 'csv', ...survey });
   const records = outcomes.map(({ note, outcome }, i) => {
     const fields = new Map([
@@ -52,12 +59,13 @@ export async function rowsOf(
 /** Opens the journal as a process does that begins or continues the run. */
 export async function openJournal(
   settings: Settings,
-  { header }: Rows,
+  { header, records }: Rows,
+  total = records.length,
+  place: Place = placeOutput(settings, NOW),
 ): Promise<{ readonly claim: Claim; readonly journal: Journal }> {
-  const claim = await claimOutput(settings, NOW);
-  if (claim === null) throw new Error('the output is a file');
+  const claim = await claimOutput(settings, NOW, place);
   const manifest = beginManifest(claim, settings, PRINT, NOW);
-  return { claim, journal: await Journal.open(claim, manifest, header, process.stdout) };
+  return { claim, journal: await Journal.open(claim, manifest, header, process.stdout, total) };
 }
 
 /** Commits the rows up to a number, in one go. */

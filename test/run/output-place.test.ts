@@ -32,7 +32,7 @@ describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () 
       'there is a folder in place of the manifest',
       'out.csv.run.json/x',
       ['--restart'],
-      'out.csv.run.json: EISDIR',
+      'out.csv.run.json is a folder',
     ],
     [
       'there is a file in place of its folder',

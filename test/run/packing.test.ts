@@ -117,7 +117,7 @@ describe('several prompts in one request', () => {
     expect(service.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
   });
 
-  it('a prompt without a choice is asked again, alone with others like it', async () => {
+  it("an answer that lacks a choice is nobody's, and its rows are asked again one by one", async () => {
     service = await startScriptedService((request) => {
       const body = answer(request) as { choices: { index: number }[] };
       if (service.requests.length > 1) return { json: body };
@@ -126,10 +126,11 @@ describe('several prompts in one request', () => {
     const { code, stderr } = await run(job(20, { attempts: 3 }));
 
     expect(code, stderr).toBe(0);
-    expect(service.requests.map((request) => promptsOf(request).length)).toEqual([20, 2]);
-    expect(records().map((record) => record.attempts)).toEqual(
-      Array.from({ length: 20 }, (_, i) => (i === 4 || i === 9 ? 2 : 1)),
+    expect(service.requests.map((request) => promptsOf(request).length)).toEqual([20, ...Array(20).fill(1)]);
+    expect(records().map((record) => record.answer)).toEqual(
+      Array.from({ length: 20 }, (_, i) => `re row ${i + 1}`),
     );
+    expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: 21, retried: 20, repeated: 20 } });
   });
 
   it('finishes under a quota of requests in a fifteenth of the requests that single prompts need', async () => {

@@ -90,8 +90,8 @@ if (missing.length === 1 && missing[0]?.startsWith('..')) {
       work.write('reviews.jsonl', `${lines.join('\n')}\n`);
       const outputs: Record<string, unknown>[][] = [];
       for (const [i, store] of stores.entries()) {
-        await runOn(store, job('reviews.jsonl', `out-${i}.jsonl`));
-        const text = work.read(`out-${i}.jsonl`).trimEnd();
+        await runOn(store, job('reviews.jsonl', `out-jsonl-${i}.jsonl`));
+        const text = work.read(`out-jsonl-${i}.jsonl`).trimEnd();
         outputs.push(text.split('\n').map((line) => JSON.parse(line)));
       }
       const records = outputs[0] ?? [];

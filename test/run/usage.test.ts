@@ -47,7 +47,7 @@ describe('wrong usage', () => {
 
   it('an unknown field in the job file', async () => {
     const message = await refused(['run', variant('field', { promt: 'x' })]);
-    expect(message).toMatch(/field\.yaml:\d+: unknown field promt; did you mean prompt\?/);
+    expect(message).toMatch(/field\.yaml:\d+: unknown field promt: did you mean prompt\?/);
   });
 
   it('a column that the input does not have', async () => {
@@ -84,7 +84,7 @@ describe('wrong usage', () => {
 
   it('a temperature of 3', async () => {
     const message = await refused(['run', variant('warm', { parameters: { temperature: 3 } })]);
-    expect(message).toContain('parameters.temperature: must be between 0 and 2, got 3');
+    expect(message).toContain('parameters.temperature must be between 0 and 2, got 3');
   });
 
   it('a queue that is none, or does not answer', async () => {

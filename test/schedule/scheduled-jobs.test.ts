@@ -40,15 +40,19 @@ describe('job files with a schedule', () => {
     const { jobs, broken } = findScheduledJobs([work.path('jobs')]);
     expect(jobs.map(({ name }) => name)).toEqual(['night']);
     expect(broken.map(({ error }) => error.message).sort()).toEqual([
-      expect.stringContaining('schedule.cron: needs five fields'),
+      expect.stringContaining('schedule.cron needs five fields'),
       expect.stringContaining('input.path of a job with a schedule must be a file, got -'),
     ]);
   });
 
-  it('have names that differ', () => {
+  it('have names that differ: the first keeps its name, and the other is told', () => {
     job('jobs/a.yaml', { name: 'same', schedule: SCHEDULE });
     job('jobs/b.yaml', { name: 'same', schedule: SCHEDULE });
-    expect(() => findScheduledJobs([work.path('jobs')])).toThrow('are both named same');
+    const { jobs, broken } = findScheduledJobs([work.path('jobs')]);
+    expect(jobs.map(({ path }) => path)).toEqual([work.path('jobs/a.yaml')]);
+    expect(broken.map(({ error }) => error.message)).toEqual([
+      expect.stringContaining('are both named same'),
+    ]);
     expect(() => findScheduledJobs([work.path('nowhere')])).toThrow('no job file or folder');
   });
 

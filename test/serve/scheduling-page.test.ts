@@ -34,6 +34,7 @@ it('the units and the crontab of docs/scheduling.md call commands and options th
     'run jobs/nightly.yaml --quiet --overwrite',
   ]);
   const { runCommand } = await import('../../src/commands/run.js');
-  const known = runCommand(() => {}).options.map(({ long }) => long);
+  const { UnderWay } = await import('../../src/commands/under-way.js');
+  const known = runCommand(() => {}, new UnderWay()).options.map(({ long }) => long);
   expect(known).toEqual(expect.arrayContaining(['--quiet', '--overwrite']));
 });

@@ -197,6 +197,32 @@ describe('faults of the network', () => {
     expect(service.connections()).toBe(2);
   });
 
+  it('fault 73: twenty large bodies at once are all read, and the time one waits for a place is not its own', async () => {
+    const large = 'x'.repeat(2_000_000);
+    const many = await serve(() => ({ text: large }));
+    const reader = clientOf(`${many.url}/x`, { connections: 20 });
+    const all = await Promise.all(Array.from({ length: 20 }, () => reader.call(body('a'), KEY)));
+    expect(all.map((exchange) => exchange.kind === 'response' && exchange.body.length)).toEqual(
+      Array.from({ length: 20 }, () => large.length),
+    );
+
+    // Four are never whole: they hold every place until their time is over.
+    let calls = 0;
+    const port = await listen((socket) => {
+      const length = ++calls === 5 ? large.length : 2 * large.length;
+      socket.once('data', () => socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${large}`));
+    });
+    const client = clientOf(`http://127.0.0.1:${port}/x`, { connections: 5, timeoutMs: 3_000 });
+    const ends = await Promise.all(Array.from({ length: 5 }, () => client.call(body('a'), KEY)));
+    expect(ends.map((end) => (end.kind === 'failure' ? end.code : 'whole')).sort()).toEqual([
+      'timeout',
+      'timeout',
+      'timeout',
+      'timeout',
+      'whole',
+    ]);
+  });
+
   it('a call whose deadline passed while it connected is never sent', async () => {
     const service = await serve(undefined, { key: TEST_ONLY_KEY, cert: TEST_ONLY_VALID });
     // Holds the TLS handshake back until the test lets it through.

@@ -14,6 +14,19 @@ describe('the key ring', () => {
     expect(ring.current()).toBeNull();
   });
 
+  it('fault 80: keeps a key that was taken, until it is refused ten times in a row', () => {
+    const ring = new KeyRing(['one', 'two']);
+    ring.took('one');
+    for (let i = 0; i < 9; i++) expect(ring.refuse('one')).toBe(false);
+    expect([ring.current(), ring.after('one'), ring.after('two')]).toEqual(['one', 'two', null]);
+    ring.took('one');
+    for (let i = 0; i < 9; i++) expect(ring.refuse('one')).toBe(false);
+    expect(ring.refuse('one')).toBe(true);
+    expect([ring.current(), ring.after('one')]).toEqual(['two', 'two']);
+    expect(ring.refuse('two')).toBe(true);
+    expect([ring.current(), ring.after('two')]).toEqual([null, null]);
+  });
+
   it('does not try a key that is set twice a second time', () => {
     const ring = new KeyRing(['one', 'one']);
     ring.refuse('one');

@@ -79,14 +79,14 @@ describe('the catalogue', () => {
   it('knows the models of the service, and takes any other deployment name as it comes', () => {
     expect(modelOf('text-davinci-003')).toMatchObject({ contextWindow: 4097, encoding: 'p50k_base' });
     expect(modelOf('my-own-name')).toBeNull();
-    expect(deploymentProblem('my-own-name')).toBeNull();
-    expect(deploymentProblem('lm-35-turbo-instruct')).toBeNull();
+    expect(deploymentProblem({ deployment: 'my-own-name' })).toBeNull();
+    expect(deploymentProblem({ deployment: 'lm-35-turbo-instruct' })).toBeNull();
   });
 
   it.each(['lm-35-turbo', 'lm-35-turbo-16k', 'lm-4', 'lm-4-32k'])(
     'refuses %s, and says which fit',
     (name) => {
-      expect(deploymentProblem(name)).toBe(
+      expect(deploymentProblem({ deployment: name })).toBe(
         `${name} is a conversation model, and Promptmill calls the completions operation: use lm-35-turbo-instruct or text-davinci-003`,
       );
     },

@@ -8,15 +8,14 @@ const safe = { filtered: false, severity: 'safe' };
 
 describe('the body of an answer', () => {
   it('says null for all that the service leaves out', () => {
-    expect(read({ choices: [{}] })).toEqual({
+    expect(read({ choices: [{ text: '' }] })).toEqual({
       ok: true,
-      completion: { text: null, finish_reason: null, usage: null, model: null, id: null, created: null },
+      completion: { text: '', finish_reason: null, usage: null, model: null, id: null, created: null },
       filters: { prompt: null, completion: null },
     });
   });
 
   it.each([
-    [{}, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
     [
       { prompt_tokens: 5, total_tokens: 5 },
       { prompt_tokens: 5, completion_tokens: 0, total_tokens: 5 },
@@ -26,11 +25,67 @@ describe('the body of an answer', () => {
       { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
     ],
     [null, null],
-    [{ prompt_tokens: 12.5, completion_tokens: 2 }, null],
-    [{ prompt_tokens: 5, completion_tokens: 1e300 }, null],
-    [{ prompt_tokens: -5 }, null],
-  ])('counts a missing member of usage as 0, and takes nothing that is no count: %j', (usage, expected) => {
-    expect(read({ choices: [{ text: 'x' }], usage })).toMatchObject({ completion: { usage: expected } });
+  ])('counts the tokens of an empty completion as 0 where they are missing: %j', (usage, expected) => {
+    const reading = read({ choices: [{ text: '' }], usage });
+    expect(reading).toMatchObject({ completion: { usage: expected } });
+    expect(reading).not.toHaveProperty('oddUsage');
+  });
+
+  it.each([
+    {},
+    [],
+    'many',
+    { total_tokens: 7 },
+    { prompt_tokens: 5, total_tokens: 7 },
+    { prompt_tokens: '5', completion_tokens: '2' },
+    { prompt_tokens: 5, completion_tokens: 2, total_tokens: '7' },
+    { prompt_tokens: 12.5, completion_tokens: 2 },
+    { prompt_tokens: 5, completion_tokens: 1e300 },
+    { prompt_tokens: -5, completion_tokens: 2 },
+    { prompt_tokens: 5, completion_tokens: null, total_tokens: 7 },
+  ])('fault 77: takes nothing for usage that is no count: %j', (usage) => {
+    expect(read({ choices: [{ text: 'x' }], usage })).toMatchObject({
+      completion: { text: 'x', usage: null },
+      oddUsage: true,
+    });
+  });
+
+  it.each([
+    [{ finish_reason: 'stop' }, false, 'the answer has no text: {"finish_reason":"stop"}'],
+    [{ index: 0, text: null }, false, 'the answer has no text: {"index":0,"text":null}'],
+    [{ text: 42 }, false, 'the answer has no text: {"text":42}'],
+    [{ text: { value: 'x' } }, false, 'the answer has no text: {"text":{"value":"x"}}'],
+    [{ text: ['x'] }, false, 'the answer has no text: {"text":["x"]}'],
+    [{ message: { role: 'assistant', content: 'hello' } }, true, 'the form of the chat operation'],
+    [{ delta: { content: 'hello' } }, true, 'the form of the chat operation'],
+  ])('fault 75: says what came in the place of a text: %j', (choice, chat, message) => {
+    const reading = read({ choices: [choice] });
+    expect(reading).toMatchObject({
+      completion: { text: null },
+      noText: { chat, fault: { message: expect.stringContaining(message) } },
+    });
+    expect(JSON.stringify(reading)).not.toContain('hello');
+  });
+
+  it('keeps log probabilities as they came, where the request asks for them and they are not too long', () => {
+    const forms = [
+      { tokens: ['a'], token_logprobs: [-0.1], top_logprobs: [{ a: -0.1 }], text_offset: [3] },
+      { content: [{ token: 'a', logprob: -0.1 }] },
+    ];
+    const of = (logprobs: unknown, asked: boolean) =>
+      readCompletions(JSON.stringify({ choices: [{ text: 'a', logprobs }] }), 1, asked)[0];
+    for (const logprobs of forms) {
+      expect(of(logprobs, true)).toMatchObject({ completion: { logprobs } });
+      expect(of(logprobs, false)).not.toHaveProperty('completion.logprobs');
+    }
+    for (const logprobs of [null, undefined, 'x', [1], { tokens: Array(100_000).fill('a') }]) {
+      expect(of(logprobs, true)).not.toHaveProperty('completion.logprobs');
+    }
+  });
+
+  it('fault 75: shows a long choice in part', () => {
+    const reading = read({ choices: [{ text: null, odd: 'x'.repeat(100_000) }] });
+    expect(reading?.ok && reading.noText?.fault.message.length).toBeLessThan(200);
   });
 
   it('takes the first choice, whatever else it holds', () => {
@@ -80,7 +135,7 @@ describe('the body of an answer', () => {
 
   it('fault 9: a category named __proto__ reaches no prototype', () => {
     const body =
-      '{"choices":[{"content_filter_results":{"__proto__":{"filtered":true},"hate":{"filtered":false}}}]}';
+      '{"choices":[{"text":"","content_filter_results":{"__proto__":{"filtered":true},"hate":{"filtered":false}}}]}';
     const reading = readOne(body);
     expect(reading).toEqual({
       ok: true,
@@ -154,10 +209,39 @@ describe('the body of an answer to several prompts', () => {
     ]);
   });
 
-  it('says which prompt has no choice', () => {
-    const readings = readCompletions(JSON.stringify({ choices: [choice(0, 'a'), choice(2, 'c')] }), 3);
-    expect(readings.map((reading) => reading.ok)).toEqual([true, false, true]);
-    expect(readings[1]).toMatchObject({ fault: { code: 'no_choices' } });
+  it.each([
+    ['shifted', [1, 2, 3]],
+    ['repeated', [0, 1, 1]],
+    ['missing', [0, 2]],
+    ['one too many', [0, 1, 2, 3]],
+    ['one twice', [0, 1, 2, 2]],
+    ['out of range', [0, 1, -1]],
+    ['texts', ['0', '1', '2']],
+    ['fractions', [0, 1, 1.5]],
+    ['absent', [undefined, undefined, undefined]],
+  ])("fault 76: is nobody's when the indexes are %s", (_, indexes) => {
+    const choices = indexes.map((index, i) => ({ index, text: `secret ${i}`, finish_reason: 'stop' }));
+    const readings = readCompletions(JSON.stringify({ choices }), 3);
+    expect(readings).toHaveLength(3);
+    for (const reading of readings) {
+      expect(reading).toMatchObject({ ok: false, form: 'mixed_up', fault: { code: 'choices_mixed_up' } });
+    }
+    expect(JSON.stringify(readings)).not.toContain('secret');
+  });
+
+  it('fault 76: a prompt that is alone has its answer whatever index it says', () => {
+    for (const index of [0, 7, '0', undefined]) {
+      const body = JSON.stringify({ choices: [{ index, text: 'mine' }] });
+      expect(readCompletions(body, 1)).toMatchObject([{ ok: true, completion: { text: 'mine' } }]);
+    }
+  });
+
+  it('fault 76: filter results without a number are of no prompt among several', () => {
+    const body = { choices: [choice(0, 'a'), choice(1, 'b')], prompt_filter_results: [{ x: 1 }] };
+    expect(readCompletions(JSON.stringify(body), 2)).toMatchObject([
+      { filters: { prompt: null } },
+      { filters: { prompt: null } },
+    ]);
   });
 
   it('may be a list of answers, as llama.cpp sends it: their usage is summed', () => {
@@ -167,10 +251,19 @@ describe('the body of an answer to several prompts', () => {
       { completion: { text: 'a', id: 'c', usage: { total_tokens: 10 } } },
       { completion: { text: 'b' } },
     ]);
-    expect(readCompletions(JSON.stringify([one('a')]), 2).map((reading) => reading.ok)).toEqual([
-      true,
-      false,
-    ]);
+    const numbered = (index: number, text: string) => ({ choices: [choice(index, text)], usage });
+    expect(
+      readCompletions(JSON.stringify([numbered(1, 'b'), numbered(0, 'a')]), 2),
+      'numbers of their own',
+    ).toMatchObject([{ completion: { text: 'a' } }, { completion: { text: 'b' } }]);
+    for (const body of [[one('a')], [numbered(1, 'b'), numbered(2, 'c')], [one('a'), one('b'), one('c')]]) {
+      expect(readCompletions(JSON.stringify(body), 2)).toMatchObject([
+        { fault: { code: 'choices_mixed_up' } },
+        { fault: { code: 'choices_mixed_up' } },
+      ]);
+    }
+    const strange = [one('a'), { ...one('b'), usage: { prompt_tokens: -1 } }];
+    expect(readCompletions(JSON.stringify(strange), 2)[0], 'usage').toMatchObject({ oddUsage: true });
     expect(readCompletions('[]', 1)[0]).toMatchObject({ fault: { code: 'no_choices' } });
   });
 });

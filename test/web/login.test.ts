@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { Doorkeeper } from '../../src/web/login.js';
+import { type Attempt, Doorkeeper } from '../../src/web/login.js';
 import { AUTHORIZATION, ask, basic, type Dashboard, LOGIN, startDashboard } from './dashboard.js';
 
 const open: Dashboard[] = [];
@@ -65,19 +65,90 @@ describe('the login of the dashboard', () => {
     expect(answers.map(({ status }) => status)).toEqual(wrong.map(() => 401));
     for (const { body } of answers) expect(body).not.toContain(LOGIN.password);
   });
+});
 
-  it('fault 59: looks at few guesses of an address at a time, and at the right login again afterwards', async () => {
-    const doorkeeper = new Doorkeeper(LOGIN);
-    const judge = (password: string, address = '10.0.0.1') => doorkeeper.judge(LOGIN.user, password, address);
-    // All at once: none is judged later than the first has been answered.
-    const guesses = Array.from({ length: 30 }, (_, i) => judge(`guess ${i}`));
-    const meanwhile = [judge(LOGIN.password), judge(LOGIN.password, '10.0.0.2')];
-    const verdicts = await Promise.all(guesses);
-    expect(verdicts.filter((verdict) => verdict === 'wrong')).toHaveLength(10);
-    expect(verdicts.filter((verdict) => verdict === 'too many')).toHaveLength(20);
-    // Whoever guesses learns nothing from what is refused without a look; others are not kept waiting.
-    expect(await Promise.all(meanwhile)).toEqual(['too many', 'right']);
-    expect(await judge(LOGIN.password)).toBe('right');
+describe('a guesser', () => {
+  const MINUTE = 60_000;
+  /** A doorkeeper with a clock of the test's own. */
+  function doorkeeper() {
+    let now = 0;
+    const keeper = new Doorkeeper(LOGIN, () => now);
+    const judge = (password: string, from: Partial<Attempt> = {}) =>
+      keeper.judge({
+        user: LOGIN.user,
+        password,
+        address: '10.0.0.1',
+        local: false,
+        device: undefined,
+        ...from,
+      });
+    const guess = (from: Partial<Attempt> = {}) => judge('wrong', from).kind;
+    return { judge, guess, wait: (ms: number) => (now += ms) };
+  }
+
+  it('fault 86: has ten guesses and ten a minute, and learns nothing from what is not looked at', () => {
+    const { judge, guess, wait } = doorkeeper();
+    expect(Array.from({ length: 10 }, () => guess())).toEqual(Array(10).fill('wrong'));
+    expect(judge('wrong')).toEqual({ kind: 'too many', waitMs: 6_000 });
+    expect(judge(LOGIN.password)).toEqual({ kind: 'too many', waitMs: 6_000 });
+    wait(6_000);
+    expect(judge(LOGIN.password).kind).toBe('right');
+  });
+
+  it('fault 86: gets no more than 60 a minute from a thousand addresses', () => {
+    const { guess, wait } = doorkeeper();
+    let looked = 0;
+    for (let second = 0; second < 600; second++, wait(1_000))
+      for (let i = 0; i < 50; i++) if (guess({ address: `10.1.${second % 20}.${i}` }) === 'wrong') looked++;
+    expect(looked).toBeLessThanOrEqual(60 * 11);
+    expect(looked).toBeGreaterThan(60 * 9);
+  });
+
+  it('fault 86: does not keep out who has logged in before: by a cookie, by another address, or on this machine', () => {
+    const { judge, guess, wait } = doorkeeper();
+    const first = judge(LOGIN.password);
+    const device = first.kind === 'right' ? (first.device ?? undefined) : undefined;
+    judge(LOGIN.password, { address: '10.0.0.9' });
+    wait(MINUTE);
+    for (let i = 0; i < 100; i++) {
+      guess();
+      guess({ address: `10.2.0.${i}` });
+    }
+    expect(judge(LOGIN.password).kind).toBe('too many');
+    expect(judge(LOGIN.password, { address: '10.3.0.1' }).kind).toBe('too many');
+    expect(judge(LOGIN.password, { device })).toEqual({ kind: 'right', device: null });
+    expect(judge(LOGIN.password, { address: '10.0.0.9' }).kind).toBe('right');
+    expect(judge(LOGIN.password, { address: '127.0.0.1', local: true }).kind).toBe('right');
+  });
+
+  it('fault 86: cannot make a cookie, and one alone opens nothing', () => {
+    const { judge, guess } = doorkeeper();
+    const first = judge(LOGIN.password);
+    const device = first.kind === 'right' ? (first.device ?? '') : '';
+    const other = doorkeeper().judge(LOGIN.password);
+    const forged = [device.replace(/^./, (c) => (c === '0' ? '1' : '0')), 'x', '', '.', `${device}0`];
+    if (other.kind === 'right' && other.device !== null) forged.push(other.device);
+    expect(Array.from({ length: 10 }, () => guess({ device }))).toEqual(Array(10).fill('wrong'));
+    expect(guess({ device })).toBe('too many');
+    expect(Array.from({ length: 10 }, (_, i) => guess({ device: forged[i % forged.length] ?? '' }))).toEqual(
+      Array(10).fill('wrong'),
+    );
+    for (const made of forged) expect(judge(LOGIN.password, { device: made }).kind).toBe('too many');
+  });
+
+  it('fault 86: behind a proxy, shares no limit with the owner, whose address or cookie tells them apart', async () => {
+    const { get } = await dashboard();
+    const known = await get('/');
+    const cookie = String(known.headers['set-cookie']).replace(/;.*/, '');
+    expect(cookie).toMatch(/^promptmill_device=[\da-f]{32}\.[\da-f]{64}$/);
+    expect((await get('/', { cookie })).headers['set-cookie']).toBeUndefined();
+    const wrong = basic(LOGIN.user, 'wrong');
+    for (let i = 0; i < 10; i++) expect((await get('/', { authorization: wrong })).status).toBe(401);
+    const refused = await get('/');
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0);
+    expect((await get('/', { cookie })).status).toBe(200);
+    expect((await get('/', { 'x-forwarded-for': '203.0.113.7' })).status).toBe(200);
   });
 });
 

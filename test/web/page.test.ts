@@ -181,6 +181,21 @@ describeInChromium('the page in a browser', () => {
     expect(summary).toEqual(post.summary);
   });
 
+  it('opens under an address that has the login in it', async () => {
+    await board.run(runPost());
+    dashboard = await startDashboard({ board, problems: () => ['jobs/a.yaml is a folder'] });
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    page.on('pageerror', (error) => complaints.push(error.message));
+    const login = `${LOGIN.user}:${encodeURIComponent(LOGIN.password)}`;
+    const address = dashboard.url.replace('http://', `http://${login}@`);
+    await page.goto(address);
+    await page.locator('#running').getByText('500 of 1,000 rows').waitFor();
+    await page.locator('#problems').getByText('jobs/a.yaml is a folder').waitFor();
+    await page.goto(`${address}/runs/${RUN}`);
+    await page.locator('#rows-text').getByText('480 rows').waitFor();
+  });
+
   it('says that there is no such run', async () => {
     const page = await open('/runs/no-such-run');
     await page.getByText('There is no such run on the board').waitFor();

@@ -1,7 +1,9 @@
+import { Queue, Worker } from 'bullmq';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Chunk } from '../../src/queue/chunk.js';
 import { ChunkQueue } from '../../src/queue/chunk-queue.js';
+import { ENTRY_LIMIT } from '../../src/queue/entry-limit.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
 import type { Store } from '../../src/queue/store.js';
 import { describeEachStore } from '../support/stores.js';
@@ -22,6 +24,7 @@ const CHUNK: Chunk = {
   timeoutMs: 1000,
   promptsPerRequest: 1,
   budget: null,
+  hold: false,
   parameters: { max_tokens: 5 },
   rows: [
     { row: 21, prompt: `${SECRET} one`, parameters: null },
@@ -98,6 +101,32 @@ describeEachStore('Bull Board', (under) => {
     for (const [, script = ''] of body.matchAll(/<script[^>]* src="([^"]+)"/g)) {
       expect((await dashboard.get(`/queues/${script}`)).status, script).toBe(200);
     }
+  });
+
+  it('calls a busy queue limited only while its workers have to wait', async () => {
+    const name = 'promptmill-busy-1234abcd';
+    const queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+    const worker = new Worker(
+      name,
+      async () => {},
+      { connection: store.connectionFor('worker'), limiter: ENTRY_LIMIT },
+      store.backendFactory,
+    );
+    const done = new Promise((resolve) => worker.on('completed', resolve));
+    const board = new MemoryBoard();
+    await board.run(runPost({ queue: name }));
+    const busy = await startDashboard({ board, queues: views });
+    const limitedFor = async (): Promise<number> =>
+      JSON.parse((await busy.get('/queues/api/queues')).body).queues[0].activeRateLimitTtl;
+    await queue.add('chunk', {});
+    await done;
+    // What BullMQ counts of the entry lasts for a second; a pause of a minute is longer.
+    expect(await queue.getRateLimitTtl(), 'the entry is counted').toBeGreaterThan(0);
+    expect(await limitedFor()).toBe(0);
+    await worker.close();
+    await queue.rateLimit(60_000);
+    expect(await limitedFor()).toBeGreaterThan(1_000);
+    await Promise.all([queue.close(), busy.close()]);
   });
 
   it('has a server behind it that says how it is, where it is one', async () => {

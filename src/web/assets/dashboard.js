@@ -1,5 +1,5 @@
 /** @import { PastRun, RunCard, State, WorkerRow } from '../state.js' */
-import { attribute, copy, describe, find, legend, list, parts, say, stack } from './dom.js';
+import { ask, attribute, copy, describe, find, legend, list, parts, say, stack } from './dom.js';
 
 /** Runs say how they get on about once a second. */
 const EVERY_MS = 1000;
@@ -21,7 +21,7 @@ let states = new Map();
 async function look() {
   clearTimeout(timer);
   try {
-    const response = await fetch('/api/state', { signal: AbortSignal.timeout(PATIENCE_MS) });
+    const response = await ask('/api/state', { signal: AbortSignal.timeout(PATIENCE_MS) });
     if (!response.ok) throw new Error(String(response.status));
     show(await response.json());
   } catch {
@@ -40,6 +40,15 @@ function show(state) {
   attribute(find('#live'), 'data-state', state.store.ready ? 'ready' : 'silent');
   say(find('#live-text'), state.store.ready ? `${state.store.text}, ${clock(state.at)}` : state.store.text);
   say(find('#version'), `Promptmill ${state.version}`);
+
+  list(
+    find('#problems'),
+    state.problems,
+    (problem) => problem,
+    () => copy('problem'),
+    say,
+  );
+  find('#problems-box').hidden = state.problems.length === 0;
 
   list(
     find('#running'),

@@ -4,6 +4,14 @@
 // model may hold anything.
 
 /**
+ * Asks the server that the page came from. `fetch` refuses an address that has a login in it, which is what a path becomes
+ * on a page that was opened as `http://user:password@…`; the browser sends the login all the same.
+ * @param {string} path
+ * @param {RequestInit} [options]
+ */
+export const ask = (path, options) => fetch(new URL(path, location.origin), options);
+
+/**
  * The only element that fits.
  * @param {string} selector
  * @param {ParentNode} parent

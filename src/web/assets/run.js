@@ -1,5 +1,5 @@
 /** @import { RunPage, Section } from '../run-page.js' */
-import { attribute, copy, describe, find, legend, list, say, stack } from './dom.js';
+import { ask, attribute, copy, describe, find, legend, list, say, stack } from './dom.js';
 
 /** A run that goes on is looked at so often. */
 const EVERY_MS = 2000;
@@ -10,7 +10,7 @@ let state = '';
 async function look() {
   let again = true;
   try {
-    const response = await fetch(`/api/runs/${id}`);
+    const response = await ask(`/api/runs/${id}`);
     if (response.ok) again = show(await response.json());
     find('#missing').hidden = response.status !== 404;
     document.body.toggleAttribute('data-stale', !response.ok && response.status !== 404);

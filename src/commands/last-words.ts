@@ -1,0 +1,43 @@
+import { CommanderError } from 'commander';
+import { PromptmillError } from '../errors.js';
+
+/** What is said of an error that ends the process, and the exit code. */
+export interface LastWords {
+  readonly text: string;
+  readonly exit: number;
+}
+
+/**
+ * @param resume how to go on with what the error stops; null when nothing was sent
+ */
+export function lastWords(error: unknown, resume: string | null): LastWords {
+  if (error instanceof CommanderError) return { text: '', exit: error.exitCode === 0 ? 0 : 2 };
+  if (error instanceof PromptmillError) return { text: lines(error.message, error.hint), exit: error.exit };
+  const exit = resume === null ? 2 : 3;
+  const limit = limitOf(error);
+  if (limit !== null) return { text: lines(...limit, resume), exit };
+  // A stack only for what is a defect.
+  const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { text: lines('this is a defect, please report it', stack, resume), exit };
+}
+
+/** A limit of the machine that was met: which one, and what to do; null for all other errors. */
+function limitOf(error: unknown): [string, string] | null {
+  if (!(error instanceof Error)) return null;
+  const code = 'code' in error ? error.code : '';
+  if (code === 'EMFILE' || code === 'ENFILE') {
+    return [
+      `this process may open no more files (${error.message})`,
+      'Raise the limit, for example with: ulimit -n 1024',
+    ];
+  }
+  const noMemory = code === 'ENOMEM' || (error instanceof RangeError && /memory/i.test(error.message));
+  if (!noMemory) return null;
+  return [
+    `there is not enough memory or address space (${error.message})`,
+    'Raise the limit, for example with: ulimit -v unlimited',
+  ];
+}
+
+const lines = (message: string, ...more: readonly (string | null | undefined)[]): string =>
+  `promptmill: ${[message, ...more].filter((line) => line !== undefined && line !== null).join('\n')}\n`;

@@ -1,0 +1,278 @@
+import type { z } from 'zod';
+import { refusedParameter } from '../service/parameters.js';
+import { jobJsonSchema } from './job-schema.js';
+import { nearest } from './nearest.js';
+
+/** What is wrong at one place of a job file, in the words of a job file. */
+export interface JobProblem {
+  readonly path: readonly PropertyKey[];
+  /** One sentence: the field, what it must be, what it is, and what to do where that is not plain. */
+  readonly message: string;
+}
+
+/** A problem that the schema found, in words. */
+export function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
+  const { path } = issue;
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({ path: [...path, key], message: unknownField(key, path, issue.input) }));
+  }
+  if (issue.code === 'invalid_union') {
+    const branch = branchMeant(issue);
+    if (branch !== null) {
+      return branch.flatMap((inner) => jobProblems({ ...inner, path: [...path, ...inner.path] }));
+    }
+  }
+  // Only a member of an object can be left away; an entry of a list that is nothing was written so.
+  if (issue.code === 'invalid_type' && issue.input === undefined) {
+    return [{ path, message: `${named(path)} is missing${example(path)}` }];
+  }
+  if (issue.input === null) {
+    return [{ path, message: `${named(path)} is empty: give it a value, or take the line away` }];
+  }
+  return [{ path, message: `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
+}
+
+/** Of a union, the branch that came furthest knows best what is wrong; null when all stop at the value itself. */
+function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodIssue[] | null {
+  const branches = issue.errors.filter((issues) => issues.length > 0);
+  const depth = (issues: readonly z.core.$ZodIssue[]): number =>
+    Math.max(...issues.map((inner) => inner.path.length));
+  const lacks = (issues: readonly z.core.$ZodIssue[]): number => Number(issues.some(isMissing));
+  const best = branches.toSorted(
+    (a, b) => lacks(a) - lacks(b) || depth(b) - depth(a) || a.length - b.length,
+  )[0];
+  if (best === undefined || best.every((inner) => inner.code === 'invalid_type' && inner.path.length === 0)) {
+    return null;
+  }
+  // The field that is there is the problem, not the one that is not.
+  const there = best.filter((inner) => !isMissing(inner));
+  return there.length > 0 ? there : null;
+}
+
+const isMissing = (issue: z.core.$ZodIssue): boolean =>
+  issue.code === 'invalid_type' && issue.input === undefined;
+
+/** What a value must be, after the name of its field. */
+function expectation(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+    case 'too_small':
+    case 'too_big':
+      return isOwn(issue.message) ? issue.message : `must be ${kindOf(issue)}`;
+    case 'invalid_value':
+      return isOwn(issue.message) ? issue.message : `must be ${either(issue.values.map(String))}`;
+    case 'invalid_union':
+      return isOwn(issue.message) ? issue.message : `must be ${alternatives(issue)}`;
+    case 'invalid_key':
+      return 'must have the number of a token as its name';
+    case 'unrecognized_keys':
+    case 'invalid_element':
+    case 'invalid_format':
+    case 'not_multiple_of':
+    case 'custom':
+      return issue.message;
+  }
+}
+
+/** Messages of the schema itself go after the name of a field. Those of the library are sentences without one. */
+const isOwn = (message: string): boolean => /^(?:must|needs|is|has|may) /.test(message);
+
+function kindOf(
+  issue: z.core.$ZodIssueInvalidType | z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig,
+): string {
+  const kind = issue.code === 'invalid_type' ? issue.expected : issue.origin;
+  switch (kind) {
+    case 'object':
+    case 'record':
+      return 'a group of fields';
+    case 'array':
+      if (issue.code === 'too_small') return `a list of at least ${issue.minimum}`;
+      return issue.code === 'too_big' ? `a list of at most ${issue.maximum}` : 'a list';
+    case 'string':
+      if (issue.code === 'too_small') return `a text of at least ${issue.minimum} characters`;
+      // Where the least and the most are one number, the schema says it as the length.
+      return issue.code === 'too_big' ? `a text of at most ${characters(issue.maximum)}` : 'a text';
+    case 'number':
+    case 'int':
+      return numberFor(issue.path);
+    case 'boolean':
+      return 'true or false';
+    default:
+      return `a ${kind}`;
+  }
+}
+
+const characters = (count: number | bigint): string =>
+  count === 1 ? 'one character' : `${count} characters`;
+
+/** `a whole number from 1 to 100`, `a number above 0` */
+function numberFor(path: readonly PropertyKey[]): string {
+  const [schema] = schemasAt(path);
+  const whole = memberOf(schema, 'type') === 'integer';
+  const limit = (name: string): number | null => {
+    const value = memberOf(schema, name);
+    return typeof value === 'number' && Math.abs(value) < Number.MAX_SAFE_INTEGER ? value : null;
+  };
+  const above = limit('exclusiveMinimum');
+  const least = limit('minimum') ?? (whole && above !== null ? above + 1 : null);
+  const most = limit('maximum');
+  const kind = whole ? 'a whole number' : 'a number';
+  if (least !== null)
+    return most === null ? `${kind} of at least ${least}` : `${kind} from ${least} to ${most}`;
+  const from = above === null ? '' : ` above ${above}`;
+  const to = most === null ? '' : `${from && ','} at most ${most}`;
+  return kind + from + to;
+}
+
+/** The fields of which one is needed, where each branch of a union has one of its own. */
+function alternatives({ path }: z.core.$ZodIssueInvalidUnion): string {
+  const fields = fieldsAt(path);
+  return fields.length > 0 ? `a group with ${either(fields)}` : 'of another kind';
+}
+
+/** The value received, unless the message has it already. */
+function received(issue: z.core.$ZodIssue): string {
+  if (issue.input === undefined || issue.message.includes(', got ')) return '';
+  // Of a group, what is in it is no news, and it may hold what the file does not say.
+  if (issue.code === 'custom' && typeof issue.input === 'object') return '';
+  const value = JSON.stringify(issue.input) ?? String(issue.input);
+  return `, got ${value.length > 60 ? `${value.slice(0, 57)}...` : value}`;
+}
+
+function remedy(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'invalid_value' && typeof issue.input === 'string') {
+    const near = nearest(issue.input, issue.values.map(String));
+    return near === null ? '' : `; did you mean ${near}?`;
+  }
+  if (issue.code !== 'invalid_type' || isOwn(issue.message)) return '';
+  if (issue.expected === 'object') {
+    const fields = fieldsAt(issue.path);
+    return fields.length === 0 ? '' : `; its fields are ${fields.join(', ')}`;
+  }
+  const { input } = issue;
+  if (issue.expected === 'array' && typeof input === 'string') return `: write [${input}]`;
+  if (issue.expected === 'string' && (typeof input === 'number' || typeof input === 'boolean')) {
+    return `: write "${input}", in quotes`;
+  }
+  if (
+    (issue.expected === 'number' || issue.expected === 'int') &&
+    typeof input === 'string' &&
+    isNumber(input)
+  ) {
+    return `: write ${Number(input)}, without quotes`;
+  }
+  return '';
+}
+
+const isNumber = (text: string): boolean => text.trim() !== '' && Number.isFinite(Number(text));
+
+/** What a field that every job has looks like. */
+function example(path: readonly PropertyKey[]): string {
+  const line = EXAMPLES.get(path.map(String).join('.'));
+  return line === undefined ? '' : `: add a line such as ${line}`;
+}
+
+const EXAMPLES: ReadonlyMap<string, string> = new Map([
+  ['service', 'service: { deployment: lm-35-turbo-instruct }'],
+  ['service.deployment', 'deployment: lm-35-turbo-instruct'],
+  ['input', 'input: { path: reviews.csv }'],
+  ['input.path', 'path: reviews.csv'],
+  ['schedule.cron', 'cron: "0 2 * * *"'],
+  ['prices.prompt', 'prompt: 0.0015'],
+  ['prices.completion', 'completion: 0.002'],
+]);
+
+/** A field that is not known here: one that is known elsewhere, or the nearest known one, or all that are known here. */
+function unknownField(key: string, parent: readonly PropertyKey[], group: unknown): string {
+  const place = [...parent, key];
+  const unknown = `unknown field ${written(place)}`;
+  const elsewhere = allFields().filter((path) => path.at(-1) === key);
+  if (elsewhere.some((path) => path.join('.') === written(place))) {
+    const others = fieldsAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
+    return `${written(parent)} has ${[key, ...others].join(' and ')}: take one of them away`;
+  }
+  const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
+  if (refused !== null) return `${written(place)} ${refused}`;
+  const variable = VARIABLES.get(key);
+  if (variable !== undefined) return `${unknown}: set ${variable} in the environment or in .env`;
+  if (elsewhere.length > 0) return `${unknown}: write it as ${either(elsewhere.map(written))}`;
+  const siblings = fieldsAt(parent);
+  const near = nearest(key, siblings);
+  if (near !== null) return `${unknown}: did you mean ${written([...parent, near])}?`;
+  const names = allFields().flatMap((path) => path.at(-1) ?? []);
+  const far = nearest(key, names);
+  if (far !== null) {
+    const meant = allFields().filter((path) => path.at(-1) === far);
+    return `${unknown}: did you mean ${either(meant.map(written))}?`;
+  }
+  return siblings.length > 0 ? `${unknown}: known here are ${siblings.join(', ')}` : unknown;
+}
+
+/** What a job file has no field for, because it changes from machine to machine or is secret. */
+const VARIABLES: ReadonlyMap<string, string> = new Map([
+  ['api_key', 'PROMPTMILL_API_KEY'],
+  ['key', 'PROMPTMILL_API_KEY'],
+  ['base_url', 'PROMPTMILL_BASE_URL'],
+  ['url', 'PROMPTMILL_BASE_URL'],
+  ['queue', 'PROMPTMILL_QUEUE'],
+]);
+
+const written = (path: readonly PropertyKey[]): string => path.map(String).join('.');
+
+/** `limits.budget.cost`, `entry 2 of answer.labels` */
+function named(path: readonly PropertyKey[]): string {
+  const last = path.at(-1);
+  if (typeof last === 'number') return `entry ${last + 1} of ${named(path.slice(0, -1))}`;
+  return written(path) || 'the job file';
+}
+
+function either(words: readonly string[]): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+}
+
+/** The schemas of a place of a job file; several where the place is in a union. */
+function schemasAt(path: readonly PropertyKey[]): readonly unknown[] {
+  let schemas: readonly unknown[] = [jobJsonSchema()];
+  for (const step of path) schemas = schemas.flatMap((schema) => membersOf(schema).get(String(step)) ?? []);
+  return schemas;
+}
+
+/** Names of the fields that a place of a job file can have. */
+const fieldsAt = (path: readonly PropertyKey[]): string[] => [
+  ...new Set(schemasAt(path).flatMap((schema) => [...membersOf(schema).keys()])),
+];
+
+let known: readonly string[][] | null = null;
+
+/** Every field by its path, from the outside to the inside. */
+function allFields(): readonly string[][] {
+  const below = (schema: unknown, path: readonly string[]): string[][] =>
+    [...membersOf(schema)].flatMap(([name, members]) => [
+      [...path, name],
+      ...members.flatMap((member) => below(member, [...path, name])),
+    ]);
+  known ??= [...new Map(below(jobJsonSchema(), []).map((path) => [path.join('.'), path])).values()];
+  return known;
+}
+
+/** Properties of a JSON Schema, those of its alternatives included. */
+function membersOf(schema: unknown): Map<string, unknown[]> {
+  const members = new Map<string, unknown[]>();
+  const add = (name: string, member: unknown): void => {
+    members.set(name, [...(members.get(name) ?? []), member]);
+  };
+  const properties = memberOf(schema, 'properties');
+  if (isObject(properties)) for (const [name, member] of Object.entries(properties)) add(name, member);
+  for (const union of ['anyOf', 'oneOf', 'allOf']) {
+    const branches = memberOf(schema, union);
+    if (!Array.isArray(branches)) continue;
+    for (const branch of branches) {
+      for (const [name, found] of membersOf(branch)) for (const member of found) add(name, member);
+    }
+  }
+  return members;
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+const memberOf = (value: unknown, key: string): unknown =>
+  isObject(value) ? Reflect.get(value, key) : undefined;

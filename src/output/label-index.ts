@@ -1,0 +1,166 @@
+/**
+ * Finds labels in texts, in time that does not grow with their number (fault 74). The labels are kept sorted, so those
+ * that begin alike stand together, and each further character of the text narrows the range by binary search.
+ */
+
+/** A label found in a text. */
+export interface Mention {
+  /** Place of the label in the list that was given. */
+  readonly label: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Between two letters or digits of a label, all of these mean a space. */
+const JOINT = /(?<=[\p{L}\p{N}])[\s_-]+(?=[\p{L}\p{N}])/gu;
+/** Stands for a joint in the form that is compared. No text has this character. */
+const JOINED = 0xffff;
+
+// A hyphen or apostrophe joins words ("non-positive"), a point or comma joins digits ("4.5" is neither 4 nor 5).
+const BEGINS = /(?<![\p{L}\p{N}\p{M}]|[\p{L}\p{N}]['’-]|\p{N}[.,])(?<!-(?=\p{N}))/uy;
+const ENDS = /(?!['’-]?[\p{L}\p{N}\p{M}]|[.,]\p{N})/uy;
+
+/** Labels that can be looked up in a text. */
+export class LabelIndex {
+  /** The first label that is empty or the same as an earlier one, by its place; −1 when all can be told apart. */
+  readonly clash: number;
+  readonly #labels: readonly string[];
+  readonly #places = new Map<string, number>();
+  /** By code units, as they are compared. */
+  readonly #forms: readonly string[];
+  readonly #firsts: ReadonlySet<string>;
+
+  /** @param labels in NFC, without white space around them */
+  constructor(labels: readonly string[]) {
+    this.#labels = labels;
+    let clash = -1;
+    for (const [place, label] of labels.entries()) {
+      const form = formOf(label);
+      if (clash < 0 && (form === '' || this.#places.has(form))) clash = place;
+      this.#places.set(form, place);
+    }
+    this.clash = clash;
+    this.#forms = [...this.#places.keys()].sort();
+    this.#firsts = new Set(this.#forms.map((form) => form.charAt(0)));
+  }
+
+  has(label: string): boolean {
+    return this.#places.has(formOf(label));
+  }
+
+  /**
+   * The labels that a text names as whole words, in any case, from its beginning to its end. None is inside another: of
+   * several that begin at one place the longest counts.
+   * @param text in NFC
+   */
+  *mentions(text: string): Generator<Mention> {
+    const folded = folding(text);
+    for (let at = 0; at < text.length; at++) {
+      if (!this.#firsts.has(folded.charAt(at)) || !fits(BEGINS, text, at)) continue;
+      const mention = this.#longestAt(text, folded, at);
+      if (mention === null) continue;
+      yield mention;
+      at = mention.end - 1;
+    }
+  }
+
+  #longestAt(text: string, folded: string, start: number): Mention | null {
+    const forms = this.#forms;
+    let best: Mention | null = null;
+    // Behind a letter, a space is a joint or a character of the label itself: both ways are gone.
+    const ways: Way[] = [{ from: 0, to: forms.length, matched: 0, at: start }];
+    for (let way = ways.pop(); way !== undefined; way = ways.pop()) {
+      let { from, to, matched, at } = way;
+      for (; from < to; matched++, at++) {
+        const first = forms[from] ?? '';
+        if (first.length === matched) {
+          const label = this.#places.get(first) ?? 0;
+          if (this.#isLonger(label, best) && fits(ENDS, text, at)) best = { label, start, end: at };
+        }
+        if (isJoining(text, at)) {
+          const joined = narrowed(forms, from, to, matched, JOINED);
+          if (joined.from < joined.to) ways.push({ ...joined, matched: matched + 1, at: jointEnd(text, at) });
+        }
+        ({ from, to } = narrowed(forms, from, to, matched, folded.charCodeAt(at)));
+      }
+    }
+    return best;
+  }
+
+  #isLonger(label: number, best: Mention | null): boolean {
+    return best === null || (this.#labels[label] ?? '').length > (this.#labels[best.label] ?? '').length;
+  }
+}
+
+/** Forms of a range that agree with a text so far, and where the text goes on. */
+interface Way {
+  readonly from: number;
+  readonly to: number;
+  /** Code units of the forms that are matched. */
+  readonly matched: number;
+  readonly at: number;
+}
+
+/** The forms of a range, all with one beginning of `place` code units, that go on with a code unit. */
+function narrowed(
+  forms: readonly string[],
+  from: number,
+  to: number,
+  place: number,
+  code: number,
+): { from: number; to: number } {
+  if (to - from === 1) return forms[from]?.charCodeAt(place) === code ? { from, to } : NO_FORMS;
+  const first = firstFrom(forms, from, to, place, code);
+  return { from: first, to: firstFrom(forms, first, to, place, code + 1) };
+}
+
+const NO_FORMS = { from: 0, to: 0 };
+
+/** The first form of a range whose code unit at a place is a given one or higher. One that ends there comes before. */
+function firstFrom(forms: readonly string[], from: number, to: number, place: number, code: number): number {
+  let low = from;
+  let high = to;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const there = forms[middle]?.charCodeAt(place) ?? 0;
+    // Behind its end a form has NaN, which is not above anything.
+    if (there >= code) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+function jointEnd(text: string, start: number): number {
+  let end = start;
+  while (isJoining(text, end)) end++;
+  return end;
+}
+
+const JOINING = /[\s_-]/;
+
+/** By the code first: most characters are letters, and a pattern takes its time. */
+function isJoining(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return (code <= 0x20 || code === 0x2d || code === 0x5f || code >= 0xa0) && JOINING.test(text.charAt(at));
+}
+
+function fits(place: RegExp, text: string, at: number): boolean {
+  place.lastIndex = at;
+  return place.test(text);
+}
+
+const formOf = (label: string): string => folding(label).replace(JOINT, String.fromCharCode(JOINED));
+
+const NOT_ASCII = /[^\0-\x7f]/;
+
+/** A text in which cases do not differ, as the flags `iu` of a pattern fold them; every character keeps its place. */
+function folding(text: string): string {
+  if (!NOT_ASCII.test(text)) return text.toLowerCase();
+  let folded = '';
+  for (const char of text) {
+    const upper = char.toUpperCase();
+    const lower = (upper.length === char.length ? upper : char).toLowerCase();
+    folded += lower.length === char.length ? lower : char;
+  }
+  return folded;
+}

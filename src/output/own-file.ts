@@ -1,0 +1,89 @@
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
+import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
+
+/*
+ * Files at the names that a run writes to beside its output. Whoever can write in the folder can plant a link there, so
+ * none is ever followed (fault 65): a file is made where nothing is, and only a file that is no link is opened.
+ */
+
+/** Nothing waits for the other end of a pipe, and no link is followed. */
+const NO_SURPRISE = constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** Which file it is, whatever its name. */
+export interface FileId {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+/** Makes a new file; what has the name, a link for example, loses it and is not touched otherwise. */
+export async function createOwn(path: string): Promise<FileHandle> {
+  const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | NO_SURPRISE;
+  try {
+    return await open(path, flags);
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error;
+    await rm(path, { force: true });
+    return await open(path, flags);
+  }
+}
+
+/** Opens a file that is there, and no link. @throws the file system's error */
+export async function openOwn(path: string): Promise<FileHandle> {
+  return await open(path, constants.O_RDWR | NO_SURPRISE);
+}
+
+/** The text of a file. @throws the file system's error, also when it is a link */
+export function readOwn(path: string): string {
+  const file = openSync(path, constants.O_RDONLY | NO_SURPRISE);
+  try {
+    if (!fstatSync(file).isFile() && !fstatSync(file).isDirectory()) throw new Error('it is not a file');
+    return readFileSync(file, 'utf8');
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The file that a name stands for, a link itself and not its target; null when there is none. */
+export async function fileAt(path: string): Promise<(FileId & { readonly size: number }) | null> {
+  return await lstat(path).catch(nullIfMissing);
+}
+
+export const isSame = (a: FileId | null, b: FileId | null): boolean =>
+  a !== null && b !== null && a.dev === b.dev && a.ino === b.ino;
+
+/** Whether a name is taken, be it by a link that leads nowhere. */
+export const isTaken = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+
+/** What a file system says that has no second names for a file. */
+const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
+
+/**
+ * Gives a file its final name, unless the name is taken (fault 64). Where the file system can give a second name, this
+ * is one step with the look; elsewhere there is a moment between the two.
+ * @returns false when another file has the name; then nothing is changed
+ */
+export async function giveFreeName(path: string, name: string): Promise<boolean> {
+  try {
+    await link(path, name);
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === 'EEXIST') {
+      // A process that was killed between the two steps has given it already.
+      if (!isSame(await fileAt(path), await fileAt(name))) return false;
+    } else if (NO_LINKS.has(code)) {
+      if ((await fileAt(name)) !== null) return false;
+      await rename(path, name);
+      return true;
+    } else throw error;
+  }
+  await rm(path);
+  return true;
+}
+
+function nullIfMissing(error: unknown): null {
+  if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return null;
+  throw error;
+}
+
+const codeOf = (error: unknown): string =>
+  error instanceof Error && 'code' in error ? String(error.code) : '';

@@ -1,0 +1,162 @@
+/**
+ * What an error of the store means for those who need it. The one place that knows the words of Redis and the states of
+ * PostgreSQL.
+ *
+ * | kind | examples | what is done |
+ * | --- | --- | --- |
+ * | `away` | no connection, starting up, too many clients | waited for, as long as `limits.give_up_after` says |
+ * | `full` | out of memory, out of disk | waited for likewise: workers make room, or its operator does (fault 34) |
+ * | `refusing` | a read-only replica, too few replicas, a password or a right that is gone | may pass, as a failover does (fault 33): waited for, but not for long (fault 81) |
+ * | `broken` | a dropped table or database, a key of another type | stops the run: somebody has to mend it (fault 81) |
+ */
+export interface StoreError {
+  readonly kind: 'away' | 'full' | 'refusing' | 'broken';
+  /** Stable, in snake_case. */
+  readonly code: string;
+  /** What the store said, in plain words, after its address: `redis://host is a read-only replica (READONLY …)`. */
+  readonly words: string;
+  /** What to do about it, one sentence. */
+  readonly remedy: string;
+}
+
+interface Rule extends Omit<StoreError, 'words'> {
+  /** What the store is or does; its own words come behind. */
+  readonly means: string;
+}
+
+const AWAY: Rule = {
+  kind: 'away',
+  code: 'queue_unavailable',
+  means: 'does not answer',
+  remedy: 'Start the server, or mend the way to it.',
+};
+const FULL: Rule = {
+  kind: 'full',
+  code: 'queue_full',
+  means: 'has no room left',
+  remedy: 'Give it more memory or disk space.',
+};
+const READ_ONLY: Rule = {
+  kind: 'refusing',
+  code: 'queue_read_only',
+  means: 'is read-only',
+  remedy: 'Give the address of the primary, or make this server one.',
+};
+const NOT_REPLICATED: Rule = {
+  kind: 'refusing',
+  code: 'queue_not_replicated',
+  means: 'takes no writes while it has too few replicas',
+  remedy: 'Bring its replicas back, or lower min-replicas-to-write.',
+};
+const REFUSED: Rule = {
+  kind: 'refusing',
+  code: 'queue_refused',
+  means: 'refuses this user or password',
+  remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
+};
+const OTHER_TYPE: Rule = {
+  kind: 'broken',
+  code: 'queue_damaged',
+  means: 'has something else under a name of the queue',
+  remedy: 'Delete or rename those keys, or use another database of the server (redis://HOST:PORT/1).',
+};
+const NO_TABLE: Rule = {
+  kind: 'broken',
+  code: 'queue_damaged',
+  means: 'has lost tables of the queue',
+  remedy:
+    'Tables of the schema promptmill are made again by the next start. If one of the schema bullmq is gone, drop that ' +
+    'schema (DROP SCHEMA bullmq CASCADE): it is made again as well.',
+};
+const NO_DATABASE: Rule = {
+  kind: 'broken',
+  code: 'queue_refused',
+  means: 'has no such database',
+  remedy: 'Create the database, or name another one.',
+};
+const DAMAGED: Rule = {
+  kind: 'broken',
+  code: 'queue_damaged',
+  means: 'has damaged files',
+  remedy: 'Restore it, or use another database.',
+};
+const NO_DESCRIPTOR: Rule = {
+  kind: 'refusing',
+  code: 'too_many_open_files',
+  means: 'cannot be reached: this process may open no more files',
+  remedy: 'Raise the limit (ulimit -n 1024) or lower --concurrency.',
+};
+
+/** By the first word of the reply. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
+const OF_REDIS: ReadonlyMap<string, Rule> = new Map([
+  ['READONLY', READ_ONLY],
+  ['MASTERDOWN', READ_ONLY],
+  ['NOREPLICAS', NOT_REPLICATED],
+  ['NOAUTH', REFUSED],
+  ['WRONGPASS', REFUSED],
+  ['NOPERM', { ...REFUSED, means: 'does not allow this user what the queue needs' }],
+  ['WRONGTYPE', OTHER_TYPE],
+  ['OOM', FULL],
+  ['MISCONF', FULL],
+  ['LOADING', AWAY],
+  ['BUSY', AWAY],
+  ['CLUSTERDOWN', AWAY],
+  ['TRYAGAIN', AWAY],
+]);
+
+/** By the state, or the class of it: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const OF_POSTGRES: readonly (readonly [RegExp, Rule])[] = [
+  [/^08/, AWAY],
+  // Shut down, crashed, starting up, a backend that was terminated (fault 38); not 57P04, a dropped database.
+  [/^57P0[1235]/, AWAY],
+  [/^57P04/, NO_DATABASE],
+  // Too many clients; a serialisation failure, a deadlock, a lock or a statement that took too long: again.
+  [/^(53300|40001|40P01|55P03|57014)/, AWAY],
+  [/^53/, FULL],
+  [/^25006/, READ_ONLY],
+  [/^28/, REFUSED],
+  [/^42501/, { ...REFUSED, means: 'does not allow this user what the queue needs' }],
+  [/^3D000/, NO_DATABASE],
+  // A schema, a table, a column, a function or a key that should be there.
+  [/^(3F000|42P01|42703|42883|42704|42P10)/, NO_TABLE],
+  [/^(58|XX001|XX002)/, DAMAGED],
+];
+
+/** The system's codes for a way that is not there, and none for a file. */
+const OF_NETWORK =
+  /^(ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|E(HOST|NET)(UNREACH|DOWN)|ENETRESET|EADDRNOTAVAIL|ENOTCONN|EPROTO|ENOTFOUND|EAI_.*)$/;
+
+/** What the drivers say, without any code, when a connection ends under a command. */
+const CONNECTION_LOST =
+  /^(Connection is closed|Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|timeout expired|connect ETIMEDOUT)/;
+
+/** The word of a reply; that of a script of Redis 6 comes behind the place in the script. */
+const WORD = /^(?:ERR Error running script .*?@user_script: ?\d+: -?)?([A-Z]{2,})\b/;
+/** Where in a script it happened tells a user nothing. */
+const PLACE = / script: [0-9a-f]+, on @user_script:\d+\.?$/;
+const OF_OLD_AUTH = /^ERR (AUTH|invalid password|Client sent AUTH)/;
+
+/** @returns null for what is no error of the store: a defect, or a fault that Promptmill has no plan for */
+export function storeErrorOf(error: unknown): StoreError | null {
+  if (!(error instanceof Error)) return null;
+  const rule = ruleOf(error);
+  if (rule === null) return null;
+  const { means, ...known } = rule;
+  // Refused on IPv4 and on IPv6 is one error without a message.
+  const said = error.message.replace(PLACE, '').trim() || codeOf(error);
+  return { ...known, words: `${means} (${said})` };
+}
+
+function ruleOf(error: Error): Rule | null {
+  const code = codeOf(error);
+  // Both PostgreSQLs: `pg` puts the severity on what the server said, and on nothing else.
+  if ('severity' in error) return OF_POSTGRES.find(([states]) => states.test(code))?.[1] ?? null;
+  if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return NO_DESCRIPTOR;
+  if (OF_NETWORK.test(code)) return AWAY;
+  if (CONNECTION_LOST.test(error.message)) return AWAY;
+  if (OF_OLD_AUTH.test(error.message)) return REFUSED;
+  return OF_REDIS.get(WORD.exec(error.message)?.[1] ?? '') ?? null;
+}
+
+const codeOf = (error: Error): string =>
+  'code' in error && typeof error.code === 'string' ? error.code : '';

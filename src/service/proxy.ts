@@ -1,0 +1,88 @@
+import { BlockList, isIP } from 'node:net';
+import { UsageError } from '../errors.js';
+
+/** A proxy between this machine and the service. A private field keeps its password out of logs. */
+export class ServiceProxy {
+  readonly #authorization: string | null;
+  /** `http://host:port`: to connect to, and for people. */
+  readonly address: string;
+
+  constructor({ origin, username, password }: URL) {
+    this.address = origin;
+    const both = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+    this.#authorization = username === '' ? null : `Basic ${Buffer.from(both).toString('base64')}`;
+  }
+
+  /** The header that it asks for, as a name and a value; nothing for a proxy without a user. */
+  get headers(): readonly string[] {
+    return this.#authorization === null ? [] : ['proxy-authorization', this.#authorization];
+  }
+}
+
+/**
+ * The proxy for an address: `HTTPS_PROXY` or `HTTP_PROXY` by its scheme, unless `NO_PROXY` names its host. The names in
+ * small letters come first, as in curl.
+ * @param variable looks an environment variable up
+ * @returns null when the address is called directly
+ * @throws UsageError for a variable that names no proxy, without its value: it may hold a password
+ */
+export function proxyFor(
+  address: string,
+  variable: (name: string) => string | undefined,
+): ServiceProxy | null {
+  const target = new URL(address);
+  const name = target.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
+  const small = name.toLowerCase();
+  const used = variable(small) === undefined ? name : small;
+  const value = variable(used)?.trim();
+  if (!value || isExcepted(target, variable('no_proxy') ?? variable('NO_PROXY') ?? '')) return null;
+  const url = URL.parse(value.includes('://') ? value : `http://${value}`);
+  if (url === null || url.hostname === '') {
+    throw badProxy(`${used} holds no address of a proxy (not shown: it may hold a password)`);
+  }
+  if (!['http:', 'https:'].includes(url.protocol)) {
+    throw badProxy(`${used} names a proxy of the kind ${url.protocol.slice(0, -1)}, which is not supported`);
+  }
+  try {
+    return new ServiceProxy(url);
+  } catch {
+    throw badProxy(`the user or the password in ${used} is badly escaped (not shown)`);
+  }
+}
+
+const badProxy = (message: string): UsageError =>
+  new UsageError(
+    'bad_proxy',
+    message,
+    'Set it to http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or name the host of the service in NO_PROXY.',
+  );
+
+/** Entries apart by commas or spaces: `*`, a host and all below it, an address, a network such as `10.0.0.0/8`; each with `:port` or without. */
+function isExcepted({ hostname, port, protocol }: URL, list: string): boolean {
+  const host = bare(hostname.toLowerCase());
+  const ownPort = port || (protocol === 'https:' ? '443' : '80');
+  return list
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .some((entry) => {
+      if (entry === '*') return true;
+      // A bare IPv6 address has colons of its own.
+      const colon = isIP(entry) === 6 ? -1 : entry.search(/:\d+$/);
+      const name = bare(colon === -1 ? entry : entry.slice(0, colon)).replace(/^\*?\./, '');
+      if (name === '' || (colon !== -1 && entry.slice(colon + 1) !== ownPort)) return false;
+      if (name.includes('/')) return isInNetwork(host, name);
+      return host === name || (isIP(host) === 0 && host.endsWith(`.${name}`));
+    });
+}
+
+const bare = (host: string): string => host.replace(/^\[|\]$/g, '');
+
+function isInNetwork(host: string, network: string): boolean {
+  const [address = '', bits = ''] = network.split('/');
+  const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
+  const most = family === 'ipv6' ? 128 : 32;
+  if (isIP(address) === 0 || isIP(host) === 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > most) return false;
+  const list = new BlockList();
+  list.addSubnet(address, Number(bits), family);
+  return list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4');
+}

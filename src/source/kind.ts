@@ -1,0 +1,145 @@
+import { UsageError } from '../errors.js';
+import type { Format } from './format.js';
+
+/** What a file is, where it is not what it is read as. */
+interface Kind {
+  readonly code: string;
+  /** After the name of the file: `is an Excel workbook (.xlsx)`. */
+  readonly is: string;
+  readonly remedy: string;
+}
+
+const UNPACK = 'Unpack it, or compress it with gzip: .csv.gz, .tsv.gz and .jsonl.gz are read as they are.';
+const WORKBOOK = 'Save the sheet as "CSV UTF-8" in the spreadsheet program, and use that file.';
+
+/** Every beginning has bytes that no text of ours has, so that no header is taken for one of them. */
+const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
+  [
+    'PK\x03\x04',
+    { code: 'input_is_archive', is: 'is a zip archive', remedy: 'Unpack it, and use the file inside it.' },
+  ],
+  [
+    '\xd0\xcf\x11\xe0',
+    { code: 'input_is_workbook', is: 'is an old Excel workbook (.xls)', remedy: WORKBOOK },
+  ],
+  [
+    'PAR1\x15',
+    {
+      code: 'input_is_parquet',
+      is: 'is a Parquet file',
+      remedy: 'Convert it to CSV or to JSON lines, for example with DuckDB or pandas.',
+    },
+  ],
+  ['BZh91AY&SY', { code: 'input_is_compressed', is: 'is compressed with bzip2', remedy: UNPACK }],
+  ['\xfd7zXZ\x00', { code: 'input_is_compressed', is: 'is compressed with xz', remedy: UNPACK }],
+  ['\x28\xb5\x2f\xfd', { code: 'input_is_compressed', is: 'is compressed with zstd', remedy: UNPACK }],
+  [
+    '7z\xbc\xaf\x27\x1c',
+    { code: 'input_is_archive', is: 'is a 7z archive', remedy: 'Unpack it, and use the file inside it.' },
+  ],
+  [
+    '%PDF-',
+    {
+      code: 'input_is_pdf',
+      is: 'is a PDF',
+      remedy: 'Use the data that it was made of, as CSV or JSON lines.',
+    },
+  ],
+  [
+    'SQLite format 3\x00',
+    {
+      code: 'input_is_database',
+      is: 'is an SQLite database',
+      remedy: 'Write the table out as CSV, for example with sqlite3 -header -csv FILE "select * from TABLE".',
+    },
+  ],
+];
+
+/** Names of files inside a zip archive that is a spreadsheet. */
+const SHEETS: readonly (readonly [part: string, is: string])[] = [
+  ['xl/', 'is an Excel workbook (.xlsx)'],
+  ['opendocument.spreadsheet', 'is an OpenDocument spreadsheet (.ods)'],
+];
+
+/**
+ * Refuses a file whose bytes are no text at all.
+ * @param head the first bytes of the file, inflated
+ * @throws UsageError `input_is_archive`, `input_is_workbook`, `input_is_parquet`, `input_is_compressed`, `input_is_pdf`,
+ * `input_is_database`
+ */
+export function refuseBinary(head: Buffer, name: string): void {
+  const start = head.toString('latin1');
+  const found = BINARY.find(([begins]) => start.startsWith(begins));
+  if (found === undefined) return;
+  const sheet = found[0] === 'PK\x03\x04' ? SHEETS.find(([part]) => start.includes(part)) : undefined;
+  throw refusal(
+    name,
+    sheet === undefined ? found[1] : { code: 'input_is_workbook', is: sheet[1], remedy: WORKBOOK },
+  );
+}
+
+const ARRAY: Kind = {
+  code: 'input_is_json_array',
+  is: 'is one JSON array, where one object a line is expected (JSON lines)',
+  remedy: "Turn it into lines, for example with jq -c '.[]' FILE.",
+};
+
+/**
+ * Refuses text that is plainly of another format than the one it is read as.
+ * @param head the beginning of the text
+ * @param isAll the text has nothing more
+ * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_json_lines`
+ */
+export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, name: string): void {
+  const text = head.toString('utf8').trimStart();
+  if (/^<(?:!doctype html|html|head|body)\b/i.test(text)) {
+    throw refusal(name, {
+      code: 'input_is_html',
+      is: 'is a web page (HTML)',
+      remedy: 'Fetch the file again: a login or an error page may have been saved in its place.',
+    });
+  }
+  if (text.startsWith('<?xml')) {
+    throw refusal(name, {
+      code: 'input_is_xml',
+      is: 'is XML',
+      remedy: 'Convert it to CSV or to JSON lines.',
+    });
+  }
+  const [first = '', ...others] = text.split(/\r\n|\n|\r/, 3);
+  const hasMore = !isAll || others.some((line) => line.trim() !== '');
+  if (isArray(text, first, hasMore)) throw refusal(name, ARRAY);
+  if (format === 'jsonl') {
+    if (first.trim() !== '{' || !hasMore) return;
+    throw refusal(name, {
+      code: 'input_is_json',
+      is: 'is JSON over several lines, where one object a line is expected (JSON lines)',
+      remedy: 'Put each object on a line of its own, for example with jq -c . FILE.',
+    });
+  }
+  if (typeof parsed(first) === 'object' && first.startsWith('{')) {
+    throw refusal(name, {
+      code: 'input_is_json_lines',
+      is: `has JSON lines in it, and is read as ${format.toUpperCase()}`,
+      remedy: 'Say --format jsonl, or input.format: jsonl in the job file.',
+    });
+  }
+}
+
+/** An array of objects over the whole file; one that is a line of its own is a bad record (fault 11). */
+function isArray(text: string, first: string, hasMore: boolean): boolean {
+  if (!/^\[\s*(?:\{|\]\s*$)/.test(text)) return false;
+  return !(hasMore && Array.isArray(parsed(first)));
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function refusal(name: string, { code, is, remedy }: Kind): UsageError {
+  return new UsageError(code, `${name} ${is}.`, remedy);
+}

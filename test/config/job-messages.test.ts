@@ -1,0 +1,143 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { readJobFile } from '../../src/config/job-file.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'promptmill-messages-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** The two lines that every job has; what the table gives comes behind them. */
+const HEAD = 'service: { deployment: d }\ninput: { path: a.csv }\n';
+
+const TOP =
+  'name, service, input, prompt, parameters, row_parameters, answer, output, limits, prices, schedule, on_finish';
+const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
+
+/** Wrong lines of a job file, and every word that is said of them. */
+const WRONG: readonly (readonly [lines: string, message: string])[] = [
+  // A field in the wrong place.
+  ['max_tokens: 5', 'job.yaml:3: unknown field max_tokens: write it as parameters.max_tokens'],
+  ['concurrency: 5', 'job.yaml:3: unknown field concurrency: write it as limits.concurrency'],
+  ['deployment: x', 'job.yaml:3: unknown field deployment: write it as service.deployment'],
+  ['path: x.csv', 'job.yaml:3: unknown field path: write it as input.path or output.path'],
+  ['limits:\n  labels: [a, b]', 'job.yaml:4: unknown field limits.labels: write it as answer.labels'],
+  ['api_key: k', 'job.yaml:3: unknown field api_key: set PROMPTMILL_API_KEY in the environment or in .env'],
+  // A field that does not exist.
+  ['max_token: 5', 'job.yaml:3: unknown field max_token: did you mean parameters.max_tokens?'],
+  [
+    'limits:\n  concurency: 5',
+    'job.yaml:4: unknown field limits.concurency: did you mean limits.concurrency?',
+  ],
+  ['answer: { label: [a, b] }', 'job.yaml:3: unknown field answer.label: did you mean answer.labels?'],
+  ['wibble: 3', `job.yaml:3: unknown field wibble: known here are ${TOP}`],
+  [
+    'parameters: { stream: true }',
+    'job.yaml:3: parameters.stream cannot be set: each row is one answer, which is read whole',
+  ],
+  // A value of the wrong kind.
+  [
+    'output: out.csv',
+    'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas',
+  ],
+  ['answer: positive', 'job.yaml:3: answer must be a group with labels or json, got "positive"'],
+  ['answer: {}', 'job.yaml:3: answer must be a group with labels or json, got {}'],
+  ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: take one of them away'],
+  [
+    'answer: { labels: [a, 2] }',
+    'job.yaml:3: entry 2 of answer.labels must be a text, got 2: write "2", in quotes',
+  ],
+  ['answer: { json: x }', 'job.yaml:3: answer.json must be a group of fields, got "x"'],
+  ['row_parameters: best_of', 'job.yaml:3: row_parameters must be a list, got "best_of": write [best_of]'],
+  ['limits: { deadline: 8 }', 'job.yaml:3: limits.deadline must be a duration such as 90s, 30m or 8h, got 8'],
+  [
+    'limits: { concurrency: "5" }',
+    'job.yaml:3: limits.concurrency must be a whole number from 1 to 10000, got "5": write 5, without quotes',
+  ],
+  ['limits:', 'job.yaml:3: limits is empty: give it a value, or take the line away'],
+  // A value out of range.
+  [
+    'limits: { concurrency: 0 }',
+    'job.yaml:3: limits.concurrency must be a whole number from 1 to 10000, got 0',
+  ],
+  ['limits: { attempts: 2.5 }', 'job.yaml:3: limits.attempts must be a whole number from 1 to 100, got 2.5'],
+  [
+    'limits: { timeout_seconds: -1 }',
+    'job.yaml:3: limits.timeout_seconds must be a number above 0, at most 86400, got -1',
+  ],
+  ['parameters: { temperature: 3 }', 'job.yaml:3: parameters.temperature must be between 0 and 2, got 3'],
+  [
+    'parameters: { logit_bias: { abc: 1 } }',
+    'job.yaml:3: parameters.logit_bias.abc must have the number of a token as its name',
+  ],
+  ['answer: { labels: [one] }', 'job.yaml:3: answer.labels must name at least two labels, got ["one"]'],
+  [
+    `answer: { labels: [${'x'.repeat(501)}, b] }`,
+    `job.yaml:3: entry 1 of answer.labels must have at most 500 characters, got "${'x'.repeat(56)}...`,
+  ],
+  ['output: { columns: [] }', 'job.yaml:3: output.columns must be a list of at least 1, got []'],
+  ['output: { formulas: of }', 'job.yaml:3: output.formulas must be protect or raw, got "of"'],
+  [
+    'output: { formulas: protected }',
+    'job.yaml:3: output.formulas must be protect or raw, got "protected"; did you mean protect?',
+  ],
+  ['name: a b', 'job.yaml:3: name may hold letters, digits, ".", "_" and "-", got "a b"'],
+  // A value that is missing.
+  [
+    'schedule: { timezone: UTC }',
+    'job.yaml:3: schedule.cron is missing: add a line such as cron: "0 2 * * *"',
+  ],
+  ['prices: { prompt: 1 }', 'job.yaml:3: prices.completion is missing: add a line such as completion: 0.002'],
+  ['on_finish: {}', 'job.yaml:3: on_finish needs a command or a post'],
+  // What YAML makes of it.
+  ['prompt: {{ review }}', `job.yaml:3: ${QUOTES}: prompt: {{ review }}`],
+  [
+    'prompt: {{ review }} is it good?',
+    `job.yaml:3: not valid YAML: ${QUOTES}: prompt: {{ review }} is it good?`,
+  ],
+  [
+    'output: { path: out/{{date}}.csv }',
+    `job.yaml:3: not valid YAML: ${QUOTES}: output: { path: out/{{date}}.csv }`,
+  ],
+  [
+    'prompt: Classify: it',
+    'job.yaml:3: not valid YAML: put a text with ": " in it in quotes, or behind | on lines of its own: prompt: Classify: it',
+  ],
+  ['prompt: @x', 'job.yaml:3: not valid YAML: put a text that begins with @ in quotes: prompt: @x'],
+  ['limits:\n\tattempts: 3', 'job.yaml:4: not valid YAML: a tab begins the line: YAML takes spaces only'],
+  [
+    'input: { path: b.csv }',
+    'job.yaml:3: not valid YAML: the field input stands here a second time: take one away',
+  ],
+  ['prompt: "x', 'job.yaml:4: not valid YAML: a quote or a bracket before this line is never closed'],
+];
+
+describe('a wrong job file', () => {
+  const path = join(folder, 'job.yaml');
+  const said = (text: string): string => {
+    writeFileSync(path, text);
+    try {
+      readJobFile(path);
+    } catch (error) {
+      return error instanceof Error ? error.message.replaceAll(`${folder}/`, '') : String(error);
+    }
+    return 'nothing';
+  };
+
+  test.each(WRONG)('%j is told in a sentence', (lines, message) => {
+    expect(said(`${HEAD}${lines}\n`)).toBe(message);
+  });
+
+  test.each([[''], ['service: {}\ninput: {}\n']])('%j lacks what every job has', (text) => {
+    const [service, input] = said(text).split('\n');
+    expect(service).toMatch(/^job\.yaml:1: service(\.deployment)? is missing: add a line such as \S.*lm-35/);
+    expect(input).toMatch(/^job\.yaml:[12]: input(\.path)? is missing: add a line such as \S.*reviews\.csv/);
+  });
+
+  test('is told as one that is a text, and one that is a list', () => {
+    expect(said('just text')).toBe(
+      `job.yaml:1: the job file must be a group of fields, got "just text"; its fields are ${TOP}`,
+    );
+    expect(said('- a\n')).toMatch(/^job\.yaml:1: the job file must be a group of fields, got \["a"\];/);
+  });
+});

@@ -1,0 +1,228 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import './figures.js';
+import { readEnvironment } from '../../src/config/environment.js';
+import { answer } from '../../src/emulator/answers/answer.js';
+import { answerReader } from '../../src/output/answer.js';
+import { recordFormat } from '../../src/output/format.js';
+import { inert, uninert } from '../../src/output/formula.js';
+import { contextCheck } from '../../src/prompt/context.js';
+import { loadTokenizer } from '../../src/prompt/tokens.js';
+import { plain } from '../../src/report/terminal-text.js';
+import { keyCleaner } from '../../src/service/key-cleaner.js';
+import { verdicts } from '../../src/service/verdict.js';
+import { completed, csvRow } from '../output/records.js';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
+
+const SMALL = 250_000;
+const FACTOR = 8;
+
+/** So many characters of a text again and again. */
+const run = (text: string) => (length: number) => text.repeat(length / text.length + 1).slice(0, length);
+const list = (item: (i: number) => string, size: number) => (length: number) =>
+  Array.from({ length: length / size }, (_, i) => item(i)).join();
+
+/** What is almost something else, of any length. */
+const ALMOST: Readonly<Record<string, (length: number) => string>> = {
+  'a number': (n) => `-${run('1')(n)}x`,
+  'a number with many points': (n) => `-${run('1.')(n)}`,
+  'an exponent': (n) => `+1e${run('1')(n)}e`,
+  'a number and white space': (n) => `-1${run(' ')(n)}x`,
+  'white space': (n) => `${run(' ')(n)}x`,
+  'lines of nothing': (n) => `${run('\n')(n)}x`,
+  'a formula behind apostrophes': (n) => `${run("'")(n)}=`,
+  'a formula behind NUL': (n) => `${run('\0')(n)}=`,
+  'characters without width': run('\u200b'),
+  'combining marks': (n) => `a${run('\u0301\u0316')(n)}`,
+  emoji: run('👍'),
+  'a word': (n) => `${run('a')(n)}!`,
+  words: run('a '),
+  'a label': run('very goo '),
+  labels: run('good '),
+  'labels behind a negation': run('not a very good '),
+  'a label in two': (n) => `very${run(' ')(n)}good bad`,
+  'two labels far apart': (n) => `good${run('!')(n)}bad`,
+  'two labels at the end': (n) => `${run('!')(n)}good bad`,
+  negations: run("isn't very "),
+  'an object': run('{"a":'),
+  'objects that are none': run('{a}'),
+  objects: run('{}'),
+  'an array': run('['),
+  'an array, closed': (n) => run('[')(n / 2) + run(']')(n / 2),
+  'a string': (n) => `"${run('\\"')(n)}`,
+  'a string of backslashes': (n) => `{"s":"${run('\\')(n)}`,
+  'a string for a pattern': (n) => `{"s":"${run('a')(n)}"}`,
+  'a string of escapes': (n) => `{"s":"${run('\\u0041')(n)}"}`,
+  'a digit in JSON': (n) => `{"n":${run('1')(n)}}`,
+  'unique numbers': (n) => `{"tags":[${list(String, 6)(n)}]}`,
+  'unique objects': (n) => `{"tags":[${list((i) => `{"a":${i}}`, 13)(n)}]}`,
+  'many members': (n) => `{${list((i) => `"k${i}":1`, 11)(n)}}`,
+  'an error': (n) => `{"error":{"message":${JSON.stringify(run('model api version ')(n))}}}`,
+  'a wait': (n) => `{"error":{"message":"try again in ${run('1')(n)}"}}`,
+  'a completion': (n) => JSON.stringify(completionBody({ text: run('\u00e9"')(n) })),
+  HTML: run('<html '),
+  'a prompt of fields': run('Text: '),
+  'a prompt that lists labels': run('as one of: a, b or '),
+  'percent signs': run('%25'),
+  'the signs of HTML': run('&amp;'),
+  'numbers of HTML': run('&#0'),
+  'quoted lines': run('","\r\n'),
+};
+
+const scratch = mkdtempSync(join(tmpdir(), 'promptmill-linear-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const labels = answerReader({ kind: 'labels', labels: ['good', 'very good', 'bad', 'not_spam', '4', '!!'] });
+const schema = {
+  properties: { s: { pattern: '(a+)b' }, tags: { type: 'array', uniqueItems: true }, n: { type: 'number' } },
+};
+const shape = { inputColumns: ['a'], answer: answerReader({ kind: 'text' }) };
+const json = answerReader({ kind: 'json', schema });
+const clean = keyCleaner('canary-key-0123456789');
+const fits = contextCheck(4097, await loadTokenizer('cl100k_base'));
+const csv = recordFormat({ kind: 'csv', ...shape });
+const jsonl = recordFormat({ kind: 'jsonl', ...shape });
+const response = (status: number, body: string) =>
+  verdicts({ kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 }, 0, 1);
+
+/** Everything that a row, an answer or an error meets. */
+const READERS: Readonly<Record<string, (text: string) => unknown>> = {
+  'the guard of formulas': (text) => inert(text),
+  'the guard, undone': (text) => uninert(`'${text}`),
+  'a record of CSV': (text) => csv.format(csvRow({ a: text }), completed, null),
+  'a record of JSONL': (text) => jsonl.format(csvRow({ a: text }), completed, null),
+  'a label answer': (text) => labels.read(text),
+  'a JSON answer': (text) => json.read(text),
+  'the body of an answer': (text) => response(200, text),
+  'the body of an error': (text) => response(400, text),
+  'the body of a refusal': (text) => response(429, text),
+  'the search for a key': (text) => clean(text),
+  'the check of the context window': (text) => fits(text, 5),
+  'the terminal': (text) => plain(text),
+  'the emulator': (text) => answer(text, () => 0.5),
+  'the .env file': (text) => {
+    writeFileSync(join(scratch, '.env'), text);
+    return readEnvironment({}, join(scratch, '.env'));
+  },
+};
+
+describe('texts of megabytes, with no process,', () => {
+  it.each(Object.entries(READERS))(
+    'fault 69: %s takes time by the length of a text that is almost something else',
+    (_, read) => {
+      for (const [name, text] of Object.entries(ALMOST)) {
+        const small = spent(() => read(text(SMALL)));
+        const large = spent(() => read(text(FACTOR * SMALL)));
+        // Eight times the time is linear, 64 times is not; below half a second it may be the garbage of another text.
+        expect(large, name).toBeLessThan(500 + 24 * small);
+      }
+    },
+    300_000,
+  );
+
+  it('fault 69: an answer of 100,000 open brackets ends no stack', () => {
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+    expect(json.read(`{"tags":${deep}}`).fault?.code).toBe('answer_not_json');
+    const [verdict] = response(
+      200,
+      `{"choices":[{"index":0,"text":"x","finish_reason":"stop"}],"x":${deep}}`,
+    );
+    expect(verdict).toMatchObject({ kind: 'final', outcome: { status: 'completed' } });
+    expect(response(400, deep)[0]).toMatchObject({ kind: 'final', outcome: { status: 'failed' } });
+  });
+
+  it('fault 69: an answer that holds items twice, or a value too long for its pattern, is not valid', () => {
+    expect(json.read('{"tags":[1,2,3]}').fault).toBeNull();
+    expect(json.read('{"tags":[{"a":1,"b":2},{"b":2,"a":1}]}').fault?.message).toBe(
+      'answer.tags must NOT have duplicate items',
+    );
+    expect(json.read('{"s":"aab"}').fault).toBeNull();
+    expect(json.read(`{"s":"${'a'.repeat(10_001)}b"}`).fault?.message).toContain('must match pattern');
+  });
+});
+
+/** Milliseconds of processor time. */
+function spent(work: () => unknown): number {
+  const before = process.cpuUsage();
+  work();
+  return process.cpuUsage(before).user / 1000;
+}
+
+describe('20,000 labels', () => {
+  const many = Array.from({ length: 20_000 }, (_, i) => `label ${i}`);
+
+  it('fault 74: are read at once, and an answer takes no longer for them', () => {
+    const reader = answerReader({ kind: 'labels', labels: many });
+    for (const label of ['label 1', 'label 19', 'label 199', 'label 1999', 'label 19999']) {
+      // Each is the beginning of the next.
+      expect(reader.read(`The answer is: ${label.toUpperCase()}.`).values).toEqual([label]);
+    }
+    expect(reader.read('label 20000').fault?.message).toMatch(/^.{1,300} and 19990 more$/);
+    const few = answerReader({ kind: 'labels', labels: many.slice(0, 20) });
+    const text = 'label x '.repeat(20_000);
+    const withFew = spent(() => few.read(text));
+    const withMany = spent(() => reader.read(text));
+    expect(withMany).toBeLessThan(500 + 10 * withFew);
+  });
+
+  it('fault 74: twice as many take twice the time to begin with', () => {
+    const start = (count: number) =>
+      spent(() =>
+        answerReader({
+          kind: 'labels',
+          labels: Array.from({ length: count }, (_, i) => `a${'b'.repeat(i % 50)}${i}`),
+        }),
+      );
+    expect(start(80_000)).toBeLessThan(500 + 24 * start(10_000));
+  });
+
+  it('fault 74: two that are the same are told, wherever they are', () => {
+    expect(() => answerReader({ kind: 'labels', labels: [...many, 'LABEL_7'] })).toThrow('"LABEL_7"');
+  });
+});
+
+describe('a cell and an answer of a megabyte and 20,000 labels, in a run on embedded', () => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
+
+  it('faults 69 and 74: end in seconds, and so does a rehearsal', async ({ task }) => {
+    const number = `-${'1'.repeat(1_000_000)}x`;
+    const reply = `not label 1 ${'[{"label 1"'.repeat(90_000)}`;
+    const service = await startScriptedService(({ prompt }) => ({
+      json: completionBody({ text: prompt === 'row 1' ? reply : 'Label_7!' }),
+    }));
+    try {
+      const input = work.write('cells.csv', `id,note\n1,${number}\n2,b\n`);
+      const labels = Array.from({ length: 20_000 }, (_, i) => `label ${i}`);
+      const job = { input: { path: input }, answer: { labels }, output: { path: 'out.csv' } };
+      const { code, stderr } = await work.run(['run', work.job(job)], { PROMPTMILL_BASE_URL: service.url });
+      expect(code, stderr).toBe(0);
+      const [first, second] = work.records('out.csv');
+      expect(first?.['note'] === `'${number}`).toBe(true);
+      expect(first?.['error_code']).toBe('');
+      expect(first?.['answer']).toBe('label 1');
+      expect(second?.['answer']).toBe('label 7');
+      const summary = JSON.parse(work.read('out.summary.json'));
+      // A quadratic guard of formulas took 40 minutes.
+      expect(summary.duration_s).toBeLessThan(120);
+
+      const prompt = `Classify as one of: ${labels.join(', ')}.\nText: {{ note }}\nLabel:`;
+      const rehearsal = {
+        ...job,
+        prompt,
+        service: { deployment: 'one-of-our-own' },
+        output: { path: 'r.csv' },
+      };
+      const rehearsed = await work.run(['run', work.job(rehearsal), '--emulate']);
+      expect(rehearsed.code, rehearsed.stderr).toBe(1);
+      expect(work.records('r.csv').length).toBe(2);
+      expect(JSON.parse(work.read('r.summary.json')).duration_s).toBeLessThan(120);
+      task.meta.fault = { rows: 4, calls: service.requests.length };
+    } finally {
+      await service.close();
+    }
+  });
+});

@@ -1,0 +1,171 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Board } from '../../src/fleet/board.js';
+import { readRuns } from '../../src/fleet/read-posts.js';
+import { QueueViews } from '../../src/queue/queue-views.js';
+import type { Store } from '../../src/queue/store.js';
+import { startWeb, type Web } from '../../src/web/web.js';
+import { oddPosts } from '../fleet/odd-posts.js';
+import { Workplace } from '../support/promptmill.js';
+import { describeEachStore } from '../support/stores.js';
+import { chromiumPath, startChromium } from '../web/chromium.js';
+import { AUTHORIZATION, LOGIN } from '../web/dashboard.js';
+import { runPost, workerPost } from '../web/posts.js';
+
+const LONG = 3_600_000;
+const log = pino({ level: 'silent' });
+const SOUND = runPost().run;
+
+/** A summary without what a moment changes: the post was made a little later than the file. */
+function lasting(summary: Record<string, unknown>): Record<string, unknown> {
+  const { finished_at: _, duration_s: __, rows_per_second: ___, ...rest } = summary;
+  return rest;
+}
+
+describeEachStore('odd posts', (under) => {
+  const work = new Workplace();
+  let store: Store;
+  let board: Board;
+  let web: Web;
+  let views: QueueViews | null;
+  const env = (): Record<string, string> => ({
+    PROMPTMILL_QUEUE: under().target,
+    PROMPTMILL_STATE_DIR: under().stateDir,
+  });
+  const get = (path: string): Promise<Response> =>
+    fetch(web.url + path, { headers: { authorization: AUTHORIZATION } });
+
+  beforeAll(async () => {
+    store = await under().open();
+    board = store.board;
+    for (const { id, text } of oddPosts()) {
+      await board.post('run', id, text, LONG);
+      await board.post('worker', id, text, LONG);
+    }
+    const queue = 'x'.repeat(2_000_000);
+    await board.post(
+      'run',
+      'of-two-megabytes',
+      JSON.stringify({ ...runPost({ run: 'of-two-megabytes' }), queue }),
+      LONG,
+    );
+    if (under().kind === 'embedded') {
+      const folder = join(under().stateDir, 'board', 'run');
+      mkdirSync(join(folder, 'a-folder'));
+      symlinkSync('/dev/zero', join(folder, 'a-link'));
+      execFileSync('mkfifo', [join(folder, 'a-pipe')]);
+    }
+    await board.post('run', SOUND, JSON.stringify(runPost()), LONG);
+    await board.post('worker', workerPost().id, JSON.stringify(workerPost()), LONG);
+    views = under().kind === 'embedded' ? null : new QueueViews(store, log);
+    web = await startWeb({ board, queues: views, login: LOGIN, port: 0, version: '1.2.3', log });
+  });
+  afterAll(async () => {
+    await web.close();
+    await views?.close();
+    work.remove();
+  });
+
+  it('fault 85: the status shows the others', async () => {
+    const { code, stdout, stderr } = await work.run(['status'], env());
+    expect(code, stderr).toBe(0);
+    expect(stdout).toMatch(new RegExp(`^review-sentiment +${SOUND} `, 'm'));
+    expect(stdout).toMatch(/^night1 +4711 +6 /m);
+    expect(stdout.length).toBeLessThan(20_000);
+    const json = await work.run(['status', '--json'], env());
+    expect(JSON.parse(json.stdout).runs).toContainEqual(
+      expect.objectContaining({ run: SOUND, job: 'review-sentiment' }),
+    );
+    expect(json.stdout).not.toContain('of-two-megabytes');
+  });
+
+  it('fault 85: the dashboard and the metrics show the others', async () => {
+    const state = JSON.parse(await (await get('/api/state')).text());
+    expect(state.running).toContainEqual(expect.objectContaining({ id: SOUND, percentText: '50 %' }));
+    expect(state.workers).toContainEqual(expect.objectContaining({ id: workerPost().id }));
+    const metrics = await (await get('/metrics')).text();
+    expect(metrics).toContain(
+      `promptmill_rows_total{job="review-sentiment",run="${SOUND}",outcome="completed"} 460`,
+    );
+    expect(metrics).not.toMatch(/(NaN|Infinity|undefined)$/m);
+    for (const { id } of [...oddPosts(), { id: SOUND }])
+      for (const path of [`/api/runs/${id}`, `/runs/${id}/summary.json`])
+        expect((await get(path)).status, path).toBeOneOf([200, 404]);
+    expect((await get('/queues')).status).toBe(200);
+  });
+
+  it('fault 85: the pages show the others in a browser, and run nothing', async ({ skip }) => {
+    if (chromiumPath() === null && process.env['CI'] !== 'true') skip('chromium is not installed');
+    const browser: Browser = await startChromium();
+    try {
+      const page = await browser.newPage({
+        httpCredentials: { username: LOGIN.user, password: LOGIN.password },
+      });
+      const unwanted: string[] = [];
+      page.on('dialog', (dialog) => {
+        unwanted.push(dialog.message());
+        void dialog.dismiss();
+      });
+      page.on('pageerror', (error) => unwanted.push(error.message));
+      await page.goto(web.url);
+      await page.locator(`#running [data-key="${SOUND}"]`).waitFor();
+      for (const id of ['markup', 'many-names', 'huge-sums']) {
+        await page.goto(`${web.url}/runs/${id}`);
+        await page.locator('#run:not([hidden])').waitFor();
+      }
+      expect(unwanted).toEqual([]);
+      const width = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      expect(width).toBeLessThanOrEqual(0);
+    } finally {
+      await browser.close();
+    }
+  });
+
+  it('fault 85: a run among them comes back from the board with its whole summary', async () => {
+    work.write(
+      'twice.csv',
+      `id,note\n${['a', 'b', 'a', 'c', 'b', ''].map((note, i) => `${i},${note}`).join('\n')}\n`,
+    );
+    const job = work.job({
+      input: { path: 'twice.csv', require: ['note'], dedupe: true },
+      prompt: 'Is this positive, negative or neutral?\nReview: {{ note }}\nSentiment:',
+      parameters: { temperature: 0, max_tokens: 5 },
+      answer: { labels: ['positive', 'negative', 'neutral'] },
+      prices: { prompt: 0.5, completion: 1.5 },
+      output: { path: 'twice-out.csv' },
+    });
+    const { code, stderr } = await work.run(['run', job, '--emulate'], env());
+    expect(code, stderr).toBe(0);
+    const summary = work.json('twice-out.summary.json');
+    expect(summary).toMatchObject({ reused: { copied: 2, carried: 0 } });
+    const posted = readRuns(await board.posts('run')).find(({ post }) => post.run === summary['run']);
+    expect(lasting({ ...posted?.post.summary })).toEqual(lasting(summary));
+    const page = await get(`/runs/${summary['run']}/summary.json`);
+    expect(lasting(JSON.parse(await page.text()))).toEqual(lasting(summary));
+  });
+
+  it('fault 85: thousands of them are no more than a look can hold', async () => {
+    const padding = { waiting: 'x'.repeat(4_000) };
+    const all = Array.from({ length: 6_000 }, (_, i) => `forged-${i}`);
+    for (let i = 0; i < all.length; i += 200) {
+      await Promise.all(
+        all
+          .slice(i, i + 200)
+          .map((run) => board.post('run', run, JSON.stringify(runPost({ run, ...padding })), LONG)),
+      );
+    }
+    await board.post('run', SOUND, JSON.stringify(runPost()), LONG);
+    const { code, stdout, stderr } = await work.run(['status'], env());
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain(SOUND);
+    expect(stdout).toMatch(/^and [\d,]+ more: --json has all$/m);
+    const ids = (await board.posts('run')).map(({ id }) => id);
+    expect(ids[0]).toBe(SOUND);
+    expect(ids.length).toBeLessThanOrEqual(5_000);
+    expect((await get('/api/state')).status).toBe(200);
+  });
+});

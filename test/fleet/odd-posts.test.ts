@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { readRuns, readWorkers } from '../../src/fleet/read-posts.js';
+import { statusOf } from '../../src/fleet/status.js';
+import { renderStatus } from '../../src/fleet/status-text.js';
+import { cells } from '../../src/report/terminal-text.js';
+import { oddPosts } from './odd-posts.js';
+import { runPost, workerPost } from './samples.js';
+
+const posted = (id: string, post: unknown) => ({ id, text: JSON.stringify(post), ageMs: 0 });
+const options = { width: 80, color: false, place: 'redis://queue' };
+
+describe('a post that is odd', () => {
+  it.each(oddPosts().map(({ id, text }) => [id, text]))('%s: leaves the others as they are', (id, text) => {
+    const sound = posted(runPost().run, runPost());
+    const runs = readRuns([{ id, text, ageMs: 0 }, sound]);
+    const workers = readWorkers([{ id, text, ageMs: 0 }, posted(workerPost().id, workerPost())]);
+    expect(runs.at(-1)?.post).toEqual(runPost());
+    expect(workers.at(-1)?.post).toEqual(workerPost());
+    const lines = renderStatus(statusOf(runs, workers, null), options).split('\n');
+    expect(lines.filter((line) => line.includes('20261121-020000-4f9c1a'))).toHaveLength(1);
+    expect(lines.filter((line) => line.includes('4711     12   16    50'))).toHaveLength(1);
+    for (const line of lines) expect(cells(line), line).toBeLessThanOrEqual(80);
+    expect(lines.length).toBeLessThan(40);
+  });
+
+  it('is read with numbers that can be shown and texts that are cut', () => {
+    const summary = { ...runPost().summary, duration_s: -3_600, job: 'j'.repeat(1_000_000) };
+    const [seen] = readRuns([
+      posted('odd', runPost({ run: 'odd', known: -5, summary: { ...summary, cost: 1e300 } })),
+    ]);
+    expect(seen?.post).toMatchObject({
+      known: 0,
+      summary: { duration_s: 0, job: `${'j'.repeat(4_095)}…`, cost: Number.MAX_SAFE_INTEGER },
+    });
+  });
+
+  it('is one of thousands: the first of them are shown, and how many more there are', () => {
+    const runs = readRuns(
+      Array.from({ length: 5_000 }, (_, i) => posted(`r${i}`, runPost({ run: `r${i}` }))),
+    );
+    const lines = renderStatus(statusOf(runs, [], null), options).split('\n');
+    expect(lines.filter((line) => line.startsWith('reviews'))).toHaveLength(200);
+    expect(lines).toContain('and 4,800 more: --json has all');
+  });
+});

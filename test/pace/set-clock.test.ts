@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest';
+import type { Register, RegisterReply } from '../../src/pace/register.js';
+import { newPace, type SharedPace, takeTurns } from '../../src/pace/shared-pace.js';
+import { SharedRegister } from '../../src/pace/shared-register.js';
+
+const HOUR = 3_600_000;
+const LIMITS = { requestsPerMinute: 600, tokensPerMinute: null };
+
+/** A store whose clock can be set. */
+class SettableRegister implements Register {
+  text: string | null = null;
+  now = 1_700_000_000_000;
+  /** What the clock is set by when the next change arrives. */
+  setAtSwap = 0;
+
+  async read(): Promise<RegisterReply> {
+    return { text: this.text, written: false, now: this.now };
+  }
+
+  async swap(_name: string, before: string | null, after: string): Promise<RegisterReply> {
+    this.now += this.setAtSwap;
+    this.setAtSwap = 0;
+    if (this.text !== before) return { text: this.text, written: false, now: this.now };
+    this.text = after;
+    return { text: after, written: true, now: this.now };
+  }
+}
+
+/** Two workers of one queue, and the time that passes for both and for the store. */
+function fleet() {
+  const store = new SettableRegister();
+  let local = 5_000;
+  const worker = () =>
+    new SharedRegister(
+      store,
+      'queue',
+      () => local,
+      (error) => expect.unreachable(String(error)),
+    );
+  return {
+    store,
+    workers: [worker(), worker()] as const,
+    passes: (ms: number): void => {
+      local += ms;
+      store.now += ms;
+    },
+  };
+}
+/** For how long everybody waits, as a worker sees it. */
+const pauseOf = (worker: SharedRegister): number => Math.max(0, worker.pace.waitUntil - worker.now);
+const paused = (ms: number) => (pace: SharedPace, now: number) => ({
+  pace: { ...pace, waitUntil: now + ms, turn: now, since: now },
+  result: null,
+});
+
+describe('a store whose clock is set', () => {
+  it.each([
+    ['back by an hour', -HOUR],
+    ['back by a minute', -60_000],
+    ['back by a day', -24 * HOUR],
+    ['forward by a day', 24 * HOUR],
+  ])('fault 90: %s, a pause of ten seconds is over after ten seconds, for all workers', async (_, ms) => {
+    const { store, workers, passes } = fleet();
+    const [first, second] = workers;
+    await first.look();
+    await first.change(paused(10_000));
+    await second.look();
+    passes(4_000);
+    store.now += ms;
+    for (const worker of workers) {
+      await worker.look();
+      expect(pauseOf(worker)).toBe(6_000);
+    }
+    passes(6_000);
+    for (const worker of workers) {
+      await worker.look();
+      expect(pauseOf(worker)).toBe(0);
+      const turns = await worker.change((pace, now) => {
+        const given = takeTurns(pace, [1], LIMITS, now);
+        return { pace: given.pace, result: given };
+      });
+      expect(turns.again).toBe(0);
+      expect(turns.waits[0]).toBeLessThan(250);
+    }
+  });
+
+  it('fault 90: a worker that comes after the clock was set back waits no longer than the others', async () => {
+    const { store, workers, passes } = fleet();
+    const [first, late] = workers;
+    await first.look();
+    await first.change(paused(10_000));
+    passes(4_000);
+    store.now -= HOUR;
+    await late.look();
+    expect(pauseOf(late)).toBeLessThanOrEqual(10_000);
+    await late.change((pace) => ({ pace, result: null }));
+    await first.look();
+    expect(pauseOf(first)).toBeLessThanOrEqual(10_000);
+  });
+
+  it('fault 90: set while a change is on its way, the pause is as long as it was meant', async () => {
+    const { store, workers } = fleet();
+    const [first, second] = workers;
+    await first.look();
+    await second.look();
+    store.setAtSwap = -HOUR;
+    await first.change(paused(10_000));
+    await second.look();
+    expect(pauseOf(first)).toBe(10_000);
+    expect(pauseOf(second)).toBe(10_000);
+  });
+
+  it('reads what an earlier version wrote, without the time of writing', async () => {
+    const { store, workers } = fleet();
+    const [worker] = workers;
+    store.text = JSON.stringify({ ...newPace(), turn: store.now, waitUntil: store.now + 5_000 });
+    await worker.look();
+    expect(pauseOf(worker)).toBe(5_000);
+  });
+});

@@ -1,0 +1,54 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+
+describe('log probabilities', () => {
+  let work: Workplace;
+  beforeEach(() => {
+    work = new Workplace();
+  });
+  afterEach(() => work.remove());
+
+  it('are in the record of each row, also of packed, copied and carried rows; CSV has them by selection', async () => {
+    work.write(
+      'in.csv',
+      `id,review\n${[1, 2, 3, 4, 5, 6].map((id) => `${id},It is ${id % 3} good\n`).join('')}`,
+    );
+    const job = (name: string, more: object): string =>
+      work.job(
+        {
+          name: 'one',
+          input: { path: 'in.csv', dedupe: true, only_new: true },
+          prompt: 'Classify as positive or negative.\nReview: {{ review }}\nSentiment:',
+          parameters: { temperature: 0, logprobs: 2, max_tokens: 5 },
+          limits: { prompts_per_request: 2 },
+          ...more,
+        },
+        name,
+      );
+    const first = await work.run(['run', job('a.yaml', { output: { path: 'a.jsonl' } }), '--emulate']);
+    expect(first.code, first.stderr).toBe(0);
+    const second = await work.run(['run', job('b.yaml', { output: { path: 'b.jsonl' } }), '--emulate']);
+    expect(second.code, second.stderr).toBe(0);
+
+    const recordsOf = (name: string) =>
+      work
+        .read(name)
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    for (const { text, logprobs, input } of [...recordsOf('a.jsonl'), ...recordsOf('b.jsonl')]) {
+      expect(logprobs.tokens.join(''), input.review).toBe(text);
+      expect(logprobs.token_logprobs).toHaveLength(logprobs.tokens.length);
+      expect(Object.keys(logprobs.top_logprobs[0]).length).toBeGreaterThanOrEqual(2);
+    }
+    expect(recordsOf('a.jsonl').map(({ copied_from }) => copied_from)).toEqual([null, null, null, 1, 2, 3]);
+    expect(recordsOf('b.jsonl').every(({ carried_from }) => carried_from !== null)).toBe(true);
+
+    const columns = ['id', 'logprobs'];
+    const csv = await work.run(['run', job('c.yaml', { output: { path: 'c.csv', columns } }), '--emulate']);
+    expect(csv.code, csv.stderr).toBe(0);
+    expect(work.records('c.csv').map(({ logprobs }) => JSON.parse(logprobs ?? ''))).toEqual(
+      recordsOf('a.jsonl').map(({ logprobs }) => logprobs),
+    );
+  });
+});
