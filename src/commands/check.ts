@@ -1,11 +1,11 @@
 import { Command } from 'commander';
 import { checkJob } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
+import { renderCheck } from '../check/check-terminal.js';
 import type { QuoteLimits } from '../check/quote.js';
 import { durationMs } from '../config/duration.js';
 import type { RunFlags } from '../config/settings.js';
-import { renderCheck } from '../report/check-terminal.js';
-import { Halt } from '../run/halt.js';
+import { Halt } from '../halt.js';
 import { type OpenedJob, openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Environment } from '../config/environment.js';
-import { openBoard } from '../queue/open-board.js';
-import { openStore } from '../queue/open-store.js';
 import { QueueViews } from '../queue/queue-views.js';
-import { parseStoreAddress } from '../queue/store-address.js';
 import { scheduleQueue } from '../schedule/schedule.js';
+import { parseStoreAddress } from '../store/address.js';
+import { openStore } from '../store/open.js';
+import { openBoard } from '../store/open-board.js';
 import { startWeb } from '../web/web.js';
 
 export interface DashboardOptions {

@@ -4,8 +4,8 @@ import { PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { resultOf } from '../serve/last-run.js';
-import type { NightEnd, NightRun } from '../serve/shift.js';
+import { resultOf } from '../schedule/last-run.js';
+import type { NightEnd, NightRun } from '../schedule/shift.js';
 import { openJob } from './job.js';
 import { service } from './service.js';
 

@@ -1,12 +1,12 @@
 import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
-import { parseStoreAddress, withoutPassword } from '../queue/store-address.js';
+import { Halt, type HaltReason } from '../halt.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
-import { Halt, type HaltReason } from '../run/halt.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
+import { parseStoreAddress, withoutPassword } from '../store/address.js';
 import { openJob, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { service } from './service.js';

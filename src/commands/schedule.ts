@@ -2,14 +2,14 @@ import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
 import { readRuns, type SeenRun } from '../fleet/read-posts.js';
-import { openBoard } from '../queue/open-board.js';
+import { standingProblems } from '../schedule/job-problems.js';
+import { readMarks } from '../schedule/marks.js';
 import { Schedule } from '../schedule/schedule.js';
+import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
 import { isNeverMade, openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
-import { standingProblems } from '../serve/job-problems.js';
-import { readMarks } from '../serve/marks.js';
-import { listed, renderSchedule, timesOf } from '../serve/schedule-list.js';
-import { marksFolder, readServedSchedule, serveFolder } from '../serve/serve.js';
+import { marksFolder, readServedSchedule, serveFolder } from '../schedule/serve.js';
+import { openBoard } from '../store/open-board.js';
 import type { Exit } from './signals.js';
 
 interface Options {

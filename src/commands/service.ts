@@ -1,10 +1,10 @@
 import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
-import type { ServiceAddress } from '../queue/caller.js';
 import { COMPLETIONS_MODEL_IDS, modelBehind } from '../service/catalogue.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
+import type { ServiceAddress } from '../service/request.js';
 import { completionsUrl } from '../service/request.js';
 
 /** What answers the calls of one run. */

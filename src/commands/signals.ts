@@ -1,4 +1,4 @@
-import type { Halt } from '../run/halt.js';
+import type { Halt } from '../halt.js';
 
 /** Ends the process with an exit code of the contract. */
 export type Exit = (code: number) => void;

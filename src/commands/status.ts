@@ -3,12 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
-import { nearest } from '../config/nearest.js';
 import { UsageError } from '../errors.js';
 import { readRuns, readWorkers } from '../fleet/read-posts.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
-import { type OpenBoard, openBoard } from '../queue/open-board.js';
+import { nearest } from '../nearest.js';
+import { type OpenBoard, openBoard } from '../store/open-board.js';
 import type { Exit } from './signals.js';
 
 interface Options {

@@ -1,5 +1,5 @@
 import { CronExpressionParser } from 'cron-parser';
-import { nearest } from './nearest.js';
+import { nearest } from '../nearest.js';
 
 /** A time when a job is to run, again and again. */
 export interface Timetable {

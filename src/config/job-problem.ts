@@ -1,7 +1,7 @@
 import type { z } from 'zod';
+import { nearest } from '../nearest.js';
 import { refusedParameter } from '../service/parameters.js';
 import { jobJsonSchema } from './job-schema.js';
-import { nearest } from './nearest.js';
 
 /** What is wrong at one place of a job file, in the words of a job file. */
 export interface JobProblem {

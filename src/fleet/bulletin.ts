@@ -1,4 +1,4 @@
-import type { Board, PostKind } from './board.js';
+import type { Board, PostKind } from '../store/board.js';
 
 export interface BulletinOptions {
   readonly board: Board;

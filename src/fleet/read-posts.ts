@@ -1,4 +1,4 @@
-import type { Posted } from './board.js';
+import type { Posted } from '../store/board.js';
 import {
   RUN_LOST_MS,
   type RunPost,

@@ -1,4 +1,4 @@
-import { count, duration, rate } from '../report/figures.js';
+import { count, duration, rate } from '../figures.js';
 import { type Paint, painter } from '../report/terminal-sections.js';
 import { cells, clip, flow, padEnd, plain } from '../report/terminal-text.js';
 import type { RunStatus, Status, WorkerStatus } from './status.js';

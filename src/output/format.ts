@@ -1,8 +1,8 @@
-import type { OriginColumn } from '../reuse/rules.js';
-import type { AnswerReader } from './answer.js';
+import type { AnswerReader } from '../answer/answer.js';
 import { csvFormat } from './csv.js';
 import { jsonlFormat } from './jsonl.js';
 import { type RecordFormat, recordLayout } from './record.js';
+import type { OriginColumn } from './result-columns.js';
 
 /** @throws UsageError for an unknown column in `select` */
 export function recordFormat(options: {

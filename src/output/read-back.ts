@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
-import type { OriginColumn } from '../reuse/rules.js';
 import { damageOf } from './completed-fault.js';
 import { uninert } from './formula.js';
+import type { OriginColumn } from './result-columns.js';
 import { RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */

@@ -1,7 +1,7 @@
-import { unknownNames } from '../config/nearest.js';
+import type { AnswerReader } from '../answer/answer.js';
 import type { Answer, Outcome, Row } from '../model.js';
-import type { OriginColumn } from '../reuse/rules.js';
-import type { AnswerReader } from './answer.js';
+import { unknownNames } from '../nearest.js';
+import type { OriginColumn } from './result-columns.js';
 import { type Column, LOGPROBS, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
 
 /** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */

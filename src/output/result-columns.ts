@@ -1,3 +1,4 @@
+import { cleaned } from '../answer/text.js';
 import type {
   Answer,
   Completion,
@@ -9,9 +10,10 @@ import type {
   Outcome,
   Row,
 } from '../model.js';
-import type { OriginColumn } from '../reuse/rules.js';
 import { completedFault } from './completed-fault.js';
-import { cleaned } from './completion-text.js';
+
+/** Columns of the record that say where an outcome was taken from; only a job that reuses has them. */
+export type OriginColumn = 'copied_from' | 'carried_from';
 
 /** The parts of a JSONL record, in their order. Each column of the record belongs to one. */
 export const PARTS = [

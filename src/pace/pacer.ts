@@ -1,7 +1,7 @@
+import type { Register } from '../store/register.js';
 import { heard, OwnNews } from './news.js';
 import { type PaceChange, PaceChanges } from './pace-changes.js';
 import { hold, pause, refuse } from './refusal.js';
-import type { Register } from './register.js';
 import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
 import { SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';

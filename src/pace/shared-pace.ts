@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { REGISTER_TTL_MS } from '../store/register.js';
 import { grown, isForgotten, rateOf } from './found-rate.js';
-import { REGISTER_TTL_MS } from './register.js';
 
 const perMinute = z.number().positive().nullable();
 

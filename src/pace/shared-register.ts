@@ -1,4 +1,4 @@
-import type { Register, RegisterReply } from './register.js';
+import type { Register, RegisterReply } from '../store/register.js';
 import { moved, newPace, readPace, SET_MS, type SharedPace, textOf } from './shared-pace.js';
 
 /** What a change makes of the pace, and what its maker wants to know. */

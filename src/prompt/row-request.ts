@@ -1,6 +1,6 @@
-import { unknownNames } from '../config/nearest.js';
 import { UsageError } from '../errors.js';
 import type { Fault, Json, Outcome, Parameters, Row } from '../model.js';
+import { unknownNames } from '../nearest.js';
 import { checkParameters, parameterFromText } from '../service/parameters.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 

@@ -1,7 +1,7 @@
 import type { TemplateSpans } from 'mustache';
-import { unknownNames } from '../config/nearest.js';
 import { UsageError } from '../errors.js';
 import type { Row } from '../model.js';
+import { unknownNames } from '../nearest.js';
 import { Scope, TextWriter } from './scope.js';
 
 /** A prompt template whose names are known to be columns of the input. */

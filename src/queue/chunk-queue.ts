@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, type JobType, Queue } from 'bullmq';
 import type { Logger } from 'pino';
+import type { Store } from '../store/store.js';
 import { type Chunk, type ChunkData, encodeChunk } from './chunk.js';
 import { FairOrder } from './fair-order.js';
 import { chunkId } from './names.js';
-import type { Store } from './store.js';
 
 /** Pause before entries that the store refused are added again, in milliseconds. */
 const AGAIN_MS = 1_000;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import type { Budget } from '../budget/budget.js';
 import type { Parameters } from '../model.js';
-import type { Budget } from '../pace/budget.js';
 import { parametersSchema } from '../service/parameters.js';
 
 /** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */

@@ -1,8 +1,8 @@
 import { Queue } from 'bullmq';
 import type { Logger } from 'pino';
+import { within } from '../store/deadline.js';
+import type { Store } from '../store/store.js';
 import { decodeChunk } from './chunk.js';
-import type { Store } from './store.js';
-import { within } from './store-deadline.js';
 
 /** The states of an entry that has not ended, and `failed`: what Promptmill's queues keep. */
 const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as const;

@@ -1,4 +1,4 @@
-import { count, duration, rate } from './figures.js';
+import { count, duration, rate } from '../figures.js';
 import { cells, clip, plain } from './terminal-text.js';
 
 /** What a progress line tells. */

@@ -1,5 +1,5 @@
+import { cost, count, duration, kept, percent, rate } from '../figures.js';
 import type { Counts } from './counts.js';
-import { cost, count, duration, kept, percent, rate } from './figures.js';
 import type { Summary } from './summary.js';
 import type { FilterCounts, ReusedCounts, RowCounts } from './tally.js';
 import { bodyWidth, type Paint, painter, type Section, sectionLines } from './terminal-sections.js';

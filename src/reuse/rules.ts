@@ -1,6 +1,7 @@
-import { unknownNames } from '../config/nearest.js';
 import { UsageError } from '../errors.js';
 import type { Json, Parameters, Row } from '../model.js';
+import { unknownNames } from '../nearest.js';
+import type { OriginColumn } from '../output/result-columns.js';
 import { isRepeatable } from './keys.js';
 
 /** What of a job decides on what is taken over. */
@@ -19,9 +20,6 @@ interface InputColumns {
   readonly format: 'csv' | 'tsv' | 'jsonl';
   readonly columns: readonly string[];
 }
-
-/** Columns of the record that say where an outcome was taken from; only a job that reuses has them. */
-export type OriginColumn = 'copied_from' | 'carried_from';
 
 export function originColumns({ dedupe, onlyNew }: ReuseSettings): readonly OriginColumn[] {
   return [...(dedupe ? (['copied_from'] as const) : []), ...(onlyNew ? (['carried_from'] as const) : [])];

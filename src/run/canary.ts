@@ -1,5 +1,5 @@
 import { StopError } from '../errors.js';
-import { count } from '../report/figures.js';
+import { count } from '../figures.js';
 import type { RowCounts } from '../report/tally.js';
 
 /**

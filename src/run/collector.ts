@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LEASE_MS, type Ledger } from '../ledger/ledger.js';
 import type { CalledOutcome, Counters, Fault, Outcome, Row } from '../model.js';
+import type { Journal } from '../resume/journal.js';
 import type { RowKeys } from '../reuse/keys.js';
-import type { Journal } from './journal.js';
+import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Plan, RowRecord } from './plan.js';
 import type { Reuse, Taken } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
-import type { Board } from '../fleet/board.js';
 import { readWorkers, type SeenWorker } from '../fleet/read-posts.js';
+import type { Board } from '../store/board.js';
 import type { Crew } from './vigil.js';
 
 /** Time from one look to the next, in milliseconds: as often as workers post. */

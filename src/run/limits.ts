@@ -1,5 +1,5 @@
+import { count, duration } from '../figures.js';
 import type { Fault } from '../model.js';
-import { count, duration } from '../report/figures.js';
 import type { RowCounts } from '../report/tally.js';
 
 /** Limits of a job that end its run early, resumably. */

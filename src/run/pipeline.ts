@@ -1,21 +1,21 @@
+import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
+import { RunNotice } from '../fleet/run-notice.js';
 import { prepareStateDir } from '../folder.js';
-import { OUTCOME_UNKNOWN } from '../ledger/ledger.js';
-import { spentText } from '../pace/budget.js';
-import { openStore } from '../queue/open-store.js';
-import { within } from '../queue/store-deadline.js';
+import type { HaltReason } from '../halt.js';
 import { type Summary, summarise } from '../report/summary.js';
-import { beginManifest, type Claim, claimOutput, settleClaim } from './begin.js';
+import { beginManifest, type Claim, claimOutput, settleClaim } from '../resume/begin.js';
+import { fingerprint } from '../resume/fingerprint.js';
+import { Journal } from '../resume/journal.js';
+import type { Manifest } from '../resume/manifest.js';
+import { lockOutput } from '../resume/output-lock.js';
+import { within } from '../store/deadline.js';
+import { OUTCOME_UNKNOWN } from '../store/ledger.js';
+import { openStore } from '../store/open.js';
 import { queueOf, work } from './crew.js';
-import { fingerprint } from './fingerprint.js';
-import type { HaltReason } from './halt.js';
 import { type Input, openInput } from './input.js';
-import { Journal } from './journal.js';
-import type { Manifest } from './manifest.js';
-import { lockOutput } from './output-lock.js';
 import { planRows } from './plan.js';
 import { Reuse } from './reuse.js';
-import { RunNotice } from './run-notice.js';
 import type { World } from './world.js';
 
 export interface RunResult {

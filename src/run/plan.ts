@@ -1,7 +1,7 @@
+import { answerReader } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
-import { answerReader } from '../output/answer.js';
 import { recordFormat } from '../output/format.js';
 import { contextCheck } from '../prompt/context.js';
 import { type RequestPlan, type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.js';

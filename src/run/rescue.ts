@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import type { Ledger } from '../ledger/ledger.js';
 import type { Chunk } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import { chunkId } from '../queue/names.js';
+import type { Ledger } from '../store/ledger.js';
 import type { Window, WindowChunk } from './window.js';
 
 export interface RescueParts {

@@ -4,20 +4,20 @@ import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
-import { OUTCOME_TTL_MS } from '../ledger/ledger.js';
 import type { Parameters, Row } from '../model.js';
 import { writing } from '../output/write-error.js';
 import { PartFile } from '../output/writer.js';
-import type { ServiceAddress } from '../queue/caller.js';
+import type { Claim } from '../resume/begin.js';
+import { type Manifest, syncFolder } from '../resume/manifest.js';
 import { ANSWERED, answeredPath, outcomesPath } from '../reuse/files.js';
 import { type RowKeys, rowKeys } from '../reuse/keys.js';
 import { type Kept, type Source, takenOver } from '../reuse/outcome.js';
 import { isFinishedBy, OutcomeFile, OutcomeReader, scan } from '../reuse/outcome-file.js';
 import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
 import { idReader } from '../reuse/rules.js';
-import type { Claim } from './begin.js';
+import type { ServiceAddress } from '../service/request.js';
+import { OUTCOME_TTL_MS } from '../store/ledger.js';
 import type { Input } from './input.js';
-import { type Manifest, syncFolder } from './manifest.js';
 
 /** What is known of a row that is to be sent, or need not be. */
 interface Looked {

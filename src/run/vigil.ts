@@ -1,6 +1,6 @@
+import { duration } from '../figures.js';
 import type { Fault } from '../model.js';
-import type { OutageView } from '../pace/outage.js';
-import { duration } from '../report/figures.js';
+import { type Calling, clock, serviceWait } from '../worker/service-wait.js';
 
 /** The ledger answers in milliseconds; after this time without an answer a person is told, in milliseconds. */
 const SILENT_MS = 5_000;
@@ -12,13 +12,6 @@ const BLAME_MS = 15 * 60_000;
 const UNTRIED_ROWS = 20;
 /** Rows may be in a pause between two attempts for this time, in milliseconds. */
 const LONGEST_PAUSE_MS = 60_000;
-
-/** A worker, as far as its waits are told. */
-interface Calling {
-  /** Milliseconds for which the service asked to wait. */
-  readonly waitingMs: number;
-  readonly outage: OutageView | null;
-}
 
 /** The workers of other processes that take rows of the run's queue, as the board shows them. */
 export interface Crew {
@@ -141,16 +134,4 @@ export class Vigil {
   }
 }
 
-/** What a worker waits for on the side of the service, in words; null while it calls. */
-export function serviceWait({ outage, waitingMs }: Calling, now: number): string | null {
-  if (outage) {
-    const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
-    return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
-  }
-  return waitingMs >= 1000 ? `the service asked to wait until ${clock(now + waitingMs)}` : null;
-}
-
 const plural = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
-
-/** `10:42:05`, in the time zone of whoever looks on. */
-const clock = (at: number): string => new Date(at).toTimeString().slice(0, 8);

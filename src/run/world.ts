@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
-import type { ServiceAddress } from '../queue/caller.js';
+import type { Halt } from '../halt.js';
 import type { KeyRing } from '../service/keys.js';
-import type { Halt } from './halt.js';
+import type { ServiceAddress } from '../service/request.js';
 
 /** What a run takes from the process around it. */
 export interface World {

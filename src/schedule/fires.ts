@@ -1,5 +1,5 @@
 import { type Job, WaitingError, Worker } from 'bullmq';
-import type { Store } from '../queue/store.js';
+import type { Store } from '../store/store.js';
 import { type FireData, fireData, scheduleQueue } from './schedule.js';
 
 /** A moment at which a job is to run. */

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../errors.js';
-import { openStore } from '../queue/open-store.js';
-import type { Store } from '../queue/store.js';
-import { parseStoreAddress } from '../queue/store-address.js';
+import { parseStoreAddress } from '../store/address.js';
+import { openStore } from '../store/open.js';
+import type { Store } from '../store/store.js';
 
 export interface ScheduleStoreOptions {
   /** What `--queue` says. */

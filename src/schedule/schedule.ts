@@ -1,7 +1,7 @@
 import { type JobSchedulerJson, Queue } from 'bullmq';
 import { z } from 'zod';
 import { machineTimezone } from '../config/cron.js';
-import type { Store } from '../queue/store.js';
+import type { Store } from '../store/store.js';
 import { type Found, JOB_NAME, type ScheduledJob } from './scheduled-jobs.js';
 import { planSync, type SyncPlan } from './sync.js';
 

@@ -1,11 +1,20 @@
 import { UsageError } from '../errors.js';
 import type { Parameters } from '../model.js';
+import type { ServiceProxy } from './proxy.js';
 
 /**
  * Shape of the endpoint. `deployments`: the deployment in the path, the key in an `api-key` header.
  * `openai`: servers of the same shape, with bearer authentication and the model in the body.
  */
 export type EndpointStyle = 'deployments' | 'openai';
+
+/** The address of the service, out of the environment of the process that calls it. */
+export interface ServiceAddress {
+  readonly baseUrl: string | undefined;
+  readonly segment: string;
+  /** The proxy on the way there. @default none */
+  readonly proxy?: ServiceProxy | null;
+}
 
 /** Where the completions operation of one deployment lives. */
 export interface Endpoint {

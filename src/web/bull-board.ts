@@ -2,8 +2,8 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import type { FastifyInstance } from 'fastify';
-import { ENTRY_LIMIT } from '../queue/entry-limit.js';
 import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
+import { ENTRY_LIMIT } from '../worker/entry-limit.js';
 
 /** Where Bull Board is. */
 const PATH = '/queues';

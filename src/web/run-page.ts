@@ -1,5 +1,5 @@
+import { cost, count, duration, percent, rate } from '../figures.js';
 import type { Counts } from '../report/counts.js';
-import { cost, count, duration, percent, rate } from '../report/figures.js';
 import type { Summary } from '../report/summary.js';
 import type { FilterCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';

@@ -1,6 +1,6 @@
+import { cost, count, duration, percent, rate } from '../figures.js';
 import type { WorkerPost } from '../fleet/posts.js';
 import type { SeenWorker } from '../fleet/read-posts.js';
-import { cost, count, duration, percent, rate } from '../report/figures.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import { reachOf, speeds } from './throughput.js';

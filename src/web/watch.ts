@@ -1,5 +1,4 @@
 import { setTimeout as after } from 'node:timers/promises';
-import type { Board } from '../fleet/board.js';
 import {
   type SeenRun as Read,
   readRuns,
@@ -8,6 +7,7 @@ import {
   type Standing,
   standingOf,
 } from '../fleet/read-posts.js';
+import type { Board } from '../store/board.js';
 import { type Samples, withSample } from './throughput.js';
 
 /** Nobody looks on: the board is read so often all the same, so that the picture of the throughput has no gap. */

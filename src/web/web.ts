@@ -1,8 +1,8 @@
 import fastify, { type FastifyError } from 'fastify';
 import type { Logger } from 'pino';
 import { UsageError } from '../errors.js';
-import type { Board } from '../fleet/board.js';
 import type { QueueView, QueueViews } from '../queue/queue-views.js';
+import type { Board } from '../store/board.js';
 import { addBullBoard } from './bull-board.js';
 import { guard, isLoopback } from './guard.js';
 import { addHealth } from './health.js';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { RequestCount } from '../../src/check/request-count.js';
 import type { Parameters } from '../../src/model.js';
-import { packs } from '../../src/queue/packs.js';
+import { packs } from '../../src/worker/packs.js';
 
 /** Rows as they come: `null` is one that is not sent. */
 const row = fc.record({

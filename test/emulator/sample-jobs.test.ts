@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { parse as parseCsv } from 'csv-parse/sync';
 import { describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
+import { answerReader } from '../../src/answer/answer.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { randomFrom } from '../../src/emulator/random.js';
 import type { Json } from '../../src/model.js';
-import { answerReader } from '../../src/output/answer.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 
 type Fields = { readonly [name: string]: Json };

@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Halt } from '../../src/run/halt.js';
-import { readMarks } from '../../src/serve/marks.js';
-import { marksFolder, serve } from '../../src/serve/serve.js';
-import { Workplace } from '../support/promptmill.js';
+import { Halt } from '../../src/halt.js';
+import { readMarks } from '../../src/schedule/marks.js';
+import { marksFolder, serve } from '../../src/schedule/serve.js';
 import { putMadeStore } from '../support/made-store.js';
-import { ShiftedClock } from '../support/shifted-clock.js';
+import { Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
+import { ShiftedClock } from '../support/shifted-clock.js';
 import { describeMissing } from '../support/stores.js';
 
 /** A machine that takes longer than this to begin to serve is no machine. */

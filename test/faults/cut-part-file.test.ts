@@ -2,11 +2,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { NO_CALLS } from '../../src/ledger/counters.js';
 import type { Outcome } from '../../src/model.js';
-import { claimOutput } from '../../src/run/begin.js';
+import { claimOutput } from '../../src/resume/begin.js';
+import { NO_CALLS } from '../../src/store/counters.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../run/journals.js';
+import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
 
 const labels = { labels: ['good', 'bad'] };
 const filters = {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openJournal, rowsOf, settingsFor, summaryOf } from '../run/journals.js';
+import { commitTo, openJournal, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';

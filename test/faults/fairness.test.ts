@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { queueName } from '../../src/queue/names.js';
-import { openStore } from '../../src/queue/open-store.js';
+import { openStore } from '../../src/store/open.js';
 import { type Running, Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Board } from '../../src/fleet/board.js';
 import { Bulletin } from '../../src/fleet/bulletin.js';
+import type { Board } from '../../src/store/board.js';
 
 /** A board whose writes end when the test says so. */
 function slowBoard() {

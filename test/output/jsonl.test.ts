@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
+import { memberTexts } from '../../src/answer/json-text.js';
 import type { Origin } from '../../src/model.js';
-import { answerReader } from '../../src/output/answer.js';
 import { recordFormat } from '../../src/output/format.js';
-import { memberTexts } from '../../src/output/json-text.js';
 import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
 
 const jsonl = (inputColumns: readonly string[], select?: readonly string[], answer = TEXT) =>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
 import { UsageError } from '../../src/errors.js';
-import { answerReader } from '../../src/output/answer.js';
 import { recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
 import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';

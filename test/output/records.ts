@@ -1,5 +1,5 @@
+import { answerReader } from '../../src/answer/answer.js';
 import type { Completed, Failed, Filtered, Json, Row } from '../../src/model.js';
-import { answerReader } from '../../src/output/answer.js';
 
 /** Rows and outcomes that the tests of the record formats share. */
 

@@ -3,8 +3,8 @@ import { type Admission, Quota, type QuotaSettings } from '../../src/emulator/qu
 import type { PaceChange } from '../../src/pace/pace-changes.js';
 import { Pacer } from '../../src/pace/pacer.js';
 import { QuotaWait } from '../../src/pace/quota-wait.js';
-import type { Register, RegisterReply } from '../../src/pace/register.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
+import type { Register, RegisterReply } from '../../src/store/register.js';
 
 /** A register in memory, as a store has it; its clock is off by a while, as clocks of other machines are. */
 class MemoryRegister implements Register {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Register, RegisterReply } from '../../src/pace/register.js';
 import { newPace, type SharedPace, takeTurns } from '../../src/pace/shared-pace.js';
 import { SharedRegister } from '../../src/pace/shared-register.js';
+import type { Register, RegisterReply } from '../../src/store/register.js';
 
 const HOUR = 3_600_000;
 const LIMITS = { requestsPerMinute: 600, tokensPerMinute: null };

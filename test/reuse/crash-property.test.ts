@@ -13,12 +13,12 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
 import type { CalledOutcome, Row } from '../../src/model.js';
-import { beginManifest, claimOutput } from '../../src/run/begin.js';
-import { Journal } from '../../src/run/journal.js';
+import { beginManifest, claimOutput } from '../../src/resume/begin.js';
+import { Journal } from '../../src/resume/journal.js';
 import { planRows } from '../../src/run/plan.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { settingsFor, summaryOf } from '../run/journals.js';
+import { settingsFor, summaryOf } from '../resume/journals.js';
 import { disk } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>

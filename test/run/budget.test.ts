@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Summary } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
-import { readManifest } from '../../src/run/manifest.js';
+import { readManifest } from '../../src/resume/manifest.js';
 import type { Child } from '../support/children.js';
 import { type Ended, type Running, Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';

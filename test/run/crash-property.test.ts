@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { completed } from '../output/records.js';
+import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
 import { disk } from '../support/crashing-disk.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from './journals.js';
 
 vi.mock('node:fs/promises', async (original) =>
   (await import('../support/crashing-disk.js')).crashingPromises(await original()),

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobSchema } from '../../src/config/job-schema.js';
+import type { HaltReason } from '../../src/halt.js';
 import { summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
-import type { HaltReason } from '../../src/run/halt.js';
 import { onFinish, readyHooks } from '../../src/run/on-finish.js';
 import { Workplace } from '../support/promptmill.js';
 

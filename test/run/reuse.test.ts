@@ -4,12 +4,12 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { outputFiles } from '../../src/output/files.js';
-import { beginManifest, type Claim } from '../../src/run/begin.js';
-import { assertSame, fingerprint } from '../../src/run/fingerprint.js';
+import { beginManifest, type Claim } from '../../src/resume/begin.js';
+import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
+import { settingsFor } from '../resume/journals.js';
 import { Workplace } from '../support/promptmill.js';
-import { settingsFor } from './journals.js';
 
 /** A run as far as it reuses: which rows it takes from where, and what it keeps of the others. */
 interface Run {

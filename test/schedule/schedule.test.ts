@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { Store } from '../../src/queue/store.js';
 import type { FireEnd } from '../../src/schedule/fires.js';
 import { Schedule } from '../../src/schedule/schedule.js';
 import type { Found, ScheduledJob } from '../../src/schedule/scheduled-jobs.js';
+import type { Store } from '../../src/store/store.js';
 import { hear } from '../support/fires.js';
 import { describeEachStore } from '../support/stores.js';
 

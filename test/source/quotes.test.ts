@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { answerReader } from '../../src/output/answer.js';
+import { answerReader } from '../../src/answer/answer.js';
 import { recordFormat } from '../../src/output/format.js';
 import { readCsv } from '../../src/source/csv.js';
 import { cells, expectRefused, input, read } from './inputs.js';

@@ -1,5 +1,5 @@
-import type { Store } from '../../src/queue/store.js';
 import { type Fire, type FireEnd, listenForFires } from '../../src/schedule/fires.js';
+import type { Store } from '../../src/store/store.js';
 
 /** Listens to the schedule until so many fires have come. @returns all that came */
 export async function hear(

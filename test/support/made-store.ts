@@ -14,7 +14,7 @@ const made = join(inject('folderOfAll'), 'state');
 if (!existsSync(made)) {
   const making = mkdtempSync(`${made}-`);
   const script = `
-    const { openStore } = await import(${JSON.stringify(built('queue/open-store.js'))});
+    const { openStore } = await import(${JSON.stringify(built('store/open.js'))});
     const options = { stateDir: ${JSON.stringify(making)}, onWarning: () => {} };
     await (await openStore('embedded', options)).close();
   `;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { QueueEvents } from 'bullmq';
 import { queueName } from '../../src/queue/names.js';
-import { openStore } from '../../src/queue/open-store.js';
+import { openStore } from '../../src/store/open.js';
 import type { Trial } from './trial.js';
 
 /** Pause between two looks, in milliseconds. */

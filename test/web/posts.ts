@@ -1,7 +1,7 @@
-import type { Board, Posted, PostKind } from '../../src/fleet/board.js';
 import type { RunPost, WorkerPost } from '../../src/fleet/posts.js';
 import { withLatencies } from '../../src/report/latency.js';
 import type { Summary } from '../../src/report/summary.js';
+import type { Board, Posted, PostKind } from '../../src/store/board.js';
 
 /** A board in memory, whose posts are as old as a test says. */
 export class MemoryBoard implements Board {

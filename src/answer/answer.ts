@@ -1,0 +1,30 @@
+import type { Answer, AnswerSpec } from '../model.js';
+import { jsonReader } from './json-answer.js';
+import { labelReader } from './label-answer.js';
+import { cleaned } from './text.js';
+
+/** Reads the answer of a row out of the text of its completion. */
+export interface AnswerReader {
+  /** Names of the answer's values: `answer`, or the top-level properties of the JSON Schema in its order. */
+  readonly columns: readonly string[];
+  /** `value`: the answer is the one value. `object`: it is an object with the columns as members. */
+  readonly shape: 'value' | 'object';
+  read(text: string | null): Answer;
+}
+
+/** @throws UsageError when the labels cannot be told apart, or the schema is no JSON Schema */
+export function answerReader(spec: AnswerSpec): AnswerReader {
+  switch (spec.kind) {
+    case 'text': {
+      const read = (text: string | null): Answer => ({ values: [cleaned(text)], counted: null, fault: null });
+      return { columns: ['answer'], shape: 'value', read };
+    }
+    case 'labels':
+      return { columns: ['answer'], shape: 'value', read: labelReader(spec.labels) };
+    case 'json': {
+      const { properties, read } = jsonReader(spec.schema);
+      if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };
+      return { columns: properties, shape: 'object', read };
+    }
+  }
+}

@@ -1,0 +1,178 @@
+import { Ajv, type ErrorObject } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { parse as parseLossless } from 'lossless-json';
+import { UsageError } from '../errors.js';
+import type { Answer, Fault, Json } from '../model.js';
+import { stringEnd } from './json-text.js';
+import { excerpt, listed } from './text.js';
+
+type Schema = { readonly [key: string]: Json };
+
+/** Brackets in a text that may turn out to be no JSON: to refuse each takes thousands of times its length. */
+const MOST_TRIED = 1_000;
+
+/** Deeper values end the stack of what writes them. */
+const DEEPEST = 200;
+
+/**
+ * Reads JSON of a schema out of a text: bare, in a code fence, or with words around it; the first object counts.
+ * JSON that is not of the schema gives no values: a wrong value in a column is worse than none.
+ *
+ * ajv compiles the schema into code (`new Function`). That is safe here because the schema comes from the user's
+ * own job file, never from a row or from the model.
+ *
+ * @throws UsageError when the schema is no JSON Schema
+ */
+export function jsonReader(schema: Schema): {
+  readonly properties: readonly string[];
+  readonly read: (text: string | null) => Answer;
+} {
+  const problem = validator(schema);
+  const { properties: declared } = schema;
+  const properties = isObject(declared) ? Object.keys(declared) : [];
+  const openers = openersOf(schema, properties);
+  const invalid = (fault: Fault): Answer => ({
+    values: properties.length === 0 ? [null] : properties.map(() => null),
+    counted: 'invalid',
+    fault,
+  });
+
+  const read = (text: string | null): Answer => {
+    const json = findJson(text?.trim() ?? '', openers);
+    if (json === undefined) {
+      return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });
+    }
+    const wrong = problem(JSON.parse(json));
+    if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
+    const found = exactly(json);
+    if (properties.length === 0) return { values: [found], counted: 'valid', fault: null };
+    const member = (name: string): Json =>
+      isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
+    return { values: properties.map(member), counted: 'valid', fault: null };
+  };
+  return { properties, read };
+}
+
+/** What is wrong with a value by the schema, or `null`. */
+function validator(schema: Schema): (value: Json) => string | null {
+  const options = {
+    strict: false,
+    validateFormats: false,
+    logger: false,
+    code: { regExp: boundedPattern },
+  } as const;
+  const draft = String(schema['$schema'] ?? '');
+  try {
+    // "$async" would make the validator answer with a promise.
+    if (schema['$async'] !== undefined) throw new Error('$async is not supported');
+    const ajv = draft.includes('2020-12') ? new Ajv2020(options) : new Ajv(options);
+    ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS);
+    const validate = ajv.compile(schema);
+    return (value) => (validate(value) ? null : described(validate.errors?.[0]));
+  } catch (error) {
+    throw new UsageError(
+      'schema_invalid',
+      `answer.json is no JSON Schema: ${error instanceof Error ? error.message : String(error)}`,
+      'Use draft-07 (the default), or 2020-12 with its "$schema".',
+    );
+  }
+}
+
+/** Characters of a value to which a `pattern` is put. What it takes for longer ones, only its author could bound. */
+const LONGEST_MATCHED = 10_000;
+
+/** The engine of the schema's own patterns: a longer value is of none (fault 69). */
+function boundedPattern(pattern: string, flags: string): { test(text: string): boolean; toString(): string } {
+  const regExp = new RegExp(pattern, flags);
+  return {
+    test: (text) => text.length <= LONGEST_MATCHED && regExp.test(text),
+    // By this name ajv tells the patterns of a schema apart.
+    toString: () => regExp.toString(),
+  };
+}
+boundedPattern.code = 'new RegExp';
+
+/** The library's own compares every item with every other. */
+const UNIQUE_ITEMS = {
+  keyword: 'uniqueItems',
+  type: 'array',
+  schemaType: 'boolean',
+  error: { message: 'must NOT have duplicate items' },
+  compile: (unique: boolean) => (items: readonly Json[]) =>
+    !unique || new Set(items.map((item) => JSON.stringify(item, sorted))).size === items.length,
+} as const;
+
+/** Objects are the same in any order of their members. */
+const sorted = (_: string, value: Json): Json =>
+  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+/** Bounded, because names of members in the answer are part of the path. */
+function described(error: ErrorObject | undefined): string {
+  const { allowedValues } = error?.params ?? {};
+  const allowed = Array.isArray(allowedValues) ? `: ${listed(allowedValues.map(String))}` : '';
+  const path = (error?.instancePath ?? '').slice(0, 100).replaceAll('/', '.');
+  return `answer${path} ${error?.message ?? 'is not valid'}${allowed}`;
+}
+
+/** Brackets with which an answer of the schema begins. */
+function openersOf(schema: Schema, properties: readonly string[]): '{' | '[' | '{[' {
+  if (schema['type'] === 'array') return '[';
+  return schema['type'] === 'object' || properties.length > 0 ? '{' : '{[';
+}
+
+/**
+ * The first JSON object (or array) in the text, or the whole text where it is a JSON string, number or literal. What
+ * is inside brackets that are no JSON, or are never closed, does not count: a part of a cut answer is no answer.
+ */
+function findJson(text: string, openers: '{' | '[' | '{['): string | undefined {
+  let tried = 0;
+  for (let at = 0; at < text.length; at++) {
+    if (!openers.includes(text.charAt(at))) continue;
+    if (++tried > MOST_TRIED) return undefined;
+    const end = balancedEnd(text, at);
+    if (end < 0) return undefined;
+    const json = text.slice(at, end);
+    if (isJson(json)) return json;
+    at = end - 1;
+  }
+  return !/^[[{]/.test(text) && isJson(text) ? text : undefined;
+}
+
+/** Index behind the bracket that closes the one at `start`; −1 when none does, or the value is too deep. */
+function balancedEnd(text: string, start: number): number {
+  let depth = 0;
+  for (let at = start; at < text.length; at++) {
+    const char = text[at];
+    if (char === '"') {
+      at = stringEnd(text, at);
+      if (at < 0) return -1;
+    } else if (char === '{' || char === '[') {
+      if (++depth > DEEPEST) return -1;
+    } else if ((char === '}' || char === ']') && --depth === 0) return at + 1;
+  }
+  return -1;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** As `JSON.parse`, but a whole number that JavaScript would round is kept as the text of its digits. */
+function exactly(json: string): Json {
+  const value = parseLossless(json, undefined, {
+    parseNumber: (digits) => {
+      const number = Number(digits);
+      return Number.isInteger(number) && !Number.isSafeInteger(number) ? digits : number;
+    },
+    onDuplicateKey: ({ newValue }) => newValue,
+  });
+  return value as Json;
+}
+
+const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,0 +1,96 @@
+import { cost, count } from '../figures.js';
+import type { Fault, Parameters, Usage } from '../model.js';
+import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
+import { costOf, type Prices } from '../report/summary.js';
+
+/** What calls take, by the two kinds of tokens that have a price. */
+export type Tokens = Pick<Usage, 'prompt_tokens' | 'completion_tokens'>;
+
+export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
+
+/** The limits of `limits.budget`; `null` where one is not set. */
+export interface Budget {
+  /** Tokens of prompts and completions together. */
+  readonly tokens: number | null;
+  /** In the currency of the prices. */
+  readonly cost: number | null;
+  /** Per 1,000 tokens. Without them a cost is no limit: a job that has one and no prices is refused. */
+  readonly prices: Prices | null;
+}
+
+export const plus = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+  completion_tokens: a.completion_tokens + b.completion_tokens,
+});
+
+export const minus = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: a.prompt_tokens - b.prompt_tokens,
+  completion_tokens: a.completion_tokens - b.completion_tokens,
+});
+
+/** The larger of two counts, kind by kind. */
+export const most = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: Math.max(a.prompt_tokens, b.prompt_tokens),
+  completion_tokens: Math.max(a.completion_tokens, b.completion_tokens),
+});
+
+/**
+ * More tokens than any answer has, in one of which no sum of calls gets beyond what a number, and the integers of the
+ * stores, can hold. A `max_tokens` of 2^53−1 is a way to say "as many as there are".
+ */
+const MOST_GENERATED = 2 ** 32;
+
+/** The most that one prompt can be billed: the service bills no more than it was allowed to generate. */
+export function mostBilled(promptTokens: number, { max_tokens, best_of = 1 }: Parameters): Tokens {
+  const generated = (max_tokens ?? DEFAULT_MAX_TOKENS) * best_of;
+  return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
+}
+
+/** The limit that a sum passes; null while it is inside the budget. Cost is what the summary shows for the sum. */
+export function passed({ tokens, cost: money, prices }: Budget, sum: Tokens): 'tokens' | 'cost' | null {
+  if (tokens !== null && sum.prompt_tokens + sum.completion_tokens > tokens) return 'tokens';
+  if (money !== null && prices !== null && costOf(sum, prices) > money) return 'cost';
+  return null;
+}
+
+/**
+ * Which requests may be made together, each by the most that it can be billed. In their order, and a small one may
+ * take the room that is too small for one before it.
+ * @param sum what is spent and reserved without them
+ */
+export function admitted(budget: Budget, sum: Tokens, requests: readonly Tokens[]): readonly boolean[] {
+  let taken = sum;
+  return requests.map((request) => {
+    const withIt = plus(taken, request);
+    if (passed(budget, withIt) !== null) return false;
+    taken = withIt;
+    return true;
+  });
+}
+
+/** Why a run stops whose next request does not fit. */
+export function budgetFault(budget: Budget, spent: Tokens, next: Tokens): Fault {
+  const limit = passed(budget, plus(spent, next)) ?? 'tokens';
+  const figure = (tokens: Tokens): string =>
+    limit === 'cost' && budget.prices !== null
+      ? cost(costOf(tokens, budget.prices))
+      : count(tokens.prompt_tokens + tokens.completion_tokens);
+  const given = limit === 'cost' ? cost(budget.cost ?? 0) : count(budget.tokens ?? 0);
+  return {
+    code: 'budget',
+    message:
+      `limits.budget.${limit} is ${given}, of which ${figure(spent)} is spent, and the next call could take ${figure(next)}. ` +
+      `Raise limits.budget.${limit} in the job file, and the same command goes on.`,
+  };
+}
+
+/** How much of a budget is spent, for a person: `120,000 of 2,000,000 tokens and cost 1.20 of 25.00`. */
+export function spentText({ tokens, cost: money, prices }: Budget, spent: Tokens): string {
+  const parts = [
+    ...(tokens === null
+      ? []
+      : [`${count(spent.prompt_tokens + spent.completion_tokens)} of ${count(tokens)} tokens`]),
+    ...(money === null || prices === null ? [] : [`cost ${cost(costOf(spent, prices))} of ${cost(money)}`]),
+  ];
+  return parts.join(' and ');
+}

@@ -1,0 +1,268 @@
+import { existsSync } from 'node:fs';
+import { rename } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { StopError, UsageError } from '../errors.js';
+import type { Counters } from '../model.js';
+import { type FileId, fileAt, giveFreeName, isSame } from '../output/own-file.js';
+import { WriteError, writing } from '../output/write-error.js';
+import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
+import type { Summary } from '../report/summary.js';
+import { type Ended, fold } from '../report/tally.js';
+import type { Totals } from '../worker/recorder.js';
+import { type Claim, mayReplace, sha256Of } from './begin.js';
+import { lostPart, outOfPlace } from './lost-place.js';
+import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
+
+/** The next rows of the output, in order. */
+export interface Commit {
+  readonly text: string;
+  readonly ended: readonly Ended[];
+  /** Puts on disk what must be there before the manifest says that these rows are written. */
+  readonly keep?: () => Promise<void>;
+}
+
+/** What a run has on disk: the part file and the manifest that says how much of it counts. */
+export class Journal {
+  readonly #began = performance.now();
+  #manifest: Manifest;
+  /** Rows written by this execution that were called. */
+  #called = 0;
+  /** The manifest as this process wrote it; null before it has. */
+  #manifestFile: FileId | null = null;
+
+  private constructor(
+    private readonly claim: Claim | null,
+    manifest: Manifest,
+    private readonly writer: RecordWriter,
+  ) {
+    this.#manifest = manifest;
+  }
+
+  /**
+   * Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called.
+   * @param total rows that the run is to have. Where more are wanted than the output has under its final name, that one
+   *   stays until a longer one takes its place
+   * @throws UsageError when either cannot be written
+   */
+  static async open(
+    claim: Claim | null,
+    manifest: Manifest,
+    header: string,
+    stdout: NodeJS.WritableStream,
+    total: number,
+  ): Promise<Journal> {
+    if (claim === null) return new Journal(null, manifest, new StreamWriter(stdout, header));
+    const { files, lock } = claim;
+    let writer: PartFile | null = null;
+    try {
+      const goesOn = claim.renamed && manifest.rows < total;
+      if (goesOn) await PartFile.copy(files.output, files.part);
+      // Killed after the rename: nothing is left to append.
+      const renamed = claim.renamed && !goesOn;
+      writer = await PartFile.open(renamed ? files.output : files.part, manifest.bytes, lock?.tookOver);
+      if (manifest.bytes === 0) await writer.commit(header);
+      const journal = new Journal(
+        { ...claim, renamed },
+        {
+          ...manifest,
+          bytes: writer.bytes,
+          seal: writer.seal,
+          finishing: renamed,
+          ...(goesOn && { replaces: await sha256Of(files.output) }),
+        },
+        writer,
+      );
+      await journal.#save();
+      return journal;
+    } catch (error) {
+      await writer?.close();
+      const { code, message, hint, cause } = stopFor(claim, error);
+      throw new UsageError(code, message, hint, { cause });
+    }
+  }
+
+  get manifest(): Manifest {
+    return this.#manifest;
+  }
+
+  /**
+   * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
+   * @throws StopError when the disk refuses; then the commits before stand, and what is paid for is in the ledger
+   */
+  async commit({ text, ended, keep }: Commit): Promise<void> {
+    await this.#orStop(async () => {
+      await this.#assertOurs();
+      await keep?.();
+      await this.#append(text, ended);
+    });
+  }
+
+  async #append(text: string, ended: readonly Ended[]): Promise<void> {
+    await this.writer.commit(text);
+    await this.#assertOurs();
+    const manifest = {
+      ...this.#manifest,
+      rows: this.#manifest.rows + ended.length,
+      bytes: this.writer.bytes,
+      ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
+      tally: fold(this.#manifest.tally, ended),
+    };
+    this.#called += ended.filter(
+      ({ outcome }) => outcome.status !== 'skipped' && outcome.attempts > 0,
+    ).length;
+    // What is said of the run is on disk: a kill takes none of it back.
+    await this.#save(manifest.worked_ms, manifest);
+    this.#manifest = manifest;
+  }
+
+  /** The ledger knows the run from now on. */
+  async opened(): Promise<void> {
+    if (this.#manifest.opened) return;
+    this.#manifest = { ...this.#manifest, opened: true };
+    await this.#orStop(() => this.#save());
+  }
+
+  /**
+   * Counts again what this process did itself: increments of the ledger are lost with a store that comes back empty
+   * (fault 35).
+   * @param before the run's counters before this execution called anything
+   * @param finished every row is written, so an outcome more than rows is an answer that was paid for twice
+   */
+  recount(before: Counters, own: Totals, finished: boolean): void {
+    const { calls } = this.#manifest;
+    const twice = finished ? Math.max(0, own.outcomes - this.#called) : 0;
+    this.#manifest = {
+      ...this.#manifest,
+      calls: {
+        sent: Math.max(calls.sent, before.sent + own.sent),
+        retried: Math.max(calls.retried, before.retried + own.retried),
+        rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
+        repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
+        in_flight: Math.max(0, calls.in_flight, own.in_flight),
+        prompt_tokens: Math.max(calls.prompt_tokens, before.prompt_tokens + own.prompt_tokens),
+        completion_tokens: Math.max(
+          calls.completion_tokens,
+          before.completion_tokens + own.completion_tokens,
+        ),
+      },
+    };
+  }
+
+  /** Takes over what the ledger has of the run under its former name. */
+  adopt(left: Counters): void {
+    const { calls } = this.#manifest;
+    const repeated = calls.repeated + left.repeated;
+    this.#manifest = { ...this.#manifest, calls: { ...(left.sent > calls.sent ? left : calls), repeated } };
+  }
+
+  /**
+   * Takes the counters as the ledger has them now, in which the run must be open; they reach the disk with the next
+   * write.
+   */
+  count(calls: Counters): void {
+    this.#manifest = { ...this.#manifest, calls };
+  }
+
+  /** Time that all executions together worked on the run, in milliseconds. */
+  get workedMs(): number {
+    return this.#manifest.worked_ms + this.ranMs;
+  }
+
+  /** Time that this execution has worked, in milliseconds. */
+  get ranMs(): number {
+    return performance.now() - this.#began;
+  }
+
+  /** Keeps the time worked so far, for an execution that will continue the run. */
+  async pause(): Promise<void> {
+    // When the disk is what stopped the run, the manifest of the last commit stands.
+    if (await this.#mayPause()) await this.#save(this.workedMs).catch(() => {});
+    await this.writer.close();
+  }
+
+  /** A manifest that was deleted is written again; one of somebody else stays. */
+  async #mayPause(): Promise<boolean> {
+    const { files, lock } = this.claim ?? {};
+    if (files === undefined || lock?.isHeld() === false) return false;
+    const found = await fileAt(files.manifest);
+    return found === null || isSame(found, this.#manifestFile);
+  }
+
+  /**
+   * Every row is in the part file: gives the output its name, with the summary beside it.
+   * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
+   * @param more the input has further rows: the manifest stays, so that the run can go on with them
+   * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
+   *   left to do
+   */
+  async finish(summary: Summary, keep: () => Promise<void> = async () => {}, more = false): Promise<void> {
+    await this.#orStop(async () => {
+      await this.#assertOurs();
+      await keep();
+      if (this.claim === null) return;
+      const { manifest, summary: summaryPath, output } = this.claim.files;
+      await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
+      this.#manifest = { ...this.#manifest, finishing: true };
+      await this.#save();
+      await this.#assertOurs();
+      if (!this.claim.renamed) await this.#giveName(this.claim);
+      await syncFolder(dirname(output));
+      if (!more) return await writing(manifest, async () => removeManifest(manifest));
+      const finished = { sha256: await sha256Of(output) };
+      this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
+      await this.#save(this.workedMs);
+    }).finally(() => this.writer.close());
+  }
+
+  /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
+  async #giveName({ files: { part, output } }: Claim): Promise<void> {
+    if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(part, output));
+    else if (!(await writing(output, () => giveFreeName(part, output)))) throw outOfPlace('taken', output);
+  }
+
+  /**
+   * What this process is about to write to is still its own (faults 60, 63): the lock, the part file and the manifest.
+   * A handful of looks, next to the sync of a commit nothing.
+   */
+  async #assertOurs(): Promise<void> {
+    if (this.claim === null || !(this.writer instanceof PartFile)) return;
+    const { files, lock, renamed } = this.claim;
+    const folder = dirname(files.output);
+    if (!existsSync(folder)) throw outOfPlace('moved', folder);
+    if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
+    const loss = await this.writer.lost();
+    if (loss !== null) throw await lostPart(loss, renamed ? files.output : files.part, this.writer);
+    if (this.#manifestFile === null) return;
+    const found = await fileAt(files.manifest);
+    if (!isSame(found, this.#manifestFile)) {
+      throw outOfPlace(found === null ? 'manifest deleted' : 'manifest replaced', files.manifest);
+    }
+  }
+
+  async #orStop(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      throw stopFor(this.claim, error);
+    }
+  }
+
+  async #save(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): Promise<void> {
+    if (this.claim === null) return;
+    this.#manifestFile = await writeManifest(this.claim.files.manifest, {
+      ...manifest,
+      worked_ms: workedMs,
+    });
+  }
+}
+
+/** A full disk stops the run; what is paid for stays in the ledger (fault 49). */
+function stopFor(claim: Claim | null, error: unknown): StopError {
+  if (!(error instanceof WriteError)) throw error;
+  const remedy = error.full ? 'Free some space' : 'Mend that';
+  const hint =
+    claim === null
+      ? `${remedy}, and begin again: a run to standard output cannot be continued. One with --output FILE can.`
+      : `${remedy} and run the same command: it goes on where it stopped.`;
+  return new StopError('output_not_written', `${error.message}.`, hint, { cause: error.cause });
+}

@@ -1,0 +1,92 @@
+import { createReadStream } from 'node:fs';
+import { answerReader } from '../answer/answer.js';
+import type { Settings } from '../config/settings.js';
+import type { Row } from '../model.js';
+import { outcomeOf } from '../output/read-back.js';
+import { type Ended, emptyTally, fold } from '../report/tally.js';
+import { originColumns } from '../reuse/rules.js';
+import { readCsv } from '../source/csv.js';
+import { readJsonl } from '../source/jsonl.js';
+import type { Manifest } from './manifest.js';
+
+/**
+ * A manifest for what is left of a part file that is shorter than its manifest says (fault 50): the whole records
+ * stay, the rows behind them are called again and count as repeated, and the tally is made of the records.
+ *
+ * The run goes on under a new name. The ledger never takes an outcome for a row that it has seen committed, which
+ * the rows to be called again are; what it still holds of the old run is given up with it.
+ * @param size bytes that the part file has
+ * @param run name of the new run
+ * @returns null when the records do not have all columns that the tally is made of
+ */
+export async function mend(
+  part: string,
+  size: number,
+  manifest: Manifest,
+  { output, answer, reuse }: Settings,
+  run: string,
+): Promise<Manifest | null> {
+  const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
+  const reader = answerReader(answer);
+  const origins = originColumns(reuse);
+  let tally = emptyTally();
+  for await (const rows of records(part, bytes, output.format)) {
+    const ended: Ended[] = [];
+    for (const row of rows) {
+      const outcome = outcomeOf(row, origins, output.formulas);
+      if (outcome === null) return null;
+      const completion = 'completion' in outcome ? outcome.completion : null;
+      ended.push({ outcome, answer: completion === null ? null : reader.read(completion.text) });
+    }
+    tally = fold(tally, ended);
+  }
+  const paidAgain = answered(manifest) - answered({ tally });
+  const { calls } = manifest;
+  return {
+    ...manifest,
+    run,
+    rows: tally.rows.total,
+    bytes,
+    tally,
+    calls: { ...calls, repeated: calls.repeated + paidAgain },
+  };
+}
+
+/** Rows that were called and answered. */
+export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {
+  const taken = reused === undefined ? 0 : reused.copied + reused.carried - reused.failed;
+  return rows.completed + rows.filtered - taken;
+}
+
+/** The records at the beginning of an output, in batches, as the rows of an input are read. */
+function records(path: string, bytes: number, format: 'csv' | 'jsonl'): AsyncIterable<readonly Row[]> {
+  const content = bytes === 0 ? noBytes() : createReadStream(path, { end: bytes - 1 });
+  return format === 'jsonl'
+    ? readJsonl(content, path)
+    : readCsv(content, { name: path, delimiter: ',', onColumns: () => {} });
+}
+
+async function* noBytes(): AsyncGenerator<Buffer> {}
+
+const QUOTE = 0x22;
+const LF = 0x0a;
+
+/**
+ * Length of the beginning of an output that holds only whole records, in bytes. A record ends at a line feed that
+ * is not inside quotes; neither byte is ever part of another character in UTF-8.
+ * @param bytes where to stop at the latest
+ */
+async function wholeRecords(path: string, bytes: number, format: 'csv' | 'jsonl'): Promise<number> {
+  if (bytes === 0) return 0;
+  let whole = 0;
+  let at = 0;
+  let quoted = false;
+  for await (const chunk of createReadStream(path, { end: bytes - 1 })) {
+    for (const byte of chunk) {
+      at++;
+      if (byte === QUOTE && format === 'csv') quoted = !quoted;
+      else if (byte === LF && !quoted) whole = at;
+    }
+  }
+  return whole;
+}

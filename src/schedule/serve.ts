@@ -1,0 +1,205 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { nextTimes } from '../config/cron.js';
+import { UsageError } from '../errors.js';
+import { makePrivateFolder, prepareStateDir } from '../folder.js';
+import type { Halt } from '../halt.js';
+import { acquireLock } from '../lock.js';
+import { writeDurably } from '../resume/manifest.js';
+import { within } from '../store/deadline.js';
+import { silenceOf } from '../store/silence.js';
+import { listenForFires } from './fires.js';
+import { noteProblems } from './job-problems.js';
+import { Marks } from './marks.js';
+import { Schedule } from './schedule.js';
+import { openScheduleStore } from './schedule-store.js';
+import { type Found, findScheduledJobs, type ScheduledJob } from './scheduled-jobs.js';
+import { Shift, type ShiftOptions } from './shift.js';
+
+export interface ServeOptions extends Pick<ShiftOptions, 'jobs' | 'run' | 'log'> {
+  /** Job files and folders of them. */
+  readonly paths: readonly string[];
+  readonly queue: string;
+  readonly stateDir: string;
+  /** A rehearsal: the schedule and the notes of it are kept apart from real ones. */
+  readonly emulated: boolean;
+  /** Starts what shows the work to people, once it is sure that this process is the one that serves; null for nothing. */
+  readonly dashboard: (() => Promise<{ close(): Promise<void> }>) | null;
+  /** Ends the serving, gracefully. */
+  readonly halt: Halt;
+  /** Registers what is to be done when the job files are to be looked at now. */
+  readonly onLookNow: (look: () => void) => void;
+}
+
+/** How often the job files are looked at, in milliseconds. */
+const LOOK_MS = 60_000;
+/** Time to leave the queue of the schedule, in milliseconds. */
+const LEAVE_MS = 5_000;
+
+const snapshot = z.array(
+  z.object({ name: z.string(), path: z.string(), cron: z.string(), timezone: z.string() }),
+);
+
+/** Folder of what `serve` knows: its lock, the schedule as it follows it, and a note for each job. */
+export const serveFolder = (stateDir: string, emulated = false): string =>
+  join(stateDir, emulated ? 'serve-emulated' : 'serve');
+
+/** Folder of the notes on each job. */
+export const marksFolder = (stateDir: string, emulated = false): string =>
+  join(serveFolder(stateDir, emulated), 'jobs');
+
+/** The schedule that a `serve` follows, for those who cannot look into its embedded store meanwhile. */
+export function readServedSchedule(stateDir: string): ScheduledJob[] {
+  try {
+    return snapshot.parse(JSON.parse(readFileSync(join(serveFolder(stateDir), 'schedule.json'), 'utf8')));
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * Follows the schedule until it is halted: completes what was interrupted, catches up once with what was missed, and runs
+ * what fires.
+ * @throws UsageError when the paths, the state directory or the store cannot be used, or another `serve` is at work
+ */
+export async function serve(options: ServeOptions): Promise<void> {
+  const { stateDir, emulated, dashboard } = options;
+  const found = findScheduledJobs(options.paths);
+  const folder = serveFolder(stateDir, emulated);
+  prepareStateDir(stateDir);
+  makePrivateFolder(folder);
+  const lock = await acquireLock(join(folder, 'lock'), { purpose: 'promptmill serve' }).catch((error) => {
+    throw error instanceof UsageError ? error : unwritable(stateDir, error);
+  });
+  try {
+    const shown = await dashboard?.();
+    try {
+      await follow(found, folder, options);
+    } finally {
+      await shown?.close();
+    }
+  } finally {
+    lock.release();
+  }
+}
+
+/** From the sync of the schedule to the end of the last run. */
+async function follow(found: Found, folder: string, options: ServeOptions): Promise<void> {
+  const { queue, stateDir, emulated, jobs, run, log, halt } = options;
+  if (emulated) log.warn('a rehearsal: its outputs replace others of the same name');
+  const store = await openScheduleStore({ queue, stateDir, onWarning: (message) => log.warn(message) });
+  const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
+  const schedule = new Schedule(store, emulated, onError);
+  const over = new AbortController();
+  // Container engines give ten seconds, whatever state the store is in (fault 82).
+  const away = new Promise<void>((resolve) => {
+    halt.onPull(() => void silenceOf(store, over.signal).then(resolve));
+  });
+  store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
+  try {
+    const startedAt = new Date();
+    const files = new JobFiles(options, schedule, folder);
+    await halt.orHalted(files.sync(found)).catch((error) => {
+      throw store.health.usageErrorFor(error);
+    });
+    const marks = new Marks(marksFolder(stateDir, emulated));
+    const follows = (path: string): boolean => files.follows(path);
+    const shift = new Shift({ marks, jobs, run, log, follows, startedAt });
+    await shift.resume();
+    const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
+    const stopLooking = files.watch();
+    log.info({ queue: store.describe(), jobs }, 'serving the schedule');
+
+    await new Promise<void>((resolve) => halt.onPull(resolve));
+    stopLooking();
+    const { running } = shift;
+    log.info(
+      { running },
+      running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
+    );
+    // No further fire is taken, and those that wait for their turn go back.
+    const deaf = fires.close();
+    await shift.leave(
+      halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
+    );
+    await Promise.race([within(LEAVE_MS, deaf), away]).catch(() => {});
+  } finally {
+    await Promise.race([within(LEAVE_MS, schedule.close()), away]).catch(() => {});
+    over.abort();
+    await store.close();
+  }
+}
+
+const unwritable = (stateDir: string, error: unknown): UsageError =>
+  new UsageError(
+    'bad_state_dir',
+    `cannot write in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+    'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
+  );
+
+/** Keeps the schedulers equal to the job files while `serve` is at work. */
+class JobFiles {
+  #seen = '';
+  #follows: Found['covers'] = () => false;
+  #looking: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly options: ServeOptions,
+    private readonly schedule: Schedule,
+    private readonly folder: string,
+  ) {}
+
+  follows(path: string): boolean {
+    return this.#follows(path);
+  }
+
+  async sync(found: Found): Promise<void> {
+    const { log } = this.options;
+    this.#follows = found.covers;
+    for (const { path, error } of found.broken)
+      log.error({ path }, `${error.message}; its schedule stays as it was`);
+    const { put, kept, removed } = await this.schedule.sync(found);
+    for (const job of put) log.info(lineOf(job), 'scheduled');
+    for (const job of kept) log.info(lineOf(job), 'still scheduled');
+    for (const { name } of removed) log.info({ job: name }, 'not scheduled any more');
+    const jobs = await this.schedule.jobs();
+    if (jobs.length === 0) log.warn({ paths: this.options.paths }, 'no job file has a schedule');
+    await writeDurably(join(this.folder, 'schedule.json'), `${JSON.stringify(jobs)}\n`);
+    await noteProblems(this.folder, found.broken);
+    this.#seen = sight(found);
+  }
+
+  /** @returns ends it */
+  watch(): () => void {
+    const look = (): void => {
+      this.#looking = this.#looking.then(() => this.#look());
+    };
+    const timer = setInterval(look, LOOK_MS);
+    timer.unref();
+    this.options.onLookNow(look);
+    return () => clearInterval(timer);
+  }
+
+  /** A schedule that was removed by hand stays removed until a job file changes. */
+  async #look(): Promise<void> {
+    const { paths, log, halt } = this.options;
+    if (halt.reason !== null) return;
+    try {
+      const found = findScheduledJobs(paths);
+      if (sight(found) !== this.#seen) await this.sync(found);
+    } catch (error) {
+      log.error(`cannot follow the job files: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+}
+
+const sight = ({ jobs, broken }: Found): string =>
+  JSON.stringify([jobs, broken.map(({ path, error }) => [path, error.message])]);
+
+const lineOf = (job: ScheduledJob) => ({
+  job: job.name,
+  cron: job.cron,
+  timezone: job.timezone,
+  next: nextTimes(job, new Date(), 1)[0],
+});

@@ -1,0 +1,113 @@
+import { join } from 'node:path';
+import { UsageError } from '../../errors.js';
+import { makePrivateFolder, prepareStateDir } from '../../folder.js';
+import { acquireLock, type Lock, LockedError } from '../../lock.js';
+import { within } from '../deadline.js';
+import { StoreHealth } from '../health.js';
+import { backendOn } from '../postgres/backend.js';
+import { EmbeddedLedger } from '../space.js';
+import type { Store, StoreOptions } from '../store.js';
+import { FileBoard } from './board.js';
+import { openDatabase } from './database.js';
+import { FileRegister } from './register.js';
+
+/** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
+const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
+/** The longest wait for statements under way at the end, in milliseconds. */
+const CLOSE_MS = 5_000;
+
+/**
+ * Opens the first store of the state directory that no other process uses, or the preferred one.
+ * @throws UsageError when the directory cannot be written, or another process uses the preferred store
+ */
+export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
+  const { name, lock } = await claimDirectory(options);
+  const directory = join(options.stateDir, name);
+  try {
+    // Only this process can reach the database, so nobody mends it meanwhile.
+    const health = new StoreHealth(directory, false);
+    const { database, pool } = await openDatabase(directory, health, options.ledgerTimes);
+    health.opened();
+    return {
+      kind: 'embedded',
+      name,
+      ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
+      register: new FileRegister(join(options.stateDir, 'pace')),
+      board: new FileBoard(options.stateDir),
+      health,
+      ping: async () => void (await pool.query('SELECT')),
+      backendFactory: backendOn(pool),
+      connectionFor: () => ({}),
+      describe: () => directory,
+      close: async () => {
+        await within(
+          CLOSE_MS,
+          pool.end().then(() => (pool.dead ? undefined : database.close())),
+        ).catch(() => {});
+        lock.release();
+      },
+    };
+  } catch (error) {
+    lock.release();
+    throw unusable(directory, error);
+  }
+}
+
+/** Takes the lock of a directory that is free, or of the one that a run to be continued has its outcomes in. */
+async function claimDirectory({
+  stateDir,
+  preferred,
+  onWarning,
+}: StoreOptions): Promise<{ name: string; lock: Lock }> {
+  prepareStateDir(stateDir);
+  const before = /^store(-\d+)?$/.exec(preferred ?? '')?.[0];
+  let held: LockedError | null = null;
+  for (const name of before === undefined ? STORE_NAMES : [before]) {
+    const directory = join(stateDir, name);
+    try {
+      makePrivateFolder(directory);
+      const lock = await acquireLock(join(directory, 'lock'), {
+        purpose: 'its queue',
+        onWatch: ({ pid, host }, silentMs) =>
+          onWarning(
+            `process ${pid} on ${host} used the queue in ${directory} and cannot be looked at from here; ` +
+              `when it is silent for ${silentMs / 1000} s, this run takes the queue over`,
+          ),
+      });
+      if (held !== null) onWarning(`${held.message}; this run keeps its queue in ${directory}`);
+      return { name, lock };
+    } catch (error) {
+      if (!(error instanceof LockedError)) throw unusable(directory, error);
+      held ??= error;
+    }
+  }
+  throw new UsageError(
+    'store_in_use',
+    before === undefined
+      ? `${stateDir} has ${STORE_NAMES.length} runs at work already`
+      : `${join(stateDir, before)} has what the unfinished run paid for, and is in use: ${held?.message}`,
+    before === undefined
+      ? 'Wait for one to end, or name another directory with PROMPTMILL_STATE_DIR.'
+      : 'Wait until that process has ended, or give the unfinished run up with --restart.',
+  );
+}
+
+function unusable(directory: string, error: unknown): UsageError {
+  if (error instanceof UsageError) return error;
+  // What PGlite throws when it cannot write is no Error.
+  const reason = error instanceof Error ? error.message : JSON.stringify(error);
+  if (error instanceof RangeError && /memory/i.test(reason)) {
+    return new UsageError(
+      'no_memory',
+      `cannot open the queue in ${directory}: ${reason}`,
+      'It takes some 200 MB of memory, and more than 12 GB of address space (ulimit -v unlimited). Redis and PostgreSQL take neither here.',
+      { cause: error },
+    );
+  }
+  return new UsageError(
+    'bad_state_dir',
+    `cannot keep the queue in ${directory}: ${reason}`,
+    'Make the directory writable, or name another one with PROMPTMILL_STATE_DIR. If it is damaged, remove it: what is in the output stays.',
+    { cause: error },
+  );
+}

@@ -1,0 +1,22 @@
+import { parseStoreAddress, withoutPasswordInPublic } from './address.js';
+import type { Store, StoreOptions } from './store.js';
+
+/**
+ * Opens the store of a run: `embedded`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`. Loads
+ * only that store's driver. Once it is open, lost connections are made again for ever.
+ * @throws UsageError when the address is none of these, the server does not answer within about 5 seconds or
+ *   refuses the password, or the state directory cannot be used
+ */
+export async function openStore(target: string, options: StoreOptions): Promise<Store> {
+  const address = parseStoreAddress(target);
+  const exposed = address.kind === 'embedded' ? null : withoutPasswordInPublic(address.url);
+  if (exposed !== null) options.onWarning(exposed);
+  switch (address.kind) {
+    case 'embedded':
+      return (await import('./embedded/store.js')).openEmbeddedStore(options);
+    case 'redis':
+      return (await import('./redis/store.js')).openRedisStore(address.url, options);
+    case 'postgres':
+      return (await import('./postgres/store.js')).openPostgresStore(address.url, options);
+  }
+}

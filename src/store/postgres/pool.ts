@@ -1,0 +1,87 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { PgPool, PgPoolClient, PgQueryResult } from 'bullmq';
+import pg from 'pg';
+import type { StoreHealth } from '../health.js';
+
+/** The longest pause between two attempts, in milliseconds. */
+const AGAIN_MS = 2_000;
+
+/**
+ * A pool that does for PostgreSQL what ioredis does for Redis: it connects again for ever, and sends a statement
+ * again whose connection was lost. That is safe for what goes through it: BullMQ's operations are made for such
+ * repeats, since on Redis they get them, and the ledger's statements know what they have done.
+ */
+export class LastingPool implements PgPool {
+  /** BullMQ looks here: a worker may only wait long for a notice on connections that notice their end. */
+  readonly options = { keepAlive: true };
+  readonly #pool: pg.Pool;
+  readonly #sessions = new Set<pg.Client>();
+  readonly #closing = new AbortController();
+
+  constructor(
+    private readonly config: pg.PoolConfig,
+    private readonly health: StoreHealth,
+  ) {
+    this.#pool = new pg.Pool(config);
+    // Without a listener an idle connection that ends would end the process (fault 38).
+    this.#pool.on('error', () => {});
+  }
+
+  async query<Row>(text: string, values?: readonly unknown[]): Promise<PgQueryResult<Row>> {
+    const result: PgQueryResult = await this.#lasting(() =>
+      this.#pool.query(text, values ? [...values] : undefined),
+    );
+    return result;
+  }
+
+  /**
+   * A session beside the pool. BullMQ keeps one for each worker, to be woken on; with those inside the pool,
+   * a process with as many workers as the pool has connections would stand still.
+   */
+  async connect(): Promise<PgPoolClient> {
+    return this.#lasting(async () => {
+      const session = new pg.Client(this.config);
+      session.on('error', () => {});
+      await session.connect();
+      this.#sessions.add(session);
+      // BullMQ's own types ask for such a client; only `payload?: string` against `string | undefined` differs.
+      return Object.assign(session, { release: () => this.#end(session) }) as PgPoolClient;
+    });
+  }
+
+  /** An idle connection that ends is replaced when it is needed; there is nothing to tell anybody. */
+  on(): this {
+    return this;
+  }
+
+  removeAllListeners(): this {
+    return this;
+  }
+
+  /** Stops trying again, and resolves when the statements under way have ended. */
+  async end(): Promise<void> {
+    this.#closing.abort();
+    for (const session of this.#sessions) this.#end(session);
+    if (!this.#pool.ending) await this.#pool.end();
+  }
+
+  #end(session: pg.Client): void {
+    this.#sessions.delete(session);
+    // Its owner has taken all listeners off; what goes wrong from here on concerns nobody.
+    session.on('error', () => {});
+    session.end().catch(() => {});
+  }
+
+  async #lasting<T>(attempt: () => Promise<T>): Promise<T> {
+    for (let times = 0; ; times++) {
+      try {
+        return await attempt();
+      } catch (error) {
+        this.health.met(error);
+        if (!this.health.mayPass(error) || this.#closing.signal.aborted) throw error;
+        const pause = Math.min(AGAIN_MS, 50 * 2 ** Math.min(times, 10)) * (0.5 + Math.random() / 2);
+        await sleep(pause, undefined, { signal: this.#closing.signal });
+      }
+    }
+  }
+}

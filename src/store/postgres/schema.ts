@@ -1,0 +1,96 @@
+import { COUNTERS } from '../counters.js';
+import type { Sql } from './ledger.js';
+
+/** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
+const LAYOUT = '4';
+
+const NAMES = ['run', 'calls', 'outcome', 'pace', 'board'];
+
+/**
+ * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
+ * wait for each other's commits; `''` is the row with which the collector seeds them. `written` holds the
+ * numbers of that writer's last writes. `flight` has the rows whose calls nobody has told the end of, with the names of
+ * these calls, the first announced first.
+ */
+const TABLES = `
+CREATE SCHEMA IF NOT EXISTS promptmill;
+CREATE TABLE IF NOT EXISTS promptmill.run (
+  run text PRIMARY KEY,
+  execution integer NOT NULL,
+  committed bigint NOT NULL,
+  alive_until timestamptz NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  stop text
+);
+CREATE TABLE IF NOT EXISTS promptmill.calls (
+  run text NOT NULL,
+  writer text NOT NULL,
+  ${COUNTERS.map((name) => `${name} bigint NOT NULL`).join(', ')},
+  written bigint[] NOT NULL DEFAULT '{}',
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (run, writer)
+);
+CREATE TABLE IF NOT EXISTS promptmill.outcome (
+  run text NOT NULL,
+  first bigint NOT NULL,
+  row bigint NOT NULL,
+  outcome text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (run, first, row)
+);
+CREATE TABLE IF NOT EXISTS promptmill.flight (
+  run text NOT NULL,
+  row bigint NOT NULL,
+  calls text[] NOT NULL,
+  hold boolean NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (run, row)
+);
+CREATE TABLE IF NOT EXISTS promptmill.pace (
+  name text PRIMARY KEY,
+  text text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS promptmill.board (
+  kind text NOT NULL,
+  id text NOT NULL,
+  text text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  until timestamptz NOT NULL,
+  PRIMARY KEY (kind, id)
+);
+${COUNTERS.map((name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`).join('\n')}
+COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
+`;
+
+/**
+ * Makes the ledger's tables where they are missing or of an earlier version.
+ * @param session one connection, because of its transaction; nobody else makes tables meanwhile
+ */
+export async function createLedgerTables(session: Sql): Promise<void> {
+  const { rows } = await session.query<{ found: boolean }>(
+    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
+       AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')} AS found`,
+  );
+  // Asked first, so that a user who may use the tables and not make any can work.
+  if (rows[0]?.found) return;
+  await session.query('BEGIN');
+  try {
+    await session.query(TABLES);
+    await session.query('COMMIT');
+  } catch (error) {
+    await session.query('ROLLBACK');
+    throw error;
+  }
+}
+
+/** Drops what runs that nobody continues have left. */
+export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
+  for (const table of ['outcome', 'calls', 'run', 'flight', 'pace']) {
+    await sql.query(
+      `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
+      [outcomeTtlMs],
+    );
+  }
+  await sql.query('DELETE FROM promptmill.board WHERE until <= clock_timestamp()');
+}

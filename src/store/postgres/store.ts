@@ -1,0 +1,117 @@
+import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bullmq';
+import pg from 'pg';
+import { UsageError } from '../../errors.js';
+import { withoutPassword } from '../address.js';
+import { within } from '../deadline.js';
+import { storeErrorOf } from '../error.js';
+import { StoreHealth } from '../health.js';
+import type { Store, StoreOptions } from '../store.js';
+import { backendOn, prepareTables, QUEUE_SCHEMA } from './backend.js';
+import { PostgresBoard } from './board.js';
+import { PostgresLedger } from './ledger.js';
+import { LastingPool } from './pool.js';
+import { PostgresRegister } from './register.js';
+
+/** The longest wait for a connection at the start, and for statements under way at the end, in milliseconds. */
+const START_MS = 5_000;
+const CLOSE_MS = 1_000;
+/** Connections of one process for statements; each worker has one more, to be woken on. */
+const CONNECTIONS = 8;
+
+/** What BullMQ says to a server that is too old, or whose tables are of a later version. */
+const UNFIT = [UnsupportedPostgresVersionError, SchemaVersionMismatchError];
+
+/** @throws UsageError when the server does not answer, refuses, or cannot hold the queue */
+export async function openPostgresStore(url: URL, options: StoreOptions): Promise<Store> {
+  const shown = withoutPassword(url.href);
+  const config: pg.PoolConfig = {
+    connectionString: withSearchPath(url),
+    max: CONNECTIONS,
+    connectionTimeoutMillis: START_MS,
+    keepAlive: true,
+    application_name: 'promptmill',
+  };
+  await lookAtServer(config, shown);
+
+  const health = new StoreHealth(shown);
+  const pool = new LastingPool(config, health);
+  try {
+    await prepareTables(pool, options.ledgerTimes);
+    health.opened();
+  } catch (error) {
+    await pool.end();
+    throw refusal(error, shown);
+  }
+  return {
+    kind: 'postgres',
+    name: null,
+    ledger: new PostgresLedger(pool, options.ledgerTimes),
+    register: new PostgresRegister(pool),
+    board: new PostgresBoard(pool),
+    backendFactory: backendOn(pool),
+    health,
+    ping: async () => void (await pool.query('SELECT')),
+    connectionFor: () => ({}),
+    describe: () => shown,
+    close: () => within(CLOSE_MS, pool.end()).catch(() => {}),
+  };
+}
+
+/** The address decides over the configuration, so the search path has to be in it, beside what is there. */
+function withSearchPath(url: URL): string {
+  const copy = new URL(url);
+  const options = [url.searchParams.get('options'), `-c search_path=${QUEUE_SCHEMA}`];
+  copy.searchParams.set('options', options.filter(Boolean).join(' '));
+  return copy.href;
+}
+
+const LOOK = `SELECT current_setting('server_encoding') AS encoding, current_setting('transaction_read_only') AS read_only`;
+
+/** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
+async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void> {
+  let probe: pg.Client | null = null;
+  try {
+    // Already this reads the certificates that the address names.
+    probe = new pg.Client(config);
+    probe.on('error', () => {});
+    await within(START_MS, probe.connect());
+    const { rows } = await within(START_MS, probe.query(LOOK));
+    const { encoding, read_only }: { encoding?: unknown; read_only?: unknown } = rows[0] ?? {};
+    if (read_only === 'on') {
+      throw new UsageError(
+        'queue_read_only',
+        `${shown} is read-only: it is a standby, or the user or the database has default_transaction_read_only`,
+        'Give the address of the primary, or make this server one.',
+      );
+    }
+    if (encoding !== 'UTF8') {
+      throw new UsageError(
+        'queue_unusable',
+        `the database of ${shown} has the encoding ${encoding}, which cannot hold every text`,
+        'Use a database with the encoding UTF8.',
+      );
+    }
+  } catch (error) {
+    throw refusal(error, shown);
+  } finally {
+    probe?.end().catch(() => {});
+  }
+}
+
+function refusal(error: unknown, shown: string): UsageError {
+  if (error instanceof UsageError) return error;
+  const known = storeErrorOf(error);
+  if (known !== null && known.kind !== 'away')
+    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
+  // Refused on IPv4 and on IPv6 is one error without a message.
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const reason = (error instanceof Error && error.message) || code || String(error);
+  if (error instanceof pg.DatabaseError || UNFIT.some((unfit) => error instanceof unfit)) {
+    return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
+  }
+  return new UsageError(
+    'queue_unreachable',
+    `cannot reach ${shown}: ${reason}`,
+    'Start the server, correct the address, or use --queue embedded.',
+  );
+}

@@ -1,0 +1,172 @@
+import { randomBytes } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import type { CalledOutcome, Counters } from '../../model.js';
+import { byRun, type RunBatch } from '../batch.js';
+import { inOrder, NO_CALLS } from '../counters.js';
+import {
+  type Announced,
+  type ChunkKey,
+  type Entry,
+  type Flights,
+  type Ledger,
+  NO_FLIGHTS,
+  type Progress,
+  type Standing,
+} from '../ledger.js';
+import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
+import { CLOSE, FORGET, OPEN, RECORD, STANDING, STOP, WAITING } from './scripts.js';
+
+type Argument = string | number;
+/** Tries again what the store refused and may yet take. */
+type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
+
+/** The ledger on Redis and Valkey. {@link file://./scripts.ts} says what it keeps there. */
+export class RedisLedger implements Ledger {
+  constructor(
+    private readonly client: Redis,
+    private readonly times: LedgerTimes = LEDGER_TIMES,
+    private readonly lasting: Lasting = (attempt) => attempt(),
+  ) {}
+
+  async open(
+    run: string,
+    execution: number,
+    committed: number,
+    calls: Counters | null,
+    isLostRepeated = true,
+  ): Promise<boolean> {
+    const keys = ['head', 'calls', 'chunks', 'stop', 'flight'].map((name) => key(run, name));
+    const { leaseMs, outcomeTtlMs } = this.times;
+    const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
+    const seed = inOrder(calls ?? NO_CALLS);
+    return (await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed])) === 1;
+  }
+
+  async standing(chunk: ChunkKey, execution: number, asked: readonly number[] = []): Promise<Standing> {
+    const keys = [key(chunk.run, 'head'), rows(chunk.run, chunk.first), key(chunk.run, 'flight')];
+    const reply = await this.#eval(STANDING, keys, [execution, chunk.first, ...asked]);
+    const [wanted, known, inFlight] = Array.isArray(reply) ? reply : [];
+    return {
+      wanted: wanted === 1,
+      known: new Set(Array.isArray(known) ? known.map(Number) : []),
+      inFlight: new Map(
+        (Array.isArray(inFlight) ? inFlight : []).map(([row, call, ageMs]) => [
+          Number(row),
+          { call: String(call), ageMs: Number(ageMs) },
+        ]),
+      ),
+    };
+  }
+
+  async record(
+    entries: readonly Entry[],
+    calls: ReadonlyMap<string, Partial<Counters>>,
+    flights: Flights = NO_FLIGHTS,
+  ): Promise<readonly boolean[]> {
+    const granted = new Set(
+      (await Promise.all(byRun(entries, calls, flights).map((batch) => this.#recordRun(batch)))).flat(),
+    );
+    return flights.announced.map((row) => granted.has(row));
+  }
+
+  /** @returns the announced rows that may be called */
+  async #recordRun({ run, entries, calls, announced, settled }: RunBatch): Promise<readonly Announced[]> {
+    const keys = ['head', 'calls', 'chunks', 'written', 'flight'].map((name) => key(run, name));
+    // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
+    const id = randomBytes(9).toString('base64');
+    const reply = await this.#eval(RECORD, keys, [
+      ...[rows(run), this.times.outcomeTtlMs, id, settled.length, entries.length],
+      ...inOrder(calls),
+      ...settled.flatMap(({ row, call }) => [row, call]),
+      ...entries.flatMap(({ first, row, outcome, call }) => [
+        first,
+        row,
+        JSON.stringify(outcome),
+        call ?? '',
+      ]),
+      ...announced.flatMap(({ first, row, execution, call, hold }) => [
+        ...[first, row, execution, call],
+        hold ? 1 : 0,
+      ]),
+    ]);
+    return announced.filter((_, i) => Array.isArray(reply) && reply[i] === 1);
+  }
+
+  async waiting(run: string): Promise<number> {
+    return Number(await this.#eval(WAITING, [key(run, 'chunks')], [rows(run)]));
+  }
+
+  async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
+    const keys = [key(run, 'head'), key(run, 'stop')];
+    await this.#eval(STOP, keys, [execution, JSON.stringify(reason), this.times.outcomeTtlMs]);
+  }
+
+  progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    return this.lasting(() => this.#progress(run, firsts));
+  }
+
+  async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    const pipeline = this.client.pipeline().hgetall(key(run, 'calls')).get(key(run, 'stop'));
+    pipeline.hlen(key(run, 'flight'));
+    for (const first of firsts) pipeline.hlen(rows(run, first));
+    const replies = (await pipeline.exec()) ?? [];
+    const [calls, stop, inFlight, ...lengths] = replies.map(([error, reply]): unknown => {
+      if (error) throw withoutArguments(error);
+      return reply;
+    });
+    return {
+      counts: lengths.map(Number),
+      calls: parseCounts(calls, Number(inFlight)),
+      opened: 'seeded' in Object(calls),
+      stop: typeof stop === 'string' ? JSON.parse(stop) : null,
+    };
+  }
+
+  async outcomes(chunk: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const found = await this.lasting(() => this.client.hgetall(rows(chunk.run, chunk.first)));
+    return new Map(Object.entries(found).map(([row, outcome]) => [Number(row), JSON.parse(outcome)]));
+  }
+
+  async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
+    const { leaseMs, outcomeTtlMs } = this.times;
+    const keys = [key(run, 'head'), key(run, 'chunks')];
+    await this.#eval(FORGET, keys, [rows(run), committed, leaseMs, outcomeTtlMs, ...firsts]);
+  }
+
+  async close(run: string): Promise<void> {
+    const keys = ['head', 'calls', 'chunks', 'written', 'stop', 'flight'].map((name) => key(run, name));
+    await this.#eval(CLOSE, keys, [rows(run)]);
+  }
+
+  async #eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    try {
+      return await this.lasting(() => this.client.eval(script, keys.length, ...keys, ...args));
+    } catch (error) {
+      throw withoutArguments(error);
+    }
+  }
+}
+
+/** The braces put all keys of a run into one slot of a cluster. */
+const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
+const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
+
+/** @param named rows in flight that are known by name; others were counted by what came before */
+function parseCounts(reply: unknown, named: number): Counters {
+  const found = new Map(Object.entries(reply ?? {}));
+  const count = (name: keyof Counters): number => Number(found.get(name) ?? 0);
+  return {
+    sent: count('sent'),
+    retried: count('retried'),
+    rate_limited: count('rate_limited'),
+    repeated: count('repeated'),
+    in_flight: named + count('in_flight'),
+    prompt_tokens: count('prompt_tokens'),
+    completion_tokens: count('completion_tokens'),
+  };
+}
+
+/** ioredis hangs the refused command with its arguments on the error; texts of rows have no place in a log. */
+function withoutArguments(error: unknown): Error {
+  return new Error(error instanceof Error ? error.message : String(error));
+}

@@ -1,0 +1,123 @@
+import { createRedisBackend } from 'bullmq';
+import { Redis, type RedisOptions } from 'ioredis';
+import { UsageError } from '../../errors.js';
+import { withoutPassword } from '../address.js';
+import { within } from '../deadline.js';
+import { storeErrorOf } from '../error.js';
+import { StoreHealth } from '../health.js';
+import type { Store, StoreOptions } from '../store.js';
+import { RedisBoard } from './board.js';
+import { RedisLedger } from './ledger.js';
+import { RedisRegister } from './register.js';
+
+/** The longest wait for a server at the start, and for its goodbye at the end, in milliseconds. */
+const START_MS = 5_000;
+const CLOSE_MS = 1_000;
+/** The longest pause between two attempts to connect, in milliseconds. */
+const RECONNECT_MS = 2_000;
+
+/** What every connection is made with; the errors that the server answers with are told to the health of the store. */
+const settings = (health: StoreHealth) =>
+  ({
+    // The default gives up after 20 reconnects, and can mark a succeeded chunk as failed (fault 32).
+    maxRetriesPerRequest: null,
+    // For ever, never far apart, and not the whole fleet at the same moment.
+    retryStrategy: (times: number) =>
+      Math.min(RECONNECT_MS, 50 * 2 ** Math.min(times, 10)) * (0.5 + Math.random() / 2),
+    // After a failover the old master is a replica: connect anew and send the refused command again (fault 33), as long
+    // as that may pass (fault 81).
+    reconnectOnError: (error: Error) => {
+      health.met(error);
+      return storeErrorOf(error)?.code === 'queue_read_only' && health.mayPass(error) ? 2 : false;
+    },
+    // No commandTimeout: a command that timed out may have been done, and its caller would never know.
+    connectTimeout: START_MS,
+  }) satisfies RedisOptions;
+
+/** @throws UsageError when the server does not answer or refuses */
+export async function openRedisStore(url: URL, options: StoreOptions): Promise<Store> {
+  const shown = withoutPassword(url.href);
+  const health = new StoreHealth(shown);
+  await lookAtServer(url, shown, options.onWarning);
+
+  const client = new Redis(url.href, settings(health));
+  // Without a listener ioredis prints every failed attempt to connect. A refused password comes this way only.
+  client.on('error', (error) => health.met(error));
+  health.opened();
+  return {
+    kind: 'redis',
+    name: null,
+    ledger: new RedisLedger(client, options.ledgerTimes, health.lasting),
+    register: new RedisRegister(client),
+    board: new RedisBoard(client),
+    backendFactory: createRedisBackend,
+    health,
+    ping: async () => void (await client.ping()),
+    connectionFor: () => ({ url: url.href, ...settings(health) }),
+    describe: () => shown,
+    close: async () => {
+      // A goodbye to a server that is away would wait for its return.
+      if (client.status === 'ready') await within(CLOSE_MS, client.quit()).catch(() => {});
+      client.disconnect();
+    },
+  };
+}
+
+/** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
+async function lookAtServer(url: URL, shown: string, onWarning: (message: string) => void): Promise<void> {
+  const probe = new Redis(url.href, {
+    connectTimeout: START_MS,
+    lazyConnect: true,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+  });
+  // The error event tells the cause; connect() itself often says no more than that the connection is closed.
+  let cause: unknown;
+  const failed = new Promise<never>((_, reject) => {
+    probe.on('error', (error) => {
+      cause ??= error;
+      reject(error);
+    });
+  });
+  failed.catch(() => {});
+  try {
+    const info = await within(START_MS, Promise.race([failed, probe.connect().then(() => probe.info())]));
+    warnOfForgetting(info, shown, onWarning);
+    // Answering is not enough: a read-only replica answers as well. One that is full is waited for (fault 34).
+    await within(START_MS, probe.eval(WRITE, 1, PROBE_KEY)).catch((error) => {
+      if (storeErrorOf(error)?.kind !== 'full') throw error;
+    });
+  } catch (error) {
+    throw refusal(cause ?? error, shown);
+  } finally {
+    probe.disconnect();
+  }
+}
+
+function warnOfForgetting(info: string, shown: string, onWarning: (message: string) => void): void {
+  const policy = /^maxmemory_policy:(.*?)\r?$/m.exec(info)?.[1];
+  if (policy !== undefined && policy !== 'noeviction') {
+    onWarning(
+      `${shown} has maxmemory-policy ${policy}: when it is full it drops what was paid for. Set noeviction.`,
+    );
+  }
+  if (/^aof_enabled:0/m.test(info)) {
+    onWarning(`${shown} has no append-only file: a restart can lose what was paid for. Set appendonly yes.`);
+  }
+}
+
+/** A script, as the queue and the ledger write. */
+const WRITE = "redis.call('SET', KEYS[1], 1); return redis.call('DEL', KEYS[1])";
+const PROBE_KEY = 'promptmill:probe';
+
+/** The cause is left out on purpose: ioredis hangs the refused command on it, and with AUTH that is the password. */
+function refusal(error: unknown, shown: string): UsageError {
+  const known = storeErrorOf(error);
+  if (known !== null && known.kind !== 'away')
+    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
+  return new UsageError(
+    'queue_unreachable',
+    `cannot reach ${shown}: ${error instanceof Error ? error.message : error}`,
+    'Start the server, correct the address, or use --queue embedded.',
+  );
+}

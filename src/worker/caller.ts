@@ -1,0 +1,210 @@
+import type { Counters, Failed, Fault, Parameters } from '../model.js';
+import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import { type Client, createClient } from '../service/client.js';
+import type { Exchange } from '../service/exchange.js';
+import type { KeyRing } from '../service/keys.js';
+import { completionsUrl, requestBody, type ServiceAddress } from '../service/request.js';
+import { StopStreak } from '../service/stop-streak.js';
+import { type ToldQuota, toldQuota } from '../service/told-quota.js';
+import { type Verdict, verdicts } from '../service/verdict.js';
+import type { RowResult } from './row-result.js';
+import { withRowUsage } from './row-usage.js';
+
+/** Called for each thing worth counting. */
+export type Count = (what: keyof Counters, by?: number) => void;
+
+/** The outcome of a row whose attempts are used up. */
+export const failedRow = (error: Fault, attempts: number, latency_ms: number | null): Failed => ({
+  status: 'failed',
+  error,
+  attempts,
+  latency_ms,
+});
+
+/**
+ * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
+ * deployment and what shapes the request, never an address (fault 58).
+ */
+export class Caller {
+  /** One client for each form of the address; a run has one, a worker of many runs has few. */
+  readonly #clients = new Map<string, Client>();
+  readonly #streak = new StopStreak();
+  #told: ToldQuota = { requestsPerMinute: null, tokensPerMinute: null };
+
+  constructor(
+    private readonly address: ServiceAddress,
+    private readonly keys: KeyRing,
+    /** Most calls in flight at once. */
+    private readonly concurrency: number,
+    /** False while nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
+    private reached: boolean,
+    /** Told once, without the key, when the service refuses one and the next takes over. */
+    private readonly onKeyRefused: () => void,
+    /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
+    private readonly onExchange: (status: string) => void = () => {},
+  ) {}
+
+  /** What the service last said of its quota. */
+  get told(): ToldQuota {
+    return this.#told;
+  }
+
+  /**
+   * Calls once for rows with equal parameters; again only with the other key, when the service refuses the first,
+   * and in halves, when it refuses the whole request for the sake of one prompt: the culprit ends up alone, and its
+   * neighbours are answered.
+   *
+   * @param attempt number of this attempt for the rows, from 1
+   * @param count gets everything but the first exchange, which was announced before
+   * @returns a result for each row, in their order
+   */
+  async call(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    attempt: number,
+    count: Count,
+  ): Promise<readonly RowResult[]> {
+    return this.#call(chunk, rows, attempt, count, true);
+  }
+
+  async #call(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    attempt: number,
+    count: Count,
+    announced: boolean,
+  ): Promise<readonly RowResult[]> {
+    const exchange = await this.#exchange(chunk, rows, count, announced);
+    if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
+    if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
+    if (exchange.kind === 'response') this.#told = toldQuota(exchange);
+    const parameters = parametersOf(chunk, rows);
+    const judged = verdicts(exchange, Date.now(), rows.length, typeof parameters.logprobs === 'number');
+    if (judged[0]?.kind === 'wait') count('rate_limited');
+    const stops = this.#stops(chunk, rows, judged);
+
+    const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
+    if (!refused || rows.length === 1) {
+      const results = judged.map((each) => this.#result(each, attempt, exchange, stops));
+      return await withRowUsage(results, rows, parameters, chunk);
+    }
+    const half = Math.ceil(rows.length / 2);
+    const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
+    const stopped = first.find((result) => result.kind === 'wait' || result.kind === 'stop');
+    const rest = rows.slice(half);
+    return [
+      ...first,
+      ...(stopped ? rest.map(() => stopped) : await this.#call(chunk, rest, attempt, count, false)),
+    ];
+  }
+
+  /** One exchange under a key that the service takes; null when it refuses every one. */
+  async #exchange(
+    chunk: Chunk,
+    rows: readonly ChunkRow[],
+    count: Count,
+    announced: boolean,
+  ): Promise<Exchange | null> {
+    const prompts = rows.map((row) => row.prompt);
+    const body = requestBody(prompts, parametersOf(chunk, rows), chunk.style, chunk.deployment);
+    let counted = announced;
+    let refusal: Exchange | null = null;
+    for (let key = this.keys.current(); key !== null; key = this.keys.after(key)) {
+      if (refusal !== null) count('retried');
+      if (!counted) count('sent');
+      counted = false;
+      const exchange = await this.#client(chunk).call(body, key);
+      this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
+      if (exchange.kind === 'failure' || exchange.status !== 401) {
+        if (exchange.kind === 'response' && exchange.status < 300) this.keys.took(key);
+        return exchange;
+      }
+      refusal = exchange;
+      if (this.keys.refuse(key) && this.keys.current() !== null) this.onKeyRefused();
+    }
+    return this.keys.current() === null ? null : refusal;
+  }
+
+  /** Whether an exchange stops the run. An answer to one of its rows is a good word for the service. */
+  #stops({ run }: Chunk, rows: readonly ChunkRow[], judged: readonly Verdict[]): boolean {
+    if (judged.some(({ kind }) => kind === 'final')) this.#streak.answered();
+    if (judged.every((each) => each.kind === 'retry' && each.hint !== undefined)) {
+      return this.#streak.stopsAfter(`${run}:${rows[0]?.row}`);
+    }
+    const stop = judged.find((each) => each.kind === 'stop');
+    return stop?.kind === 'stop' && this.#streak.stops(stop.certainty);
+  }
+
+  #result(judged: Verdict, attempt: number, exchange: Exchange, stops: boolean): RowResult {
+    switch (judged.kind) {
+      case 'final': {
+        const outcome = { ...judged.outcome, attempts: attempt };
+        return { kind: 'settled', outcome, ...(judged.oddUsage && { oddUsage: 'counted' }) };
+      }
+      case 'retry':
+        if (!this.reached) return { kind: 'stop', fault: unreachable(judged.fault) };
+        if (stops) return halt(advised(judged.fault, judged.hint), judged.possiblyBilled);
+        return again(exchange, judged.fault, judged.possiblyBilled, judged.alone);
+      case 'wait':
+        return { kind: 'wait', ms: judged.ms, fault: judged.fault };
+      case 'refused-key':
+        return again(exchange, judged.fault, false);
+      case 'stop': {
+        const fault = advised(judged.fault, judged.hint);
+        const { possiblyBilled } = judged;
+        return stops ? halt(fault, possiblyBilled) : again(exchange, fault, possiblyBilled);
+      }
+    }
+  }
+
+  #client(chunk: Chunk): Client {
+    const form = JSON.stringify([chunk.deployment, chunk.apiVersion, chunk.style, chunk.timeoutMs]);
+    let client = this.#clients.get(form);
+    if (client === undefined) {
+      const { deployment, apiVersion, style, timeoutMs } = chunk;
+      const url = completionsUrl({ ...this.address, deployment, apiVersion, style });
+      client = createClient({
+        url,
+        style,
+        connections: this.concurrency,
+        timeoutMs,
+        proxy: this.address.proxy,
+      });
+      this.#clients.set(form, client);
+    }
+    return client;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+  }
+}
+
+/** Rows that share a request have equal parameters. */
+const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
+  first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
+
+const again = (exchange: Exchange, fault: Fault, possiblyBilled: boolean, alone = false): RowResult => ({
+  kind: 'retry',
+  fault,
+  latency_ms: exchange.latency_ms,
+  connected: exchange.kind === 'response' || exchange.phase !== 'connect' || exchange.code === 'aborted',
+  possiblyBilled,
+  alone,
+});
+
+const halt = (fault: Fault, possiblyBilled: boolean): RowResult => ({ kind: 'stop', fault, possiblyBilled });
+
+const advised = ({ code, message }: Fault, hint = ''): Fault => ({ code, message: `${message}. ${hint}` });
+
+const NO_KEY_LEFT: Fault = {
+  code: 'unauthorized',
+  message:
+    'the service refuses every key (HTTP 401). ' +
+    'Set PROMPTMILL_API_KEY to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.',
+};
+
+const unreachable = ({ message }: Fault): Fault => ({
+  code: 'service_unreachable',
+  message: `cannot reach the service: ${message}. Check PROMPTMILL_BASE_URL and the network.`,
+});

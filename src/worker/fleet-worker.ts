@@ -1,0 +1,218 @@
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { Logger } from 'pino';
+import { steadyNow } from '../clock.js';
+import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
+import { RUN_LOST_MS } from '../fleet/posts.js';
+import { readRuns, readWorkers } from '../fleet/read-posts.js';
+import { WorkerNotice } from '../fleet/worker-notice.js';
+import type { Fault } from '../model.js';
+import { serviceQueue } from '../queue/names.js';
+import type { KeyRing } from '../service/keys.js';
+import type { ServiceAddress } from '../service/request.js';
+import { within } from '../store/deadline.js';
+import type { Store } from '../store/store.js';
+import { Caller } from './caller.js';
+import { serviceWait } from './service-wait.js';
+import { ChunkWorker, type WorkerOptions } from './worker.js';
+
+/**
+ * Time from one look at the board to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
+ * of a fleet look at different moments.
+ */
+const LOOK_MS = { idle: 500, busy: 1_000 } as const;
+/** Time from one look at the other workers to the next, in milliseconds: in a large fleet their posts are many. */
+const OTHERS_MS = 30_000;
+/** A store that does not answer for so long is looked at again later, in milliseconds. */
+const LOOK_TIMEOUT_MS = 10_000;
+/** A queue without a run is left after this time, in milliseconds. */
+const IDLE_MS = 60_000;
+
+export interface FleetWorkerOptions {
+  readonly store: Store;
+  readonly address: ServiceAddress;
+  readonly keys: KeyRing;
+  /** Calls at once, of all deployments together. */
+  readonly concurrency: number;
+  /** Deployments whose rows it takes; null is all. */
+  readonly deployments: ReadonlySet<string> | null;
+  readonly log: Logger;
+  /** Says a line to a person. */
+  readonly say: (line: string) => void;
+  /** Told why this process cannot call any more. */
+  readonly onStop: (fault: Fault) => void;
+  /** Shorter times than a user has, for tests of what happens when they run out. */
+  readonly times?: WorkerOptions['times'];
+  /** Time after which a queue without a run is left, in milliseconds. @default 60000 */
+  readonly idleMs?: number;
+}
+
+interface Hand {
+  readonly want: WantedQueue;
+  readonly worker: ChunkWorker;
+  wantedAt: number;
+}
+
+/**
+ * Works for every run that is on the board and meant for this address: one worker of chunks for each queue, all of them
+ * under one limit of calls.
+ */
+export class FleetWorker {
+  readonly #hands = new Map<string, Hand>();
+  /** Workers that finish their last calls. */
+  readonly #leaving = new Set<Promise<void>>();
+  readonly #slots: LimitFunction;
+  readonly #notice: WorkerNotice;
+  readonly #place: Place;
+  #timer: NodeJS.Timeout | null = null;
+  #closing: Promise<void> | null = null;
+  #elsewhere = 0;
+  #othersAt = Number.NEGATIVE_INFINITY;
+  /** Rows recorded by workers that have left. */
+  #rowsOfLeft = 0;
+
+  constructor(private readonly options: FleetWorkerOptions) {
+    const { store, log, concurrency, address, deployments } = options;
+    this.#slots = pLimit(concurrency);
+    this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
+    this.#notice = new WorkerNotice({
+      board: store.board,
+      log,
+      run: null,
+      concurrency,
+      view: () => ({
+        queues: [...this.#hands.values()].map(({ want, worker }) => ({
+          queue: want.queue,
+          deployment: want.deployment,
+          concurrency: worker.concurrency,
+          in_flight: worker.inFlight,
+          waiting: serviceWait(worker, steadyNow()),
+        })),
+        draining: this.#closing !== null,
+        rows: this.#rowsOfLeft + [...this.#hands.values()].reduce((sum, { worker }) => sum + worker.rows, 0),
+      }),
+    });
+  }
+
+  /** Calls under way now. */
+  get inFlight(): number {
+    return this.#slots.activeCount;
+  }
+
+  /** Looks at the board from now on; nobody waits for it. */
+  begin(): void {
+    this.#notice.begin();
+    void this.#look();
+  }
+
+  /**
+   * Takes no more rows, finishes and records the calls under way, hands the rest back, and leaves. Bounded as the close of
+   * a worker is.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#leave();
+    return this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    clearTimeout(this.#timer ?? undefined);
+    // Still on the board, as one that is draining, until its last call has ended.
+    for (const { worker } of this.#hands.values()) this.#dismiss(worker);
+    await Promise.all(this.#leaving);
+    await this.#notice.end();
+  }
+
+  async #look(): Promise<void> {
+    const { store, log } = this.options;
+    try {
+      const runs = await within(LOOK_TIMEOUT_MS, store.board.posts('run', RUN_LOST_MS));
+      const { wanted, elsewhere } = demandOf(readRuns(runs), this.#place);
+      if (this.#closing === null) this.#meet(wanted, performance.now());
+      await this.#tellOf(elsewhere, performance.now());
+    } catch (error) {
+      // What it works for already goes on.
+      log.debug({ err: error }, 'the board does not say what there is to do');
+    }
+    if (this.#closing !== null) return;
+    const ms = this.#hands.size === 0 ? LOOK_MS.idle : LOOK_MS.busy;
+    this.#timer = setTimeout(() => void this.#look(), ms * (1 + Math.random()));
+  }
+
+  /** Runs that nobody works for are most often those of a wrong address, here or there. */
+  async #tellOf(queues: readonly string[], now: number): Promise<void> {
+    if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
+    this.#othersAt = now;
+    const posts = await within(LOOK_TIMEOUT_MS, this.options.store.board.posts('worker'));
+    const elsewhere = unserved(queues, readWorkers(posts)).length;
+    if (elsewhere !== this.#elsewhere && elsewhere > 0) {
+      this.options.say(
+        elsewhere === 1
+          ? '1 run waits for workers of another address'
+          : `${elsewhere} runs wait for workers of another address`,
+      );
+    }
+    this.#elsewhere = elsewhere;
+  }
+
+  #meet(wanted: readonly WantedQueue[], now: number): void {
+    for (const want of wanted) {
+      const hand = this.#hands.get(want.queue);
+      if (hand !== undefined && sameLimits(hand.want, want)) {
+        hand.wantedAt = now;
+        continue;
+      }
+      // The one that leaves and the one that comes share the limit of calls.
+      if (hand !== undefined) {
+        const { deployment, limits } = want;
+        this.options.log.info({ deployment, limits }, 'a later run has other limits; going by them');
+        this.#dismiss(hand.worker);
+      } else {
+        this.options.say(`taking rows of ${want.deployment}`);
+      }
+      this.#hands.set(want.queue, { want, worker: this.#hire(want), wantedAt: now });
+    }
+    for (const [queue, { want, worker, wantedAt }] of this.#hands) {
+      if (now - wantedAt < (this.options.idleMs ?? IDLE_MS)) continue;
+      this.#hands.delete(queue);
+      this.#dismiss(worker);
+      this.options.say(`no run needs ${want.deployment} any more`);
+    }
+  }
+
+  #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {
+    const { store, address, keys, concurrency, log, onStop, times } = this.options;
+    const caller = new Caller(
+      address,
+      keys,
+      concurrency,
+      answered,
+      () => log.warn('the service refused the first key; going on with the second'),
+      (status) => this.#notice.called(status),
+    );
+    return new ChunkWorker({
+      store,
+      queue,
+      deployment,
+      concurrency,
+      slots: this.#slots,
+      chunkSize: limits.chunk_size,
+      promptsPerRequest: limits.prompts_per_request,
+      pace: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
+      tokenBasis: limits.token_estimate,
+      caller,
+      onStop,
+      log,
+      ...(times !== undefined && { times }),
+    });
+  }
+
+  #dismiss(worker: ChunkWorker): void {
+    const left = worker.close().finally(() => {
+      this.#leaving.delete(left);
+      if (this.#closing === null) this.#rowsOfLeft += worker.rows;
+    });
+    this.#leaving.add(left);
+  }
+}
+
+const sameLimits = (a: WantedQueue, b: WantedQueue): boolean =>
+  JSON.stringify(a.limits) === JSON.stringify(b.limits);

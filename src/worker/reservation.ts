@@ -1,0 +1,79 @@
+import { most, mostBilled, NO_TOKENS, plus, type Tokens } from '../budget/budget.js';
+import type { Parameters } from '../model.js';
+import { promptCounter } from '../prompt/prompt-count.js';
+import { loadTokenizer } from '../prompt/tokens.js';
+import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import { type Deployed, modelBehind } from '../service/catalogue.js';
+import type { RowResult } from './row-result.js';
+
+/** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
+export interface ReservedRow {
+  readonly row: ChunkRow;
+  readonly most: Tokens;
+}
+
+/** Tokens that some servers put around a text themselves. */
+const AROUND = 2;
+
+type CountOf = (text: string) => number;
+
+/** Knows the most that rows can be billed. */
+export class Reservations {
+  readonly #counts = new Map<string, Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }>>();
+
+  /** Rows with what must be reserved for each; counting tokens costs time that only a budget is worth. */
+  async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+    if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
+    const { prompt, suffix } = await this.#countOf(chunk);
+    return rows.map((row) => {
+      const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
+      // The model reads what comes after the completion as well.
+      const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
+      return { row, most: mostBilled(prompt(row.prompt) + behind, parameters) };
+    });
+  }
+
+  #countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+    const model = deployed.model ?? deployed.deployment;
+    const known = this.#counts.get(model);
+    if (known !== undefined) return known;
+    const counts = countOf(deployed);
+    this.#counts.set(model, counts);
+    return counts;
+  }
+}
+
+/** Exact counts where the model is known. A deployment of another name may hold any model: no token has less than a byte. */
+async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+  const model = modelBehind(deployed);
+  if (model === null) {
+    const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;
+    return { prompt: bytes, suffix: bytes };
+  }
+  const tokenizer = await loadTokenizer(model.encoding);
+  return { prompt: promptCounter(tokenizer), suffix: tokenizer.count };
+}
+
+export const sumOf = (rows: readonly ReservedRow[]): Tokens =>
+  rows.reduce((sum, { most }) => plus(sum, most), NO_TOKENS);
+
+/**
+ * What a row counts when its call has ended: what it was billed, and where nobody knows whether or how much, all that
+ * was reserved for it. A refusal is not billed.
+ */
+export function billedFor(result: RowResult | undefined, reserved: Tokens): Tokens {
+  switch (result?.kind) {
+    case 'settled': {
+      const { outcome } = result;
+      if (outcome.status === 'failed' || outcome.completion === null) return NO_TOKENS;
+      const { usage } = outcome.completion;
+      if (usage === null) return reserved;
+      return result.oddUsage === 'guessed' ? most(usage, reserved) : usage;
+    }
+    case 'retry':
+    case 'stop':
+      return result.possiblyBilled ? reserved : NO_TOKENS;
+    default:
+      return NO_TOKENS;
+  }
+}

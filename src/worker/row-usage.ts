@@ -1,0 +1,92 @@
+import { mostBilled, plus } from '../budget/budget.js';
+import type { CalledOutcome, Completion, Parameters, Usage } from '../model.js';
+import { estimateTokens } from '../prompt/context.js';
+import { loadTokenizer } from '../prompt/tokens.js';
+import type { ChunkRow } from '../queue/chunk.js';
+import { type Deployed, modelBehind } from '../service/catalogue.js';
+import { shareUsage } from '../service/share-usage.js';
+import type { RowResult } from './row-result.js';
+
+/**
+ * Gives the rows of a request their usage. Rows that shared it were read with the usage of all of it: each gets its part,
+ * by the tokens of its own prompt and answer. Where the service sent no counts, or such as cannot be (fault 77), each row
+ * gets those that we count. Exact where the model's tokenizer is known.
+ * @param parameters those of the request
+ */
+export async function withRowUsage(
+  results: readonly RowResult[],
+  rows: readonly ChunkRow[],
+  parameters: Parameters,
+  deployed: Deployed,
+): Promise<readonly RowResult[]> {
+  const completions = results.map(completionOf);
+  const said = completions.map((completion) => completion?.usage ?? null).find((usage) => usage !== null);
+  const odd =
+    results.some((result) => result.kind === 'settled' && result.oddUsage !== undefined) ||
+    (said !== undefined && !isPossible(said, rows, parameters, completions));
+  if (!odd && (said === undefined || rows.length === 1)) return results;
+
+  const model = modelBehind(deployed);
+  const count = model === null ? estimateTokens : (await loadTokenizer(model.encoding)).count;
+  const texts = completions.map((completion) => completion?.text ?? '');
+  if (!odd && said !== undefined) {
+    const own = rows.map(({ prompt }, i) => ({ prompt: count(prompt), completion: count(texts[i] ?? '') }));
+    const shares = shareUsage(said, own);
+    return results.map((result, i) => withUsage(result, shares[i] ?? said));
+  }
+  const behind = parameters.suffix ? count(parameters.suffix) : 0;
+  return results.map((result, i): RowResult => {
+    const prompt = rows[i]?.prompt ?? '';
+    const most = mostBilled(count(prompt) + behind, parameters);
+    const text = texts[i] ?? '';
+    const generated = parameters.echo && text.startsWith(prompt) ? text.slice(prompt.length) : text;
+    // Of several candidates only one is seen.
+    const counted = count(generated) * (parameters.best_of ?? 1);
+    const completion_tokens = Math.min(counted, most.completion_tokens);
+    const { prompt_tokens } = most;
+    const total_tokens = prompt_tokens + completion_tokens;
+    const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
+    return withUsage(result, usage, model === null ? 'guessed' : 'counted');
+  });
+}
+
+/**
+ * Tokens for each row by which a service may differ from us without a doubt: templates that it puts around a prompt, a
+ * default of `max_tokens` that is its own. A service that bills within it is believed.
+ */
+const SLACK = 10_000;
+
+/** Whether the counts can be what was billed, by a wide margin; nobody bills 2^53−1 tokens for a short text. */
+function isPossible(
+  { prompt_tokens, completion_tokens, total_tokens }: Usage,
+  rows: readonly ChunkRow[],
+  parameters: Parameters,
+  completions: readonly (Completion | null)[],
+): boolean {
+  const nothing = prompt_tokens === 0 && completion_tokens === 0;
+  if (nothing && completions.some((completion) => completion?.text)) return false;
+  const slack = SLACK * rows.length;
+  if (prompt_tokens + completion_tokens + total_tokens <= slack) return true;
+  const behind = Buffer.byteLength(parameters.suffix ?? '');
+  const most = rows
+    // No token is shorter than a byte.
+    .map(({ prompt }) => mostBilled(Buffer.byteLength(prompt) + behind, parameters))
+    .reduce(plus);
+  const bytes = completions.reduce((sum, completion) => sum + Buffer.byteLength(completion?.text ?? ''), 0);
+  const generated = Math.max(most.completion_tokens, bytes * (parameters.best_of ?? 1));
+  return (
+    prompt_tokens <= 2 * most.prompt_tokens + slack &&
+    completion_tokens <= 2 * generated + slack &&
+    total_tokens <= 2 * (prompt_tokens + completion_tokens) + slack
+  );
+}
+
+const completionOf = (result: RowResult): Completion | null =>
+  result.kind === 'settled' && result.outcome.status !== 'failed' ? result.outcome.completion : null;
+
+function withUsage(result: RowResult, usage: Usage, oddUsage?: 'counted' | 'guessed'): RowResult {
+  const completion = completionOf(result);
+  if (result.kind !== 'settled' || completion === null) return result;
+  const outcome: CalledOutcome = { ...result.outcome, completion: { ...completion, usage } } as CalledOutcome;
+  return { kind: 'settled', outcome, ...(oddUsage && { oddUsage }) };
+}

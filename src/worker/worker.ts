@@ -1,0 +1,360 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
+import type { LimitFunction } from 'p-limit';
+import type { Logger } from 'pino';
+import { NO_TOKENS, plus, type Tokens } from '../budget/budget.js';
+import { steadyNow, watchClock } from '../clock.js';
+import type { Counters, Fault } from '../model.js';
+import { backoffMs } from '../pace/backoff.js';
+import { Outage, type OutageView } from '../pace/outage.js';
+import { Pacer } from '../pace/pacer.js';
+import { QuotaWait } from '../pace/quota-wait.js';
+import { NOTHING, type PaceLimits } from '../pace/shared-pace.js';
+import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
+import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
+import { within } from '../store/deadline.js';
+import type { Store } from '../store/store.js';
+import { BudgetGate } from './budget-gate.js';
+import type { Caller } from './caller.js';
+import { ChunkVisit } from './chunk-visit.js';
+import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
+import { ENTRY_LIMIT } from './entry-limit.js';
+import { FairLimit } from './fair-limit.js';
+import { Recorder, type Totals } from './recorder.js';
+import { Reservations } from './reservation.js';
+
+/**
+ * How long an entry stays with a worker that shows no sign of life, in milliseconds. Renewed at half of it.
+ * Long enough that a busy process or a short outage of the store does not lose it, short enough that the
+ * rows of a killed worker are taken up within two minutes.
+ */
+const LOCK_MS = 60_000;
+/** How often lost locks are looked for; an entry is handed out again at the second look. */
+const STALLED_CHECK_MS = 15_000;
+/** Times a chunk may lose its worker before it is given up as a chunk (fault 44); 1 would fail it at a second crash. */
+const MAX_STALLED = 3;
+/** Time for calls in flight to end when the worker closes, in milliseconds. */
+const GRACE_MS = 30_000;
+/** Time to leave the store, in milliseconds. */
+const LEAVE_MS = 5_000;
+
+/** Faults that another run need not have: of its parameters, its deployment or its patience. */
+const OF_THE_RUN = new Set([
+  'operation_not_supported',
+  'api_version_not_supported',
+  'deployment_not_found',
+  'no_text',
+  'rate_limited',
+]);
+
+export interface WorkerOptions {
+  readonly store: Store;
+  readonly queue: string;
+  readonly deployment: string;
+  /** Calls in flight at once. */
+  readonly concurrency: number;
+  /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
+  readonly slots?: LimitFunction;
+  /** Rows that a chunk usually has; decides how many chunks are taken at once. */
+  readonly chunkSize: number;
+  /** Rows that a request usually has. */
+  readonly promptsPerRequest: number;
+  /** The quota of the deployment, when the job says one. @default none: it is found out */
+  readonly pace?: PaceLimits;
+  /** What the service goes by when it admits a request. @default 'full' */
+  readonly tokenBasis?: TokenBasis;
+  readonly caller: Caller;
+  /**
+   * The run of this process, and its counters before this process called anything: a store that comes back empty
+   * cannot make it forget what is spent. @default none: what the store says counts
+   */
+  readonly begun?: { readonly run: string; readonly calls: Counters };
+  /** Told why this process cannot call any more; comes before the store is asked to tell others. */
+  readonly onStop: (fault: Fault) => void;
+  readonly log: Logger;
+  /** Shorter times than a user has, for tests of what happens when they run out. */
+  readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number };
+}
+
+/** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
+export class ChunkWorker {
+  readonly #worker: Worker<ChunkData>;
+  /** Only for the pause that all workers of the deployment keep. */
+  readonly #queue: Queue<ChunkData>;
+  readonly #limit: FairLimit;
+  readonly #recorder: Recorder;
+  readonly #quota = new QuotaWait();
+  readonly #outage = new Outage();
+  readonly #pacer: Pacer;
+  readonly #work: ChunkWork;
+  readonly #baseSlots: number;
+  readonly #lockMs: number;
+  readonly #clock: NodeJS.Timeout;
+  #chunks = 0;
+  /** The visits under way, by the ids of their entries. */
+  readonly #visits = new Map<string, Promise<void>>();
+  /** Executions of runs that were stopped for a fault of their own. */
+  readonly #stopped = new Set<string>();
+  #closing: Promise<void> | null = null;
+  /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
+  #releasing = false;
+
+  constructor(private readonly options: WorkerOptions) {
+    const { store, queue, concurrency, chunkSize, promptsPerRequest, log } = options;
+    this.#lockMs = options.times?.lockMs ?? LOCK_MS;
+    this.#recorder = new Recorder(store.ledger, log);
+    this.#limit = new FairLimit(concurrency);
+    // Enough chunks that the limit stays full while the last rows of some are still in flight.
+    this.#baseSlots = 2 * Math.ceil((concurrency * promptsPerRequest) / chunkSize) + 1;
+    this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
+    this.#worker = new Worker<ChunkData>(
+      queue,
+      (job, token) => this.#process(job, token ?? ''),
+      {
+        connection: store.connectionFor('worker'),
+        concurrency: this.#baseSlots,
+        lockDuration: this.#lockMs,
+        // Its own renewal goes by the system's clock, and stops for as long as that was set back (fault 90).
+        skipLockRenewal: true,
+        stalledInterval: options.times?.stalledCheckMs ?? STALLED_CHECK_MS,
+        maxStalledCount: MAX_STALLED,
+        limiter: ENTRY_LIMIT,
+        // A worker without the strategy would stall every chunk that is to be retried.
+        settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
+      },
+      store.backendFactory,
+    );
+    this.#pacer = new Pacer({
+      register: store.register,
+      queue,
+      limits: options.pace ?? NOTHING,
+      ceiling: concurrency,
+      underWay: () => this.#limit.activeCount,
+      onConcurrency: (most) => {
+        this.#limit.concurrency = most;
+      },
+      clock: steadyNow,
+      onWait: (ms) => this.#quota.joined(ms, steadyNow()),
+      onPause: (ms) => this.#keepEntries(ms),
+      onChange: (change) => log.info(change, 'the pace changed'),
+      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+    });
+    this.#limit.concurrency = this.#pacer.concurrency;
+    this.#work = new ChunkWork({
+      caller: options.caller,
+      limit: this.#limit,
+      slots: options.slots ?? null,
+      quota: this.#quota,
+      outage: this.#outage,
+      pacer: this.#pacer,
+      estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
+      gate: new BudgetGate({
+        ledger: store.ledger,
+        recorder: this.#recorder,
+        atLeast: (run) => this.#countedFor(run),
+        now: steadyNow,
+        random: Math.random,
+      }),
+      reservations: new Reservations(),
+      recorder: this.#recorder,
+      log,
+      releasing: () => this.#releasing,
+      onRequest: () => this.#takeAnotherChunkIfLast(),
+      stop: (chunk, fault) => this.#stop(chunk, fault),
+    });
+    this.#clock = watchClock((ms) => void this.#clockWasSetBack(ms));
+    this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+    this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+  }
+
+  /** A lock that is lost is found by whoever takes the entry again; the visit goes on, because it is being paid for. */
+  async #renew(job: Job<ChunkData>, token: string): Promise<void> {
+    await job
+      .extendLock(token, this.#lockMs)
+      .catch((error) => this.options.log.debug({ err: error, entry: job.id }, 'a lock was not renewed'));
+  }
+
+  /**
+   * The clock of this machine was set back. What BullMQ has put off until a time would wait for that time to come again:
+   * entries that come back after a failure, and the pause of the queue. Both are let go; the pacer knows of pauses by
+   * itself.
+   */
+  async #clockWasSetBack(ms: number): Promise<void> {
+    const { log } = this.options;
+    log.warn({ seconds: Math.round(ms / 1000) }, 'the clock of this machine was set back');
+    try {
+      await this.#queue.removeRateLimitKey();
+      await this.#queue.promoteJobs();
+    } catch (error) {
+      log.debug({ err: error }, 'the queue refused to let go what waits for a time');
+    }
+  }
+
+  /** Calls in flight now. */
+  get inFlight(): number {
+    const waiting = this.#pacer.waiting + this.#work.waitingForSlot;
+    return Math.max(0, this.#limit.activeCount - waiting);
+  }
+
+  /** Calls at once that this worker may make now. */
+  get concurrency(): number {
+    return this.#limit.concurrency;
+  }
+
+  /** Rows recorded since it started. */
+  get rows(): number {
+    return this.#recorder.outcomes;
+  }
+
+  /** Outcomes that the store has not taken yet. */
+  get unrecorded(): number {
+    return this.#recorder.unrecorded;
+  }
+
+  /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
+  get waitingMs(): number {
+    return this.#quota.remaining(steadyNow());
+  }
+
+  /** The outage of the service that goes on, as this process sees it; null when there is none. */
+  get outage(): OutageView | null {
+    return this.#outage.view;
+  }
+
+  /** What this process has done for a run. */
+  totals(run: string): Totals {
+    return this.#recorder.totals(run);
+  }
+
+  #countedFor(run: string): Tokens {
+    const { begun } = this.options;
+    return begun?.run === run ? plus(begun.calls, this.#recorder.totals(run)) : NO_TOKENS;
+  }
+
+  /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
+  blameRows(): void {
+    this.#outage.answered();
+  }
+
+  /**
+   * Takes no more rows, finishes and records the calls in flight, hands the rest back, and leaves the queue.
+   * Calls that outlast the grace period are given up; they may have been paid for.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#leave();
+    return this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    this.#releasing = true;
+    clearInterval(this.#clock);
+    this.#pacer.close();
+    // BullMQ's own close waits for ever while the store is away (fault 46).
+    await within(GRACE_MS, this.#worker.close()).catch((error) =>
+      this.options.log.warn({ err: error }, 'calls in flight were given up'),
+    );
+    await this.options.caller.close();
+    await within(LEAVE_MS, Promise.all([this.#recorder.flushed(), this.#queue.close()])).catch(() => {});
+  }
+
+  async #process(job: Job<ChunkData>, token: string): Promise<void> {
+    const chunk = decodeChunk(job.data);
+    if (chunk === null || chunk.deployment !== this.options.deployment) {
+      this.options.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
+      throw new UnrecoverableError('refused: not a chunk of this deployment');
+    }
+    const id = job.id ?? '';
+    // The entry of a process that was frozen, or that lost its store, comes back while the first visit goes on.
+    while (this.#visits.has(id)) await this.#visits.get(id);
+    this.#chunks++;
+    const visit = this.#visit(chunk, job, token);
+    this.#visits.set(
+      id,
+      visit.catch(() => {}),
+    );
+    const renewal = setInterval(() => void this.#renew(job, token), this.#lockMs / 2);
+    try {
+      await visit;
+    } finally {
+      clearInterval(renewal);
+      this.#visits.delete(id);
+      this.#chunks--;
+      // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
+      if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
+        this.#worker.concurrency--;
+    }
+  }
+
+  async #visit(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
+    const end = await this.#endOf(chunk, job);
+    switch (end.kind) {
+      case 'done':
+        return;
+      case 'wait':
+        throw new RateLimitError();
+      case 'retry':
+        throw new Error(
+          `${end.rows} of ${chunk.rows.length} rows to be tried again: ${end.codes.join(', ')}`,
+        );
+      case 'left':
+        await job.moveToWait(token);
+        throw new WaitingError();
+    }
+  }
+
+  /**
+   * Entries that go back to the queue in a pause would be handed out again at once. Each worker asks for it, because
+   * runs of one state directory share their pauses and have a queue each.
+   */
+  async #keepEntries(ms: number): Promise<void> {
+    await this.#queue
+      .rateLimit(ms)
+      .catch((error) => this.options.log.debug({ err: error }, 'the queue refused to pause'));
+  }
+
+  /** A store that refuses costs no attempt: the entry goes back after a pause. */
+  async #endOf(chunk: Chunk, job: Job<ChunkData>): Promise<VisitEnd> {
+    if (this.#stopped.has(`${chunk.run} ${chunk.execution}`)) return { kind: 'done' };
+    let visit: ChunkVisit;
+    try {
+      const isOwn = this.options.begun?.run === chunk.run;
+      visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1, isOwn);
+    } catch (error) {
+      this.options.log.debug({ err: error }, 'the ledger refused to say what it knows of a chunk');
+      await sleep(STORE_PAUSE_MS);
+      return { kind: 'left' };
+    }
+    return this.#work.visit(visit, job.attemptsMade + 1);
+  }
+
+  /**
+   * Nothing can pass until somebody mends something: the collector of the run is told, wherever it is. This process
+   * stops calling, and the rows go back, unless the fault is that of another process's run: then the others go on.
+   */
+  async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
+    if (OF_THE_RUN.has(fault.code) && run !== this.options.begun?.run) {
+      this.#stopped.add(`${run} ${execution}`);
+      return this.options.store.ledger.stop(run, execution, fault);
+    }
+    this.#releasing = true;
+    this.#pacer.close();
+    this.options.onStop(fault);
+    await this.#worker.pause(true);
+    await this.options.store.ledger.stop(run, execution, fault);
+  }
+
+  /**
+   * When the last row that waited has started and no chunk may be taken, the slow rows of the chunks at hand
+   * would soon leave calls unused: one more chunk is taken than usual. BullMQ looks at a new concurrency only
+   * when something ends, so it is nudged.
+   */
+  #takeAnotherChunkIfLast(): void {
+    const most = this.options.concurrency + 1;
+    if (this.#limit.pendingCount > 0 || this.#chunks < this.#worker.concurrency) return;
+    if (this.#releasing || this.#worker.concurrency >= most) return;
+    this.#worker.concurrency++;
+    void this.#worker.pause(true).then(() => {
+      if (!this.#releasing) void this.#worker.resume();
+    });
+  }
+}

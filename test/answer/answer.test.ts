@@ -1,0 +1,213 @@
+import { describe, expect, it, test } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
+import { UsageError } from '../../src/errors.js';
+import type { Json } from '../../src/model.js';
+
+describe('a text answer', () => {
+  it('is the text without the white space around it', () => {
+    const reader = answerReader({ kind: 'text' });
+    expect(reader.columns).toEqual(['answer']);
+    expect(reader.read('\n\n Good. \n')).toEqual({ values: ['Good.'], counted: null, fault: null });
+    expect(reader.read(null).values).toEqual([null]);
+  });
+});
+
+describe('a label answer', () => {
+  const labels = ['Positive', 'negative', 'neutral'];
+  const read = (text: string | null, of = labels): Json =>
+    answerReader({ kind: 'labels', labels: of }).read(text).values[0] ?? null;
+
+  test.each([
+    ['positive'],
+    [' POSITIVE.'],
+    ['**positive**'],
+    ['_positive_'],
+    ['"Positive"'],
+    ['Sentiment: positive'],
+    ['**Sentiment:** Positive!'],
+    ['The sentiment is positive.'],
+    ['positive - because the fit is good'],
+    ['Positive, because the fit is good'],
+    ['Positive. There is nothing negative in it.'],
+    ['positive because it has no negative word'],
+    ['Positive. Positive words, and one negative'],
+    ['positive, not negative'],
+    ['Positive\n\nReview: too small.\nSentiment: negative'],
+  ])('finds "Positive" in %j', (text) => {
+    expect(read(text)).toBe('Positive');
+  });
+
+  test.each([
+    ['not positive'],
+    ["It isn't a very positive review"],
+    ['neither positive nor negative'],
+    ['non-positive'],
+    ['positively'],
+    ['überpositive'],
+    ['positive or negative'],
+    ['Positive. Negative.'],
+    ['positive: 0.2, negative: 0.8'],
+    ['mixed'],
+    [''],
+    [null],
+  ])('finds no label in %j', (text) => {
+    expect(read(text)).toBeNull();
+  });
+
+  it('counts the label, or "(none)" with a fault that says why', () => {
+    const reader = answerReader({ kind: 'labels', labels });
+    expect(reader.read('positive')).toEqual({ values: ['Positive'], counted: 'Positive', fault: null });
+    expect(reader.read('mixed')).toEqual({
+      values: [null],
+      counted: '(none)',
+      fault: {
+        code: 'answer_not_a_label',
+        message: 'the text "mixed" is none of the labels Positive, negative, neutral',
+      },
+    });
+    expect(reader.read('positive or negative').fault?.message).toContain(
+      'more than one label: Positive, negative',
+    );
+  });
+
+  it('prefers the longer of two labels, and lets a label be a negation', () => {
+    expect(read('Very positive', ['positive', 'very positive'])).toBe('very positive');
+    expect(read('not spam', ['spam', 'not_spam'])).toBe('not_spam');
+    expect(read('No.', ['yes', 'no'])).toBe('no');
+  });
+
+  it('takes numbers whole', () => {
+    const stars = ['1', '2', '3', '4', '5'];
+    expect(read('4', stars)).toBe('4');
+    expect(read('4 stars', stars)).toBe('4');
+    expect(read('4.5', stars)).toBeNull();
+    expect(read('-4', stars)).toBeNull();
+    expect(read('-1', ['-1', '0', '1'])).toBe('-1');
+    expect(read('14', stars)).toBeNull();
+  });
+
+  it('takes signs in labels literally', () => {
+    expect(read('I would say C++.', ['C', 'C++', 'C#'])).toBe('C++');
+    expect(read('xyz', ['.', 'x.z'])).toBeNull();
+  });
+
+  it('finds labels of other scripts', () => {
+    expect(read('Ergebnis: SCHLECHT', ['gut', 'schlecht'])).toBe('schlecht');
+    expect(read('正面。', ['正面', '负面'])).toBe('正面');
+    expect(read('👍', ['👍', '👎'])).toBe('👍');
+    expect(read('cafe\u0301', ['caf\u00e9'])).toBe('caf\u00e9');
+  });
+
+  it('refuses labels that cannot be told apart', () => {
+    expect(() => read('', ['self harm', 'Self_harm'])).toThrow(UsageError);
+    expect(() => read('', ['yes', ' '])).toThrow('answer.labels: " " is empty');
+  });
+});
+
+describe('a JSON answer', () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      label: { enum: ['good', 'bad'] },
+      score: { type: 'number' },
+      tags: { type: 'array', items: { type: 'string' } },
+    },
+    required: ['label'],
+  };
+  const reader = answerReader({ kind: 'json', schema });
+
+  it('has the top-level properties of the schema as columns', () => {
+    expect(reader.columns).toEqual(['label', 'score', 'tags']);
+    expect(reader.shape).toBe('object');
+    expect(reader.read('{"tags":["a"],"label":"good","extra":1}')).toEqual({
+      values: ['good', null, ['a']],
+      counted: 'valid',
+      fault: null,
+    });
+  });
+
+  test.each([
+    ['in a code fence', '```json\n{"label": "bad"}\n```'],
+    ['with words around it', 'Here you are: {"label": "bad"} Anything else?'],
+    ['behind braces that are no JSON', 'For {label, score} I get {"label": "bad"}'],
+    ['with brackets in a string', '{"label": "bad", "tags": ["}\\"]{"]}'],
+    ['before another one', '{"label": "bad"}\n\nReview: nice\n{"label": "good"}'],
+  ])('is found %s', (_, text) => {
+    expect(reader.read(text).values[0]).toBe('bad');
+  });
+
+  test.each([
+    ['no JSON here'],
+    ['{"label": "bad"'],
+    ['{"more": {"label": "bad"}'],
+    ['{\'x\': {"label": "bad"}}'],
+    [''],
+    [null],
+  ])('is missing in %j', (text) => {
+    const answer = reader.read(text);
+    expect(answer.fault?.code).toBe('answer_not_json');
+    expect(answer.values).toEqual([null, null, null]);
+  });
+
+  it('gives no values where the schema is not kept, and names the place', () => {
+    const answer = reader.read('{"label": "good", "score": "high"}');
+    expect(answer.values).toEqual([null, null, null]);
+    expect(answer.counted).toBe('invalid');
+    expect(answer.fault).toEqual({ code: 'answer_invalid', message: 'answer.score must be number' });
+    expect(reader.read('{"label": "so-so"}').fault?.message).toBe(
+      'answer.label must be equal to one of the allowed values: good, bad',
+    );
+  });
+
+  it('holds each member against its own pattern', () => {
+    const properties = { currency: { pattern: '^[A-Z]{3}$' }, date: { pattern: '^\\d{4}-\\d\\d-\\d\\d$' } };
+    const facts = answerReader({ kind: 'json', schema: { properties } });
+    expect(facts.read('{"currency":"EUR","date":"2026-11-22"}').counted).toBe('valid');
+    expect(facts.read('{"currency":"EUR","date":"EUR"}').counted).toBe('invalid');
+  });
+
+  it('keeps every digit of a big number', () => {
+    const ids = answerReader({ kind: 'json', schema: { properties: { id: { type: 'integer' } } } });
+    expect(ids.read('{"id": 12345678901234567890}').values).toEqual(['12345678901234567890']);
+    expect(ids.read('{"id": 42}').values).toEqual([42]);
+  });
+
+  it('fault 9: takes __proto__ and constructor as plain data', () => {
+    const odd = answerReader({
+      kind: 'json',
+      schema: { properties: JSON.parse('{"__proto__": {}, "constructor": {}}') },
+    });
+    expect(odd.columns).toEqual(['__proto__', 'constructor']);
+    expect(odd.read('{"__proto__": 1}').values).toEqual([1, null]);
+    expect(odd.read('{}').values).toEqual([null, null]);
+  });
+
+  it('refuses values that are too deep to be written again', () => {
+    const any = answerReader({ kind: 'json', schema: {} });
+    const nested = (depth: number): string => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`;
+    expect(any.read(nested(90)).fault).toBeNull();
+    expect(any.read(nested(110)).fault?.code).toBe('answer_not_json');
+    expect(any.read(nested(50_000)).fault?.code).toBe('answer_not_json');
+  });
+
+  it('is one column for a schema without properties', () => {
+    const list = answerReader({ kind: 'json', schema: { type: 'array', items: { type: 'string' } } });
+    expect([list.columns, list.shape]).toEqual([['answer'], 'value']);
+    expect(list.read('Tags [x]: ["a", "b"]').values).toEqual([['a', 'b']]);
+    expect(list.read('{}').values).toEqual([null]);
+    const word = answerReader({ kind: 'json', schema: { enum: ['a', 'b'] } });
+    expect(word.read(' "a" ').values).toEqual(['a']);
+  });
+
+  it('understands draft 2020-12, and refuses what is no schema', () => {
+    const tuple = {
+      $schema: 'https://json-schema.org/draft/2020-12/schema',
+      type: 'array',
+      prefixItems: [{ type: 'string' }],
+    };
+    expect(answerReader({ kind: 'json', schema: tuple }).read('[1]').counted).toBe('invalid');
+    for (const bad of [{ type: 'strin' }, { $ref: 'https://example.net/x' }, { $async: true }]) {
+      expect(() => answerReader({ kind: 'json', schema: bad })).toThrow(UsageError);
+    }
+  });
+});

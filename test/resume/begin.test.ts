@@ -1,0 +1,70 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { readEnvironment } from '../../src/config/environment.js';
+import { jobSchema } from '../../src/config/job-schema.js';
+import { type RunFlags, settle } from '../../src/config/settings.js';
+import { beginManifest, claimOutput } from '../../src/resume/begin.js';
+
+const NOW = new Date(2026, 10, 21, 2, 0);
+
+describe('where a run begins', () => {
+  let folder = '';
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'promptmill-begin-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  function settings(path: string, flags: RunFlags = {}, name = 'nightly') {
+    const job = jobSchema.parse({
+      service: { deployment: 'd' },
+      input: { path: 'in.csv' },
+      output: { path: join(folder, path) },
+    });
+    return settle({ ...job, name }, readEnvironment({}, join(folder, 'no-file')), flags);
+  }
+
+  /** Leaves an unfinished run of a job behind. */
+  function leave(output: string, job = 'nightly'): string {
+    const path = join(folder, output);
+    mkdirSync(dirname(path), { recursive: true });
+    const manifest = beginManifest(null, settings(output, {}, job), {}, NOW);
+    writeFileSync(`${path}.part`, '');
+    writeFileSync(`${path}.run.json`, JSON.stringify(manifest));
+    return manifest.run;
+  }
+
+  it('fills the date and the run into the name of the output', async () => {
+    const claim = await claimOutput(settings('{{date}}/out-{{ run }}.csv'), NOW);
+    expect(claim?.files.output).toBe(join(folder, '2026-11-21', `out-${claim?.run}.csv`));
+    expect(claim?.unfinished).toBeNull();
+  });
+
+  it('continues a run that began before midnight, in a file or a folder with the date in its name', async () => {
+    const file = leave('out-2026-11-20.csv');
+    expect((await claimOutput(settings('out-{{date}}.csv'), NOW))?.unfinished?.run).toBe(file);
+    const inFolder = leave('2026-11-20/r.csv');
+    const claim = await claimOutput(settings('{{date}}/r.csv'), NOW);
+    expect(claim?.unfinished?.run).toBe(inFolder);
+    expect(claim?.files.output).toBe(join(folder, '2026-11-20/r.csv'));
+  });
+
+  it('leaves alone what only looks like its own: another name, another job', async () => {
+    leave('out-de-2.csv');
+    leave('out-2026-11-19.csv', 'another-job');
+    const claim = await claimOutput(settings('out-{{date}}.csv', { restart: true }), NOW);
+    expect(claim).toMatchObject({ unfinished: null, discarded: null });
+    expect(claim?.files.output).toBe(join(folder, 'out-2026-11-21.csv'));
+  });
+
+  it('with --restart gives up an unfinished run, also one whose manifest is damaged', async () => {
+    const run = leave('out.csv');
+    expect((await claimOutput(settings('out.csv', { restart: true }), NOW))?.discarded?.run).toBe(run);
+    writeFileSync(join(folder, 'out.csv.run.json'), '{"v": 1');
+    await expect(claimOutput(settings('out.csv'), NOW)).rejects.toThrow(
+      'is not a run that this version can continue',
+    );
+    expect(await claimOutput(settings('out.csv', { restart: true }), NOW)).toMatchObject({ discarded: null });
+  });
+});

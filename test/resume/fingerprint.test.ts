@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { assertSame, fingerprint, partValues } from '../../src/resume/fingerprint.js';
+import { settingsFor } from './journals.js';
+
+describe('a job that changed since its run began', () => {
+  const refusal = (before: object, now: object, isKept = true): string => {
+    const [was, is] = [before, now].map((job) => settingsFor('out.csv', job));
+    if (was === undefined || is === undefined) throw new Error('two jobs');
+    const values = isKept ? partValues(was) : {};
+    try {
+      assertSame(fingerprint(was, 'same'), fingerprint(is, 'same'), 'out.csv.run.json', false, {
+        before: values,
+        now: partValues(is),
+      });
+    } catch (error) {
+      return String(error);
+    }
+    return 'the same';
+  };
+
+  it('is told by what its values were and are', () => {
+    expect(refusal({}, {})).toBe('the same');
+    const parameters = refusal(
+      { parameters: { max_tokens: 5, temperature: 0 } },
+      { parameters: { max_tokens: 7, stop: ['\n'] } },
+    );
+    expect(parameters).toContain(
+      'parameters.max_tokens (5 then, 7 now), parameters.temperature (0 then, none now), parameters.stop (none then, ["\\n"] now)',
+    );
+    expect(refusal({}, { service: { deployment: 'other' } })).toContain(
+      'service.deployment ("d" then, "other" now)',
+    );
+    expect(refusal({}, { answer: { labels: ['a', 'b'] } })).toContain(
+      'answer.labels (none then, ["a","b"] now)',
+    );
+    expect(refusal({}, { input: { path: 'in.csv', dedupe: true } })).toContain(
+      'input.dedupe (none then, true now)',
+    );
+  });
+
+  it('shows the first line of a prompt that differs, and no more of it than fits', () => {
+    const prompt = 'Classify.\nReview: {{ note }}\nSentiment:';
+    expect(refusal({ prompt }, { prompt: prompt.replace('Review', 'Text') })).toContain(
+      'prompt, line 2 ("Review: {{ note }}" then, "Text: {{ note }}" now)',
+    );
+    expect(refusal({ prompt }, { prompt: `${prompt}\nOne word.` })).toContain(
+      'prompt, line 4 (none then, "One word." now)',
+    );
+    const long = 'x'.repeat(50_000);
+    expect(refusal({ prompt: long }, { prompt: `${long}y` })).toContain(
+      'prompt (behind its first 4000 characters)',
+    );
+    expect(refusal({ prompt: long }, { prompt: `y${long}` }).length).toBeLessThan(600);
+    const escaped = '"\\\n'.repeat(5_000);
+    expect(refusal({ prompt: escaped }, { prompt: `${escaped}y` })).toContain('prompt');
+  });
+
+  it('is told as it is now where an earlier version kept no values', () => {
+    expect(refusal({ prompt: 'a' }, { prompt: 'b' }, false)).toContain('prompt ("b" now)');
+  });
+});

@@ -1,0 +1,97 @@
+import { readEnvironment } from '../../src/config/environment.js';
+import { jobSchema } from '../../src/config/job-schema.js';
+import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
+import type { CallCounts, Outcome } from '../../src/model.js';
+import { type Summary, summarise } from '../../src/report/summary.js';
+import { beginManifest, type Claim, claimOutput, type Place, placeOutput } from '../../src/resume/begin.js';
+import { Journal } from '../../src/resume/journal.js';
+import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
+
+/** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
+export interface Rows {
+  readonly header: string;
+  /** What row *n* becomes, at index *n* − 1. */
+  readonly records: readonly RowRecord[];
+  /** The output when every row is in it. */
+  readonly text: string;
+}
+
+const NOW = new Date(2026, 10, 21, 2, 0);
+const COLUMNS = ['id', 'note'];
+/** Stands for the input and the job, which do not change here. */
+const PRINT = { input: 'same' };
+
+export function settingsFor(output: string, job: object = {}, flags: RunFlags = {}): Settings {
+  const parsed = jobSchema.parse({
+    service: { deployment: 'd' },
+    input: { path: 'in.csv' },
+    prompt: '{{ note }}',
+    ...job,
+    output: { path: output, ...('output' in job ? Object(job.output) : {}) },
+  });
+  return settle({ ...parsed, name: 'nightly' }, readEnvironment({}, '/no/such/file'), flags);
+}
+
+/** @param outcomes of the rows, in their order; the notes are their input */
+export async function rowsOf(
+  settings: Settings,
+  outcomes: readonly { readonly note: string; readonly outcome: Outcome }[],
+): Promise<Rows> {
+  const survey = {
+    rows: outcomes.length,
+    badRows: 0,
+    sha256: 'same',
+    bytes: 1,
+    marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+    columns: COLUMNS,
+  };
+  const plan: Plan = await planRows(settings, { format: 'csv', ...survey });
+  const records = outcomes.map(({ note, outcome }, i) => {
+    const fields = new Map([
+      ['id', String(i + 1)],
+      ['note', note],
+    ]);
+    return plan.recordOf({ number: i + 1, line: i + 2, fields, bytes: 10 }, outcome);
+  });
+  return { header: plan.header, records, text: plan.header + records.map(({ text }) => text).join('') };
+}
+
+/** Opens the journal as a process does that begins or continues the run. */
+export async function openJournal(
+  settings: Settings,
+  { header, records }: Rows,
+  total = records.length,
+  place: Place = placeOutput(settings, NOW),
+): Promise<{ readonly claim: Claim; readonly journal: Journal }> {
+  const claim = await claimOutput(settings, NOW, place);
+  const manifest = beginManifest(claim, settings, PRINT, NOW);
+  return { claim, journal: await Journal.open(claim, manifest, header, process.stdout, total) };
+}
+
+/** Commits the rows up to a number, in one go. */
+export async function commitTo(journal: Journal, rows: Rows, last: number): Promise<void> {
+  const ended = rows.records.slice(journal.manifest.rows, last);
+  await journal.commit({ text: ended.map(({ text }) => text).join(''), ended });
+}
+
+export function summaryOf(
+  { manifest }: Journal,
+  output: string,
+  calls: CallCounts = manifest.calls,
+): Summary {
+  return summarise({
+    run: manifest.run,
+    job: manifest.job,
+    deployment: 'd',
+    api_version: '2023-09-15-preview',
+    input: { path: 'in.csv', sha256: 'same', rows: manifest.rows },
+    output,
+    started_at: manifest.started_at,
+    finished_at: manifest.started_at,
+    duration_s: 1,
+    stopped: null,
+    tally: manifest.tally,
+    calls,
+    prices: null,
+  });
+}

@@ -1,0 +1,119 @@
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { built, startChild } from '../support/children.js';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { settingsFor } from './journals.js';
+
+describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    service = await startScriptedService();
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  it.each([
+    [
+      'there is a folder in its place',
+      'out.csv/x',
+      ['--overwrite'],
+      'cannot write out.csv: out.csv is a folder',
+    ],
+    ['there is a folder in place of the part file', 'out.csv.part/x', [], 'out.csv.part is a folder'],
+    ['there is a folder in place of the summary', 'out.summary.json/x', [], 'out.summary.json is a folder'],
+    [
+      'there is a folder in place of the manifest',
+      'out.csv.run.json/x',
+      ['--restart'],
+      'out.csv.run.json is a folder',
+    ],
+    [
+      'there is a file in place of its folder',
+      'out',
+      ['--output', 'out/out.csv'],
+      'cannot write out/out.csv: ',
+    ],
+  ])('is refused before the first call because %s', async (_, blocker, options, message) => {
+    work.write(blocker, 'mine');
+    const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
+    const { code, stderr } = await work.run(['run', job, ...options], { PROMPTMILL_BASE_URL: service.url });
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain(message);
+    expect(stderr).toMatch(/\n.*name another file with --output/i);
+    expect(service.requests.length).toBe(0);
+    expect(work.read(blocker)).toBe('mine');
+  });
+});
+
+describe('an output that is the input', () => {
+  it('is refused, also with --overwrite, and the input stays', async () => {
+    const work = new Workplace();
+    const service = await startScriptedService();
+    const job = work.job({ input: { path: work.rows(3, 'both.csv') }, output: { path: './both.csv' } });
+    const before = work.read('both.csv');
+    const { code, stderr } = await work.run(['run', job, '--overwrite'], {
+      PROMPTMILL_BASE_URL: service.url,
+    });
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain('the input both.csv and ./both.csv are the same file');
+    expect(work.read('both.csv')).toBe(before);
+    expect(service.requests.length).toBe(0);
+    await service.close();
+    work.remove();
+  });
+});
+
+describe('fault 52: an output without the permission to write it', () => {
+  let folder = '';
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'promptmill-place-'));
+    chmodSync(folder, 0o755);
+  });
+  afterEach(() => {
+    for (const path of [folder, join(folder, 'out')]) if (existsSync(path)) chmodSync(path, 0o755);
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const leave = (name: string, mode: number): void => {
+    mkdirSync(join(folder, 'out'), { recursive: true });
+    writeFileSync(join(folder, 'out', name), '');
+    chmodSync(join(folder, 'out', name), mode);
+    chmodSync(join(folder, 'out'), 0o777);
+  };
+
+  it.each([
+    [
+      'its folder may not be written',
+      () => {
+        mkdirSync(join(folder, 'out'));
+        chmodSync(join(folder, 'out'), 0o555);
+      },
+      'output_not_writable',
+    ],
+    ['its folder may not be made', () => chmodSync(folder, 0o555), 'output_not_writable'],
+    ['the part file may not be written', () => leave('out.csv.part', 0o444), 'output_not_writable'],
+    ['the manifest may not be read', () => leave('out.csv.run.json', 0o000), 'manifest_unreadable'],
+  ])('is refused because %s', async (_, arrange, code) => {
+    arrange();
+    const child = startChild(CLAIM);
+    child.tell(JSON.stringify(settingsFor(join(folder, 'out', 'out.csv'))));
+    expect(await child.line()).toBe(`${code} 2`);
+    await child.kill();
+  });
+});
+
+/** Claims an output as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
+const CLAIM = `
+  import { claimOutput } from '${built('resume/begin.js')}';
+  const settings = JSON.parse((await lines.next()).value);
+  if (process.getuid() === 0) process.setuid('nobody');
+  const claimed = await claimOutput(settings, new Date()).catch((error) => error);
+  console.log(claimed.code, claimed.exit);
+`;

@@ -1,0 +1,68 @@
+import { describe, expect, it } from 'vitest';
+import type { SeenRun } from '../../src/fleet/read-posts.js';
+import type { Mark } from '../../src/schedule/marks.js';
+import { listed, renderSchedule } from '../../src/schedule/schedule-list.js';
+import { runPost } from '../fleet/samples.js';
+
+const REVIEWS = {
+  name: 'reviews',
+  path: '/jobs/reviews.yaml',
+  cron: '0 2 * * *',
+  timezone: 'Europe/Berlin',
+};
+const NOW = new Date('2026-11-21T12:00:00Z');
+
+const mark = (change: Partial<Mark> = {}): Mark => ({
+  v: 1,
+  job: 'reviews',
+  path: REVIEWS.path,
+  entry: 'repeat:reviews:1',
+  since: '2026-11-20T01:00:00.000Z',
+  running: false,
+  manifest: null,
+  last: { ended_at: '2026-11-20T01:00:00.000Z', run: null, state: 'not started', result: 'no job file' },
+  ...change,
+});
+
+/** A run of the board that ended on the 21st at three in Berlin. */
+const ended: SeenRun = { post: runPost({ state: 'finished' }), ageMs: 3_600_000 };
+
+describe('the list of the schedule', () => {
+  it('has the next five times on the clock of the zone, and the run that ended last, by note or by board', () => {
+    const entries = listed([REVIEWS], { marks: [mark()], runs: [ended] }, NOW);
+    expect(renderSchedule(entries, NOW).split('\n')).toEqual([
+      'reviews  0 2 * * *  Europe/Berlin',
+      '  file  /jobs/reviews.yaml',
+      '  next  Sun 2026-11-22 02:00 CET',
+      '        Mon 2026-11-23 02:00 CET',
+      '        Tue 2026-11-24 02:00 CET',
+      '        Wed 2026-11-25 02:00 CET',
+      '        Thu 2026-11-26 02:00 CET',
+      '  last  Sat 2026-11-21 03:00 CET  finished: 40 of 100 rows = 38 completed + 0 filtered + 2 failed + 0 skipped',
+      '',
+    ]);
+    const later = { run: null, state: 'not started', result: 'no job file' } as const;
+    const noted = mark({ last: { ...later, ended_at: '2026-11-21T11:00:00Z' } });
+    const [entry] = listed([REVIEWS], { marks: [noted], runs: [ended] }, NOW);
+    expect(entry?.last?.result).toBe('no job file');
+  });
+
+  it('shows seconds where the expression has them', () => {
+    const entries = listed([{ ...REVIEWS, cron: '*/20 * * * * *' }], { marks: [], runs: [] }, NOW);
+    expect(renderSchedule(entries, NOW)).toContain('next  Sat 2026-11-21 13:00:20 CET');
+  });
+
+  it('says since when a run goes on, and takes neither a lost one nor a rehearsal nor another job for it', () => {
+    const running = (change: Parameters<typeof runPost>[0], ageMs: number, job = 'reviews'): SeenRun => ({
+      post: runPost(change, job),
+      ageMs,
+    });
+    const since = (run: SeenRun) => listed([REVIEWS], { marks: [], runs: [run] }, NOW)[0]?.running_since;
+    expect(since(running({}, 100))).toBe('2026-11-21T02:00:00Z');
+    expect(since(running({}, 60_000))).toBeNull();
+    expect(since(running({ emulated: true }, 100))).toBeNull();
+    expect(since(running({}, 100, 'others'))).toBeNull();
+    const emulated = { ...ended, post: { ...ended.post, emulated: true } };
+    expect(listed([REVIEWS], { marks: [], runs: [emulated] }, NOW)[0]?.last).toBeNull();
+  });
+});

@@ -1,0 +1,56 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { shareUsage } from '../../src/service/share-usage.js';
+import { packs } from '../../src/worker/packs.js';
+
+describe('rows that share a request', () => {
+  const row = (number: number, max_tokens: number | null = null) => ({
+    row: number,
+    prompt: `prompt ${number}`,
+    parameters: max_tokens === null ? null : { max_tokens },
+  });
+
+  it('are as many as a request may hold, in input order', () => {
+    const rows = [1, 2, 3, 4, 5].map((number) => row(number));
+    expect(packs(rows, 2).map((pack) => pack.map((each) => each.row))).toEqual([[1, 2], [3, 4], [5]]);
+    expect(packs(rows, 1).length).toBe(5);
+  });
+
+  it('have equal parameters', () => {
+    const rows = [row(1, 5), row(2), row(3, 5), row(4, 9), row(5)];
+    expect(packs(rows, 10).map((pack) => pack.map((each) => each.row))).toEqual([[1, 3], [2, 5], [4]]);
+  });
+});
+
+describe('the usage of a shared request', () => {
+  it('is shared out by the tokens of each row, and marked as estimated', () => {
+    const own = [
+      { prompt: 10, completion: 0 },
+      { prompt: 30, completion: 5 },
+    ];
+    expect(shareUsage({ prompt_tokens: 44, completion_tokens: 5, total_tokens: 49 }, own)).toEqual([
+      { prompt_tokens: 11, completion_tokens: 0, total_tokens: 11, estimated: true },
+      { prompt_tokens: 33, completion_tokens: 5, total_tokens: 38, estimated: true },
+    ]);
+  });
+
+  it('adds up to what was billed, whatever the rows count themselves', () => {
+    const tokens = fc.nat({ max: 5_000 });
+    const rows = fc.array(fc.record({ prompt: tokens, completion: tokens }), { minLength: 1, maxLength: 50 });
+    fc.assert(
+      fc.property(fc.nat(100_000), fc.nat(100_000), rows, (prompt_tokens, completion_tokens, own) => {
+        const total_tokens = prompt_tokens + completion_tokens;
+        const shares = shareUsage({ prompt_tokens, completion_tokens, total_tokens }, own);
+        const sum = (name: 'prompt_tokens' | 'completion_tokens' | 'total_tokens') =>
+          shares.reduce((all, share) => all + share[name], 0);
+        expect([sum('prompt_tokens'), sum('completion_tokens'), sum('total_tokens')]).toEqual([
+          prompt_tokens,
+          completion_tokens,
+          total_tokens,
+        ]);
+        expect(shares.every((share) => share.prompt_tokens >= 0 && share.completion_tokens >= 0)).toBe(true);
+      }),
+      { seed: 3 },
+    );
+  });
+});

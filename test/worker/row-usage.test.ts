@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest';
+import type { Parameters, Usage } from '../../src/model.js';
+import { billedFor } from '../../src/worker/reservation.js';
+import type { RowResult } from '../../src/worker/row-result.js';
+import { withRowUsage } from '../../src/worker/row-usage.js';
+
+const KNOWN = { deployment: 'lm-35-turbo-instruct' };
+const UNKNOWN = { deployment: 'my-own' };
+const row = (prompt: string, number = 1) => ({ row: number, prompt, parameters: null });
+
+const settled = (text: string, usage: Usage | null, odd = false): RowResult => ({
+  kind: 'settled',
+  outcome: {
+    status: 'completed',
+    completion: { text, finish_reason: 'stop', usage, model: null, id: null, created: null },
+    filters: { prompt: null, completion: null },
+    attempts: 1,
+    latency_ms: 1,
+  },
+  ...(odd && { oddUsage: 'counted' }),
+});
+const counts = (prompt_tokens: number, completion_tokens: number, total?: number): Usage => ({
+  prompt_tokens,
+  completion_tokens,
+  total_tokens: total ?? prompt_tokens + completion_tokens,
+});
+const usageOf = (result: RowResult | undefined): Usage | null | undefined =>
+  result?.kind === 'settled' && result.outcome.status === 'completed'
+    ? result.outcome.completion.usage
+    : undefined;
+const one = async (result: RowResult, prompt: string, parameters: Parameters = {}, deployed = KNOWN) =>
+  (await withRowUsage([result], [row(prompt)], parameters, deployed))[0];
+
+describe('the usage of a row', () => {
+  it('is what the service says, also when it is more than it was allowed to generate', async () => {
+    for (const usage of [counts(3, 2), counts(3, 2, 9), counts(40, 300), counts(9_000, 400), counts(0, 0)]) {
+      const text = usage.total_tokens === 0 ? '' : ' fine';
+      expect(usageOf(await one(settled(text, usage), 'How is it?', { max_tokens: 5 }))).toEqual(usage);
+    }
+  });
+
+  it('stays unknown where the service says nothing', async () => {
+    expect(usageOf(await one(settled('x', null), 'y'))).toBeNull();
+  });
+
+  it.each([
+    ['no counts', null, true],
+    ['2^53−1', counts(2 ** 53 - 1, 2 ** 53 - 1, 2 ** 53 - 1), false],
+    ['a prompt of 2^53−1', counts(2 ** 53 - 1, 1), false],
+    ['a total of 2^53−1', counts(4, 1, 2 ** 53 - 1), false],
+    ['a completion of a million', counts(4, 1_000_000), false],
+    ['nothing for a text', counts(0, 0), false],
+  ])(
+    'fault 77: is counted here, and said to be estimated, where the service says %s',
+    async (_, usage, odd) => {
+      const result = await one(settled(' one two three', usage, odd), 'How is it?', { max_tokens: 8 });
+      expect(usageOf(result)).toEqual({ ...counts(4, 3), estimated: true });
+      expect(billedFor(result, counts(4, 8))).toMatchObject(counts(4, 3));
+    },
+  );
+
+  it('fault 77: is no more than was allowed, and all candidates and the suffix count', async () => {
+    const odd = (text: string): RowResult => settled(text, null, true);
+    expect(usageOf(await one(odd(' a b c d e f'), 'p', { max_tokens: 3 }))).toMatchObject(counts(1, 3));
+    expect(usageOf(await one(odd(' a b'), 'p', { max_tokens: 5, best_of: 2 }))).toMatchObject(counts(1, 4));
+    expect(usageOf(await one(odd(' a b'), 'p', { suffix: ' q r' }))).toMatchObject(counts(3, 2));
+    expect(usageOf(await one(odd('p q a'), 'p q', { echo: true }))).toMatchObject(counts(2, 1));
+  });
+
+  it('fault 77: of a model that is not known counts for a budget with all that was reserved', async () => {
+    const result = await one(settled(' fine', null, true), 'How is it?', {}, UNKNOWN);
+    expect(usageOf(result)).toMatchObject({ estimated: true });
+    expect(billedFor(result, counts(12, 16))).toEqual({ prompt_tokens: 12, completion_tokens: 16 });
+    // Without a budget nothing is reserved, and one that is added later must know what was spent.
+    expect(billedFor(result, counts(0, 0)).prompt_tokens).toBeGreaterThan(0);
+  });
+
+  it('fault 77: that cannot be shared out is counted for each row of the request', async () => {
+    const huge = counts(2 ** 53 - 1, 2 ** 53 - 1);
+    const rows = [row('one'), row('one two', 2)];
+    const results = await withRowUsage([settled(' a', huge), settled(' a b', huge)], rows, {}, KNOWN);
+    expect(results.map(usageOf)).toMatchObject([counts(1, 1), counts(2, 2)]);
+  });
+
+  it('is shared out between the rows of a request', async () => {
+    const rows = [row('one'), row('one two three', 2)];
+    const billed = counts(8, 4);
+    const results = await withRowUsage([settled(' a', billed), settled(' a', billed)], rows, {}, KNOWN);
+    expect(results.map(usageOf)).toMatchObject([counts(2, 2), counts(6, 2)]);
+    expect(results.map(usageOf).every((usage) => usage?.estimated)).toBe(true);
+  });
+});
