@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.js';
 import { promptCounter } from '../prompt/prompt-count.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { type Progress, startProgress } from '../report/progress.js';
+import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { type Input, openInput } from '../run/input.js';
 import { planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
@@ -42,7 +42,7 @@ export async function checkJob(
 
 /** The first reading: is the file whole, and which columns does it have? */
 async function readInput(settings: Settings, world: CheckWorld): Promise<Input> {
-  let progress: Progress | null = null;
+  let progress: ProgressDisplay | null = null;
   try {
     return await openInput(settings, world, (bytesRead, totalBytes) => {
       progress ??= startProgress({
@@ -108,6 +108,6 @@ const streamOf = ({ stderr, quiet }: CheckWorld) => ({
 });
 
 /** A function of its own, because the compiler does not see that the callback has set the variable. */
-function stop(progress: Progress | null): void {
+function stop(progress: ProgressDisplay | null): void {
   progress?.stop();
 }

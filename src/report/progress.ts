@@ -12,7 +12,7 @@ type ProgressUpdate = Pick<ProgressView, 'done' | 'failed'> & {
 };
 
 /** Shows a person how a run gets on. */
-export interface Progress {
+export interface ProgressDisplay {
   /** Takes the current figures; they are shown when the next line is due. Cheap enough for every row. */
   update(now: ProgressUpdate): void;
   /** Prints a line at once, above the bar. */
@@ -44,7 +44,7 @@ const REDRAWS = 5;
 /** Where nothing moves, a line a minute says that the run is alive. */
 const UNCHANGED_MS = 60_000;
 
-export function startProgress(options: ProgressOptions): Progress {
+export function startProgress(options: ProgressOptions): ProgressDisplay {
   if (options.quiet) return { update: () => {}, note: () => {}, stop: () => {} };
   const gauge = new Gauge(options.total, options.done, options.unit);
   return options.isTTY ? startBar(options, gauge) : startLines(options, gauge);
@@ -83,7 +83,7 @@ class Gauge {
   }
 }
 
-function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): Progress {
+function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): ProgressDisplay {
   let shown = { ...gauge.read(), at: performance.now() };
   const timer = setInterval(() => {
     const view = gauge.read();
@@ -116,7 +116,7 @@ class Bar extends MultiBar {
   declare readonly timer: NodeJS.Timeout | null;
 }
 
-function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progress {
+function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): ProgressDisplay {
   const bars = new Bar({
     stream,
     fps: REDRAWS,

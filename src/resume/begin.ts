@@ -21,7 +21,7 @@ import { emptyTally } from '../report/tally.js';
 import { NO_CALLS } from '../store/counters.js';
 import { assertSame, changedParts, partValues } from './fingerprint.js';
 import { type Manifest, readManifest, removeManifest } from './manifest.js';
-import { mend } from './mend.js';
+import { repair } from './repair.js';
 import { assertOwnStem, assertPlainFiles } from './output-place.js';
 
 /** The lock of the place of an output. */
@@ -31,7 +31,7 @@ export interface PlaceLock extends Lock {
 }
 
 /** Where a run writes. */
-export interface Place {
+export interface OutputPlace {
   /** Name of a new run; it may be in the path. */
   readonly run: string;
   readonly files: OutputFiles;
@@ -40,7 +40,7 @@ export interface Place {
 }
 
 /** The output of a run and what is there of it already. */
-export interface Claim extends Place {
+export interface OutputTarget extends OutputPlace {
   /** The output has its name already, with the rows of the manifest in it: the run was killed then (fault 42). */
   readonly renamed: boolean;
   /** The run to continue, unfinished or finished with its first rows only; null for a new one. */
@@ -53,13 +53,13 @@ export interface Claim extends Place {
 
 /**
  * Finds out whether a run waits at its place to be continued, before anything costly is done.
- * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond mending
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
  */
-export async function claimOutput(
+export async function findTarget(
   settings: Settings,
   now: Date,
-  place: Place = placeOutput(settings, now),
-): Promise<Claim> {
+  place: OutputPlace = placeOutput(settings, now),
+): Promise<OutputTarget> {
   const { files } = place;
   assertWritable(files);
   assertPlainFiles(files);
@@ -80,7 +80,7 @@ export async function claimOutput(
 }
 
 /** Where the records go; a run of the job that goes on has decided that, where its path has a date or a run in it. */
-export function placeOutput(settings: Settings, now: Date): Place {
+export function placeOutput(settings: Settings, now: Date): OutputPlace {
   const left = hasPlaceholder(settings.output.path) ? findUnfinished(settings) : null;
   const run = newRunId(now, randomBytes(3).toString('hex'));
   const files =
@@ -91,22 +91,22 @@ export function placeOutput(settings: Settings, now: Date): Place {
 }
 
 /**
- * The claim that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
+ * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
  * another input or of another job is left as it is, and a new one begins beside it.
  */
-export async function settleClaim(
-  claim: Claim | null,
+export async function settleTarget(
+  target: OutputTarget | null,
   settings: Settings,
   print: Record<string, string>,
   now: Date,
-): Promise<Claim | null> {
-  if (claim?.unfinished?.finished === undefined) return claim;
-  if (changedParts(claim.unfinished.fingerprint, print).length === 0) return claim;
+): Promise<OutputTarget | null> {
+  if (target?.unfinished?.finished === undefined) return target;
+  if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
   const run = newRunId(now, randomBytes(3).toString('hex'));
   const files = outputFiles(fillOutputPath(settings.output.path, run, now));
-  if (files.output === claim.files.output) return claim;
-  await claim.lock?.take(files.output);
-  return await claimOutput(settings, now, { run, files, lock: claim.lock });
+  if (files.output === target.files.output) return target;
+  await target.lock?.take(files.output);
+  return await findTarget(settings, now, { run, files, lock: target.lock });
 }
 
 /** Whether a run is there to be continued: one that has finished with its first rows is not, where it is to be replaced. */
@@ -159,12 +159,12 @@ function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
 
 /** The manifest to work with: the unfinished one, counted up, or a new one. */
 export function beginManifest(
-  claim: Claim | null,
+  target: OutputTarget | null,
   settings: Settings,
   print: Record<string, string>,
   now: Date,
 ): Manifest {
-  const { unfinished, files } = claim ?? {};
+  const { unfinished, files } = target ?? {};
   if (unfinished && files) {
     const values = { before: unfinished.values ?? {}, now: partValues(settings) };
     assertSame(unfinished.fingerprint, print, files.manifest, unfinished.finished !== undefined, values);
@@ -180,7 +180,7 @@ export function beginManifest(
   }
   return {
     v: 1,
-    run: claim?.run ?? newRunId(now, randomBytes(3).toString('hex')),
+    run: target?.run ?? newRunId(now, randomBytes(3).toString('hex')),
     job: settings.job,
     execution: 1,
     process: thisProcess(),
@@ -281,13 +281,18 @@ function assertWritable(files: OutputFiles): void {
 }
 
 /** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
-async function resume(place: Place, manifest: Manifest, settings: Settings, now: Date): Promise<Claim> {
+async function resume(
+  place: OutputPlace,
+  manifest: Manifest,
+  settings: Settings,
+  now: Date,
+): Promise<OutputTarget> {
   const { files } = place;
   const { run } = manifest;
   assertMore(files, manifest, settings);
-  const claim = { ...place, run, unfinished: manifest, discarded: null, renamed: false, warning: null };
+  const target = { ...place, run, unfinished: manifest, discarded: null, renamed: false, warning: null };
   if (manifest.finished !== undefined) {
-    if ((await sha256Of(files.output)) === manifest.finished.sha256) return { ...claim, renamed: true };
+    if ((await sha256Of(files.output)) === manifest.finished.sha256) return { ...target, renamed: true };
     throw new UsageError(
       'output_changed',
       `${files.output} was changed since it got its first ${manifest.rows} rows`,
@@ -300,7 +305,7 @@ async function resume(place: Place, manifest: Manifest, settings: Settings, now:
   if (named !== null && (part === null || manifest.finishing === true)) {
     if (await isFinished(files.output, named.size, manifest)) {
       rmSync(files.part, { force: true });
-      return { ...claim, renamed: true };
+      return { ...target, renamed: true };
     }
   }
   const size = part?.size;
@@ -312,7 +317,7 @@ async function resume(place: Place, manifest: Manifest, settings: Settings, now:
     );
   }
   if (size !== undefined && size >= manifest.bytes) {
-    if (await isSealedAs(files.part, manifest)) return claim;
+    if (await isSealedAs(files.part, manifest)) return target;
     throw new UsageError(
       'part_foreign',
       `${files.part} is not what ${files.manifest} counts: another file has its name`,
@@ -320,22 +325,22 @@ async function resume(place: Place, manifest: Manifest, settings: Settings, now:
     );
   }
   // Nothing but the header was in it.
-  if (manifest.rows === 0) return { ...claim, unfinished: { ...manifest, bytes: 0 } };
+  if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
   const fresh = newRunId(now, randomBytes(3).toString('hex'));
   const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
-  // A missing file is more likely moved away than lost. What is mended is called again, and with `hold` nothing is.
-  const isMended = size !== undefined && settings.limits.unknownOutcome === 'retry';
-  const mended = !isMended ? null : await mend(files.part, size, manifest, settings, fresh);
-  if (mended === null) {
+  // A missing file is more likely moved away than lost. The lost rows are called again, and with `hold` none may be.
+  const isRepaired = size !== undefined && settings.limits.unknownOutcome === 'retry';
+  const repaired = !isRepaired ? null : await repair(files.part, size, manifest, settings, fresh);
+  if (repaired === null) {
     throw new UsageError(
       'part_damaged',
       damage,
       'Restore the part file, or start over with --restart; rows already answered are then called again.',
     );
   }
-  const again = manifest.rows - mended.rows;
+  const again = manifest.rows - repaired.rows;
   const warning = `${damage}: the last ${again} of its rows are lost, and they are called again`;
-  return { ...claim, run: fresh, unfinished: mended, discarded: manifest, warning };
+  return { ...target, run: fresh, unfinished: repaired, discarded: manifest, warning };
 }
 
 /** True when the run was killed between giving the output its name and dropping the manifest (fault 42). */

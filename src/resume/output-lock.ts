@@ -7,7 +7,7 @@ import type { Halt } from '../halt.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
 import { outputFiles } from '../output/files.js';
 import { WriteError } from '../output/write-error.js';
-import { hasPlaceholder, type Place, type PlaceLock, placeOutput } from './begin.js';
+import { hasPlaceholder, type OutputPlace, type PlaceLock, placeOutput } from './begin.js';
 
 /** Says a line to a person. */
 type Say = (line: string) => void;
@@ -27,7 +27,7 @@ export async function lockOutput(
   settings: Settings,
   now: Date,
   { say, halt }: { readonly say: Say; readonly halt: Halt },
-): Promise<Place | null> {
+): Promise<OutputPlace | null> {
   const { path } = settings.output;
   if (path === '-') return null;
   const held = new Locks((output) => lock(output, say, halt.signal));

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CalledOutcome, Counters, Fault, Outcome, Row } from '../model.js';
-import type { Journal } from '../resume/journal.js';
+import type { Committer } from '../resume/committer.js';
 import type { RowKeys } from '../reuse/keys.js';
 import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Plan, RowRecord } from './plan.js';
@@ -22,7 +22,7 @@ export interface CollectorParts {
   readonly run: string;
   readonly window: Window;
   readonly ledger: Ledger;
-  readonly journal: Journal;
+  readonly committer: Committer;
   /** The record of a row, and what the tally counts of it. */
   readonly recordOf: Plan['recordOf'];
   /** Has the outcomes of rows that were not sent, and keeps others for them; null for a job that reuses nothing. */
@@ -46,17 +46,17 @@ export interface CollectorParts {
  * row is on disk, or, once the run is halted and its calls have ended, when nothing more is complete.
  */
 export async function collect(parts: CollectorParts): Promise<void> {
-  const { window, journal } = parts;
+  const { window, committer } = parts;
   let renewAt = performance.now() + LEASE_MS / 4;
   let oldest = { first: 0, known: 0, since: performance.now(), patience: STUCK_MS };
 
   for (;;) {
     const last = parts.drained();
     const look = await lookAt(parts);
-    if (look.opened) journal.count(look.calls);
+    if (look.opened) committer.count(look.calls);
     if (look.stop !== null) parts.onStop(look.stop);
     const rows = await commit(parts, look);
-    parts.onProgress(journal.manifest.rows + look.known);
+    parts.onProgress(committer.manifest.rows + look.known);
     if (rows === 0 && (last || (parts.produced() && window.empty))) return;
 
     const now = performance.now();
@@ -121,7 +121,7 @@ async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
  * @returns rows committed
  */
 async function commit(parts: CollectorParts, look: Look): Promise<number> {
-  const { ledger, run, journal, window, reuse } = parts;
+  const { ledger, run, committer, window, reuse } = parts;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
       expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
@@ -140,14 +140,14 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
     written.push(chunk);
   }
   if (written.length === 0) return 0;
-  await journal.commit({
+  await committer.commit({
     text: records.map((record) => record.text).join(''),
     ended: records,
     ...(reuse !== null && { keep: () => reuse.keep(keys, taken) }),
   });
   await ledger.forget(
     run,
-    journal.manifest.rows,
+    committer.manifest.rows,
     written.filter((chunk) => expected(chunk) > 0).map(firstOf),
   );
   window.release(written.length);

@@ -4,15 +4,15 @@ import { RunNotice } from '../fleet/run-notice.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { type Summary, summarise } from '../report/summary.js';
-import { beginManifest, type Claim, claimOutput, settleClaim } from '../resume/begin.js';
+import { beginManifest, type OutputTarget, findTarget, settleTarget } from '../resume/begin.js';
 import { fingerprint } from '../resume/fingerprint.js';
-import { Journal } from '../resume/journal.js';
+import { Committer } from '../resume/committer.js';
 import type { Manifest } from '../resume/manifest.js';
 import { lockOutput } from '../resume/output-lock.js';
 import { within } from '../store/deadline.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { openStore } from '../store/open.js';
-import { queueOf, work } from './crew.js';
+import { queueOf, work } from './engine.js';
 import { type Input, openInput } from './input.js';
 import { planRows } from './plan.js';
 import { Reuse } from './reuse.js';
@@ -23,7 +23,7 @@ export interface RunResult {
   /** Why the run ended before its last row; null when it is finished. */
   readonly halted: HaltReason | null;
   /** The files of the run; null where the output is standard output. */
-  readonly files: Claim['files'] | null;
+  readonly files: OutputTarget['files'] | null;
   /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
   /** Rows whose outcome is known, also where it is not written yet. */
@@ -39,10 +39,10 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
   prepareStateDir(settings.stateDir);
   const place = await lockOutput(settings, now, world);
   try {
-    const claim = place === null ? null : await claimOutput(settings, now, place);
+    const target = place === null ? null : await findTarget(settings, now, place);
     const input = await openInput(settings, world);
     try {
-      return await runOver(input, claim, settings, world);
+      return await runOver(input, target, settings, world);
     } finally {
       input.discard();
     }
@@ -54,14 +54,14 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
 /** The run over an input that was found whole. */
 async function runOver(
   input: Input,
-  claimed: Claim | null,
+  found: OutputTarget | null,
   settings: Settings,
   world: World,
 ): Promise<RunResult> {
   const plan = await planRows(settings, input.survey);
   const print = fingerprint(settings, input.survey.sha256);
-  const claim = await settleClaim(claimed, settings, print, new Date());
-  const manifest = beginManifest(claim, settings, print, new Date());
+  const target = await settleTarget(found, settings, print, new Date());
+  const manifest = beginManifest(target, settings, print, new Date());
   const opening = openStore(settings.queue, {
     stateDir: settings.stateDir,
     preferred: manifest.store,
@@ -75,26 +75,26 @@ async function runOver(
   let reuse: Reuse | null = null;
   let notice: RunNotice | null = null;
   try {
-    announce(settings, world, input, manifest, claim, store.describe());
+    announce(settings, world, input, manifest, target, store.describe());
     const place = store.name ?? store.describe();
     if (manifest.store !== null && manifest.store !== place) {
       world.say(
         `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
       );
     }
-    reuse = await Reuse.open({ settings, address: world.address, input, claim, manifest });
+    reuse = await Reuse.open({ settings, address: world.address, input, target, manifest });
     if (settings.reuse.onlyNew)
       world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
-    const journal = await Journal.open(
-      claim,
+    const committer = await Committer.open(
+      target,
       { ...manifest, store: place },
       plan.header,
       world.stdout,
       input.total,
     );
-    await world.onBegun?.(claim?.files.manifest ?? null);
+    await world.onBegun?.(target?.files.manifest ?? null);
     // As it stands, whenever it is asked.
-    const summaryNow = (): Summary => summaryOf(settings, input, claim, journal, world.halt.reason);
+    const summaryNow = (): Summary => summaryOf(settings, input, target, committer, world.halt.reason);
     notice = new RunNotice(
       {
         board: store.board,
@@ -103,12 +103,12 @@ async function runOver(
         run: manifest.run,
         queue: queueOf(settings, world),
         summary: summaryNow,
-        latency: () => journal.manifest.tally.latency,
+        latency: () => committer.manifest.tally.latency,
       },
       manifest.rows,
     );
-    if (claim?.discarded) await notice.replaces(claim.discarded.run);
-    const known = await work(settings, world, { claim, input, plan, store, journal, reuse, notice });
+    if (target?.discarded) await notice.replaces(target.discarded.run);
+    const known = await work(settings, world, { target, input, plan, store, committer, reuse, notice });
 
     const halted = world.halt.reason;
     const summary = summaryNow();
@@ -117,16 +117,16 @@ async function runOver(
     if (halted === null && unknown > 0) world.say(`warning: ${heldText(unknown)}`);
     const beyond = input.survey.rows - input.total;
     if (halted === null)
-      await journal.finish(summary, () => reuse?.finish() ?? Promise.resolve(), beyond > 0);
-    else await journal.pause();
+      await committer.finish(summary, () => reuse?.finish() ?? Promise.resolve(), beyond > 0);
+    else await committer.pause();
     // Without a file there is nothing to continue.
-    if (halted === null || claim === null) {
+    if (halted === null || target === null) {
       await within(5_000, store.ledger.close(summary.run)).catch(() => {});
       if (halted !== null) await reuse?.discard();
     }
     await notice.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
-    return { summary, halted, files: claim?.files ?? null, beyond, known };
+    return { summary, halted, files: target?.files ?? null, beyond, known };
   } finally {
     await reuse?.close();
     await notice?.end('stopped');
@@ -154,18 +154,18 @@ function announce(
   { say, address }: World,
   { total, survey }: Input,
   manifest: Manifest,
-  claim: Claim | null,
+  target: OutputTarget | null,
   store: string,
 ): void {
   const { input, service, emulated, limits, work } = settings;
   const from = input.path === '-' ? 'standard input' : input.path;
   const bad = survey.badRows > 0 ? `, ${figure(survey.badRows)} of them unreadable` : '';
   say(
-    `${settings.job}: ${figure(total)} rows of ${from}${bad} → ${claim?.files.output ?? 'standard output'}`,
+    `${settings.job}: ${figure(total)} rows of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
   );
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
-  if (claim?.warning) say(`warning: ${claim.warning}`);
+  if (target?.warning) say(`warning: ${target.warning}`);
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
     work
@@ -182,21 +182,21 @@ const figure = (n: number): string => n.toLocaleString('en-US');
 function summaryOf(
   settings: Settings,
   input: Input,
-  claim: Claim | null,
-  journal: Journal,
+  target: OutputTarget | null,
+  committer: Committer,
   halted: HaltReason | null,
 ): Summary {
-  const { manifest } = journal;
+  const { manifest } = committer;
   return summarise({
     run: manifest.run,
     job: settings.job,
     deployment: settings.service.deployment,
     api_version: settings.service.apiVersion,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },
-    output: claim?.files.output ?? '-',
+    output: target?.files.output ?? '-',
     started_at: manifest.started_at,
     finished_at: new Date().toISOString(),
-    duration_s: journal.workedMs / 1000,
+    duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
     tally: manifest.tally,
     calls: manifest.calls,

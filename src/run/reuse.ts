@@ -7,7 +7,7 @@ import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
 import { writing } from '../output/write-error.js';
 import { PartFile } from '../output/writer.js';
-import type { Claim } from '../resume/begin.js';
+import type { OutputTarget } from '../resume/begin.js';
 import { type Manifest, syncFolder } from '../resume/manifest.js';
 import { ANSWERED, answeredPath, outcomesPath } from '../reuse/files.js';
 import { type RowKeys, rowKeys } from '../reuse/keys.js';
@@ -34,7 +34,7 @@ export interface ReuseParts {
   readonly settings: Settings;
   readonly address: ServiceAddress;
   readonly input: Pick<Input, 'survey' | 'total'>;
-  readonly claim: Claim | null;
+  readonly target: OutputTarget | null;
   readonly manifest: Pick<Manifest, 'run' | 'rows'>;
   /** Distinct requests that are remembered. @default {@link MOST_PLACES} */
   readonly most?: number;
@@ -67,11 +67,11 @@ export class Reuse {
    * @throws UsageError when the state directory cannot be written
    */
   static async open(parts: ReuseParts): Promise<Reuse | null> {
-    const { settings, address, input, manifest, claim } = parts;
+    const { settings, address, input, manifest, target } = parts;
     const { stateDir, reuse } = settings;
     const own = outcomesPath(stateDir, manifest.run);
     try {
-      if (claim?.discarded) await leaveBehind(outcomesPath(stateDir, claim.discarded.run), claim, own);
+      if (target?.discarded) await leaveBehind(outcomesPath(stateDir, target.discarded.run), target, own);
       if (!reuse.dedupe && !reuse.onlyNew) return null;
       makePrivateFolder(dirname(own));
       await sweep(dirname(own), own);
@@ -226,7 +226,7 @@ async function copyAs(from: string, to: string): Promise<void> {
 }
 
 /** A run that is given up takes its outcomes with it, unless it goes on under another name. */
-async function leaveBehind(path: string, { unfinished }: Claim, own: string): Promise<void> {
+async function leaveBehind(path: string, { unfinished }: OutputTarget, own: string): Promise<void> {
   if (unfinished === null) await rm(path, { force: true });
   else if (existsSync(path)) await rename(path, own);
 }

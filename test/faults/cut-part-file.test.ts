@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outcome } from '../../src/model.js';
-import { claimOutput } from '../../src/resume/begin.js';
+import { findTarget } from '../../src/resume/begin.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
+import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 
 const labels = { labels: ['good', 'bad'] };
 const filters = {
@@ -48,11 +48,11 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
 
   /** Leaves an unfinished run, with half a record behind the last commit. */
   async function leave(settings: ReturnType<typeof settingsFor>, rows: Rows): Promise<Buffer> {
-    const { journal } = await openJournal(settings, rows);
-    await commitTo(journal, rows, 2);
-    journal.count({ ...NO_CALLS, sent: 6 });
-    await commitTo(journal, rows, COMMITTED);
-    await journal.pause();
+    const { committer } = await openCommitter(settings, rows);
+    await commitTo(committer, rows, 2);
+    committer.count({ ...NO_CALLS, sent: 6 });
+    await commitTo(committer, rows, COMMITTED);
+    await committer.pause();
     const part = `${settings.output.path}.part`;
     writeFileSync(part, '7,half a rec', { flag: 'a' });
     return readFileSync(part);
@@ -87,23 +87,23 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
         writeFileSync(`${path}.part`, part.subarray(0, cut));
         writeFileSync(`${path}.run.json`, manifest);
 
-        const { claim, journal } = await openJournal(settings, rows);
+        const { target, committer } = await openCommitter(settings, rows);
 
         const kept = ends.filter((end) => end <= Math.min(cut, marked)).length;
-        expect(journal.manifest.rows, `cut at ${cut}`).toBe(kept);
+        expect(committer.manifest.rows, `cut at ${cut}`).toBe(kept);
         const damaged = cut < marked;
-        expect(claim.warning === null, `cut at ${cut}`).toBe(!damaged);
+        expect(target.warning === null, `cut at ${cut}`).toBe(!damaged);
         // Under its own name the ledger would refuse the outcomes of rows that it has seen committed.
-        expect(claim.discarded === null, `cut at ${cut}`).toBe(!damaged);
-        expect(journal.manifest.run !== claim.discarded?.run).toBe(true);
+        expect(target.discarded === null, `cut at ${cut}`).toBe(!damaged);
+        expect(committer.manifest.run !== target.discarded?.run).toBe(true);
         const lost = OUTCOMES.slice(kept, COMMITTED).filter(({ outcome }) =>
           ['completed', 'filtered'].includes(outcome.status),
         );
-        expect(journal.manifest.calls, `cut at ${cut}`).toMatchObject({ sent: 6, repeated: lost.length });
+        expect(committer.manifest.calls, `cut at ${cut}`).toMatchObject({ sent: 6, repeated: lost.length });
 
-        await commitTo(journal, rows, OUTCOMES.length);
-        const summary = summaryOf(journal, path);
-        await journal.finish(summary);
+        await commitTo(committer, rows, OUTCOMES.length);
+        const summary = summaryOf(committer, path);
+        await committer.finish(summary);
 
         expect(readFileSync(path, 'utf8'), `cut at ${cut}`).toBe(rows.text);
         expect(summary, `cut at ${cut}`).toMatchObject({
@@ -129,7 +129,7 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
     const rows = await rowsOf(settings, OUTCOMES);
     await leave(settings, rows);
     truncateSync(`${path}.part`, rows.header.length + Number(rows.records[0]?.text.length));
-    await expect(claimOutput(settings, new Date())).rejects.toMatchObject({
+    await expect(findTarget(settings, new Date())).rejects.toMatchObject({
       code: 'part_damaged',
       exit: 2,
       hint: expect.stringContaining('--restart'),
@@ -142,14 +142,14 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
     const rows = await rowsOf(settings, OUTCOMES);
     await leave(settings, rows);
     rmSync(`${path}.part`);
-    await expect(claimOutput(settings, new Date())).rejects.toThrow('out.csv.part has no bytes where');
+    await expect(findTarget(settings, new Date())).rejects.toThrow('out.csv.part has no bytes where');
 
     const other = settingsFor(join(folder, 'other.csv'));
-    const { journal } = await openJournal(other, rows);
-    await journal.pause();
+    const { committer } = await openCommitter(other, rows);
+    await committer.pause();
     rmSync(join(folder, 'other.csv.part'));
-    const { claim, journal: again } = await openJournal(other, rows);
-    expect([claim.unfinished?.run, claim.warning]).toEqual([journal.manifest.run, null]);
+    const { target, committer: again } = await openCommitter(other, rows);
+    expect([target.unfinished?.run, target.warning]).toEqual([committer.manifest.run, null]);
     await commitTo(again, rows, OUTCOMES.length);
     await again.finish(summaryOf(again, 'other.csv'));
     expect(readFileSync(join(folder, 'other.csv'), 'utf8')).toBe(rows.text);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openJournal, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
+import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
@@ -85,7 +85,7 @@ describeWithSmallDisk('a disk that is full', () => {
     expect(service.requests.length).toBe(3);
   });
 
-  describe('for the journal of a run', () => {
+  describe('for the committer of a run', () => {
     const path = () => join(disk.path, 'out.csv');
     const outcomes = Array.from({ length: 4 }, () => ({ note: 'note', outcome: completed }));
 
@@ -93,31 +93,31 @@ describeWithSmallDisk('a disk that is full', () => {
       const settings = settingsFor(path());
       const rows = await rowsOf(settings, outcomes);
       disk.fill(1);
-      await expect(openJournal(settings, rows)).rejects.toMatchObject({
+      await expect(openCommitter(settings, rows)).rejects.toMatchObject({
         exit: 2,
         message: `cannot write ${path()}.run.json: no space left on device (ENOSPC).`,
       });
       disk.free();
       expect(readdirSync(disk.path)).toEqual(['out.csv.part']);
-      const { journal } = await openJournal(settings, rows);
-      await commitTo(journal, rows, 4);
-      await journal.finish(summaryOf(journal, path()));
+      const { committer } = await openCommitter(settings, rows);
+      await commitTo(committer, rows, 4);
+      await committer.finish(summaryOf(committer, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);
     });
 
     it('fault 49: has no room for a later manifest, and the one before stands', async () => {
       const settings = settingsFor(path());
       const rows = await rowsOf(settings, outcomes);
-      const { journal } = await openJournal(settings, rows);
-      await commitTo(journal, rows, 1);
+      const { committer } = await openCommitter(settings, rows);
+      await commitTo(committer, rows, 1);
       disk.fill();
-      await expect(commitTo(journal, rows, 2)).rejects.toMatchObject({
+      await expect(commitTo(committer, rows, 2)).rejects.toMatchObject({
         exit: 3,
         message: `cannot write ${path()}.run.json: no space left on device (ENOSPC).`,
       });
-      await journal.pause();
+      await committer.pause();
       disk.free();
-      const { journal: resumed } = await openJournal(settings, rows);
+      const { committer: resumed } = await openCommitter(settings, rows);
       expect(resumed.manifest.rows).toBe(1);
       await commitTo(resumed, rows, 4);
       await resumed.finish(summaryOf(resumed, path()));
@@ -127,16 +127,16 @@ describeWithSmallDisk('a disk that is full', () => {
     it('fault 49: has no room for the summary, and the output gets its name when there is', async () => {
       const settings = settingsFor(path());
       const rows = await rowsOf(settings, outcomes);
-      const { journal } = await openJournal(settings, rows);
-      await commitTo(journal, rows, 4);
+      const { committer } = await openCommitter(settings, rows);
+      await commitTo(committer, rows, 4);
       disk.fill();
-      await expect(journal.finish(summaryOf(journal, path()))).rejects.toMatchObject({
+      await expect(committer.finish(summaryOf(committer, path()))).rejects.toMatchObject({
         exit: 3,
         message: `cannot write ${join(disk.path, 'out.summary.json')}: no space left on device (ENOSPC).`,
       });
       disk.free();
       expect(readdirSync(disk.path).sort()).toEqual(['out.csv.part', 'out.csv.run.json']);
-      const { journal: resumed } = await openJournal(settings, rows);
+      const { committer: resumed } = await openCommitter(settings, rows);
       expect(resumed.manifest.rows).toBe(4);
       await resumed.finish(summaryOf(resumed, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { RunNotice } from '../../src/fleet/run-notice.js';
 import type { CallCounts } from '../../src/model.js';
 import type { Board } from '../../src/store/board.js';
-import { settingsFor } from '../resume/journals.js';
+import { settingsFor } from '../resume/run-files.js';
 import { runPost } from './samples.js';
 
 const RUN = '20261121-020000-4f9c1a';

@@ -4,7 +4,7 @@ import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { planRows } from '../../src/run/plan.js';
-import { settingsFor } from '../resume/journals.js';
+import { settingsFor } from '../resume/run-files.js';
 import { read, scratch } from '../source/inputs.js';
 import { completed } from './records.js';
 

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, settle } from '../../src/config/settings.js';
-import { beginManifest, claimOutput } from '../../src/resume/begin.js';
+import { beginManifest, findTarget } from '../../src/resume/begin.js';
 
 const NOW = new Date(2026, 10, 21, 2, 0);
 
@@ -36,35 +36,35 @@ describe('where a run begins', () => {
   }
 
   it('fills the date and the run into the name of the output', async () => {
-    const claim = await claimOutput(settings('{{date}}/out-{{ run }}.csv'), NOW);
-    expect(claim?.files.output).toBe(join(folder, '2026-11-21', `out-${claim?.run}.csv`));
-    expect(claim?.unfinished).toBeNull();
+    const target = await findTarget(settings('{{date}}/out-{{ run }}.csv'), NOW);
+    expect(target?.files.output).toBe(join(folder, '2026-11-21', `out-${target?.run}.csv`));
+    expect(target?.unfinished).toBeNull();
   });
 
   it('continues a run that began before midnight, in a file or a folder with the date in its name', async () => {
     const file = leave('out-2026-11-20.csv');
-    expect((await claimOutput(settings('out-{{date}}.csv'), NOW))?.unfinished?.run).toBe(file);
+    expect((await findTarget(settings('out-{{date}}.csv'), NOW))?.unfinished?.run).toBe(file);
     const inFolder = leave('2026-11-20/r.csv');
-    const claim = await claimOutput(settings('{{date}}/r.csv'), NOW);
-    expect(claim?.unfinished?.run).toBe(inFolder);
-    expect(claim?.files.output).toBe(join(folder, '2026-11-20/r.csv'));
+    const target = await findTarget(settings('{{date}}/r.csv'), NOW);
+    expect(target?.unfinished?.run).toBe(inFolder);
+    expect(target?.files.output).toBe(join(folder, '2026-11-20/r.csv'));
   });
 
   it('leaves alone what only looks like its own: another name, another job', async () => {
     leave('out-de-2.csv');
     leave('out-2026-11-19.csv', 'another-job');
-    const claim = await claimOutput(settings('out-{{date}}.csv', { restart: true }), NOW);
-    expect(claim).toMatchObject({ unfinished: null, discarded: null });
-    expect(claim?.files.output).toBe(join(folder, 'out-2026-11-21.csv'));
+    const target = await findTarget(settings('out-{{date}}.csv', { restart: true }), NOW);
+    expect(target).toMatchObject({ unfinished: null, discarded: null });
+    expect(target?.files.output).toBe(join(folder, 'out-2026-11-21.csv'));
   });
 
   it('with --restart gives up an unfinished run, also one whose manifest is damaged', async () => {
     const run = leave('out.csv');
-    expect((await claimOutput(settings('out.csv', { restart: true }), NOW))?.discarded?.run).toBe(run);
+    expect((await findTarget(settings('out.csv', { restart: true }), NOW))?.discarded?.run).toBe(run);
     writeFileSync(join(folder, 'out.csv.run.json'), '{"v": 1');
-    await expect(claimOutput(settings('out.csv'), NOW)).rejects.toThrow(
+    await expect(findTarget(settings('out.csv'), NOW)).rejects.toThrow(
       'is not a run that this version can continue',
     );
-    expect(await claimOutput(settings('out.csv', { restart: true }), NOW)).toMatchObject({ discarded: null });
+    expect(await findTarget(settings('out.csv', { restart: true }), NOW)).toMatchObject({ discarded: null });
   });
 });

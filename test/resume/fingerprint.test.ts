@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { assertSame, fingerprint, partValues } from '../../src/resume/fingerprint.js';
-import { settingsFor } from './journals.js';
+import { settingsFor } from './run-files.js';
 
 describe('a job that changed since its run began', () => {
   const refusal = (before: object, now: object, isKept = true): string => {

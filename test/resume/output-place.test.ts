@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { built, startChild } from '../support/children.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { settingsFor } from './journals.js';
+import { settingsFor } from './run-files.js';
 
 describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () => {
   let work: Workplace;
@@ -102,18 +102,18 @@ describe('fault 52: an output without the permission to write it', () => {
     ['the manifest may not be read', () => leave('out.csv.run.json', 0o000), 'manifest_unreadable'],
   ])('is refused because %s', async (_, arrange, code) => {
     arrange();
-    const child = startChild(CLAIM);
+    const child = startChild(FIND);
     child.tell(JSON.stringify(settingsFor(join(folder, 'out', 'out.csv'))));
     expect(await child.line()).toBe(`${code} 2`);
     await child.kill();
   });
 });
 
-/** Claims an output as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
-const CLAIM = `
-  import { claimOutput } from '${built('resume/begin.js')}';
+/** Finds the target of a run as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
+const FIND = `
+  import { findTarget } from '${built('resume/begin.js')}';
   const settings = JSON.parse((await lines.next()).value);
   if (process.getuid() === 0) process.setuid('nobody');
-  const claimed = await claimOutput(settings, new Date()).catch((error) => error);
-  console.log(claimed.code, claimed.exit);
+  const found = await findTarget(settings, new Date()).catch((error) => error);
+  console.log(found.code, found.exit);
 `;

@@ -19,18 +19,18 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import { makeFolder, prepareStateDir } from '../../src/folder.js';
 import { Halt } from '../../src/halt.js';
-import { claimOutput } from '../../src/resume/begin.js';
-import type { Journal } from '../../src/resume/journal.js';
+import { findTarget } from '../../src/resume/begin.js';
+import type { Committer } from '../../src/resume/committer.js';
 import { lockOutput } from '../../src/resume/output-lock.js';
 import { completed } from '../output/records.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from './journals.js';
+import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from './run-files.js';
 
 const NOW = new Date(2026, 10, 21, 2, 0);
 
 describe('the place of an output', () => {
   let folder = '';
   let rows: Rows;
-  const journals: Journal[] = [];
+  const committers: Committer[] = [];
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'promptmill-place-'));
     const notes = ['one', 'two', 'three'];
@@ -40,7 +40,7 @@ describe('the place of an output', () => {
     );
   });
   afterEach(async () => {
-    for (const journal of journals.splice(0)) await journal.pause().catch(() => {});
+    for (const committer of committers.splice(0)) await committer.pause().catch(() => {});
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -48,31 +48,31 @@ describe('the place of an output', () => {
   const read = (name = 'out.csv'): string => readFileSync(path(name), 'utf8');
   const settings = (flags: RunFlags = {}, name = 'out.csv') => settingsFor(path(name), {}, flags);
 
-  async function open(flags: RunFlags = {}): Promise<Journal> {
-    const { journal } = await openJournal(settings(flags), rows);
-    journals.push(journal);
-    return journal;
+  async function open(flags: RunFlags = {}): Promise<Committer> {
+    const { committer } = await openCommitter(settings(flags), rows);
+    committers.push(committer);
+    return committer;
   }
 
   /** A run that has written two of its three rows. */
-  async function begun(flags: RunFlags = {}): Promise<Journal> {
-    const journal = await open(flags);
-    await commitTo(journal, rows, 2);
-    return journal;
+  async function begun(flags: RunFlags = {}): Promise<Committer> {
+    const committer = await open(flags);
+    await commitTo(committer, rows, 2);
+    return committer;
   }
 
   /** The process ends, and the same command does the rest. */
   async function complete(flags: RunFlags = {}): Promise<void> {
-    for (const journal of journals.splice(0)) await journal.pause().catch(() => {});
-    const journal = await open(flags);
-    journals.pop();
-    await commitTo(journal, rows, 3);
-    await journal.finish(summaryOf(journal, path()));
+    for (const committer of committers.splice(0)) await committer.pause().catch(() => {});
+    const committer = await open(flags);
+    committers.pop();
+    await commitTo(committer, rows, 3);
+    await committer.finish(summaryOf(committer, path()));
     expect(read()).toBe(rows.text);
   }
 
   const refusal = async (flags: RunFlags = {}, name = 'out.csv'): Promise<unknown> =>
-    claimOutput(settings(flags, name), NOW).then(
+    findTarget(settings(flags, name), NOW).then(
       () => null,
       (error: unknown) => error,
     );
@@ -80,10 +80,10 @@ describe('the place of an output', () => {
   describe('fault 62: an empty output and --overwrite', () => {
     it('gets nothing under its name until every row is written', async () => {
       writeFileSync(path(), '');
-      const journal = await begun({ overwrite: true });
+      const committer = await begun({ overwrite: true });
       expect([read(), existsSync(path('out.csv.part'))]).toEqual(['', true]);
-      await journal.pause();
-      journals.pop();
+      await committer.pause();
+      committers.pop();
       expect(read()).toBe('');
       await complete();
     });
@@ -92,11 +92,11 @@ describe('the place of an output', () => {
       writeFileSync(path('out.jsonl'), '');
       const jsonl = settings({ overwrite: true }, 'out.jsonl');
       const empty = await rowsOf(jsonl, []);
-      await (await openJournal(jsonl, empty)).journal.pause();
+      await (await openCommitter(jsonl, empty)).committer.pause();
       rmSync(path('out.jsonl.part'));
-      const { claim, journal } = await openJournal(jsonl, empty);
-      journals.push(journal);
-      expect(claim.renamed).toBe(false);
+      const { target, committer } = await openCommitter(jsonl, empty);
+      committers.push(committer);
+      expect(target.renamed).toBe(false);
       expect(existsSync(path('out.jsonl.part'))).toBe(true);
     });
   });
@@ -144,11 +144,11 @@ describe('the place of an output', () => {
     ])(
       'stops it because %s, at a commit and at the end, and the same command goes on',
       async (_, code, harm, mend) => {
-        const journal = await begun();
+        const committer = await begun();
         harm();
-        await expect(commitTo(journal, rows, 3)).rejects.toMatchObject({ exit: 3, code });
+        await expect(commitTo(committer, rows, 3)).rejects.toMatchObject({ exit: 3, code });
         expect(existsSync(path())).toBe(false);
-        await journal.pause();
+        await committer.pause();
         mend();
         await complete();
 
@@ -173,19 +173,19 @@ describe('the place of an output', () => {
       expect(await refusal({ overwrite: true })).toMatchObject({ exit: 2, code: 'part_damaged' });
       rmSync(path());
       writeFileSync(path(part), own);
-      journals.length = 0;
+      committers.length = 0;
       await complete();
     });
   });
 
   describe("fault 64: a stranger's file at the name of the output", () => {
     it('stays, the run stops at its end, and needs only the name when the file is moved away', async () => {
-      const journal = await begun();
+      const committer = await begun();
       writeFileSync(path(), 'mine');
-      await commitTo(journal, rows, 3);
-      const error = await journal.finish(summaryOf(journal, path())).catch((thrown: unknown) => thrown);
+      await commitTo(committer, rows, 3);
+      const error = await committer.finish(summaryOf(committer, path())).catch((thrown: unknown) => thrown);
       expect(error).toMatchObject({ exit: 3, code: 'output_taken' });
-      journals.length = 0;
+      committers.length = 0;
       expect([read(), read('out.csv.part')]).toEqual(['mine', rows.text]);
       expect(await refusal()).toMatchObject({ exit: 2, code: 'output_exists' });
       renameSync(path(), path('mine.csv'));
@@ -229,13 +229,13 @@ describe('the place of an output', () => {
     });
 
     it('while the run goes on, at the names of temporary files, is not followed', async () => {
-      const journal = await begun();
+      const committer = await begun();
       writeFileSync(path('victim'), 'precious');
       for (const name of ['out.csv.run.json.tmp', 'out.summary.json.tmp'])
         symlinkSync(path('victim'), path(name));
-      await commitTo(journal, rows, 3);
-      await journal.finish(summaryOf(journal, path()));
-      journals.length = 0;
+      await commitTo(committer, rows, 3);
+      await committer.finish(summaryOf(committer, path()));
+      committers.length = 0;
       expect([read('victim'), read()]).toEqual(['precious', rows.text]);
     });
 
@@ -243,15 +243,15 @@ describe('the place of an output', () => {
       mkdirSync(path('real'));
       symlinkSync('real', path('linked'));
       const linked = settingsFor(path('linked/out.csv'));
-      const { journal } = await openJournal(linked, rows);
-      await commitTo(journal, rows, 3);
-      await journal.finish(summaryOf(journal, path('linked/out.csv')));
+      const { committer } = await openCommitter(linked, rows);
+      await commitTo(committer, rows, 3);
+      await committer.finish(summaryOf(committer, path('linked/out.csv')));
       expect(read('real/out.csv')).toBe(rows.text);
     });
 
     it('as a second name of the part file keeps what it had', async () => {
       await (await begun()).pause();
-      journals.length = 0;
+      committers.length = 0;
       linkSync(path('out.csv.part'), path('copy'));
       const before = read('copy');
       await complete();
@@ -261,11 +261,11 @@ describe('the place of an output', () => {
 
   describe('fault 66: two outputs of one stem', () => {
     it('the second is refused while the summary is that of the first', async () => {
-      const journal = await begun();
+      const committer = await begun();
       expect(await refusal({}, 'out.jsonl')).toMatchObject({ exit: 2, code: 'summary_in_use' });
-      await commitTo(journal, rows, 3);
-      await journal.finish(summaryOf(journal, path()));
-      journals.length = 0;
+      await commitTo(committer, rows, 3);
+      await committer.finish(summaryOf(committer, path()));
+      committers.length = 0;
       const error = await refusal({}, 'out.jsonl');
       expect(error).toMatchObject({
         exit: 2,
@@ -373,12 +373,12 @@ describe('the place of an output', () => {
     it('once lost, ends the run before it writes anything', async () => {
       const place = await lockOutput(settings(), NOW, world);
       if (place === null) throw new Error('the output is a file');
-      const { journal } = await openJournal(settings(), rows, 3, place);
-      await commitTo(journal, rows, 1);
+      const { committer } = await openCommitter(settings(), rows, 3, place);
+      await commitTo(committer, rows, 1);
       const before = [read('out.csv.part'), read('out.csv.run.json')];
       rmSync(path('.out.lock'), { recursive: true });
-      await expect(commitTo(journal, rows, 2)).rejects.toMatchObject({ exit: 3, code: 'lock_lost' });
-      await journal.pause();
+      await expect(commitTo(committer, rows, 2)).rejects.toMatchObject({ exit: 3, code: 'lock_lost' });
+      await committer.pause();
       expect([read('out.csv.part'), read('out.csv.run.json')]).toEqual(before);
       place.lock?.release();
     });

@@ -13,12 +13,12 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
 import type { CalledOutcome, Row } from '../../src/model.js';
-import { beginManifest, claimOutput } from '../../src/resume/begin.js';
-import { Journal } from '../../src/resume/journal.js';
+import { beginManifest, findTarget } from '../../src/resume/begin.js';
+import { Committer } from '../../src/resume/committer.js';
 import { planRows } from '../../src/run/plan.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { settingsFor, summaryOf } from '../resume/journals.js';
+import { settingsFor, summaryOf } from '../resume/run-files.js';
 import { disk } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -90,14 +90,14 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
   async function live(notes: readonly string[], rowsInCommit: number): Promise<void> {
     const rows = rowsOf(notes);
     const plan = await planRows(settings, survey);
-    const claim = await claimOutput(settings, NOW);
-    const manifest = beginManifest(claim, settings, { input: 'same' }, NOW);
+    const target = await findTarget(settings, NOW);
+    const manifest = beginManifest(target, settings, { input: 'same' }, NOW);
     const input = { survey: { ...survey, rows: rows.length }, total: rows.length };
     const address = { baseUrl: 'http://127.0.0.1:9', segment: 'openai' };
-    const reuse = await Reuse.open({ settings, address, input, claim, manifest });
+    const reuse = await Reuse.open({ settings, address, input, target, manifest });
     if (reuse === null) throw new Error('the job reuses outcomes');
     try {
-      const journal = await Journal.open(claim, manifest, plan.header, process.stdout, notes.length);
+      const committer = await Committer.open(target, manifest, plan.header, process.stdout, notes.length);
       const looked = rows.slice(manifest.rows).map((row) => {
         const request = plan.requestOf(row);
         if (request.kind !== 'send') throw new Error('every row has a prompt');
@@ -118,9 +118,9 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
         });
         const keys = new Map(commit.map(({ row, keys: known }) => [row.number, known]));
         const text = ended.map((record) => record.text).join('');
-        await journal.commit({ text, ended, keep: () => reuse.keep(keys, taken) });
+        await committer.commit({ text, ended, keep: () => reuse.keep(keys, taken) });
       }
-      await journal.finish(summaryOf(journal, output), () => reuse.finish());
+      await committer.finish(summaryOf(committer, output), () => reuse.finish());
     } finally {
       await reuse.close().catch(() => {});
     }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openJournal, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/journals.js';
+import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { disk } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -51,21 +51,21 @@ describe('a run that dies at any point of its work on the disk', { timeout: 120_
   async function live(rows: Rows, rowsInCommit: number, limit?: number): Promise<void> {
     const total = Math.min(limit ?? rows.records.length, rows.records.length);
     const flags = limit === undefined ? settings : settingsFor(output, {}, { limit });
-    const { claim, journal } = await openJournal(flags, rows, total);
-    expect(claim.warning).toBeNull();
-    expect(journal.manifest.rows).toBeGreaterThanOrEqual(forgotten);
-    while (journal.manifest.rows < total) {
-      const done = journal.manifest.rows;
+    const { target, committer } = await openCommitter(flags, rows, total);
+    expect(target.warning).toBeNull();
+    expect(committer.manifest.rows).toBeGreaterThanOrEqual(forgotten);
+    while (committer.manifest.rows < total) {
+      const done = committer.manifest.rows;
       const last = Math.min(total, done + rowsInCommit);
       const next = rows.records.slice(done, last).map(({ text }) => text);
       written.splice(done, next.length, ...next);
-      await commitTo(journal, rows, last);
+      await commitTo(committer, rows, last);
       // A folder that cannot be synced is no error, so a process that died there has to be stopped here.
       await disk.step(async () => {
-        forgotten = journal.manifest.rows;
+        forgotten = committer.manifest.rows;
       });
     }
-    await journal.finish(summaryOf(journal, output), undefined, total < rows.records.length);
+    await committer.finish(summaryOf(committer, output), undefined, total < rows.records.length);
   }
 
   it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {

@@ -4,11 +4,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { outputFiles } from '../../src/output/files.js';
-import { beginManifest, type Claim } from '../../src/resume/begin.js';
+import { beginManifest, type OutputTarget } from '../../src/resume/begin.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { settingsFor } from '../resume/journals.js';
+import { settingsFor } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 
 /** A run as far as it reuses: which rows it takes from where, and what it keeps of the others. */
@@ -32,8 +32,8 @@ interface Run {
   readonly discarded?: string;
 }
 
-/** The claim of a run that begins again, as far as it matters here. */
-function restarted(run: string): Claim {
+/** The target of a run that begins again, as far as it matters here. */
+function restarted(run: string): OutputTarget {
   const manifest = beginManifest(null, settingsFor('out.csv'), {}, new Date());
   const place = { run: 'new', files: outputFiles('out.csv'), lock: null, renamed: false };
   return { ...place, unfinished: null, discarded: { ...manifest, run }, warning: null };
@@ -80,7 +80,7 @@ describe('what a run takes over', () => {
         },
         total: limit,
       },
-      claim: options.discarded === undefined ? null : restarted(options.discarded),
+      target: options.discarded === undefined ? null : restarted(options.discarded),
       manifest: { run, rows: committed },
       ...(most !== undefined && { most }),
     });

@@ -8,10 +8,10 @@ import type { Counters, Fault } from '../model.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queueName, serviceQueue } from '../queue/names.js';
 import { startProgress } from '../report/progress.js';
-import type { Claim } from '../resume/begin.js';
-import type { Journal } from '../resume/journal.js';
+import type { OutputTarget } from '../resume/begin.js';
+import type { Committer } from '../resume/committer.js';
 import type { Manifest } from '../resume/manifest.js';
-import { answered } from '../resume/mend.js';
+import { answered } from '../resume/repair.js';
 import { rows } from '../source/source.js';
 import { storeErrorOf } from '../store/error.js';
 import type { Ledger } from '../store/ledger.js';
@@ -20,14 +20,14 @@ import type { Store } from '../store/store.js';
 import { startOwnWorker } from '../worker/own-worker.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
-import { watchCrew } from './crew-watch.js';
+import { watchFleet } from './fleet-watch.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { rescue } from './rescue.js';
 import type { Reuse } from './reuse.js';
-import { Vigil } from './vigil.js';
+import { Watchdog } from './watchdog.js';
 import { Window, type WindowChunk } from './window.js';
 import type { World } from './world.js';
 
@@ -45,11 +45,11 @@ const HALT_MS = 40_000;
 const LEAVE_MS = 30_000;
 
 export interface Parts {
-  readonly claim: Claim | null;
+  readonly target: OutputTarget | null;
   readonly input: Input;
   readonly plan: Plan;
   readonly store: Store;
-  readonly journal: Journal;
+  readonly committer: Committer;
   /** Null for a job that reuses nothing. */
   readonly reuse: Reuse | null;
   readonly notice: RunNotice;
@@ -64,8 +64,8 @@ export const queueOf = ({ service, emulated }: Settings, { address }: World): st
  * @returns rows whose outcome is known, also where it is not written yet
  */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<number> {
-  const { input, plan, store, journal, reuse, claim, notice } = parts;
-  const { run, execution, rows: committed } = journal.manifest;
+  const { input, plan, store, committer, reuse, target, notice } = parts;
+  const { run, execution, rows: committed } = committer.manifest;
   const { halt, log } = world;
   const { ledger } = store;
 
@@ -74,24 +74,24 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
   const hold = settings.limits.unknownOutcome === 'hold';
   const prepare = async (): Promise<{ readonly before: Counters; readonly waiting: number }> => {
-    if (claim?.discarded) {
-      await queue.withdraw(claim.discarded.run);
-      // A run that goes on under another name, after its part file was mended, leaves answers behind that were paid for.
-      if (claim.unfinished !== null) journal.adopt(await leftBehind(ledger, claim.discarded));
-      await ledger.close(claim.discarded.run);
+    if (target?.discarded) {
+      await queue.withdraw(target.discarded.run);
+      // A run that goes on under another name, after its part file was repaired, leaves answers behind that were paid for.
+      if (target.unfinished !== null) committer.adopt(await leftBehind(ledger, target.discarded));
+      await ledger.close(target.discarded.run);
     }
     // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
     if (execution > 1) await queue.withdraw(run);
-    const seed = hold && journal.manifest.opened ? null : withLost(journal.manifest.calls);
+    const seed = hold && committer.manifest.opened ? null : withLost(committer.manifest.calls);
     if (!(await ledger.open(run, execution, committed, seed, !hold))) throw forgotten(store, committed);
-    await journal.opened();
+    await committer.opened();
     return { before: (await ledger.progress(run, [])).calls, waiting: await ledger.waiting(run) };
   };
   const { before, waiting } = await halt.orHalted(prepare()).catch((error) => {
     // Nothing was sent yet.
     throw store.health.usageErrorFor(error);
   });
-  journal.count(before);
+  committer.count(before);
   if (execution > 1) {
     world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
   }
@@ -101,17 +101,17 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   store.health.onFault(onStop);
   /** Renews the lease; in a store that came back empty the run begins anew, unless rows might then be called twice. */
   const open = async (): Promise<void> => {
-    const { rows, calls } = journal.manifest;
+    const { rows, calls } = committer.manifest;
     if (await ledger.open(run, execution, rows, hold ? null : { ...calls, in_flight: 0 }, !hold)) return;
     const { code, message, hint } = forgotten(store, rows);
     if (hold) onStop({ code, message: `${message}. ${hint}` });
   };
-  const reached = answered(journal.manifest) > 0;
+  const reached = answered(committer.manifest) > 0;
   const own = settings.work
     ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
     : null;
   const worker = own?.worker ?? null;
-  const others = worker === null ? watchCrew(store.board, name, log) : null;
+  const others = worker === null ? watchFleet(store.board, name, log) : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,
@@ -119,32 +119,32 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     done: committed,
     quiet: world.quiet,
   });
-  const vigil = new Vigil(
+  const watchdog = new Watchdog(
     {
       worker,
       giveUpMs: settings.limits.giveUpMs,
       total: input.total,
       queue: store.describe(),
       refusal: () => store.health.refusal,
-      crew: () => others?.seen ?? null,
+      fleet: () => others?.seen ?? null,
     },
     committed,
     steadyNow(),
   );
   const pulse = setInterval(() => {
     const now = steadyNow();
-    const waiting = vigil.waiting(now);
+    const waiting = watchdog.waiting(now);
     progress.update({
-      done: vigil.known,
+      done: watchdog.known,
       inFlight: worker?.inFlight ?? others?.seen?.inFlight ?? 0,
-      failed: journal.manifest.tally.rows.failed,
+      failed: committer.manifest.tally.rows.failed,
       waiting,
     });
-    notice.tell(vigil.known, waiting);
-    const fault = vigil.overdue(now);
+    notice.tell(watchdog.known, waiting);
+    const fault = watchdog.overdue(now);
     if (fault !== null) onStop(fault);
   }, PULSE_MS);
-  const canary = new Canary(settings.limits.canary, journal.manifest.tally.rows);
+  const canary = new Canary(settings.limits.canary, committer.manifest.tally.rows);
   let produced = false;
   let drained = false;
   const onHalt = async (): Promise<void> => {
@@ -169,7 +169,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     }),
     committed,
     total: input.total,
-    chunkSize: journal.manifest.chunk_size,
+    chunkSize: committer.manifest.chunk_size,
     requestOf: plan.requestOf,
     toChunk,
     reuse,
@@ -184,7 +184,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     run,
     window,
     ledger,
-    journal,
+    committer,
     recordOf: plan.recordOf,
     reuse,
     open,
@@ -193,10 +193,10 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     drained: () => drained,
     onStop,
     onProgress: (known) => {
-      const { rows: written } = journal.manifest.tally;
-      vigil.looked(known, steadyNow());
+      const { rows: written } = committer.manifest.tally;
+      watchdog.looked(known, steadyNow());
       canary.looked(written);
-      const fault = reachedLimit(settings.limits, written, journal.ranMs);
+      const fault = reachedLimit(settings.limits, written, committer.ranMs);
       if (fault !== null && written.total < input.total) onStop(fault);
     },
   }).catch(failed);
@@ -223,14 +223,14 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
       await queue.close();
       // What ended with the worker's last calls.
       const { calls, opened } = await ledger.progress(run, []);
-      if (opened) journal.count(calls);
+      if (opened) committer.count(calls);
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
       log.debug({ err: error }, 'the store refused the last words of the run');
     }
   };
   const end = await Promise.race([leave(), alone]).finally(() => over.abort());
-  if (worker !== null) journal.recount(before, worker.totals(run), halt.reason === null);
+  if (worker !== null) committer.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
   others?.stop();
   const gone = own?.notice.end();
@@ -238,7 +238,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   progress.stop();
   if (end === 'away') world.say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
   if (end === 'late') world.say('warning: the run did not end in time; the queue keeps what it has of it');
-  return vigil.known;
+  return watchdog.known;
 }
 
 /** What a signal has begun, and what another one does. */

@@ -9,7 +9,7 @@ import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
 import type { Totals } from '../worker/recorder.js';
-import { type Claim, mayReplace, sha256Of } from './begin.js';
+import { type OutputTarget, mayReplace, sha256Of } from './begin.js';
 import { lostPart, outOfPlace } from './lost-place.js';
 import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
 
@@ -22,7 +22,7 @@ export interface Commit {
 }
 
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
-export class Journal {
+export class Committer {
   readonly #began = performance.now();
   #manifest: Manifest;
   /** Rows written by this execution that were called. */
@@ -31,7 +31,7 @@ export class Journal {
   #manifestFile: FileId | null = null;
 
   private constructor(
-    private readonly claim: Claim | null,
+    private readonly target: OutputTarget | null,
     manifest: Manifest,
     private readonly writer: RecordWriter,
   ) {
@@ -45,24 +45,24 @@ export class Journal {
    * @throws UsageError when either cannot be written
    */
   static async open(
-    claim: Claim | null,
+    target: OutputTarget | null,
     manifest: Manifest,
     header: string,
     stdout: NodeJS.WritableStream,
     total: number,
-  ): Promise<Journal> {
-    if (claim === null) return new Journal(null, manifest, new StreamWriter(stdout, header));
-    const { files, lock } = claim;
+  ): Promise<Committer> {
+    if (target === null) return new Committer(null, manifest, new StreamWriter(stdout, header));
+    const { files, lock } = target;
     let writer: PartFile | null = null;
     try {
-      const goesOn = claim.renamed && manifest.rows < total;
+      const goesOn = target.renamed && manifest.rows < total;
       if (goesOn) await PartFile.copy(files.output, files.part);
       // Killed after the rename: nothing is left to append.
-      const renamed = claim.renamed && !goesOn;
+      const renamed = target.renamed && !goesOn;
       writer = await PartFile.open(renamed ? files.output : files.part, manifest.bytes, lock?.tookOver);
       if (manifest.bytes === 0) await writer.commit(header);
-      const journal = new Journal(
-        { ...claim, renamed },
+      const committer = new Committer(
+        { ...target, renamed },
         {
           ...manifest,
           bytes: writer.bytes,
@@ -72,11 +72,11 @@ export class Journal {
         },
         writer,
       );
-      await journal.#save();
-      return journal;
+      await committer.#save();
+      return committer;
     } catch (error) {
       await writer?.close();
-      const { code, message, hint, cause } = stopFor(claim, error);
+      const { code, message, hint, cause } = stopFor(target, error);
       throw new UsageError(code, message, hint, { cause });
     }
   }
@@ -182,7 +182,7 @@ export class Journal {
 
   /** A manifest that was deleted is written again; one of somebody else stays. */
   async #mayPause(): Promise<boolean> {
-    const { files, lock } = this.claim ?? {};
+    const { files, lock } = this.target ?? {};
     if (files === undefined || lock?.isHeld() === false) return false;
     const found = await fileAt(files.manifest);
     return found === null || isSame(found, this.#manifestFile);
@@ -199,13 +199,13 @@ export class Journal {
     await this.#orStop(async () => {
       await this.#assertOurs();
       await keep();
-      if (this.claim === null) return;
-      const { manifest, summary: summaryPath, output } = this.claim.files;
+      if (this.target === null) return;
+      const { manifest, summary: summaryPath, output } = this.target.files;
       await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
       this.#manifest = { ...this.#manifest, finishing: true };
       await this.#save();
       await this.#assertOurs();
-      if (!this.claim.renamed) await this.#giveName(this.claim);
+      if (!this.target.renamed) await this.#giveName(this.target);
       await syncFolder(dirname(output));
       if (!more) return await writing(manifest, async () => removeManifest(manifest));
       const finished = { sha256: await sha256Of(output) };
@@ -215,7 +215,7 @@ export class Journal {
   }
 
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
-  async #giveName({ files: { part, output } }: Claim): Promise<void> {
+  async #giveName({ files: { part, output } }: OutputTarget): Promise<void> {
     if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(part, output));
     else if (!(await writing(output, () => giveFreeName(part, output)))) throw outOfPlace('taken', output);
   }
@@ -225,8 +225,8 @@ export class Journal {
    * A handful of looks, next to the sync of a commit nothing.
    */
   async #assertOurs(): Promise<void> {
-    if (this.claim === null || !(this.writer instanceof PartFile)) return;
-    const { files, lock, renamed } = this.claim;
+    if (this.target === null || !(this.writer instanceof PartFile)) return;
+    const { files, lock, renamed } = this.target;
     const folder = dirname(files.output);
     if (!existsSync(folder)) throw outOfPlace('moved', folder);
     if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
@@ -243,13 +243,13 @@ export class Journal {
     try {
       await work();
     } catch (error) {
-      throw stopFor(this.claim, error);
+      throw stopFor(this.target, error);
     }
   }
 
   async #save(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): Promise<void> {
-    if (this.claim === null) return;
-    this.#manifestFile = await writeManifest(this.claim.files.manifest, {
+    if (this.target === null) return;
+    this.#manifestFile = await writeManifest(this.target.files.manifest, {
       ...manifest,
       worked_ms: workedMs,
     });
@@ -257,11 +257,11 @@ export class Journal {
 }
 
 /** A full disk stops the run; what is paid for stays in the ledger (fault 49). */
-function stopFor(claim: Claim | null, error: unknown): StopError {
+function stopFor(target: OutputTarget | null, error: unknown): StopError {
   if (!(error instanceof WriteError)) throw error;
   const remedy = error.full ? 'Free some space' : 'Mend that';
   const hint =
-    claim === null
+    target === null
       ? `${remedy}, and begin again: a run to standard output cannot be continued. One with --output FILE can.`
       : `${remedy} and run the same command: it goes on where it stopped.`;
   return new StopError('output_not_written', `${error.message}.`, hint, { cause: error.cause });

@@ -1,31 +1,31 @@
 import type { Logger } from 'pino';
 import { readWorkers, type SeenWorker } from '../fleet/read-posts.js';
 import type { Board } from '../store/board.js';
-import type { Crew } from './vigil.js';
+import type { Fleet } from './watchdog.js';
 
 /** Time from one look to the next, in milliseconds: as often as workers post. */
 const EVERY_MS = 2_000;
 
-interface SeenCrew extends Crew {
+interface SeenFleet extends Fleet {
   /** Calls that they have under way together. */
   readonly inFlight: number;
 }
 
-export interface CrewWatch {
+export interface FleetWatch {
   /** What the last look found; null before it, and while the board cannot be read. */
-  readonly seen: SeenCrew | null;
+  readonly seen: SeenFleet | null;
   stop(): void;
 }
 
 /** Watches the workers of other processes that take rows of a queue. Nobody waits for it. */
-export function watchCrew(board: Board, queue: string, log: Logger): CrewWatch {
-  let seen: SeenCrew | null = null;
+export function watchFleet(board: Board, queue: string, log: Logger): FleetWatch {
+  let seen: SeenFleet | null = null;
   let looking = false;
   const look = async (): Promise<void> => {
     if (looking) return;
     looking = true;
     try {
-      seen = crewOf(queue, readWorkers(await board.posts('worker')));
+      seen = fleetOf(queue, readWorkers(await board.posts('worker')));
     } catch (error) {
       seen = null;
       log.debug({ err: error }, 'the board does not say who works');
@@ -44,7 +44,7 @@ export function watchCrew(board: Board, queue: string, log: Logger): CrewWatch {
   };
 }
 
-function crewOf(queue: string, posts: readonly SeenWorker[]): SeenCrew {
+function fleetOf(queue: string, posts: readonly SeenWorker[]): SeenFleet {
   const places = posts
     .filter(({ post }) => !post.draining)
     .flatMap(({ post }) => post.queues.filter((place) => place.queue === queue));

@@ -3,8 +3,14 @@ import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { CallCounts, Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
-import { beginManifest, type Claim, claimOutput, type Place, placeOutput } from '../../src/resume/begin.js';
-import { Journal } from '../../src/resume/journal.js';
+import {
+  beginManifest,
+  type OutputTarget,
+  findTarget,
+  type OutputPlace,
+  placeOutput,
+} from '../../src/resume/begin.js';
+import { Committer } from '../../src/resume/committer.js';
 import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
@@ -56,26 +62,26 @@ export async function rowsOf(
   return { header: plan.header, records, text: plan.header + records.map(({ text }) => text).join('') };
 }
 
-/** Opens the journal as a process does that begins or continues the run. */
-export async function openJournal(
+/** Opens the committer as a process does that begins or continues the run. */
+export async function openCommitter(
   settings: Settings,
   { header, records }: Rows,
   total = records.length,
-  place: Place = placeOutput(settings, NOW),
-): Promise<{ readonly claim: Claim; readonly journal: Journal }> {
-  const claim = await claimOutput(settings, NOW, place);
-  const manifest = beginManifest(claim, settings, PRINT, NOW);
-  return { claim, journal: await Journal.open(claim, manifest, header, process.stdout, total) };
+  place: OutputPlace = placeOutput(settings, NOW),
+): Promise<{ readonly target: OutputTarget; readonly committer: Committer }> {
+  const target = await findTarget(settings, NOW, place);
+  const manifest = beginManifest(target, settings, PRINT, NOW);
+  return { target, committer: await Committer.open(target, manifest, header, process.stdout, total) };
 }
 
 /** Commits the rows up to a number, in one go. */
-export async function commitTo(journal: Journal, rows: Rows, last: number): Promise<void> {
-  const ended = rows.records.slice(journal.manifest.rows, last);
-  await journal.commit({ text: ended.map(({ text }) => text).join(''), ended });
+export async function commitTo(committer: Committer, rows: Rows, last: number): Promise<void> {
+  const ended = rows.records.slice(committer.manifest.rows, last);
+  await committer.commit({ text: ended.map(({ text }) => text).join(''), ended });
 }
 
 export function summaryOf(
-  { manifest }: Journal,
+  { manifest }: Committer,
   output: string,
   calls: CallCounts = manifest.calls,
 ): Summary {

@@ -19,7 +19,7 @@ import type { Manifest } from './manifest.js';
  * @param run name of the new run
  * @returns null when the records do not have all columns that the tally is made of
  */
-export async function mend(
+export async function repair(
   part: string,
   size: number,
   manifest: Manifest,

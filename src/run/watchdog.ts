@@ -14,13 +14,13 @@ const UNTRIED_ROWS = 20;
 const LONGEST_PAUSE_MS = 60_000;
 
 /** The workers of other processes that take rows of the run's queue, as the board shows them. */
-export interface Crew {
+export interface Fleet {
   readonly workers: number;
   /** What one of them waits for, in words. */
   readonly waiting: string | null;
 }
 
-/** The worker, as far as the vigil looks at it. */
+/** The worker, as far as the watchdog looks at it. */
 interface Watched extends Calling {
   /** Calls under way; each has a deadline of its own. */
   readonly inFlight: number;
@@ -28,11 +28,11 @@ interface Watched extends Calling {
   blameRows(): void;
 }
 
-export interface VigilOptions {
+export interface WatchdogOptions {
   /** Null where workers on other machines make the calls. */
   readonly worker: Watched | null;
   /** What the board last showed of those workers; null before it has. @default nothing is known of them */
-  readonly crew?: () => Crew | null;
+  readonly fleet?: () => Fleet | null;
   /** Time without an answered row after which the run is given up, in milliseconds. */
   readonly giveUpMs: number;
   /** Rows of the run. */
@@ -44,7 +44,7 @@ export interface VigilOptions {
 }
 
 /** Knows what a run waits for, since when, and when it has waited long enough. The clock is the caller's. */
-export class Vigil {
+export class Watchdog {
   #known: number;
   #progressAt: number;
   /** From when the patience of the run counts: waits that have a known end use none of it up. */
@@ -52,7 +52,7 @@ export class Vigil {
   #lookedAt: number;
 
   constructor(
-    private readonly options: VigilOptions,
+    private readonly options: WatchdogOptions,
     done: number,
     now: number,
   ) {
@@ -91,12 +91,14 @@ export class Vigil {
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
     if (worker !== null) return serviceWait(worker, now);
     const idle = this.idleMs(now);
-    const crew = this.options.crew?.() ?? null;
-    if (crew?.workers === 0 && idle > SILENT_MS)
+    const fleet = this.options.fleet?.() ?? null;
+    if (fleet?.workers === 0 && idle > SILENT_MS)
       return `no worker listens; start one with: promptmill work --queue ${queue}`;
     if (idle <= IDLE_MS) return null;
-    if (crew !== null && crew.workers > 0)
-      return crew.waiting ?? `waiting since ${clock(this.#progressAt)} for ${plural(crew.workers, 'worker')}`;
+    if (fleet !== null && fleet.workers > 0)
+      return (
+        fleet.waiting ?? `waiting since ${clock(this.#progressAt)} for ${plural(fleet.workers, 'worker')}`
+      );
     return `waiting since ${clock(this.#progressAt)} for workers`;
   }
 
