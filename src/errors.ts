@@ -1,11 +1,11 @@
 /**
- * Errors that end a command, with stable codes. Each carries the exit code of the contract and a message of
- * one or two lines that names the file, line or option, the value received, and what to do.
+ * Errors that end a command, with stable codes. Each carries an exit code and a message of one or two lines that names the
+ * file, line or option, the value received, and what to do.
  */
 
 /** Base of every error that Promptmill raises on purpose; anything else is a defect and shows its stack. */
 export abstract class PromptmillError extends Error {
-  /** Process exit code. @see contract: exit codes */
+  /** Process exit code. 2: did not start. 3: stopped early. 130 and 143: ended by a signal. */
   abstract readonly exit: 2 | 3 | 130 | 143;
 
   /**
@@ -33,3 +33,10 @@ export class UsageError extends PromptmillError {
 export class StopError extends PromptmillError {
   readonly exit = 3;
 }
+
+/** What an error says, for a message of our own. */
+export const errorText = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** The code that Node.js, the system or a library gives an error, such as `ENOENT`; empty where there is none. */
+export const errorCode = (error: unknown): string =>
+  error instanceof Error && 'code' in error && error.code !== undefined ? String(error.code) : '';

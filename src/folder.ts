@@ -1,6 +1,6 @@
 import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { UsageError } from './errors.js';
+import { errorCode, errorText, UsageError } from './errors.js';
 
 /** Only the owner may look in. */
 const PRIVATE = 0o700;
@@ -25,7 +25,7 @@ export function makeFolder(path: string, mode = 0o777): void {
       mkdirSync(folder, mode);
     } catch (error) {
       // Another process was faster.
-      if (codeOf(error) !== 'EEXIST' || !isFolder(folder)) throw error;
+      if (errorCode(error) !== 'EEXIST' || !isFolder(folder)) throw error;
     }
   }
   // What is there already may be a file.
@@ -55,7 +55,7 @@ export function prepareStateDir(stateDir: string): void {
   } catch (error) {
     throw new UsageError(
       'bad_state_dir',
-      `cannot write in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+      `cannot write in the state directory ${stateDir}: ${errorText(error)}`,
       'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
     );
   }
@@ -71,7 +71,3 @@ function close(path: string): void {
 }
 
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-
-function codeOf(error: unknown): string | null {
-  return error instanceof Error && 'code' in error ? String(error.code) : null;
-}

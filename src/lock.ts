@@ -17,7 +17,7 @@ import {
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UsageError } from './errors.js';
+import { errorCode, UsageError } from './errors.js';
 import { makeFolder } from './folder.js';
 
 /** A process, so that another can find out whether it still lives. */
@@ -104,7 +104,7 @@ function lives({ pid, began }: ProcessMark): boolean {
     process.kill(pid, 0);
   } catch (error) {
     // EPERM: it lives, and belongs to somebody else.
-    if (codeOf(error) !== 'EPERM') return false;
+    if (errorCode(error) !== 'EPERM') return false;
   }
   const now = began === null ? null : beganAt(pid);
   return now === null || now === began;
@@ -198,8 +198,8 @@ function announce(path: string, file: string, claim: Claim): void {
       writeClaim(file, constants.O_CREAT | constants.O_EXCL, claim);
       return;
     } catch (error) {
-      if (codeOf(error) === 'EEXIST') return;
-      if (codeOf(error) === 'ENOENT' && attempt < 10) continue;
+      if (errorCode(error) === 'EEXIST') return;
+      if (errorCode(error) === 'ENOENT' && attempt < 10) continue;
       // On a full disk there is a file and nothing in it, which would pass for the claim of somebody else.
       remove(path, file);
       throw error;
@@ -213,7 +213,7 @@ function holdsNow(file: string, claim: Claim): boolean {
     writeClaim(file, 0, claim);
     return true;
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return false;
+    if (errorCode(error) === 'ENOENT') return false;
     throw error;
   }
 }
@@ -260,7 +260,7 @@ function readClaim(file: string): Claim | null {
     const mark = { pid: Number(pid), host: String(host), began, space: space ?? undefined };
     return { ...mark, purpose: String(purpose), held: held === true };
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     // Half written: its owner is at work now, or died over it, which is told by watching.
     return { pid: 0, host: '', purpose: 'claiming it', began: null, space: '', held: false };
   }
@@ -356,8 +356,4 @@ function remove(path: string, file: string): void {
   } catch {
     // Others claim it.
   }
-}
-
-function codeOf(error: unknown): string | null {
-  return error instanceof Error && 'code' in error ? String(error.code) : null;
 }

@@ -1,9 +1,8 @@
 import { Ajv, type ErrorObject } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { parse as parseLossless } from 'lossless-json';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
+import { parseExact, parseJson, stringEnd } from '../json.js';
 import type { Answer, Fault, Json } from '../model.js';
-import { stringEnd } from './json-text.js';
 import { excerpt, listed } from './text.js';
 
 type Schema = { readonly [key: string]: Json };
@@ -44,7 +43,7 @@ export function jsonReader(schema: Schema): {
     }
     const wrong = problem(JSON.parse(json));
     if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
-    const found = exactly(json);
+    const found = parseExact(json);
     if (properties.length === 0) return { values: [found], counted: 'valid', fault: null };
     const member = (name: string): Json =>
       isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
@@ -72,7 +71,7 @@ function validator(schema: Schema): (value: Json) => string | null {
   } catch (error) {
     throw new UsageError(
       'schema_invalid',
-      `answer.json is no JSON Schema: ${error instanceof Error ? error.message : String(error)}`,
+      `answer.json is no JSON Schema: ${errorText(error)}`,
       'Use draft-07 (the default), or 2020-12 with its "$schema".',
     );
   }
@@ -153,26 +152,7 @@ function balancedEnd(text: string, start: number): number {
   return -1;
 }
 
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** As `JSON.parse`, but a whole number that JavaScript would round is kept as the text of its digits. */
-function exactly(json: string): Json {
-  const value = parseLossless(json, undefined, {
-    parseNumber: (digits) => {
-      const number = Number(digits);
-      return Number.isInteger(number) && !Number.isSafeInteger(number) ? digits : number;
-    },
-    onDuplicateKey: ({ newValue }) => newValue,
-  });
-  return value as Json;
-}
+const isJson = (text: string): boolean => parseJson(text) !== undefined;
 
 const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import type { EmulatorOptions } from '../emulator/options.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { addEmulatorOptions, emulatorOptions } from './emulate-options.js';
 
 const EXAMPLES = `
@@ -83,7 +83,7 @@ async function listening(options: EmulatorOptions): Promise<Emulator> {
   } catch (error) {
     throw new UsageError(
       'emulator_address',
-      `cannot listen on --host ${options.host} --port ${options.port}: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot listen on --host ${options.host} --port ${options.port}: ${errorText(error)}`,
       'Choose another port, or --port 0 for a free one.',
       { cause: error },
     );

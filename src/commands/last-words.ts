@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { PromptmillError } from '../errors.js';
+import { errorCode, PromptmillError } from '../errors.js';
 
 /** What is said of an error that ends the process, and the exit code. */
 export interface LastWords {
@@ -24,7 +24,7 @@ export function lastWords(error: unknown, resume: string | null): LastWords {
 /** A limit of the machine that was met: which one, and what to do; null for all other errors. */
 function limitOf(error: unknown): [string, string] | null {
   if (!(error instanceof Error)) return null;
-  const code = 'code' in error ? error.code : '';
+  const code = errorCode(error);
   if (code === 'EMFILE' || code === 'ENFILE') {
     return [
       `this process may open no more files (${error.message})`,

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { RunFlags } from '../config/settings.js';
-import { PromptmillError } from '../errors.js';
+import { errorText, PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
@@ -85,7 +85,7 @@ function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
 
 /** One job that cannot run keeps no other from it. */
 function notStarted(error: unknown, log: Logger): NightEnd {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorText(error);
   if (error instanceof LockedError) log.warn(`skipped: ${message}`);
   else if (error instanceof PromptmillError)
     log.error(`not started: ${[message, error.hint].join('\n').trimEnd()}`);

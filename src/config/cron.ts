@@ -1,4 +1,5 @@
 import { CronExpressionParser } from 'cron-parser';
+import { errorText } from '../errors.js';
 import { nearest } from '../nearest.js';
 
 /** A time when a job is to run, again and again. */
@@ -21,7 +22,7 @@ export function cronProblem(cron: string): string | null {
     nextTimes({ cron, timezone: 'UTC' }, new Date(), 1);
     return null;
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     return `is no cron expression that ever fires: ${reason}`;
   }
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
-import { UsageError } from '../errors.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
 import { secretFile } from './secret-file.js';
 
 /** The environment variables that Promptmill reads; everything else of the environment is left alone. */
@@ -63,10 +63,7 @@ function readDotenv(path: string): Record<string, string> {
     // The library's pattern takes time with the square of a run of white space.
     return parse(readFileSync(path, 'utf8').replace(/\s{100,}/g, '\n'));
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
-    throw new UsageError(
-      'env_unreadable',
-      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    if (errorCode(error) === 'ENOENT') return {};
+    throw new UsageError('env_unreadable', `cannot read ${path}: ${errorText(error)}`);
   }
 }

@@ -10,7 +10,7 @@ import {
   visit,
   type YAMLParseError,
 } from 'yaml';
-import { UsageError } from '../errors.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
 
 /** A job file as YAML sees it. */
 export interface JobDocument {
@@ -137,18 +137,14 @@ function readBytes(path: string): Buffer {
     }
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'ENOENT') {
+    if (errorCode(error) === 'ENOENT') {
       throw new UsageError(
         'job_missing',
         `no job file ${path}${isLink(path) ? ', but a link to a file that is not there' : ''}`,
         'Give the path of a YAML file, for example jobs/sentiment.yaml.',
       );
     }
-    throw new UsageError(
-      'job_unreadable',
-      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw new UsageError('job_unreadable', `cannot read ${path}: ${errorText(error)}`);
   }
 }
 

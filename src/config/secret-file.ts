@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 
 /**
  * A secret that is either in a variable, or in the file that the variable NAME_FILE names. White space around it, such as
@@ -23,7 +23,7 @@ export function secretFile(name: string, value: (name: string) => string | undef
   } catch (error) {
     throw new UsageError(
       'secret_unreadable',
-      `cannot read the file of ${name}_FILE: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot read the file of ${name}_FILE: ${errorText(error)}`,
       `Make ${path} readable for the user of this process, or unset ${name}_FILE.`,
       { cause: error },
     );

@@ -1,4 +1,4 @@
-import { memberTexts } from '../answer/json-text.js';
+import { memberTexts } from '../json.js';
 import type { RecordFormat, RecordLayout } from './record.js';
 import {
   createdAt,

@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
+import { errorCode } from '../errors.js';
 
 /*
  * Files at the names that a run writes to beside its output. Whoever can write in the folder can plant a link there, so
@@ -21,7 +22,7 @@ export async function createOwn(path: string): Promise<FileHandle> {
   try {
     return await open(path, flags);
   } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
+    if (errorCode(error) !== 'EEXIST') throw error;
     await rm(path, { force: true });
     return await open(path, flags);
   }
@@ -66,7 +67,7 @@ export async function giveFreeName(path: string, name: string): Promise<boolean>
   try {
     await link(path, name);
   } catch (error) {
-    const code = codeOf(error);
+    const code = errorCode(error);
     if (code === 'EEXIST') {
       // A process that was killed between the two steps has given it already.
       if (!isSame(await fileAt(path), await fileAt(name))) return false;
@@ -81,9 +82,6 @@ export async function giveFreeName(path: string, name: string): Promise<boolean>
 }
 
 function nullIfMissing(error: unknown): null {
-  if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return null;
+  if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null;
   throw error;
 }
-
-const codeOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : '';

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../json.js';
 import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
 import { damageOf } from './completed-fault.js';
 import { uninert } from './formula.js';
@@ -108,12 +109,4 @@ function verdictsOf(
     results[category] = { ...results[category], ...verdict };
   }
   return Object.keys(results).length === 0 ? null : results;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

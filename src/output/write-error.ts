@@ -1,4 +1,5 @@
 import { getSystemErrorMap } from 'node:util';
+import { errorCode } from '../errors.js';
 
 /** A file that could not be written. The system's own errors do not name the file once it is open. */
 export class WriteError extends Error {
@@ -11,7 +12,7 @@ export class WriteError extends Error {
 
   /** True when space is what is missing, on the disk or in the user's quota. */
   get full(): boolean {
-    const code = codeOf(this.cause);
+    const code = errorCode(this.cause);
     return code === 'ENOSPC' || code === 'EDQUOT';
   }
 }
@@ -31,8 +32,4 @@ function reasonOf(error: unknown): string {
   const [code, words] =
     'errno' in error && typeof error.errno === 'number' ? (getSystemErrorMap().get(error.errno) ?? []) : [];
   return words === undefined ? error.message : `${words} (${code})`;
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : null;
 }

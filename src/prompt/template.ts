@@ -1,5 +1,5 @@
 import type { TemplateSpans } from 'mustache';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import type { Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import { Scope, TextWriter } from './scope.js';
@@ -61,7 +61,7 @@ function parse(writer: TextWriter, text: string): TemplateSpans {
     return writer.parse(text, TAGS);
   } catch (error) {
     // The library throws plain errors; what and where is in their message only.
-    const message = error instanceof Error ? error.message : String(error);
+    const message = errorText(error);
     const tag = message.startsWith('Unclosed tag');
     const at = tag ? openTag(text) : Number(/ at (\d+)$/.exec(message)?.[1] ?? 0);
     throw new UsageError(

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../json.js';
 import type { CalledOutcome, Origin } from '../model.js';
 import type { Key } from './keys.js';
 
@@ -67,12 +68,4 @@ function isOutcome(value: unknown): boolean {
   if (value.status === 'completed') return isSet('completion') && isSet('filters');
   if (value.status === 'filtered') return isSet('completion') && isSet('filters') && isSet('error');
   return value.status === 'failed' && isSet('error');
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,3 +1,5 @@
+import { errorCode } from '../errors.js';
+
 /** What became of one call, as plain data. */
 export type Exchange = Response | Failure;
 
@@ -54,7 +56,8 @@ export type Progress = 'queued' | 'sent' | 'answered';
 
 /** Names a failure by the error's code; its message may hold anything and is not used. */
 export function failureOf(error: unknown, progress: Progress, host: string, latency_ms: number): Failure {
-  const cause = codeOf(error);
+  // undici gives its parser errors a name and no code.
+  const cause = error instanceof Error && error.name === 'HTTPParserError' ? PARSER : errorCode(error);
   const code = failureCode(cause, progress);
   return {
     kind: 'failure',
@@ -63,12 +66,6 @@ export function failureOf(error: unknown, progress: Progress, host: string, late
     message: `${REASONS[code]}: ${host}${cause === '' ? '' : ` (${cause.replace(PROXY_REFUSED, 'HTTP ')})`}`,
     latency_ms,
   };
-}
-
-function codeOf(error: unknown): string {
-  // undici gives its parser errors a name and no code.
-  if (error instanceof Error && error.name === 'HTTPParserError') return PARSER;
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
 }
 
 /** Codes of Node.js, OpenSSL and undici. A closed connection means what the progress makes of it. */

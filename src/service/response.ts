@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http';
+import { parseJson } from '../json.js';
 import type { Completion, Fault, FilterResults, Filters, FilterVerdict, Json, Usage } from '../model.js';
 
 /**
@@ -41,7 +42,7 @@ const LONGEST_TEXT = 1024 * 1024;
  * @param withLogprobs whether the request asks for log probabilities; some servers send them anyway
  */
 export function readCompletions(body: string, prompts: number, withLogprobs = false): readonly Reading[] {
-  const parsed = parse(body);
+  const parsed = parseJson(body);
   const root = Array.isArray(parsed) ? merged(parsed) : parsed;
   const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
   if (root === undefined) return all(notJson(body));
@@ -264,7 +265,7 @@ export interface ServiceError {
 
 /** Reads the body of any other response: the gateway's form, the model's form, text, HTML or nothing. */
 export function readError(status: number, body: string): ServiceError {
-  const parsed = parse(body);
+  const parsed = parseJson(body);
   const root = isObject(parsed) ? parsed : {};
   const error = isObject(root['error']) ? root['error'] : root;
   const inner = error['innererror'];
@@ -322,11 +323,3 @@ const numberOr = (value: unknown): number | null => (typeof value === 'number' ?
 
 const codeText = (value: unknown): string =>
   typeof value === 'string' || typeof value === 'number' ? String(value) : '';
-
-function parse(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-}

@@ -1,5 +1,5 @@
 import { type CsvError, type Parser, parse } from 'csv-parse';
-import { UsageError } from '../errors.js';
+import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Row } from '../model.js';
 import { CellFields, type ColumnIndex } from './cells.js';
 import { lineBreaks } from './lines.js';
@@ -128,7 +128,7 @@ class RecordReader {
   }
 }
 
-/** The header's names; the contract calls a column without one `column_1`. Two of a name are refused (fault 6). */
+/** The header's names; a column without one is `column_1`. Two of a name are refused (fault 6). */
 function columnNames(cells: readonly string[], name: string): readonly string[] {
   const columns = cells.map((cell, index) => (cell === '' ? `column_${index + 1}` : cell));
   const positions = new Map<string, number>();
@@ -174,9 +174,7 @@ function badQuote(error: CsvError, parser: Parser, records: RecordReader, { name
   );
 }
 
-function isCsvError(error: unknown): error is CsvError {
-  return error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_');
-}
+const isCsvError = (error: unknown): error is CsvError => errorCode(error).startsWith('CSV_');
 
 function settled(start: (done: (error?: Error | null) => void) => void): Promise<void> {
   return new Promise((resolve, reject) => {

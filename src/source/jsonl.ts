@@ -1,5 +1,5 @@
+import { parseFields } from '../json.js';
 import type { Json, Row } from '../model.js';
-import { parseObject } from './json.js';
 import { LineCutter } from './lines.js';
 
 /** Bytes of heap that a value takes besides its text, with its name and its place in an object, about. */
@@ -30,7 +30,7 @@ export async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): As
 
 function toRow(source: string, number: number, line: number, bytes: number): Row {
   try {
-    const fields = parseObject(source);
+    const fields = parseFields(source);
     // Text is there twice: in the source and in the values.
     const held = 2 * bytes + valuesIn([...fields.values()]) * VALUE_BYTES;
     return { number, line, fields, bytes, held, source };

@@ -1,4 +1,5 @@
 import { UsageError } from '../errors.js';
+import { parseJson } from '../json.js';
 import type { Format } from './format.js';
 
 /** What a file is, where it is not what it is read as. */
@@ -117,7 +118,7 @@ export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, na
       remedy: 'Put each object on a line of its own, for example with jq -c . FILE.',
     });
   }
-  if (typeof parsed(first) === 'object' && first.startsWith('{')) {
+  if (typeof parseJson(first) === 'object' && first.startsWith('{')) {
     throw refusal(name, {
       code: 'input_is_json_lines',
       is: `has JSON lines in it, and is read as ${format.toUpperCase()}`,
@@ -129,15 +130,7 @@ export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, na
 /** An array of objects over the whole file; one that is a line of its own is a bad record (fault 11). */
 function isArray(text: string, first: string, hasMore: boolean): boolean {
   if (!/^\[\s*(?:\{|\]\s*$)/.test(text)) return false;
-  return !(hasMore && Array.isArray(parsed(first)));
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return !(hasMore && Array.isArray(parseJson(first)));
 }
 
 function refusal(name: string, { code, is, remedy }: Kind): UsageError {

@@ -1,7 +1,7 @@
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
-import { PromptmillError, StopError, UsageError } from '../errors.js';
+import { errorCode, errorText, PromptmillError, StopError, UsageError } from '../errors.js';
 import { type Marks, MarkTaker } from './marks.js';
 
 /** Bytes handed on, and bytes inflated, at a time: what the reader holds besides one block and one record. */
@@ -133,7 +133,7 @@ export class InputFile {
     const what =
       zlibCode(cause) === 'Z_BUF_ERROR'
         ? 'is cut off: its gzip stream ends too early'
-        : `is not sound gzip (${reason(cause)})`;
+        : `is not sound gzip (${errorText(cause)})`;
     return new UsageError(
       'bad_gzip',
       `${this.#name} ${what}; ${this.bytesRead} of ${this.size} bytes were read.`,
@@ -203,7 +203,7 @@ function unreadable(name: string, cause: unknown): PromptmillError {
   }
   return new UsageError(
     'input_unreadable',
-    `${name} cannot be read: ${reason(cause)}`,
+    `${name} cannot be read: ${errorText(cause)}`,
     code === 'EACCES' ? 'Give the user of this process the right to read it.' : undefined,
     { cause },
   );
@@ -211,13 +211,5 @@ function unreadable(name: string, cause: unknown): PromptmillError {
 
 function zlibCode(error: unknown): string | null {
   const code = errorCode(error);
-  return code?.startsWith('Z_') === true ? code : null;
-}
-
-function errorCode(error: unknown): string | null {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
-}
-
-function reason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return code.startsWith('Z_') ? code : null;
 }

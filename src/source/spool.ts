@@ -3,7 +3,7 @@ import { createWriteStream, rmSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { acquireLock } from '../lock.js';
 
@@ -41,7 +41,7 @@ export async function spoolStandardInput(
     signal?.throwIfAborted();
     throw new UsageError(
       'spool_failed',
-      `Standard input could not be copied to ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      `Standard input could not be copied to ${path}: ${errorText(cause)}`,
       'Make room there, or choose another place with PROMPTMILL_STATE_DIR.',
       { cause },
     );

@@ -1,0 +1,267 @@
+import type { Json } from './model.js';
+
+/**
+ * JSON from outside, read so that nothing of it is lost: digits of big numbers, `1.10`, the order of keys, a key such as
+ * `__proto__` (faults 9 and 10).
+ */
+
+/** Levels of nesting that are read; deeper text would overflow the stack here or where it is written again. */
+const MAX_DEPTH = 200;
+
+/** What `JSON.parse` makes of a text; `undefined` for one that is no JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Reads one JSON object into a map in the order of its keys.
+ *
+ * `JSON.parse` gives an object: keys such as `"10"` move to its front, the last of two equal keys is kept in silence, and
+ * numbers are rounded. Here nested objects have no prototype, so that every key is plain data, two equal keys are refused,
+ * and numbers lose nothing: a field's number that a JavaScript number would not write the same way (`1.50`, `1e5`, twenty
+ * digits) becomes its text, because columns come out byte for byte; a nested one becomes its text only if it would lose
+ * digits, because there `1.0` is a value and not a column.
+ *
+ * @throws SyntaxError naming the column
+ */
+export function parseFields(text: string): Map<string, Json> {
+  const fields = new Map<string, Json>();
+  const reader = new Reader(text, {
+    number: (digits, depth) => {
+      const number = Number(digits);
+      return String(number) === digits || (depth > 1 && isExact(digits, number)) ? number : digits;
+    },
+    refusesEqualKeys: true,
+  });
+  reader.document(fields);
+  return fields;
+}
+
+/**
+ * Reads any JSON as `JSON.parse` does, but a whole number that would be rounded is kept as the text of its digits.
+ * @throws SyntaxError for a text that is no JSON, or has more than 200 levels
+ */
+export function parseExact(text: string): Json {
+  const number = (digits: string): Json => {
+    const value = Number(digits);
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? digits : value;
+  };
+  return new Reader(text, { number, refusesEqualKeys: false }).value();
+}
+
+/** A number in decimal has no digits that its double has not. */
+function isExact(digits: string, number: number): boolean {
+  if (Number.isInteger(number) && !Number.isSafeInteger(number)) return false;
+  return significant(digits) === significant(String(number));
+}
+
+/** Digits without sign, point, exponent, and zeros at both ends. */
+function significant(number: string): string {
+  const digits = number.replace(/e.*/i, '').replace(/[-.]/g, '').replace(/^0+/, '');
+  // A pattern would try each zero of a long run again.
+  let end = digits.length;
+  while (digits[end - 1] === '0') end--;
+  return digits.slice(0, end);
+}
+
+/** How a {@link Reader} takes what JSON leaves open. */
+interface Reading {
+  /** @param depth brackets around the number */
+  readonly number: (digits: string, depth: number) => Json;
+  /** Otherwise the last one counts. */
+  readonly refusesEqualKeys: boolean;
+}
+
+const SPACE = /[ \t\r\n]*/y;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const WORD = /true|false|null/y;
+const WORDS = new Map<string, boolean | null>([
+  ['true', true],
+  ['false', false],
+  ['null', null],
+]);
+
+class Reader {
+  readonly #text: string;
+  #at = 0;
+  #depth = 0;
+
+  constructor(
+    text: string,
+    private readonly reading: Reading,
+  ) {
+    this.#text = text;
+  }
+
+  /** Reads an object into a map. */
+  document(fields: Map<string, Json>): void {
+    if (this.#peek() !== '{') throw this.#expected('an object');
+    this.#members((key, value) => {
+      if (fields.has(key)) throw this.#equalKeys(key);
+      fields.set(key, value);
+    });
+    if (this.#peek() !== '') throw this.#expected('the end of the line');
+  }
+
+  /** Reads a value of any kind. */
+  value(): Json {
+    const value = this.#value();
+    if (this.#peek() !== '') throw this.#expected('the end of the text');
+    return value;
+  }
+
+  #value(): Json {
+    switch (this.#peek()) {
+      case '{':
+        return this.#object();
+      case '[':
+        return this.#array();
+      case '"':
+        return this.#string();
+      default:
+        return this.#scalar();
+    }
+  }
+
+  #object(): Json {
+    const object: { [key: string]: Json } = Object.create(null);
+    this.#members((key, value) => {
+      if (this.reading.refusesEqualKeys && key in object) throw this.#equalKeys(key);
+      object[key] = value;
+    });
+    return object;
+  }
+
+  #members(add: (key: string, value: Json) => void): void {
+    this.#items('}', () => {
+      if (this.#peek() !== '"') throw this.#expected('a key in quotes');
+      const key = this.#string();
+      if (this.#peek() !== ':') throw this.#expected('a colon');
+      this.#at++;
+      add(key, this.#value());
+    });
+  }
+
+  #array(): Json {
+    const array: Json[] = [];
+    this.#items(']', () => array.push(this.#value()));
+    return array;
+  }
+
+  #items(close: '}' | ']', item: () => void): void {
+    if (++this.#depth > MAX_DEPTH) throw this.#fault(`more than ${MAX_DEPTH} levels of nesting`);
+    this.#at++;
+    if (this.#peek() !== close) {
+      item();
+      while (this.#peek() === ',') {
+        this.#at++;
+        item();
+      }
+    }
+    if (this.#peek() !== close) throw this.#expected(`a comma or ${close}`);
+    this.#at++;
+    this.#depth--;
+  }
+
+  #string(): string {
+    const start = this.#at;
+    const end = stringEnd(this.#text, start);
+    if (end < 0) throw this.#fault('a string that is never closed');
+    try {
+      const value: string = JSON.parse(this.#text.slice(start, end + 1));
+      this.#at = end + 1;
+      return value;
+    } catch {
+      throw this.#fault('a string with a bad escape or a control character');
+    }
+  }
+
+  #scalar(): Json {
+    const word = WORDS.get(this.#match(WORD));
+    if (word !== undefined) return word;
+    const digits = this.#match(NUMBER);
+    if (digits === '') throw this.#expected('a value');
+    return this.reading.number(digits, this.#depth);
+  }
+
+  /** The next character that is not white space, or nothing at the end. */
+  #peek(): string {
+    this.#match(SPACE);
+    return this.#text[this.#at] ?? '';
+  }
+
+  #match(pattern: RegExp): string {
+    pattern.lastIndex = this.#at;
+    const found = pattern.exec(this.#text)?.[0] ?? '';
+    this.#at += found.length;
+    return found;
+  }
+
+  #equalKeys(key: string): SyntaxError {
+    return this.#fault(`two values for the key ${JSON.stringify(key)}`);
+  }
+
+  #expected(what: string): SyntaxError {
+    const found = this.#text[this.#at];
+    return this.#fault(`${found === undefined ? 'its end' : JSON.stringify(found)} in place of ${what}`);
+  }
+
+  #fault(what: string): SyntaxError {
+    return new SyntaxError(`${what} at column ${this.#at + 1}`);
+  }
+}
+
+/** Index of the quote that ends the string which begins at `start`, or −1 when nothing ends it. */
+export function stringEnd(text: string, start: number): number {
+  let end = text.indexOf('"', start + 1);
+  while (end > 0) {
+    let escapes = 0;
+    while (text[end - 1 - escapes] === '\\') escapes++;
+    if (escapes % 2 === 0) break;
+    end = text.indexOf('"', end + 1);
+  }
+  return end;
+}
+
+/**
+ * The members of a JSON object as they are written, without the white space between tokens: digits of a big
+ * number, `1.10` and the order of keys survive. The last of two members with one name counts, as in
+ * `JSON.parse`. Runs without recursion, so depth is no danger.
+ * @param object text that `JSON.parse` has accepted as an object
+ */
+export function memberTexts(object: string): Map<string, string> {
+  const members = new Map<string, string>();
+  let key = object.indexOf('"');
+  while (key >= 0) {
+    const keyEnd = stringEnd(object, key);
+    const name: unknown = JSON.parse(object.slice(key, keyEnd + 1));
+    const value = valueAt(object, object.indexOf(':', keyEnd) + 1);
+    members.set(String(name), value.text);
+    key = object.indexOf('"', value.end);
+  }
+  return members;
+}
+
+/** The value that begins at `start`, and the index of the comma or bracket behind it. */
+function valueAt(text: string, start: number): { text: string; end: number } {
+  let copied = '';
+  let from = start;
+  let depth = 0;
+  let at = start;
+  for (; at < text.length; at++) {
+    const char = text[at];
+    if (char === '"') at = stringEnd(text, at);
+    else if (char === '{' || char === '[') depth++;
+    else if (depth === 0 && (char === ',' || char === '}')) break;
+    else if (char === '}' || char === ']') depth--;
+    else if (char === ' ' || char === '\t' || char === '\n' || char === '\r') {
+      copied += text.slice(from, at);
+      from = at + 1;
+    }
+  }
+  return { text: copied + text.slice(from, at), end: at };
+}
