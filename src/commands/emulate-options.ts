@@ -8,7 +8,7 @@ import { type EmulatorOptions, TEST_KEYS } from '../emulator/options.js';
 import { ESTIMATES, type Estimate } from '../emulator/quota.js';
 import { HINTS, type Hint } from '../emulator/rate-limited.js';
 import { UsageError } from '../errors.js';
-import { COMPLETIONS_MODELS, modelOf } from '../service/catalogue.js';
+import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
 
 /** What the command line says. */
 interface Flags {
@@ -45,7 +45,7 @@ export function addEmulatorOptions(command: Command): Command {
     )
     .option(
       '--deployment <name=model>',
-      `a deployment of your own name, in front of ${COMPLETIONS_MODELS}; may be repeated`,
+      `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`,
       deployment,
     )
     .addOption(
@@ -156,7 +156,7 @@ function threshold(option: string, description: string): Option {
 function deployment(text: string, others: Readonly<Record<string, string>> = {}) {
   const [name = '', model = ''] = text.split('=', 2);
   if (name !== '' && modelOf(model)) return { ...others, [name]: model };
-  throw badOption('--deployment', text, `a name, =, and a model such as ${COMPLETIONS_MODELS}`);
+  throw badOption('--deployment', text, `a name, =, and a model such as ${CALLABLE_MODELS}`);
 }
 
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {

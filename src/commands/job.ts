@@ -18,13 +18,9 @@ export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
   const job = readJobFile(path);
   const settings = settle(job, environment, flags);
-  assertCompletions(settings);
-  return { environment, job, settings };
-}
-
-function assertCompletions({ service }: Settings): void {
-  const problem = service.style === 'deployments' ? deploymentProblem(service) : null;
+  const problem = deploymentProblem(settings.service);
   if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
+  return { environment, job, settings };
 }
 
 /** Reads the value of an option that counts something. */

@@ -1,16 +1,13 @@
 import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
 import { startEmulator } from '../emulator/server.js';
-import { COMPLETIONS_MODEL_IDS, modelBehind } from '../service/catalogue.js';
+import { CALLABLE_MODEL_IDS, modelBehind } from '../service/catalogue.js';
+import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
-import type { ServiceAddress } from '../service/request.js';
-import { completionsUrl } from '../service/request.js';
 
 /** What answers the calls of one run. */
-export interface Service {
-  readonly address: ServiceAddress;
-  readonly keys: KeyRing;
+export interface Service extends ServiceAccess {
   close(): Promise<void>;
 }
 
@@ -25,7 +22,7 @@ export async function service(
 ): Promise<Service> {
   if (settings.emulated) {
     const { deployment } = settings.service;
-    const model = modelBehind(settings.service)?.id ?? COMPLETIONS_MODEL_IDS[0];
+    const model = modelBehind(settings.service)?.id ?? CALLABLE_MODEL_IDS[0];
     if (modelBehind(settings.service) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     const emulator = await startEmulator({ deployments: { [deployment]: model } });
@@ -37,7 +34,7 @@ export async function service(
   }
   const place = { baseUrl: environment.baseUrl, segment: environment.segment };
   // Refuses a bad address now, before the input is read.
-  const url = completionsUrl({ ...place, ...settings.service });
+  const url = callUrl(place, settings.service);
   const address = { ...place, proxy: settings.work ? proxyFor(url, environment.variable) : null };
   // Who leaves the calls to others needs no key, and should have none.
   const keys = new KeyRing(environment.keys, settings.work);

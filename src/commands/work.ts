@@ -4,9 +4,9 @@ import { DEFAULT_CONCURRENCY } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { Halt, type HaltReason } from '../halt.js';
+import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
-import { proxyFor, type ServiceProxy } from '../service/proxy.js';
-import { completionsUrl } from '../service/request.js';
+import { proxyFor } from '../service/proxy.js';
 import { parseStoreAddress, withoutPassword } from '../store/address.js';
 import { openStore } from '../store/open.js';
 import { silenceOf } from '../store/silence.js';
@@ -59,19 +59,18 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
   const say = (line: string): void => {
     process.stderr.write(`${line}\n`);
   };
-  const { keys, proxy } = serviceAccess(environment);
+  const access = serviceAccess(environment);
   const store = await sharedStore(options.queue ?? environment.queue, environment, say);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const { baseUrl, segment } = environment;
+    const { baseUrl, proxy } = access.address;
     const whose = deployments === null ? 'all deployments' : [...deployments].join(', ');
     say(`working for ${whose} at ${baseUrl}, ${concurrency} at a time; queue in ${store.describe()}`);
-    if (proxy !== null) say(`calls go through the proxy ${proxy.address}`);
+    if (proxy) say(`calls go through the proxy ${proxy.address}`);
     const worker = new FleetWorker({
       store,
-      address: { baseUrl, segment, proxy },
-      keys,
+      ...access,
       concurrency,
       deployments,
       log,
@@ -98,10 +97,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
 }
 
 /** @throws UsageError when the address, the key or the proxy of the service is missing or cannot be used */
-function serviceAccess({ baseUrl, segment, keys, variable }: Environment): {
-  readonly keys: KeyRing;
-  readonly proxy: ServiceProxy | null;
-} {
+function serviceAccess({ baseUrl, segment, keys, variable }: Environment): ServiceAccess {
   if (baseUrl === undefined) {
     throw new UsageError(
       'base_url_missing',
@@ -110,14 +106,9 @@ function serviceAccess({ baseUrl, segment, keys, variable }: Environment): {
     );
   }
   // The same checks as for a run; the deployment comes with the rows.
-  const url = completionsUrl({
-    baseUrl,
-    segment,
-    deployment: 'any',
-    apiVersion: 'any',
-    style: 'deployments',
-  });
-  return { keys: new KeyRing(keys), proxy: proxyFor(url, variable) };
+  const place = { baseUrl, segment };
+  const url = callUrl(place, { deployment: 'any', apiVersion: 'any', style: 'deployments' });
+  return { address: { ...place, proxy: proxyFor(url, variable) }, keys: new KeyRing(keys) };
 }
 
 /** @throws UsageError for the embedded store, which is open to one process only */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { COMPLETIONS_MODEL_IDS, modelProblem } from '../service/catalogue.js';
+import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { parametersSchema } from '../service/parameters.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 
@@ -19,7 +19,7 @@ const serviceSchema = z.strictObject({
     'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
   ),
   model: z
-    .enum(COMPLETIONS_MODEL_IDS, {
+    .enum(CALLABLE_MODEL_IDS, {
       error: ({ input }) =>
         (typeof input === 'string' ? modelProblem(input) : null) ?? 'must be the name of a model',
     })

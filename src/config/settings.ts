@@ -2,6 +2,7 @@ import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
 import type { ReuseSettings } from '../reuse/rules.js';
+import type { Deployment } from '../service/catalogue.js';
 import { durationMs } from './duration.js';
 import type { Environment } from './environment.js';
 import type { Job } from './job-schema.js';
@@ -30,13 +31,7 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 /** Everything a run needs to know, validated and frozen. Keys are not part of it: see the key ring. */
 export interface Settings {
   readonly job: string;
-  readonly service: {
-    readonly deployment: string;
-    /** The model behind the deployment; only where the job names it. */
-    readonly model?: string;
-    readonly apiVersion: string;
-    readonly style: 'deployments' | 'openai';
-  };
+  readonly service: Deployment;
   readonly input: {
     readonly path: string;
     readonly format?: InputFormat;

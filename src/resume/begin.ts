@@ -21,8 +21,8 @@ import { emptyTally } from '../report/tally.js';
 import { NO_CALLS } from '../store/counters.js';
 import { assertSame, changedParts, partValues } from './fingerprint.js';
 import { type Manifest, readManifest, removeManifest } from './manifest.js';
-import { repair } from './repair.js';
 import { assertOwnStem, assertPlainFiles } from './output-place.js';
+import { repair } from './repair.js';
 
 /** The lock of the place of an output. */
 export interface PlaceLock extends Lock {

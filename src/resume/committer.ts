@@ -9,7 +9,7 @@ import { PartFile, type RecordWriter, StreamWriter } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
 import type { Totals } from '../worker/recorder.js';
-import { type OutputTarget, mayReplace, sha256Of } from './begin.js';
+import { mayReplace, type OutputTarget, sha256Of } from './begin.js';
 import { lostPart, outOfPlace } from './lost-place.js';
 import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
 

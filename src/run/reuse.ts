@@ -15,7 +15,7 @@ import { type Kept, type Source, takenOver } from '../reuse/outcome.js';
 import { isFinishedBy, OutcomeFile, OutcomeReader, scan } from '../reuse/outcome-file.js';
 import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
 import { idReader } from '../reuse/rules.js';
-import type { ServiceAddress } from '../service/request.js';
+import type { ServiceAddress } from '../service/endpoint.js';
 import { OUTCOME_TTL_MS } from '../store/ledger.js';
 import type { Input } from './input.js';
 

@@ -1,12 +1,9 @@
 import type { Logger } from 'pino';
 import type { Halt } from '../halt.js';
-import type { KeyRing } from '../service/keys.js';
-import type { ServiceAddress } from '../service/request.js';
+import type { ServiceAccess } from '../service/endpoint.js';
 
 /** What a run takes from the process around it. */
-export interface World {
-  readonly address: ServiceAddress;
-  readonly keys: KeyRing;
+export interface World extends ServiceAccess {
   readonly halt: Halt;
   readonly log: Logger;
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };

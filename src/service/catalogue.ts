@@ -1,9 +1,11 @@
-/** What is known about the models behind deployments. Source: the service's documentation, sections 1 and 8. */
+import { completions } from './operation.js';
+
+/** What is known about the models behind deployments, out of the documentation of the service. */
 
 /** One model of the service. */
 export interface Model {
   readonly id: string;
-  /** Which operation the model answers; Promptmill calls the completions operation. */
+  /** Which operation the model answers. */
   readonly type: 'completions' | 'conversation';
   /** Prompt and completion together, in tokens. */
   readonly contextWindow: number;
@@ -11,13 +13,13 @@ export interface Model {
   readonly encoding: 'cl100k_base' | 'p50k_base';
 }
 
-/** IDs of the models that fit the completions operation, the one to assume first. */
-export const COMPLETIONS_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'] as const;
+/** IDs of the models that answer the operation that is called, the one to assume first. */
+export const CALLABLE_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'] as const;
 
 const MODELS: readonly Model[] = [
   // 4,097 is what the service's own error texts say for both.
-  { id: COMPLETIONS_MODEL_IDS[0], type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
-  { id: COMPLETIONS_MODEL_IDS[1], type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
+  { id: CALLABLE_MODEL_IDS[0], type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
+  { id: CALLABLE_MODEL_IDS[1], type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
   { id: 'lm-35-turbo', type: 'conversation', contextWindow: 4096, encoding: 'cl100k_base' },
   { id: 'lm-35-turbo-16k', type: 'conversation', contextWindow: 16_384, encoding: 'cl100k_base' },
   { id: 'lm-4', type: 'conversation', contextWindow: 8192, encoding: 'cl100k_base' },
@@ -42,23 +44,34 @@ export interface Deployed {
   readonly model?: string | undefined;
 }
 
+/** What a job says of the deployment that it calls. */
+export interface Deployment extends Deployed {
+  readonly apiVersion: string;
+  /**
+   * Shape of the endpoint. `deployments`: the deployment in the path, the key in an `api-key` header. `openai`: servers of
+   * the same shape, with bearer authentication and the model in the body.
+   */
+  readonly style: 'deployments' | 'openai';
+}
+
 /** The model behind a deployment: the one that the job names, else the one that the deployment is named after. */
 export const modelBehind = ({ deployment, model }: Deployed): Model | null => modelOf(model ?? deployment);
 
-/** What fits the completions operation, as part of a sentence. */
-export const COMPLETIONS_MODELS = COMPLETIONS_MODEL_IDS.join(' or ');
+/** The same as part of a sentence. */
+export const CALLABLE_MODELS = CALLABLE_MODEL_IDS.join(' or ');
 
 /** Why a model cannot be called, as words that go after its name, or `null`. */
 export function modelProblem(id: string): string | null {
   const model = modelOf(id);
-  if (model === null) return `must be ${COMPLETIONS_MODELS}, or be left away for any other`;
-  if (model.type === 'completions') return null;
-  return `is a conversation model, and Promptmill calls the completions operation: use ${COMPLETIONS_MODELS}`;
+  if (model === null) return `must be ${CALLABLE_MODELS}, or be left away for any other`;
+  if (model.type === completions.name) return null;
+  return `is a ${model.type} model, and Promptmill calls the ${completions.name} operation: use ${CALLABLE_MODELS}`;
 }
 
 /** Why a deployment cannot be called, as one sentence, or `null`; asked before anything is sent. */
-export function deploymentProblem({ deployment, model }: Deployed): string | null {
-  if (model !== undefined || modelOf(deployment) === null) return null;
+export function deploymentProblem({ deployment, model, style }: Deployment): string | null {
+  // Servers of the other style have models of their own, under any name.
+  if (style === 'openai' || model !== undefined || modelOf(deployment) === null) return null;
   const problem = modelProblem(deployment);
   return problem && `${deployment} ${problem}`;
 }

@@ -3,16 +3,13 @@ import { type Dispatcher, Pool } from 'undici';
 import { DEADLINE, type Exchange, failureOf, type Progress } from './exchange.js';
 import { type KeyCleaner, keyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
-import type { ServiceProxy } from './proxy.js';
-import type { EndpointStyle } from './request.js';
-import { tunnelThrough } from './tunnel.js';
+import { type ServiceProxy, tunnelThrough } from './proxy.js';
 
 /** How to reach one deployment. */
 export interface ClientSettings {
-  /** The address to call, of `completionsUrl`. */
   readonly url: string;
-  /** Decides the header that carries the key. */
-  readonly style: EndpointStyle;
+  /** Whether the key is a bearer's; otherwise it has a header of its own, `api-key`. */
+  readonly bearer: boolean;
   /** Most connections, one call on each at a time; further calls wait for one. */
   readonly connections: number;
   /** Longest time for one call, from `call` to the last byte, in milliseconds. */
@@ -65,7 +62,7 @@ export function createClient(settings: ClientSettings): Client {
   let keyed: Keyed | null = null;
   const keyedBy = (key: string): Keyed => {
     if (keyed?.key !== key) {
-      const headers = [...requestHeaders(settings.style, key), ...extra];
+      const headers = [...requestHeaders(settings.bearer, key), ...extra];
       keyed = { key, headers, clean: keyCleaner(key) };
     }
     return keyed;
@@ -98,8 +95,8 @@ interface Keyed {
   readonly clean: KeyCleaner;
 }
 
-function requestHeaders(style: EndpointStyle, key: string): string[] {
-  const auth = style === 'openai' ? ['authorization', `Bearer ${key}`] : ['api-key', key];
+function requestHeaders(bearer: boolean, key: string): string[] {
+  const auth = bearer ? ['authorization', `Bearer ${key}`] : ['api-key', key];
   // undici does not decompress: without `identity` a gateway may choose an encoding by itself.
   const fixed = ['content-type', 'application/json', 'accept', 'application/json', 'accept-encoding'];
   return [...auth, ...fixed, 'identity', 'user-agent', 'promptmill'];

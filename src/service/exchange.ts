@@ -90,3 +90,24 @@ export const PROXY_REFUSED = 'PROXY_';
 
 /** Code of the error with which a call ends itself when its time is over. */
 export const DEADLINE = 'DEADLINE';
+
+/** The quota per minute as the service says it; null where it says nothing. */
+export interface AdvertisedQuota {
+  readonly requestsPerMinute: number | null;
+  readonly tokensPerMinute: number | null;
+}
+
+/**
+ * What an answer says of the quota, in `x-ratelimit-limit-requests` and `-tokens`. The service sends them at times;
+ * −1 and 0 are how it says that it does not say.
+ */
+export function advertisedQuota(exchange: Exchange): AdvertisedQuota {
+  const headers = exchange.kind === 'response' ? exchange.headers : {};
+  return {
+    requestsPerMinute: amount(headers['x-ratelimit-limit-requests']),
+    tokensPerMinute: amount(headers['x-ratelimit-limit-tokens']),
+  };
+}
+
+const amount = (text: string | undefined): number | null =>
+  text !== undefined && /^[1-9]\d{0,14}$/.test(text) ? Number(text) : null;

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { parseJson } from '../json.js';
 import type { Completion, Fault, FilterResults, Filters, FilterVerdict, Json, Usage } from '../model.js';
+import type { Operation } from './operation.js';
 
 /**
  * Reads response bodies. The forms come from service-like servers that differ in what they leave out, so
@@ -22,8 +23,8 @@ export interface Answer {
 
 export interface NoText {
   readonly fault: Fault;
-  /** The choice is an answer of the chat operation. */
-  readonly chat: boolean;
+  /** The choice is an answer of another operation. */
+  readonly isOther: boolean;
 }
 
 export interface Unusable {
@@ -36,12 +37,20 @@ export interface Unusable {
 /** Most characters of one text that are kept: sixty times what a model of the service can say. */
 const LONGEST_TEXT = 1024 * 1024;
 
+/** What of a request decides how its answer is read. */
+export interface Asked {
+  /** How many. */
+  readonly prompts: number;
+  /** Whether it asks for log probabilities; some servers send them anyway. */
+  readonly withLogprobs: boolean;
+  readonly operation: Operation;
+}
+
 /**
  * Reads the body of a successful response: for each prompt of the request the first choice, and what the filters
  * say about it. The usage of each is that of the whole request.
- * @param withLogprobs whether the request asks for log probabilities; some servers send them anyway
  */
-export function readCompletions(body: string, prompts: number, withLogprobs = false): readonly Reading[] {
+export function readAnswers(body: string, { prompts, withLogprobs, operation }: Asked): readonly Reading[] {
   const parsed = parseJson(body);
   const root = Array.isArray(parsed) ? merged(parsed) : parsed;
   const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
@@ -59,10 +68,10 @@ export function readCompletions(body: string, prompts: number, withLogprobs = fa
   if (own === null) return all(mixedUp(choices, prompts));
   const usage = usageOf(
     root['usage'],
-    own.some((choice) => choice['text'] !== ''),
+    own.some((choice) => operation.text(choice) !== ''),
   );
   return own.map((choice, index): Reading => {
-    const text = stringOr(choice['text']);
+    const text = operation.text(choice);
     const isLong = text !== null && text.length > LONGEST_TEXT;
     return {
       ok: true,
@@ -79,7 +88,7 @@ export function readCompletions(body: string, prompts: number, withLogprobs = fa
       },
       filters: { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) },
       ...(usage === 'odd' && { oddUsage: true }),
-      ...(text === null && { noText: noText(root, choice) }),
+      ...(text === null && { noText: noText(operation.otherForm(root, choice), choice) }),
     };
   });
 }
@@ -163,20 +172,14 @@ function between(text: string, before: string, after: string): string {
   return from === -1 || to === -1 ? '' : clip(text.slice(from + before.length, to), SAMPLE);
 }
 
-/** The choice as it came, less what is long and beside the point. */
-function noText(root: Obj, choice: Obj): NoText {
-  const chat =
-    isObject(choice['message']) ||
-    isObject(choice['delta']) ||
-    String(root['object'] ?? '').startsWith('chat.completion');
-  if (chat) {
-    const message =
-      'the service answers in the form of the chat operation, with a message in place of a text';
-    return { fault: { code: 'operation_not_supported', message }, chat };
-  }
+/** @param otherForm why the choice is an answer of another operation */
+function noText(otherForm: string | null, choice: Obj): NoText {
+  if (otherForm !== null)
+    return { fault: { code: 'operation_not_supported', message: otherForm }, isOther: true };
+  // The choice as it came, less what is long and beside the point.
   const { content_filter_results: _, content_filter_result: __, logprobs: ___, ...said } = choice;
   const sample = clip(JSON.stringify(said), SAMPLE);
-  return { fault: { code: 'no_text', message: `the answer has no text: ${sample}` }, chat };
+  return { fault: { code: 'no_text', message: `the answer has no text: ${sample}` }, isOther: false };
 }
 
 /**

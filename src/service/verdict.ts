@@ -1,7 +1,8 @@
 import type { CalledOutcome, Completion, Fault, FilterResults, Filters } from '../model.js';
-import { COMPLETIONS_MODELS } from './catalogue.js';
+import { CALLABLE_MODELS } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
-import { type Reading, readCompletions, readError, type ServiceError } from './response.js';
+import type { Operation } from './operation.js';
+import { type Asked, type Reading, readAnswers, readError, type ServiceError } from './response.js';
 import type { Certainty } from './stop-streak.js';
 
 /**
@@ -12,7 +13,7 @@ import type { Certainty } from './stop-streak.js';
  * | --- | --- | --- |
  * | 2xx with a text, also an empty one | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
  * | 2xx whose text a filter took | final: `filtered` | `content_filter` |
- * | 2xx in the form of the chat operation | stop, possibly billed | `operation_not_supported` |
+ * | 2xx in the form of another operation | stop, possibly billed | `operation_not_supported` |
  * | 2xx with a choice whose text is none | retry, possibly billed; stop when row after row has none | `no_text` |
  * | 2xx with choices that cannot be told apart | retry, each row alone, possibly billed | `choices_mixed_up` |
  * | 2xx that is a web page | stop, possibly billed | `not_json` |
@@ -84,21 +85,15 @@ type WithoutAttempts<T> = T extends CalledOutcome ? Omit<T, 'attempts'> : never;
 /**
  * What an exchange means for each prompt of its request. Only an answer can mean different things for them.
  * @param now the time, in milliseconds since 1970, against which a date in `retry-after` is read
- * @param withLogprobs whether the request asks for log probabilities. @default false
  */
-export function verdicts(
-  exchange: Exchange,
-  now: number,
-  prompts: number,
-  withLogprobs = false,
-): readonly Verdict[] {
+export function verdicts(exchange: Exchange, now: number, asked: Asked): readonly Verdict[] {
   if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
-    return readCompletions(exchange.body, prompts, withLogprobs).map((reading) =>
-      ofReading(exchange.notUtf8 ? marked(reading) : reading, exchange.latency_ms),
+    return readAnswers(exchange.body, asked).map((reading) =>
+      ofReading(exchange.notUtf8 ? marked(reading) : reading, exchange.latency_ms, asked.operation),
     );
   }
-  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now);
-  return Array.from({ length: prompts }, () => one);
+  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, asked.operation);
+  return Array.from({ length: asked.prompts }, () => one);
 }
 
 /** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
@@ -147,12 +142,13 @@ function ofFailure({ code, message, phase }: Failure): Verdict {
 const CHECK_ADDRESS =
   'Check PROMPTMILL_BASE_URL: a page comes from a portal, a login or a proxy, and not from the service.';
 
-const CHECK_DEPLOYMENT =
-  'Check that service.deployment answers the completions operation, and that PROMPTMILL_BASE_URL is its address.';
+const checkDeployment = ({ name }: Operation): string =>
+  `Check that service.deployment answers the ${name} operation, and that PROMPTMILL_BASE_URL is its address.`;
 
-const COMPLETIONS_ONLY = `Promptmill calls the completions operation: set service.deployment to a deployment of ${COMPLETIONS_MODELS}.`;
+const otherDeployment = ({ name }: Operation): string =>
+  `Promptmill calls the ${name} operation: set service.deployment to a deployment of ${CALLABLE_MODELS}.`;
 
-function ofReading(reading: Reading, latency_ms: number): Verdict {
+function ofReading(reading: Reading, latency_ms: number, operation: Operation): Verdict {
   const billed = { possiblyBilled: true };
   if (!reading.ok) {
     const { fault, form } = reading;
@@ -170,12 +166,13 @@ function ofReading(reading: Reading, latency_ms: number): Verdict {
   if (noText === undefined) {
     return { kind: 'final', outcome: { status: 'completed', completion, filters, latency_ms }, ...odd };
   }
-  const { fault, chat } = noText;
-  if (chat) return { kind: 'stop', fault, hint: COMPLETIONS_ONLY, certainty: 'likely', ...billed };
-  return { kind: 'retry', fault, hint: CHECK_DEPLOYMENT, ...billed };
+  const { fault, isOther } = noText;
+  if (isOther)
+    return { kind: 'stop', fault, hint: otherDeployment(operation), certainty: 'likely', ...billed };
+  return { kind: 'retry', fault, hint: checkDeployment(operation), ...billed };
 }
 
-/** The service's documentation, section 7: a block shows in the boolean `filtered` of either side. */
+/** A block shows in the boolean `filtered` of either side. */
 function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'completion' | null {
   if (completion.finish_reason === 'content_filter' || anyFiltered(filters.completion)) return 'completion';
   return anyFiltered(filters.prompt) ? 'prompt' : null;
@@ -190,7 +187,11 @@ type Rule = {
   readonly code: string;
 } & (
   | { readonly kind: 'filtered' | 'failed' | 'refused-key' | 'wait' }
-  | { readonly kind: 'stop'; readonly hint: string; readonly certainty?: Certainty }
+  | {
+      readonly kind: 'stop';
+      readonly hint: string | ((operation: Operation) => string);
+      readonly certainty?: Certainty;
+    }
   | { readonly kind: 'retry'; readonly possiblyBilled: boolean }
 );
 
@@ -225,7 +226,7 @@ const RULES: readonly Rule[] = [
       says(error, /does not work with the specified model|is a chat model/i),
     kind: 'stop',
     code: 'operation_not_supported',
-    hint: COMPLETIONS_ONLY,
+    hint: otherDeployment,
   },
   {
     when: (error) =>
@@ -292,7 +293,7 @@ const RULES: readonly Rule[] = [
 
 const OTHERWISE: Rule = { when: () => true, kind: 'failed', code: 'invalid_request' };
 
-function ofError(response: Response, now: number): Verdict {
+function ofError(response: Response, now: number, operation: Operation): Verdict {
   const { latency_ms } = response;
   const error = readError(response.status, response.body);
   const rule = RULES.find(({ when }) => when(error)) ?? OTHERWISE;
@@ -313,7 +314,7 @@ function ofError(response: Response, now: number): Verdict {
       return {
         kind: 'stop',
         fault,
-        hint: rule.hint,
+        hint: typeof rule.hint === 'string' ? rule.hint : rule.hint(operation),
         certainty: rule.certainty ?? 'likely',
         possiblyBilled: false,
       };

@@ -1,12 +1,9 @@
 import type { Counters, Failed, Fault, Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import { type Client, createClient } from '../service/client.js';
-import type { Exchange } from '../service/exchange.js';
-import type { KeyRing } from '../service/keys.js';
-import { completionsUrl, requestBody, type ServiceAddress } from '../service/request.js';
+import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
+import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
-import { type ToldQuota, toldQuota } from '../service/told-quota.js';
-import { type Verdict, verdicts } from '../service/verdict.js';
+import type { Verdict } from '../service/verdict.js';
 import type { RowResult } from './row-result.js';
 import { withRowUsage } from './row-usage.js';
 
@@ -26,14 +23,13 @@ export const failedRow = (error: Fault, attempts: number, latency_ms: number | n
  * deployment and what shapes the request, never an address (fault 58).
  */
 export class Caller {
-  /** One client for each form of the address; a run has one, a worker of many runs has few. */
-  readonly #clients = new Map<string, Client>();
+  /** A run has one, a worker of many runs has few. */
+  readonly #endpoints = new Map<string, Endpoint>();
   readonly #streak = new StopStreak();
-  #told: ToldQuota = { requestsPerMinute: null, tokensPerMinute: null };
+  #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
-    private readonly address: ServiceAddress,
-    private readonly keys: KeyRing,
+    private readonly access: ServiceAccess,
     /** Most calls in flight at once. */
     private readonly concurrency: number,
     /** False while nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
@@ -45,8 +41,8 @@ export class Caller {
   ) {}
 
   /** What the service last said of its quota. */
-  get told(): ToldQuota {
-    return this.#told;
+  get advertised(): AdvertisedQuota {
+    return this.#advertised;
   }
 
   /**
@@ -74,19 +70,20 @@ export class Caller {
     count: Count,
     announced: boolean,
   ): Promise<readonly RowResult[]> {
-    const exchange = await this.#exchange(chunk, rows, count, announced);
+    const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
+    const endpoint = this.#endpoint(chunk);
+    const exchange = await this.#exchange(endpoint, request, count, announced);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
-    if (exchange.kind === 'response') this.#told = toldQuota(exchange);
-    const parameters = parametersOf(chunk, rows);
-    const judged = verdicts(exchange, Date.now(), rows.length, typeof parameters.logprobs === 'number');
+    if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
+    const judged = endpoint.verdicts(exchange, request);
     if (judged[0]?.kind === 'wait') count('rate_limited');
     const stops = this.#stops(chunk, rows, judged);
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
     if (!refused || rows.length === 1) {
       const results = judged.map((each) => this.#result(each, attempt, exchange, stops));
-      return await withRowUsage(results, rows, parameters, chunk);
+      return await withRowUsage(results, rows, request.parameters, chunk);
     }
     const half = Math.ceil(rows.length / 2);
     const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
@@ -100,29 +97,28 @@ export class Caller {
 
   /** One exchange under a key that the service takes; null when it refuses every one. */
   async #exchange(
-    chunk: Chunk,
-    rows: readonly ChunkRow[],
+    endpoint: Endpoint,
+    request: ServiceRequest,
     count: Count,
     announced: boolean,
   ): Promise<Exchange | null> {
-    const prompts = rows.map((row) => row.prompt);
-    const body = requestBody(prompts, parametersOf(chunk, rows), chunk.style, chunk.deployment);
+    const { keys } = this.access;
     let counted = announced;
     let refusal: Exchange | null = null;
-    for (let key = this.keys.current(); key !== null; key = this.keys.after(key)) {
+    for (let key = keys.current(); key !== null; key = keys.after(key)) {
       if (refusal !== null) count('retried');
       if (!counted) count('sent');
       counted = false;
-      const exchange = await this.#client(chunk).call(body, key);
+      const exchange = await endpoint.call(request, key);
       this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
       if (exchange.kind === 'failure' || exchange.status !== 401) {
-        if (exchange.kind === 'response' && exchange.status < 300) this.keys.took(key);
+        if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;
       }
       refusal = exchange;
-      if (this.keys.refuse(key) && this.keys.current() !== null) this.onKeyRefused();
+      if (keys.refuse(key) && keys.current() !== null) this.onKeyRefused();
     }
-    return this.keys.current() === null ? null : refusal;
+    return keys.current() === null ? null : refusal;
   }
 
   /** Whether an exchange stops the run. An answer to one of its rows is a good word for the service. */
@@ -157,26 +153,18 @@ export class Caller {
     }
   }
 
-  #client(chunk: Chunk): Client {
+  #endpoint(chunk: Chunk): Endpoint {
     const form = JSON.stringify([chunk.deployment, chunk.apiVersion, chunk.style, chunk.timeoutMs]);
-    let client = this.#clients.get(form);
-    if (client === undefined) {
-      const { deployment, apiVersion, style, timeoutMs } = chunk;
-      const url = completionsUrl({ ...this.address, deployment, apiVersion, style });
-      client = createClient({
-        url,
-        style,
-        connections: this.concurrency,
-        timeoutMs,
-        proxy: this.address.proxy,
-      });
-      this.#clients.set(form, client);
+    let endpoint = this.#endpoints.get(form);
+    if (endpoint === undefined) {
+      endpoint = new Endpoint(this.access.address, chunk, this.concurrency, chunk.timeoutMs);
+      this.#endpoints.set(form, endpoint);
     }
-    return client;
+    return endpoint;
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+    await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()));
   }
 }
 

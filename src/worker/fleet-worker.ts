@@ -7,8 +7,7 @@ import { readRuns, readWorkers } from '../fleet/read-posts.js';
 import { WorkerNotice } from '../fleet/worker-notice.js';
 import type { Fault } from '../model.js';
 import { serviceQueue } from '../queue/names.js';
-import type { KeyRing } from '../service/keys.js';
-import type { ServiceAddress } from '../service/request.js';
+import type { ServiceAccess } from '../service/endpoint.js';
 import { within } from '../store/deadline.js';
 import type { Store } from '../store/store.js';
 import { Caller } from './caller.js';
@@ -27,10 +26,8 @@ const LOOK_TIMEOUT_MS = 10_000;
 /** A queue without a run is left after this time, in milliseconds. */
 const IDLE_MS = 60_000;
 
-export interface FleetWorkerOptions {
+export interface FleetWorkerOptions extends ServiceAccess {
   readonly store: Store;
-  readonly address: ServiceAddress;
-  readonly keys: KeyRing;
   /** Calls at once, of all deployments together. */
   readonly concurrency: number;
   /** Deployments whose rows it takes; null is all. */
@@ -179,10 +176,9 @@ export class FleetWorker {
   }
 
   #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {
-    const { store, address, keys, concurrency, log, onStop, times } = this.options;
+    const { store, concurrency, log, onStop, times } = this.options;
     const caller = new Caller(
-      address,
-      keys,
+      this.options,
       concurrency,
       answered,
       () => log.warn('the service refused the first key; going on with the second'),

@@ -55,7 +55,7 @@ export class Lessons {
       (result) => result.kind === 'settled' && codeOf(result.outcome) === 'request_exceeds_quota',
     );
     const beyond = usage === null ? 0 : estimate.settle(reserved, usage);
-    pacer.answered(never ? -reserved.tokens : beyond, caller.told);
+    pacer.answered(never ? -reserved.tokens : beyond, caller.advertised);
   }
 
   /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */

@@ -4,8 +4,7 @@ import type { Settings } from '../config/settings.js';
 import { WorkerNotice } from '../fleet/worker-notice.js';
 import type { Halt } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
-import type { KeyRing } from '../service/keys.js';
-import type { ServiceAddress } from '../service/request.js';
+import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import { Caller } from './caller.js';
 import { serviceWait } from './service-wait.js';
@@ -29,12 +28,7 @@ export function startOwnWorker(
     store,
   }: {
     settings: Settings;
-    world: {
-      readonly address: ServiceAddress;
-      readonly keys: KeyRing;
-      readonly log: Logger;
-      readonly halt: Halt;
-    };
+    world: ServiceAccess & { readonly log: Logger; readonly halt: Halt };
     store: Store;
   },
   { run, queue, calls }: { readonly run: string; readonly queue: string; readonly calls: Counters },
@@ -63,8 +57,7 @@ export function startOwnWorker(
     }),
   });
   const caller = new Caller(
-    world.address,
-    world.keys,
+    world,
     concurrency,
     wasReached,
     () => world.log.warn('the service refused the first key; going on with the second'),

@@ -12,6 +12,7 @@ import { contextCheck } from '../../src/prompt/context.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
 import { plain } from '../../src/report/terminal-text.js';
 import { keyCleaner } from '../../src/service/key-cleaner.js';
+import { completions } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';
 import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
@@ -86,7 +87,11 @@ const fits = contextCheck(4097, await loadTokenizer('cl100k_base'));
 const csv = recordFormat({ kind: 'csv', ...shape });
 const jsonl = recordFormat({ kind: 'jsonl', ...shape });
 const response = (status: number, body: string) =>
-  verdicts({ kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 }, 0, 1);
+  verdicts({ kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 }, 0, {
+    prompts: 1,
+    withLogprobs: false,
+    operation: completions,
+  });
 
 /** Everything that a row, an answer or an error meets. */
 const READERS: Readonly<Record<string, (text: string) => unknown>> = {

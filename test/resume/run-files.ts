@@ -5,9 +5,9 @@ import type { CallCounts, Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
 import {
   beginManifest,
-  type OutputTarget,
   findTarget,
   type OutputPlace,
+  type OutputTarget,
   placeOutput,
 } from '../../src/resume/begin.js';
 import { Committer } from '../../src/resume/committer.js';

@@ -29,7 +29,7 @@ async function serve(script?: Script, tls?: { key: string; cert: string }): Prom
 }
 
 function clientOf(url: string, settings: Partial<ClientSettings> = {}): Client {
-  const client = createClient({ url, style: 'deployments', connections: 4, timeoutMs: 10_000, ...settings });
+  const client = createClient({ url, bearer: false, connections: 4, timeoutMs: 10_000, ...settings });
   cleanups.push(() => client.close());
   return client;
 }
@@ -87,7 +87,7 @@ describe('one call', () => {
 
   it('authenticates as a bearer where the style asks for it', async () => {
     const service = await serve();
-    await clientOf(`${service.url}/v1/completions`, { style: 'openai' }).call(body('p'), KEY);
+    await clientOf(`${service.url}/v1/completions`, { bearer: true }).call(body('p'), KEY);
     expect(service.requests[0]?.headers).toMatchObject({ authorization: `Bearer ${KEY}` });
     expect(service.requests[0]?.headers).not.toHaveProperty('api-key');
   });

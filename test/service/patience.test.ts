@@ -22,7 +22,7 @@ async function callFor(minutes: number, timeoutMs: number) {
   });
   // The clocks of the client, undici's own among them; connections stay as they are.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
-  const client = createClient({ url: `${service.url}/x`, style: 'deployments', connections: 1, timeoutMs });
+  const client = createClient({ url: `${service.url}/x`, bearer: false, connections: 1, timeoutMs });
   try {
     const call = client.call('{"prompt":"p"}', 'a-key-for-tests-only');
     await arrival;

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createClient } from '../../src/service/client.js';
+import { completions } from '../../src/service/operation.js';
 import { proxyFor } from '../../src/service/proxy.js';
 import { verdicts } from '../../src/service/verdict.js';
 import { type ProxyOptions, startProxy, type TestProxy } from '../support/proxy.js';
@@ -103,7 +104,7 @@ describe('a call through a proxy', () => {
     const url = `${service.url}/x?a=b`;
     const client = createClient({
       url,
-      style: 'deployments',
+      bearer: false,
       connections: 2,
       timeoutMs: 10_000,
       ca: TEST_ONLY_VALID,
@@ -117,7 +118,7 @@ describe('a call through a proxy', () => {
     return { service, proxy, client, call: () => client.call('{}', 'a-key-for-tests-only') };
   }
   const judged = async (exchange: ReturnType<Awaited<ReturnType<typeof through>>['call']>) =>
-    verdicts(await exchange, 0, 1)[0];
+    verdicts(await exchange, 0, { prompts: 1, withLogprobs: false, operation: completions })[0];
 
   it('goes through a tunnel to a service with TLS: the proxy sees the host and no key', async () => {
     const { service, proxy, call } = await through({ user: 'me:a b' }, { tls: true, user: 'me:a%20b@' });

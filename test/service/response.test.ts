@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { readCompletions, readError } from '../../src/service/response.js';
+import { completions } from '../../src/service/operation.js';
+import { readAnswers, readError } from '../../src/service/response.js';
+
+const readCompletions = (body: string, prompts: number, withLogprobs = false) =>
+  readAnswers(body, { prompts, withLogprobs, operation: completions });
 
 /** The reading of a body for a single prompt. */
 const readOne = (body: string) => readCompletions(body, 1)[0];
@@ -62,7 +66,7 @@ describe('the body of an answer', () => {
     const reading = read({ choices: [choice] });
     expect(reading).toMatchObject({
       completion: { text: null },
-      noText: { chat, fault: { message: expect.stringContaining(message) } },
+      noText: { isOther: chat, fault: { message: expect.stringContaining(message) } },
     });
     expect(JSON.stringify(reading)).not.toContain('hello');
   });

@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import type { Exchange, FailureCode } from '../../src/service/exchange.js';
+import { completions } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';
 import { completionBody } from '../support/scripted-service.js';
 
 const NOW = Date.UTC(2025, 0, 1);
 
 /** The verdict on an exchange with a single prompt. */
-const verdict = (exchange: Exchange, now: number) => verdicts(exchange, now, 1)[0];
+const verdict = (exchange: Exchange, now: number) =>
+  verdicts(exchange, now, { prompts: 1, withLogprobs: false, operation: completions })[0];
 
 /** The verdict on a response; a body that is no string is sent as JSON. */
 const judge = (status: number, body: unknown = '', headers: Record<string, string> = {}) =>

@@ -20,8 +20,8 @@ export function startFleetWorkerProcess(options: Omit<WorkerProcessOptions, 'chu
   const module = (name: string): string => JSON.stringify(built(name));
   const { queue, service, concurrency, lockMs } = options;
   return startChild(`
-    const { openStore } = await import(${module('queue/open-store.js')});
-    const { FleetWorker } = await import(${module('run/fleet-worker.js')});
+    const { openStore } = await import(${module('store/open.js')});
+    const { FleetWorker } = await import(${module('worker/fleet-worker.js')});
     const { KeyRing } = await import(${module('service/keys.js')});
     const { createLog } = await import(${module('commands/log.js')});
 
@@ -52,9 +52,9 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
   const module = (name: string): string => JSON.stringify(built(name));
   const { queue, service, concurrency, chunkSize, lockMs } = options;
   return startChild(`
-    const { openStore } = await import(${module('queue/open-store.js')});
-    const { ChunkWorker } = await import(${module('queue/worker.js')});
-    const { Caller } = await import(${module('queue/caller.js')});
+    const { openStore } = await import(${module('store/open.js')});
+    const { ChunkWorker } = await import(${module('worker/worker.js')});
+    const { Caller } = await import(${module('worker/caller.js')});
     const { queueName } = await import(${module('queue/names.js')});
     const { KeyRing } = await import(${module('service/keys.js')});
     const { createLog } = await import(${module('commands/log.js')});
@@ -68,7 +68,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       concurrency: ${concurrency},
       chunkSize: ${chunkSize},
       promptsPerRequest: 1,
-      caller: new Caller(address, new KeyRing(['a-key-for-tests-only']), ${concurrency}, true, () => {}),
+      caller: new Caller({ address, keys: new KeyRing(['a-key-for-tests-only']) }, ${concurrency}, true, () => {}),
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log: createLog('silent'),
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { shareUsage } from '../../src/service/share-usage.js';
 import { packs } from '../../src/worker/packs.js';
+import { shareUsage } from '../../src/worker/row-usage.js';
 
 describe('rows that share a request', () => {
   const row = (number: number, max_tokens: number | null = null) => ({

@@ -1,16 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
-import { completionsUrl, type Endpoint, requestBody } from '../../src/service/request.js';
+import { type Deployment, deploymentProblem, modelOf } from '../../src/service/catalogue.js';
+import { callUrl, requestBody, type ServiceAddress } from '../../src/service/endpoint.js';
 
-const endpoint = (changes: Partial<Endpoint>): Endpoint => ({
-  baseUrl: 'https://example.net',
-  segment: 'openai',
+const of = (changes: Partial<Deployment>): Deployment => ({
   deployment: 'lm-35-turbo-instruct',
   apiVersion: '2023-09-15-preview',
   style: 'deployments',
   ...changes,
 });
+
+const urlOf = ({ baseUrl, segment, ...changes }: Partial<ServiceAddress & Deployment>): string =>
+  callUrl({ baseUrl, segment: segment ?? 'openai' }, of(changes));
 
 describe('the address to call', () => {
   it.each([
@@ -29,11 +30,11 @@ describe('the address to call', () => {
     [{ style: 'openai' as const }, 'https://example.net/v1/completions'],
     [{ style: 'openai' as const, baseUrl: 'https://example.net/v1/' }, 'https://example.net/v1/completions'],
   ])('of %j', (changes, url) => {
-    expect(completionsUrl(endpoint(changes))).toBe(url);
+    expect(urlOf({ baseUrl: 'https://example.net', ...changes })).toBe(url);
   });
 
   it.each(['.', '..'])('has no deployment %s, which would climb to another path', (deployment) => {
-    expect(() => completionsUrl(endpoint({ deployment }))).toThrow(UsageError);
+    expect(() => urlOf({ baseUrl: 'https://example.net', deployment })).toThrow(UsageError);
   });
 
   it.each([
@@ -54,24 +55,30 @@ describe('the address to call', () => {
       'PROMPTMILL_BASE_URL must not have a query or fragment: https://example.net',
     ],
   ])('refuses the base %s without showing a secret', (baseUrl, message) => {
-    expect(() => completionsUrl(endpoint({ baseUrl }))).toThrow(expect.objectContaining({ message }));
+    expect(() => urlOf({ baseUrl })).toThrow(expect.objectContaining({ message }));
   });
 });
 
 describe('the body', () => {
   it('is the prompt and the parameters as given', () => {
-    const text = requestBody(['p'], { max_tokens: 5, stop: '\n', temperature: null }, 'deployments', 'd');
+    const text = requestBody(
+      { prompts: ['p'], parameters: { max_tokens: 5, stop: '\n', temperature: null } },
+      of({}),
+    );
     expect(JSON.parse(text)).toEqual({ prompt: 'p', max_tokens: 5, stop: '\n', temperature: null });
   });
 
   it('names the model, and lists the stop text, for servers of the same shape', () => {
-    const text = requestBody(['p'], { stop: '\n' }, 'openai', 'm');
+    const text = requestBody(
+      { prompts: ['p'], parameters: { stop: '\n' } },
+      of({ deployment: 'm', style: 'openai' }),
+    );
     expect(JSON.parse(text)).toEqual({ model: 'm', prompt: 'p', stop: ['\n'] });
   });
 
   it('fault 8: carries NUL, a lone surrogate and emoji unchanged', () => {
     const prompt = 'a\u0000b\ud800c\u{1f600}';
-    expect(JSON.parse(requestBody([prompt], {}, 'deployments', 'd'))).toEqual({ prompt });
+    expect(JSON.parse(requestBody({ prompts: [prompt], parameters: {} }, of({})))).toEqual({ prompt });
   });
 });
 
@@ -79,14 +86,14 @@ describe('the catalogue', () => {
   it('knows the models of the service, and takes any other deployment name as it comes', () => {
     expect(modelOf('text-davinci-003')).toMatchObject({ contextWindow: 4097, encoding: 'p50k_base' });
     expect(modelOf('my-own-name')).toBeNull();
-    expect(deploymentProblem({ deployment: 'my-own-name' })).toBeNull();
-    expect(deploymentProblem({ deployment: 'lm-35-turbo-instruct' })).toBeNull();
+    expect(deploymentProblem(of({ deployment: 'my-own-name' }))).toBeNull();
+    expect(deploymentProblem(of({}))).toBeNull();
   });
 
   it.each(['lm-35-turbo', 'lm-35-turbo-16k', 'lm-4', 'lm-4-32k'])(
     'refuses %s, and says which fit',
     (name) => {
-      expect(deploymentProblem({ deployment: name })).toBe(
+      expect(deploymentProblem(of({ deployment: name }))).toBe(
         `${name} is a conversation model, and Promptmill calls the completions operation: use lm-35-turbo-instruct or text-davinci-003`,
       );
     },

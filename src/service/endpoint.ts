@@ -1,0 +1,140 @@
+import { UsageError } from '../errors.js';
+import type { Parameters } from '../model.js';
+import type { Deployment } from './catalogue.js';
+import { type Client, createClient } from './client.js';
+import type { Exchange } from './exchange.js';
+import type { KeyRing } from './keys.js';
+import { completions, type Operation } from './operation.js';
+import type { ServiceProxy } from './proxy.js';
+import { type Verdict, verdicts } from './verdict.js';
+
+/** The address of the service, out of the environment of the process that calls it. */
+export interface ServiceAddress {
+  /** Value of `PROMPTMILL_BASE_URL`. */
+  readonly baseUrl: string | undefined;
+  /** First path segment of the service; style `deployments` only. */
+  readonly segment: string;
+  /** The proxy on the way there. @default none */
+  readonly proxy?: ServiceProxy | null;
+}
+
+/** How this process reaches the service. */
+export interface ServiceAccess {
+  readonly address: ServiceAddress;
+  readonly keys: KeyRing;
+}
+
+/** What is asked in one call. */
+export interface ServiceRequest {
+  readonly prompts: readonly string[];
+  /** Sent as they are given; the service knows its own defaults. */
+  readonly parameters: Parameters;
+}
+
+/** One deployment as this process calls it: where it is, how it is asked, and what its answers mean. */
+export class Endpoint {
+  readonly #deployment: Deployment;
+  readonly #operation: Operation = completions;
+  readonly #client: Client;
+
+  /**
+   * @param connections most calls at once
+   * @param timeoutMs longest time of one call, in milliseconds
+   * @throws UsageError when the address cannot be used
+   */
+  constructor(address: ServiceAddress, deployment: Deployment, connections: number, timeoutMs: number) {
+    this.#deployment = deployment;
+    this.#client = createClient({
+      url: callUrl(address, deployment, this.#operation),
+      bearer: deployment.style === 'openai',
+      connections,
+      timeoutMs,
+      proxy: address.proxy,
+    });
+  }
+
+  /** Makes one call. Never rejects: what went wrong is in the exchange. */
+  call(request: ServiceRequest, key: string): Promise<Exchange> {
+    return this.#client.call(requestBody(request, this.#deployment, this.#operation), key);
+  }
+
+  /** What an exchange means for each prompt of its request. */
+  verdicts(exchange: Exchange, { prompts, parameters }: ServiceRequest): readonly Verdict[] {
+    const withLogprobs = typeof parameters.logprobs === 'number';
+    return verdicts(exchange, Date.now(), {
+      prompts: prompts.length,
+      withLogprobs,
+      operation: this.#operation,
+    });
+  }
+
+  /** Closes all connections; calls in flight end as `aborted`. */
+  close(): Promise<void> {
+    return this.#client.close();
+  }
+}
+
+/**
+ * The address to call.
+ * @throws UsageError when the base URL is missing or is no plain http(s) address
+ */
+export function callUrl(
+  { baseUrl, segment }: ServiceAddress,
+  { deployment, apiVersion, style }: Deployment,
+  operation: Operation = completions,
+): string {
+  const base = plainBase(baseUrl);
+  if (style === 'openai') return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${operation.path}`;
+  const query = new URLSearchParams({ 'api-version': apiVersion });
+  return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${operation.path}?${query}`;
+}
+
+/** The body of one call. */
+export function requestBody(
+  { prompts, parameters }: ServiceRequest,
+  { deployment, style }: Deployment,
+  operation: Operation = completions,
+): string {
+  const asked = operation.prompts(prompts);
+  if (style === 'deployments') return JSON.stringify({ ...parameters, ...asked });
+  // Some servers of this shape take `stop` as a list only.
+  const stop = typeof parameters.stop === 'string' ? { stop: [parameters.stop] } : {};
+  return JSON.stringify({ ...parameters, ...stop, model: deployment, ...asked });
+}
+
+function plainBase(value: string | undefined): string {
+  if (value === undefined) {
+    throw new UsageError(
+      'base_url_missing',
+      'PROMPTMILL_BASE_URL is not set',
+      'Set it to the address of the service, for example https://example.net, or use --emulate.',
+    );
+  }
+  const url = URL.canParse(value) ? new URL(value) : null;
+  const problem =
+    url === null || !/^https?:$/.test(url.protocol)
+      ? 'is no http or https address'
+      : url.username || url.password
+        ? 'must not hold a user name or password'
+        : /[?#]/.test(value)
+          ? 'must not have a query or fragment'
+          : null;
+  if (url === null || problem !== null) {
+    throw new UsageError(
+      'bad_base_url',
+      `PROMPTMILL_BASE_URL ${problem}: ${withoutSecrets(value)}`,
+      'Give the address alone, for example https://example.net; keys go in PROMPTMILL_API_KEY.',
+    );
+  }
+  return url.origin + url.pathname.replace(/\/+$/, '');
+}
+
+/** Both the user part and the query of an address may hold a password or a key. */
+const withoutSecrets = (url: string): string =>
+  url.replace(/^([a-z]+:\/\/)?.*@/is, '$1').replace(/[?#].*$/s, '');
+
+function pathSegment(name: string): string {
+  // As a segment these two would climb to another path; no encoding prevents it.
+  if (name === '.' || name === '..') throw new UsageError('bad_path_segment', `not a name: ${name}`);
+  return encodeURIComponent(name);
+}
