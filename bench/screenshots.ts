@@ -47,7 +47,7 @@ try {
   const store = await openStore(redis.url, { stateDir: join(folder, 'state'), onWarning: () => {} });
   const views = new QueueViews(store, log);
   const version: string = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version;
-  const web = await startWeb({ board: store.board, queues: views, login, port: 0, version, log });
+  const web = await startWeb({ keyValue: store.keyValue, queues: views, login, port: 0, version, log });
   const browser = await startChromium();
   stopEverything = async () => {
     await browser.close();

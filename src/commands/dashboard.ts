@@ -4,8 +4,7 @@ import type { Environment } from '../config/environment.js';
 import { QueueViews } from '../queue/queue-views.js';
 import { scheduleQueue } from '../schedule/schedule.js';
 import { parseStoreAddress } from '../store/address.js';
-import { openStore } from '../store/open.js';
-import { openBoard } from '../store/open-board.js';
+import { openLookout, openStore } from '../store/open.js';
 import { startWeb } from '../web/web.js';
 
 export interface DashboardOptions {
@@ -20,17 +19,17 @@ export interface DashboardOptions {
 }
 
 /**
- * Starts the dashboard of a store. The queues of embedded runs are each inside a process, so there it shows the board alone.
+ * Starts the dashboard of a store. The queues of embedded runs are each inside a process, so there it shows runs and workers alone.
  * @throws UsageError without a password, and when the address or the store cannot be had
  */
 export async function startDashboard(options: DashboardOptions): Promise<{ close(): Promise<void> }> {
   const { environment, emulated, host, port, log, problems } = options;
-  const { board, queues, close } = await openViews(options);
+  const { keyValue, queues, close } = await openViews(options);
   try {
     const { dashboardUser: user, dashboardPassword: password } = environment;
     const alsoQueues = [scheduleQueue(emulated)];
     const web = await startWeb({
-      board,
+      keyValue,
       queues,
       alsoQueues,
       login: { user, password },
@@ -56,11 +55,11 @@ export async function startDashboard(options: DashboardOptions): Promise<{ close
 async function openViews({ environment, queue, log }: DashboardOptions) {
   const options = { stateDir: environment.stateDir, onWarning: () => {} };
   if (parseStoreAddress(queue).kind === 'embedded')
-    return { ...(await openBoard(queue, options)), queues: null };
+    return { ...(await openLookout(queue, options)), queues: null };
   const store = await openStore(queue, options);
   const queues = new QueueViews(store, log);
   return {
-    board: store.board,
+    keyValue: store.keyValue,
     queues,
     close: async () => {
       await Promise.all([queues.close(), store.close()]);

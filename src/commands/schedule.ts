@@ -9,7 +9,7 @@ import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
 import { isNeverMade, openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
 import { marksFolder, readServedSchedule, serveFolder } from '../schedule/serve.js';
-import { openBoard } from '../store/open-board.js';
+import { openLookout } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -128,12 +128,12 @@ async function scheduled(options: Options, environment: Environment): Promise<Sc
 
 /** What the runs of the queue have said of themselves. */
 async function runsOnBoard({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
-  const opened = await openBoard(queue ?? environment.queue, {
+  const opened = await openLookout(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},
   });
   try {
-    return readRuns(await opened.board.posts('run'));
+    return readRuns(await opened.keyValue.list('run'));
   } finally {
     await opened.close();
   }

@@ -8,7 +8,7 @@ import { readRuns, readWorkers } from '../fleet/read-posts.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
 import { nearest } from '../nearest.js';
-import { type OpenBoard, openBoard } from '../store/open-board.js';
+import { type Lookout, openLookout } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -49,7 +49,7 @@ export function statusCommand(exit: Exit): Command {
 async function status(job: string | undefined, { queue, json, watch }: Options): Promise<void> {
   const environment = readEnvironment(process.env);
   const name = job === undefined ? null : existsSync(job) ? readJobFile(job).name : job;
-  const opened = await openBoard(queue ?? environment.queue, {
+  const opened = await openLookout(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},
   });
@@ -78,14 +78,14 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
   }
 }
 
-async function look({ board }: OpenBoard, job: string | null): Promise<Status> {
-  const [runs, workers] = await Promise.all([board.posts('run'), board.posts('worker')]);
+async function look({ keyValue }: Lookout, job: string | null): Promise<Status> {
+  const [runs, workers] = await Promise.all([keyValue.list('run'), keyValue.list('worker')]);
   return statusOf(readRuns(runs), readWorkers(workers), job);
 }
 
 /** A name that nobody has heard of is a slip, most of the time; the file of a job that has not run yet is none. */
-async function assertKnown(job: string, { board, describe }: OpenBoard): Promise<void> {
-  const jobs = new Set(readRuns(await board.posts('run')).map(({ post }) => post.summary.job));
+async function assertKnown(job: string, { keyValue, describe }: Lookout): Promise<void> {
+  const jobs = new Set(readRuns(await keyValue.list('run')).map(({ post }) => post.summary.job));
   if (jobs.has(job)) return;
   const near = nearest(job, jobs);
   throw new UsageError(
@@ -99,7 +99,7 @@ async function assertKnown(job: string, { board, describe }: OpenBoard): Promise
 const jsonText = (found: Status, watch: boolean): string =>
   `${watch ? JSON.stringify(found) : JSON.stringify(found, null, 2)}\n`;
 
-function screenText(found: Status, { describe }: OpenBoard, watch: boolean): string {
+function screenText(found: Status, { describe }: Lookout, watch: boolean): string {
   const terminal = process.stdout.isTTY === true;
   const text = renderStatus(found, {
     width: terminal ? process.stdout.columns : 80,

@@ -1,8 +1,8 @@
-import type { Board, PostKind } from '../store/board.js';
+import type { Folder, KeyValue } from '../store/key-value.js';
 
 export interface BulletinOptions {
-  readonly board: Board;
-  readonly kind: PostKind;
+  readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
+  readonly kind: Folder;
   readonly id: string;
   /** What to post now. */
   readonly text: () => string;
@@ -38,8 +38,8 @@ export class Bulletin {
   /** Takes the post down; never rejects. */
   async endWithout(): Promise<void> {
     if (!(await this.#end())) return;
-    const { board, kind, id } = this.options;
-    await this.#write(() => board.remove(kind, id));
+    const { keyValue, kind, id } = this.options;
+    await this.#write(() => keyValue.remove(kind, id));
   }
 
   /** The last word must not be overtaken by the one before. @returns false when it was ended before */
@@ -58,8 +58,8 @@ export class Bulletin {
   }
 
   async #post(): Promise<void> {
-    const { board, kind, id, text, ttlMs } = this.options;
-    await board.post(kind, id, text(), ttlMs);
+    const { keyValue, kind, id, text, ttlMs } = this.options;
+    await keyValue.put(kind, id, text(), ttlMs);
   }
 
   async #write(change: () => Promise<void>): Promise<void> {

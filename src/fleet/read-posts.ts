@@ -1,4 +1,4 @@
-import type { Posted } from '../store/board.js';
+import type { Listed } from '../store/key-value.js';
 import {
   RUN_LOST_MS,
   type RunPost,
@@ -28,18 +28,18 @@ export const standingOf = ({ post, ageMs }: SeenRun): Standing =>
   post.state === 'running' && ageMs > RUN_LOST_MS ? 'lost' : post.state;
 
 /** The posts of runs among those of a board; what is none, because it was forged or is of another version, is left out (fault 85). */
-export function readRuns(posts: readonly Posted[]): SeenRun[] {
-  return posts.flatMap(({ id, text, ageMs }) => {
+export function readRuns(posts: readonly Listed[]): SeenRun[] {
+  return posts.flatMap(({ name, text, ageMs }) => {
     const { data: post } = runPostSchema.safeParse(parseJson(text));
-    return post?.run === id ? [{ post, ageMs }] : [];
+    return post?.run === name ? [{ post, ageMs }] : [];
   });
 }
 
 /** The posts of workers among those of a board; what is none is left out. */
-export function readWorkers(posts: readonly Posted[]): SeenWorker[] {
-  return posts.flatMap(({ id, text, ageMs }) => {
+export function readWorkers(posts: readonly Listed[]): SeenWorker[] {
+  return posts.flatMap(({ name, text, ageMs }) => {
     const { data: post } = workerPostSchema.safeParse(parseJson(text));
-    return post?.id === id ? [{ post, ageMs }] : [];
+    return post?.id === name ? [{ post, ageMs }] : [];
   });
 }
 

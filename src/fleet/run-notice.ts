@@ -5,8 +5,8 @@ import type { CallCounts } from '../model.js';
 import type { Latency } from '../report/latency.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
 import type { Summary } from '../report/summary.js';
-import type { Board } from '../store/board.js';
 import { within } from '../store/deadline.js';
+import type { KeyValue } from '../store/key-value.js';
 import { Bulletin } from './bulletin.js';
 import { RUN_TTL_MS, RUNS_KEPT, type RunPost, type RunState } from './posts.js';
 import { readRuns, standingOf } from './read-posts.js';
@@ -17,7 +17,7 @@ const EVERY_MS = 1_000;
 const LAST_WORD_MS = 1_000;
 
 export interface RunNoticeParts {
-  readonly board: Board;
+  readonly keyValue: Pick<KeyValue, 'list' | 'put' | 'remove'>;
   readonly log: Logger;
   readonly settings: Settings;
   readonly run: string;
@@ -48,11 +48,11 @@ export class RunNotice {
   /** Posts from now on: once the run knows all that the processes before it have counted. */
   async begin(): Promise<void> {
     const { parts } = this;
-    const before = await within(LAST_WORD_MS, parts.board.posts('run')).catch(() => []);
+    const before = await within(LAST_WORD_MS, parts.keyValue.list('run')).catch(() => []);
     const post = readRuns(before).find((seen) => seen.post.run === parts.run)?.post;
     if (post !== undefined) this.#said = post.summary.calls;
     this.#bulletin = new Bulletin({
-      board: parts.board,
+      keyValue: parts.keyValue,
       kind: 'run',
       id: parts.run,
       text: () => JSON.stringify(this.#post()),
@@ -70,8 +70,8 @@ export class RunNotice {
 
   /** Takes down what a run said of itself that is given up for this one. */
   async replaces(run: string): Promise<void> {
-    const { board, log } = this.parts;
-    await within(LAST_WORD_MS, board.remove('run', run)).catch((error) =>
+    const { keyValue, log } = this.parts;
+    await within(LAST_WORD_MS, keyValue.remove('run', run)).catch((error) =>
       log.debug({ err: error }, 'the board still shows a run that was given up'),
     );
   }
@@ -81,11 +81,11 @@ export class RunNotice {
     if (this.#state !== 'running') return;
     this.#state = state;
     this.#waiting = null;
-    const { board, log } = this.parts;
+    const { keyValue, log } = this.parts;
     if (this.#bulletin === null) return;
     try {
       await within(LAST_WORD_MS, this.#bulletin.endWithPost());
-      await within(LAST_WORD_MS, dropOldest(board));
+      await within(LAST_WORD_MS, dropOldest(keyValue));
     } catch (error) {
       log.debug({ err: error }, 'the board did not hear of the end of the run');
     }
@@ -132,9 +132,9 @@ const highest = (a: CallCounts, b: CallCounts): CallCounts => ({
 });
 
 /** Keeps the newest of the runs that have ended; those that go on are never dropped. */
-async function dropOldest(board: Board): Promise<void> {
-  const ended = readRuns(await board.posts('run'))
+async function dropOldest(keyValue: RunNoticeParts['keyValue']): Promise<void> {
+  const ended = readRuns(await keyValue.list('run'))
     .filter((seen) => standingOf(seen) !== 'running')
     .sort((a, b) => a.ageMs - b.ageMs);
-  for (const { post } of ended.slice(RUNS_KEPT)) await board.remove('run', post.run);
+  for (const { post } of ended.slice(RUNS_KEPT)) await keyValue.remove('run', post.run);
 }

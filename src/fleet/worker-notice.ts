@@ -3,8 +3,8 @@ import { hostname } from 'node:os';
 import type { Logger } from 'pino';
 import { Counter } from '../report/counts.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
-import type { Board } from '../store/board.js';
 import { within } from '../store/deadline.js';
+import type { KeyValue } from '../store/key-value.js';
 import { Bulletin } from './bulletin.js';
 import { WORKER_TTL_MS, type WorkerPost } from './posts.js';
 
@@ -21,7 +21,7 @@ const LAST_WORD_MS = 1_000;
 export type WorkerView = Pick<WorkerPost, 'queues' | 'draining' | 'rows'>;
 
 export interface WorkerNoticeParts {
-  readonly board: Board;
+  readonly keyValue: KeyValue;
   readonly log: Logger;
   /** The run that the worker belongs to; null for `promptmill work`. */
   readonly run: string | null;
@@ -47,7 +47,7 @@ export class WorkerNotice {
 
   begin(): void {
     this.#bulletin = new Bulletin({
-      board: this.parts.board,
+      keyValue: this.parts.keyValue,
       kind: 'worker',
       id: this.id,
       text: () => JSON.stringify(this.#post()),

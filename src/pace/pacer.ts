@@ -1,9 +1,8 @@
-import type { Register } from '../store/register.js';
 import { heard, OwnNews } from './news.js';
 import { type PaceChange, PaceChanges } from './pace-changes.js';
 import { hold, pause, refuse } from './refusal.js';
 import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
-import { SharedRegister } from './shared-register.js';
+import { type PaceValues, SharedRegister } from './shared-register.js';
 import { SlowStart } from './slow-start.js';
 import { Spacing } from './spacing.js';
 import { type Admission, type Given, Turns } from './turns.js';
@@ -21,7 +20,7 @@ const ADMITTED_MS = 1_000;
 
 /** What a pacer takes from its worker. */
 export interface PacerParts {
-  readonly register: Register;
+  readonly values: PaceValues;
   /** Name of the queue. */
   readonly queue: string;
   /** What the job says of the quota. */
@@ -76,7 +75,7 @@ export class Pacer {
     this.#clock = parts.clock ?? Date.now;
     this.#grownAt = this.#clock();
     this.#start = new SlowStart(parts.ceiling);
-    this.#shared = new SharedRegister(parts.register, parts.queue, this.#clock, parts.onStoreError);
+    this.#shared = new SharedRegister(parts.values, parts.queue, this.#clock, parts.onStoreError);
     this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
   }

@@ -1,6 +1,8 @@
 import { z } from 'zod';
-import { REGISTER_TTL_MS } from '../store/register.js';
 import { grown, isForgotten, rateOf } from './found-rate.js';
+
+/** A pace that nobody has used for this long is dropped, in milliseconds: then nothing of it is true any more. */
+export const PACE_TTL_MS = 3_600_000;
 
 const perMinute = z.number().positive().nullable();
 
@@ -95,7 +97,7 @@ export function readPace(text: string | null, now: number): SharedPace {
   const back = (written.at ?? now) - now;
   const pace = back > SET_MS ? moved(written.pace, -back) : written.pace;
   const last = Math.max(pace.turn, pace.since, pace.waitUntil, pace.found?.at ?? 0);
-  return Math.abs(last - now) > REGISTER_TTL_MS + MINUTE ? newPace() : pace;
+  return Math.abs(last - now) > PACE_TTL_MS + MINUTE ? newPace() : pace;
 }
 
 /** What a store holds of a pace that was changed at a time of its clock. */

@@ -1,11 +1,14 @@
-import type { Register, RegisterReply } from '../store/register.js';
-import { moved, newPace, readPace, SET_MS, type SharedPace, textOf } from './shared-pace.js';
+import type { Cell, KeyValue } from '../store/key-value.js';
+import { moved, newPace, PACE_TTL_MS, readPace, SET_MS, type SharedPace, textOf } from './shared-pace.js';
 
 /** What a change makes of the pace, and what its maker wants to know. */
 interface Changed<T> {
   readonly pace: SharedPace;
   readonly result: T;
 }
+
+/** Of the store, what holds the pace of each queue. */
+export type PaceValues = Pick<KeyValue, 'get' | 'swap'>;
 
 /** What the difference of two clocks may change by from one reply to the next, in milliseconds. */
 const DRIFT_MS = 0.02;
@@ -26,7 +29,7 @@ export class SharedRegister {
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(
-    private readonly register: Register,
+    private readonly values: PaceValues,
     private readonly queue: string,
     private readonly clock: () => number,
     private readonly onError: (error: unknown) => void,
@@ -56,7 +59,7 @@ export class SharedRegister {
   /** Learns what others have changed. */
   look(): Promise<void> {
     return this.#inTurn(async () => {
-      await this.#try((name) => this.register.read(name));
+      await this.#try((queue) => this.values.get('pace', queue));
     });
   }
 
@@ -66,7 +69,9 @@ export class SharedRegister {
         const { pace, result } = by(this.#pace, this.now);
         const text = textOf(pace, this.now);
         const setBy = this.#setBy;
-        const reply = await this.#try((name) => this.register.swap(name, this.#text, text));
+        const reply = await this.#try((queue) =>
+          this.values.swap('pace', queue, this.#text, text, PACE_TTL_MS),
+        );
         if (reply !== null && !reply.written) continue;
         // The clock may have been set on the way; the text says when it was written.
         this.#pace = moved(pace, this.#setBy - setBy);
@@ -75,7 +80,7 @@ export class SharedRegister {
     });
   }
 
-  async #try(use: (name: string) => Promise<RegisterReply>): Promise<RegisterReply | null> {
+  async #try(use: (queue: string) => Promise<Cell>): Promise<Cell | null> {
     const sent = this.clock();
     try {
       const reply = await use(this.queue);

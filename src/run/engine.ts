@@ -111,7 +111,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
     : null;
   const worker = own?.worker ?? null;
-  const others = worker === null ? watchFleet(store.board, name, log) : null;
+  const others = worker === null ? watchFleet(store.keyValue, name, log) : null;
   const progress = startProgress({
     stream: world.stderr,
     isTTY: world.stderr.isTTY === true,

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { readWorkers, type SeenWorker } from '../fleet/read-posts.js';
-import type { Board } from '../store/board.js';
+import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';
 
 /** Time from one look to the next, in milliseconds: as often as workers post. */
@@ -18,14 +18,14 @@ export interface FleetWatch {
 }
 
 /** Watches the workers of other processes that take rows of a queue. Nobody waits for it. */
-export function watchFleet(board: Board, queue: string, log: Logger): FleetWatch {
+export function watchFleet(keyValue: KeyValue, queue: string, log: Logger): FleetWatch {
   let seen: SeenFleet | null = null;
   let looking = false;
   const look = async (): Promise<void> => {
     if (looking) return;
     looking = true;
     try {
-      seen = fleetOf(queue, readWorkers(await board.posts('worker')));
+      seen = fleetOf(queue, readWorkers(await keyValue.list('worker')));
     } catch (error) {
       seen = null;
       log.debug({ err: error }, 'the board does not say who works');

@@ -97,7 +97,7 @@ async function runOver(
     const summaryNow = (): Summary => summaryOf(settings, input, target, committer, world.halt.reason);
     notice = new RunNotice(
       {
-        board: store.board,
+        keyValue: store.keyValue,
         log: world.log,
         settings,
         run: manifest.run,

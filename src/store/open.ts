@@ -1,4 +1,5 @@
 import { parseStoreAddress, withoutPasswordInPublic } from './address.js';
+import { FileKeyValue } from './embedded/key-value.js';
 import type { Store, StoreOptions } from './store.js';
 
 /**
@@ -19,4 +20,22 @@ export async function openStore(target: string, options: StoreOptions): Promise<
     case 'postgres':
       return (await import('./postgres/store.js')).openPostgresStore(address.url, options);
   }
+}
+
+/** The texts of a store, to look at. */
+export type Lookout = Pick<Store, 'keyValue' | 'describe' | 'close'>;
+
+/**
+ * Opens a store for those who only look on. What the embedded store tells can be read while a run has its database, which
+ * one process only may open.
+ * @throws UsageError as `openStore` does
+ */
+export async function openLookout(target: string, options: StoreOptions): Promise<Lookout> {
+  if (parseStoreAddress(target).kind !== 'embedded') return openStore(target, options);
+  const { stateDir } = options;
+  return {
+    keyValue: new FileKeyValue(stateDir),
+    describe: () => stateDir,
+    close: async () => {},
+  };
 }

@@ -1,8 +1,7 @@
 import type { BackendFactory, ConnectionOptions, RedisQueueBackend } from 'bullmq';
-import type { Board } from './board.js';
 import type { StoreHealth } from './health.js';
+import type { KeyValue } from './key-value.js';
 import type { Ledger } from './ledger.js';
-import type { Register } from './register.js';
 import type { LedgerTimes } from './times.js';
 
 /** What a connection is for. A worker needs connections of its own, because it blocks on them. */
@@ -14,10 +13,8 @@ export interface Store {
   /** What to pass as `preferred`, to come back to this very store; null where the address says it all. */
   readonly name: string | null;
   readonly ledger: Ledger;
-  /** Holds the pace of each queue. */
-  readonly register: Register;
-  /** Where runs and workers say how they get on. */
-  readonly board: Board;
+  /** Heartbeats of runs and workers, and the pace of each queue. */
+  readonly keyValue: KeyValue;
   /** Whether it can still be used. */
   readonly health: StoreHealth;
   /** Resolves when the store answers; waits while it is away. */

@@ -7,7 +7,7 @@ import {
   type Standing,
   standingOf,
 } from '../fleet/read-posts.js';
-import type { Board } from '../store/board.js';
+import type { KeyValue } from '../store/key-value.js';
 import { type Samples, withSample } from './throughput.js';
 
 /** Nobody looks on: the board is read so often all the same, so that the picture of the throughput has no gap. */
@@ -48,7 +48,7 @@ interface KnownPost {
 
 /** Looks at a board for all who want to know, once for all of them. */
 export class BoardWatch {
-  readonly #board: Board;
+  readonly #keyValue: Pick<KeyValue, 'list'>;
   readonly #timer: NodeJS.Timeout;
   #posts: Map<string, KnownPost> = new Map();
   #runs: readonly SeenRun[] = [];
@@ -56,8 +56,8 @@ export class BoardWatch {
   #answeredAt: number | null = null;
   #looking: Promise<void> | null = null;
 
-  constructor(board: Board) {
-    this.#board = board;
+  constructor(keyValue: Pick<KeyValue, 'list'>) {
+    this.#keyValue = keyValue;
     this.#timer = setInterval(() => void this.#look(), IDLE_MS).unref();
     void this.#look();
   }
@@ -94,18 +94,18 @@ export class BoardWatch {
   }
 
   async #read(): Promise<void> {
-    const [posts, workers] = await Promise.all([this.#board.posts('run'), this.#board.posts('worker')]);
+    const [posts, workers] = await Promise.all([this.#keyValue.list('run'), this.#keyValue.list('worker')]);
     const at = performance.now();
     const before = this.#posts;
     this.#posts = new Map();
     const runs: SeenRun[] = [];
-    for (const { id, text, ageMs } of posts) {
+    for (const { name, text, ageMs } of posts) {
       // A text that did not change is not read twice: most posts are of runs that ended.
-      const known = before.get(id);
-      const post = known?.text === text ? known.post : readRuns([{ id, text, ageMs }])[0]?.post;
+      const known = before.get(name);
+      const post = known?.text === text ? known.post : readRuns([{ name, text, ageMs }])[0]?.post;
       const samples =
         post?.state === 'running' ? withSample(known?.samples ?? [], { at, known: post.known }) : [];
-      this.#posts.set(id, { text, post, samples });
+      this.#posts.set(name, { text, post, samples });
       if (post !== undefined) runs.push({ post, ageMs, standing: standingOf({ post, ageMs }), samples });
     }
     this.#answeredAt = at;

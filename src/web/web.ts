@@ -2,7 +2,7 @@ import fastify, { type FastifyError } from 'fastify';
 import type { Logger } from 'pino';
 import { UsageError } from '../errors.js';
 import type { QueueView, QueueViews } from '../queue/queue-views.js';
-import type { Board } from '../store/board.js';
+import type { KeyValue } from '../store/key-value.js';
 import { addBullBoard } from './bull-board.js';
 import { guard, isLoopback } from './guard.js';
 import { addHealth } from './health.js';
@@ -13,7 +13,7 @@ import { BoardWatch } from './watch.js';
 
 /** What the dashboard needs. */
 export interface WebOptions {
-  readonly board: Board;
+  readonly keyValue: Pick<KeyValue, 'list'>;
   /**
    * To look at the queues that are on the board; null for the embedded store, whose queues are each inside the
    * process of a run. The caller closes it, after the web.
@@ -51,7 +51,7 @@ const REQUEST_MS = 30_000;
  * @throws UsageError when there is no password or a short one, on any address (fault 59), or the address cannot be had
  */
 export async function startWeb(options: WebOptions): Promise<Web> {
-  const { board, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
+  const { keyValue, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
   const { problems = () => [] } = options;
   const login = loginFrom(options.login.user, options.login.password);
   const app = fastify({
@@ -71,7 +71,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'there is no such page' }));
 
-  const watch = new BoardWatch(board);
+  const watch = new BoardWatch(keyValue);
   const views = async (): Promise<readonly QueueView[]> => {
     if (queues === null) return [];
     const { runs, workers } = await watch.view();

@@ -72,7 +72,7 @@ export class FleetWorker {
     this.#slots = pLimit(concurrency);
     this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
     this.#notice = new WorkerNotice({
-      board: store.board,
+      keyValue: store.keyValue,
       log,
       run: null,
       concurrency,
@@ -121,7 +121,7 @@ export class FleetWorker {
   async #look(): Promise<void> {
     const { store, log } = this.options;
     try {
-      const runs = await within(LOOK_TIMEOUT_MS, store.board.posts('run', RUN_LOST_MS));
+      const runs = await within(LOOK_TIMEOUT_MS, store.keyValue.list('run', RUN_LOST_MS));
       const { wanted, elsewhere } = demandOf(readRuns(runs), this.#place);
       if (this.#closing === null) this.#meet(wanted, performance.now());
       await this.#tellOf(elsewhere, performance.now());
@@ -138,7 +138,7 @@ export class FleetWorker {
   async #tellOf(queues: readonly string[], now: number): Promise<void> {
     if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
     this.#othersAt = now;
-    const posts = await within(LOOK_TIMEOUT_MS, this.options.store.board.posts('worker'));
+    const posts = await within(LOOK_TIMEOUT_MS, this.options.store.keyValue.list('worker'));
     const elsewhere = unserved(queues, readWorkers(posts)).length;
     if (elsewhere !== this.#elsewhere && elsewhere > 0) {
       this.options.say(

@@ -38,7 +38,7 @@ export function startOwnWorker(
   const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
   const { deployment } = settings.service;
   const notice = new WorkerNotice({
-    board: store.board,
+    keyValue: store.keyValue,
     log: world.log,
     run,
     concurrency,

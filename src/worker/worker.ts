@@ -125,7 +125,7 @@ export class ChunkWorker {
       store.backendFactory,
     );
     this.#pacer = new Pacer({
-      register: store.register,
+      values: store.keyValue,
       queue,
       limits: options.pace ?? NOTHING,
       ceiling: concurrency,

@@ -76,7 +76,8 @@ describeEachStore('a queue with forged entries', (store) => {
       await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
     }
     await queue.close();
-    for (const [id, post] of Object.entries(forgedPosts())) await opened.board.post('run', id, post, 600_000);
+    for (const [id, post] of Object.entries(forgedPosts()))
+      await opened.keyValue.put('run', id, post, 600_000);
     await opened.close();
   }
 

@@ -6,7 +6,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readRuns } from '../../src/fleet/read-posts.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
-import type { Board } from '../../src/store/board.js';
+import type { KeyValue } from '../../src/store/key-value.js';
 import type { Store } from '../../src/store/store.js';
 import { startWeb, type Web } from '../../src/web/web.js';
 import { oddPosts } from '../fleet/odd-posts.js';
@@ -29,7 +29,7 @@ function lasting(summary: Record<string, unknown>): Record<string, unknown> {
 describeEachStore('odd posts', (under) => {
   const work = new Workplace();
   let store: Store;
-  let board: Board;
+  let keyValue: KeyValue;
   let web: Web;
   let views: QueueViews | null;
   const env = (): Record<string, string> => ({
@@ -41,13 +41,13 @@ describeEachStore('odd posts', (under) => {
 
   beforeAll(async () => {
     store = await under().open();
-    board = store.board;
+    keyValue = store.keyValue;
     for (const { id, text } of oddPosts()) {
-      await board.post('run', id, text, LONG);
-      await board.post('worker', id, text, LONG);
+      await keyValue.put('run', id, text, LONG);
+      await keyValue.put('worker', id, text, LONG);
     }
     const queue = 'x'.repeat(2_000_000);
-    await board.post(
+    await keyValue.put(
       'run',
       'of-two-megabytes',
       JSON.stringify({ ...runPost({ run: 'of-two-megabytes' }), queue }),
@@ -59,10 +59,10 @@ describeEachStore('odd posts', (under) => {
       symlinkSync('/dev/zero', join(folder, 'a-link'));
       execFileSync('mkfifo', [join(folder, 'a-pipe')]);
     }
-    await board.post('run', SOUND, JSON.stringify(runPost()), LONG);
-    await board.post('worker', workerPost().id, JSON.stringify(workerPost()), LONG);
+    await keyValue.put('run', SOUND, JSON.stringify(runPost()), LONG);
+    await keyValue.put('worker', workerPost().id, JSON.stringify(workerPost()), LONG);
     views = under().kind === 'embedded' ? null : new QueueViews(store, log);
-    web = await startWeb({ board, queues: views, login: LOGIN, port: 0, version: '1.2.3', log });
+    web = await startWeb({ keyValue, queues: views, login: LOGIN, port: 0, version: '1.2.3', log });
   });
   afterAll(async () => {
     await web.close();
@@ -142,7 +142,7 @@ describeEachStore('odd posts', (under) => {
     expect(code, stderr).toBe(0);
     const summary = work.json('twice-out.summary.json');
     expect(summary).toMatchObject({ reused: { copied: 2, carried: 0 } });
-    const posted = readRuns(await board.posts('run')).find(({ post }) => post.run === summary['run']);
+    const posted = readRuns(await keyValue.list('run')).find(({ post }) => post.run === summary['run']);
     expect(lasting({ ...posted?.post.summary })).toEqual(lasting(summary));
     const page = await get(`/runs/${summary['run']}/summary.json`);
     expect(lasting(JSON.parse(await page.text()))).toEqual(lasting(summary));
@@ -155,15 +155,15 @@ describeEachStore('odd posts', (under) => {
       await Promise.all(
         all
           .slice(i, i + 200)
-          .map((run) => board.post('run', run, JSON.stringify(runPost({ run, ...padding })), LONG)),
+          .map((run) => keyValue.put('run', run, JSON.stringify(runPost({ run, ...padding })), LONG)),
       );
     }
-    await board.post('run', SOUND, JSON.stringify(runPost()), LONG);
+    await keyValue.put('run', SOUND, JSON.stringify(runPost()), LONG);
     const { code, stdout, stderr } = await work.run(['status'], env());
     expect(code, stderr).toBe(0);
     expect(stdout).toContain(SOUND);
     expect(stdout).toMatch(/^and [\d,]+ more: --json has all$/m);
-    const ids = (await board.posts('run')).map(({ id }) => id);
+    const ids = (await keyValue.list('run')).map(({ name }) => name);
     expect(ids[0]).toBe(SOUND);
     expect(ids.length).toBeLessThanOrEqual(5_000);
     expect((await get('/api/state')).status).toBe(200);

@@ -137,8 +137,8 @@ if (!haveRedis()) {
 
     const keyOf = {
       'the ledger': (trial: Trial) => `promptmill:{${trial.work.json('out.csv.run.json')['run']}}:head`,
-      'the board': () => 'promptmill:board:{run}:text',
-      'the register': (trial: Trial) => `promptmill:pace:${queueOf(trial)}`,
+      'the heartbeats': () => 'promptmill:board:{run}:text',
+      'the pace': () => 'promptmill:board:{pace}:text',
       'the queue': (trial: Trial) => `bull:${queueOf(trial)}:prioritized`,
     };
     const queueOf = (trial: Trial): string =>

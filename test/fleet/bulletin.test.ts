@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import { Bulletin } from '../../src/fleet/bulletin.js';
-import type { Board } from '../../src/store/board.js';
+import { Bulletin, type BulletinOptions } from '../../src/fleet/bulletin.js';
 
 /** A board whose writes end when the test says so. */
 function slowBoard() {
@@ -10,19 +9,18 @@ function slowBoard() {
     await new Promise<void>((resolve) => waiting.push(resolve));
     written.push(what);
   };
-  const board: Board = {
-    post: (_kind, id, text) => later(`${id}: ${text}`),
-    posts: async () => [],
-    remove: (_kind, id) => later(`${id} removed`),
+  const keyValue = {
+    put: (_folder: string, name: string, text: string) => later(`${name}: ${text}`),
+    remove: (_folder: string, name: string) => later(`${name} removed`),
   };
-  return { board, written, waiting };
+  return { keyValue, written, waiting };
 }
 
-function begin(board: Board) {
+function begin(keyValue: BulletinOptions['keyValue']) {
   let n = 0;
   const errors: unknown[] = [];
   const bulletin = new Bulletin({
-    board,
+    keyValue,
     kind: 'run',
     id: 'a',
     text: () => `post ${++n}`,
@@ -34,8 +32,8 @@ function begin(board: Board) {
 }
 
 it('writes one post at a time, and the last one after all others', async () => {
-  const { board, written, waiting } = slowBoard();
-  const { bulletin, posts } = begin(board);
+  const { keyValue, written, waiting } = slowBoard();
+  const { bulletin, posts } = begin(keyValue);
   let ticks = 0;
   await new Promise<void>((resolve) => {
     const timer = setInterval(() => {
@@ -57,8 +55,8 @@ it('writes one post at a time, and the last one after all others', async () => {
 });
 
 it('takes the post down at the end, after the one under way', async () => {
-  const { board, written, waiting } = slowBoard();
-  const { bulletin } = begin(board);
+  const { keyValue, written, waiting } = slowBoard();
+  const { bulletin } = begin(keyValue);
   const ended = bulletin.endWithout();
   waiting.shift()?.();
   await expect.poll(() => waiting.length).toBe(1);
@@ -69,16 +67,15 @@ it('takes the post down at the end, after the one under way', async () => {
 
 it('goes on after a refusal, and tells it', async () => {
   let refusals = 0;
-  const board: Board = {
-    post: async () => {
+  const keyValue = {
+    put: async () => {
       if (++refusals < 3) throw new Error('refused');
     },
-    posts: async () => [],
     remove: async () => {
       throw new Error('refused too');
     },
   };
-  const { bulletin, errors } = begin(board);
+  const { bulletin, errors } = begin(keyValue);
   await expect.poll(() => refusals).toBeGreaterThan(3);
   await bulletin.endWithout();
   expect(errors.map(String)).toEqual(['Error: refused', 'Error: refused', 'Error: refused too']);

@@ -87,7 +87,7 @@ describe('what the board wants of a worker', () => {
 
 describe('the posts of a board', () => {
   const text = JSON.stringify(runPost());
-  const posted = (id: string, content: string) => ({ id, text: content, ageMs: 5 });
+  const posted = (name: string, content: string) => ({ name, text: content, ageMs: 5 });
 
   it('are read as they were written', () => {
     expect(readRuns([posted(runPost().run, text)])).toEqual([{ post: runPost(), ageMs: 5 }]);

@@ -6,14 +6,14 @@ import { cells } from '../../src/report/terminal-text.js';
 import { oddPosts } from './odd-posts.js';
 import { runPost, workerPost } from './samples.js';
 
-const posted = (id: string, post: unknown) => ({ id, text: JSON.stringify(post), ageMs: 0 });
+const posted = (name: string, post: unknown) => ({ name, text: JSON.stringify(post), ageMs: 0 });
 const options = { width: 80, color: false, place: 'redis://queue' };
 
 describe('a post that is odd', () => {
   it.each(oddPosts().map(({ id, text }) => [id, text]))('%s: leaves the others as they are', (id, text) => {
     const sound = posted(runPost().run, runPost());
-    const runs = readRuns([{ id, text, ageMs: 0 }, sound]);
-    const workers = readWorkers([{ id, text, ageMs: 0 }, posted(workerPost().id, workerPost())]);
+    const runs = readRuns([{ name: id, text, ageMs: 0 }, sound]);
+    const workers = readWorkers([{ name: id, text, ageMs: 0 }, posted(workerPost().id, workerPost())]);
     expect(runs.at(-1)?.post).toEqual(runPost());
     expect(workers.at(-1)?.post).toEqual(workerPost());
     const lines = renderStatus(statusOf(runs, workers, null), options).split('\n');

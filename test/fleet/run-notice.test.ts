@@ -2,7 +2,6 @@ import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { RunNotice } from '../../src/fleet/run-notice.js';
 import type { CallCounts } from '../../src/model.js';
-import type { Board } from '../../src/store/board.js';
 import { settingsFor } from '../resume/run-files.js';
 import { runPost } from './samples.js';
 
@@ -11,12 +10,12 @@ const RUN = '20261121-020000-4f9c1a';
 it('what a run posts of its calls never falls, over a kill and a resume either', async () => {
   const posts: CallCounts[] = [];
   let hanging = '';
-  const board: Board = {
-    post: async (_kind, _id, text) => {
+  const keyValue = {
+    put: async (_folder: string, _name: string, text: string) => {
       hanging = text;
       posts.push(JSON.parse(text).summary.calls);
     },
-    posts: async () => (hanging === '' ? [] : [{ id: RUN, text: hanging, ageMs: 10 }]),
+    list: async () => (hanging === '' ? [] : [{ name: RUN, text: hanging, ageMs: 10 }]),
     remove: async () => {},
   };
   /** One process of the run, which counts so many calls sent at its beginning and at its end. */
@@ -24,7 +23,7 @@ it('what a run posts of its calls never falls, over a kill and a resume either',
     let sent = first;
     const notice = new RunNotice(
       {
-        board,
+        keyValue,
         log: pino({ level: 'silent' }),
         settings: settingsFor('out.csv'),
         run: RUN,

@@ -167,7 +167,7 @@ describe(`a fleet (seed ${SEED})`, () => {
 
   it('neither cuts nor grows its rate while the service answers 503', async () => {
     await run({ workers: 2, quota: REQUESTS }, 0, 40);
-    const found = () => JSON.parse(fleet.register.texts.get('q') ?? '{}').found;
+    const found = () => JSON.parse(fleet.values.texts.get('q') ?? '{}').found;
     fleet.trouble(8_000);
     await fleet.pass(1);
     const { peak, age } = found();
@@ -179,7 +179,7 @@ describe(`a fleet (seed ${SEED})`, () => {
     fleet = new Fleet({ workers: 1, quota: NOTHING, latency: 50, seed: SEED });
     await fleet.pass(1.5);
     expect(fleet.pacers[0]?.concurrency).toBe(20);
-    expect(fleet.register.texts.size).toBe(0);
+    expect(fleet.values.texts.size).toBe(0);
   });
 
   it('reaches its ceiling within seconds also where an answer takes a minute', async () => {

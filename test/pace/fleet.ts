@@ -4,19 +4,20 @@ import type { PaceChange } from '../../src/pace/pace-changes.js';
 import { Pacer } from '../../src/pace/pacer.js';
 import { QuotaWait } from '../../src/pace/quota-wait.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
-import type { Register, RegisterReply } from '../../src/store/register.js';
+import type { PaceValues } from '../../src/pace/shared-register.js';
+import type { Cell } from '../../src/store/key-value.js';
 
-/** A register in memory, as a store has it; its clock is off by a while, as clocks of other machines are. */
-class MemoryRegister implements Register {
+/** The pace in memory, as a store has it; its clock is off by a while, as clocks of other machines are. */
+class MemoryPace implements PaceValues {
   readonly texts = new Map<string, string>();
   constructor(private readonly ahead = 0) {}
 
-  async read(name: string): Promise<RegisterReply> {
+  async get(_folder: 'pace', name: string): Promise<Cell> {
     return { text: this.texts.get(name) ?? null, written: false, now: Date.now() + this.ahead };
   }
 
-  async swap(name: string, before: string | null, after: string): Promise<RegisterReply> {
-    if ((this.texts.get(name) ?? null) !== before) return this.read(name);
+  async swap(_folder: 'pace', name: string, before: string | null, after: string): Promise<Cell> {
+    if ((this.texts.get(name) ?? null) !== before) return this.get('pace', name);
     this.texts.set(name, after);
     return { text: after, written: true, now: Date.now() + this.ahead };
   }
@@ -70,7 +71,7 @@ const STRAY = { admitted: false, retryAfterMs: 1_000 } as const;
 export class Fleet {
   readonly visits: Visit[] = [];
   readonly changes: (PaceChange & { readonly at: number })[] = [];
-  readonly register = new MemoryRegister(90_000);
+  readonly values = new MemoryPace(90_000);
   readonly pacers: Pacer[] = [];
   #quota: Quota;
   readonly #random: () => number;
@@ -135,7 +136,7 @@ export class Fleet {
       }
     };
     const pacer = new Pacer({
-      register: this.register,
+      values: this.values,
       queue: 'q',
       limits,
       ceiling,

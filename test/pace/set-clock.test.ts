@@ -1,23 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { newPace, type SharedPace, takeTurns } from '../../src/pace/shared-pace.js';
-import { SharedRegister } from '../../src/pace/shared-register.js';
-import type { Register, RegisterReply } from '../../src/store/register.js';
+import { type PaceValues, SharedRegister } from '../../src/pace/shared-register.js';
+import type { Cell } from '../../src/store/key-value.js';
 
 const HOUR = 3_600_000;
 const LIMITS = { requestsPerMinute: 600, tokensPerMinute: null };
 
 /** A store whose clock can be set. */
-class SettableRegister implements Register {
+class SettablePace implements PaceValues {
   text: string | null = null;
   now = 1_700_000_000_000;
   /** What the clock is set by when the next change arrives. */
   setAtSwap = 0;
 
-  async read(): Promise<RegisterReply> {
+  async get(): Promise<Cell> {
     return { text: this.text, written: false, now: this.now };
   }
 
-  async swap(_name: string, before: string | null, after: string): Promise<RegisterReply> {
+  async swap(_folder: 'pace', _name: string, before: string | null, after: string): Promise<Cell> {
     this.now += this.setAtSwap;
     this.setAtSwap = 0;
     if (this.text !== before) return { text: this.text, written: false, now: this.now };
@@ -28,7 +28,7 @@ class SettableRegister implements Register {
 
 /** Two workers of one queue, and the time that passes for both and for the store. */
 function fleet() {
-  const store = new SettableRegister();
+  const store = new SettablePace();
   let local = 5_000;
   const worker = () =>
     new SharedRegister(

@@ -192,16 +192,16 @@ describe('other sites', () => {
 
 describe('the health checks', () => {
   it('need no login, and follow the store', async () => {
-    const { url, board } = await dashboard();
+    const { url, posts } = await dashboard();
     expect(await ask('GET', `${url}/healthz`)).toMatchObject({ status: 200, body: '{"status":"ok"}' });
     expect(await ask('GET', `${url}/readyz`)).toMatchObject({ status: 200, body: '{"status":"ready"}' });
-    expect(board.away).toBe(false);
+    expect(posts.away).toBe(false);
   });
 
   it('tell of a store that is away, and not its address', async () => {
-    const { board } = await dashboard();
-    board.away = true;
-    const { url } = await dashboard({ board });
+    const { posts } = await dashboard();
+    posts.away = true;
+    const { url } = await dashboard({ posts });
     expect((await ask('GET', `${url}/healthz`)).status).toBe(200);
     const { status, body } = await ask('GET', `${url}/readyz`);
     expect({ status, ...JSON.parse(body) }).toEqual({

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Dashboard, startDashboard } from './dashboard.js';
-import { MemoryBoard, runPost, workerPost } from './posts.js';
+import { MemoryPosts, runPost, workerPost } from './posts.js';
 
 const RUN = 'job="review-sentiment",run="20261121-020000-aaaaaa"';
 const QUEUE = 'queue="promptmill-lm-35-turbo-instruct-1234abcd"';
@@ -11,13 +11,13 @@ describe('the metrics', () => {
   let dashboard: Dashboard;
   let lines: readonly string[];
   beforeAll(async () => {
-    const board = new MemoryBoard();
-    await board.run(runPost());
-    await board.run(runPost({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
-    await board.run(runPost({}, { job: 'killed' }, 'killed'), 60_000);
-    await board.run(runPost({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
-    await board.worker(workerPost());
-    dashboard = await startDashboard({ board });
+    const posts = new MemoryPosts();
+    await posts.run(runPost());
+    await posts.run(runPost({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
+    await posts.run(runPost({}, { job: 'killed' }, 'killed'), 60_000);
+    await posts.run(runPost({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
+    await posts.worker(workerPost());
+    dashboard = await startDashboard({ posts });
     lines = (await dashboard.get('/metrics')).body.split('\n');
   });
   afterAll(() => dashboard.close());
@@ -77,16 +77,16 @@ describe('the metrics', () => {
   });
 
   it('outlive posts that somebody forged', async () => {
-    const board = new MemoryBoard();
-    await board.post('run', 'not-json', '{');
-    await board.post('run', 'no-run', '{"v":1}');
+    const posts = new MemoryPosts();
+    await posts.put('run', 'not-json', '{');
+    await posts.put('run', 'no-run', '{"v":1}');
     const { calls } = runPost().summary;
-    await board.run(runPost({}, { calls: { ...calls, sent: -7 } }, 'negative'));
-    await board.post('run', 'somebody', JSON.stringify(runPost({}, {}, 'somebody-else')));
-    await board.run(runPost({ latency: { histogram: 'no histogram', max: 1 } }, {}, 'no-histogram'));
-    await board.worker(workerPost({ calls: { '200': -5 } }));
-    await board.run(runPost({}, {}, 'good'));
-    const forged = await startDashboard({ board });
+    await posts.run(runPost({}, { calls: { ...calls, sent: -7 } }, 'negative'));
+    await posts.put('run', 'somebody', JSON.stringify(runPost({}, {}, 'somebody-else')));
+    await posts.run(runPost({ latency: { histogram: 'no histogram', max: 1 } }, {}, 'no-histogram'));
+    await posts.worker(workerPost({ calls: { '200': -5 } }));
+    await posts.run(runPost({}, {}, 'good'));
+    const forged = await startDashboard({ posts });
     try {
       const { status, body } = await forged.get('/metrics');
       expect(status).toBe(200);

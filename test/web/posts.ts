@@ -1,34 +1,34 @@
 import type { RunPost, WorkerPost } from '../../src/fleet/posts.js';
 import { withLatencies } from '../../src/report/latency.js';
 import type { Summary } from '../../src/report/summary.js';
-import type { Board, Posted, PostKind } from '../../src/store/board.js';
+import type { Folder, KeyValue, Listed } from '../../src/store/key-value.js';
 
-/** A board in memory, whose posts are as old as a test says. */
-export class MemoryBoard implements Board {
-  readonly #posts = new Map<string, Posted & { readonly kind: PostKind }>();
+/** Posts in memory, as old as a test says. */
+export class MemoryPosts implements Pick<KeyValue, 'list'> {
+  readonly #posts = new Map<string, Listed & { readonly folder: Folder }>();
   /** Set to make the store stop answering. */
   away = false;
 
-  async post(kind: PostKind, id: string, text: string, _ttlMs = 0, ageMs = 0): Promise<void> {
-    this.#posts.set(`${kind} ${id}`, { kind, id, text, ageMs });
+  async put(folder: Folder, name: string, text: string, ageMs = 0): Promise<void> {
+    this.#posts.set(`${folder} ${name}`, { folder, name, text, ageMs });
   }
 
-  async posts(kind: PostKind): Promise<readonly Posted[]> {
+  async list(folder: Folder): Promise<readonly Listed[]> {
     if (this.away) throw new Error('connect ECONNREFUSED 127.0.0.1:6379');
-    return [...this.#posts.values()].filter((post) => post.kind === kind);
+    return [...this.#posts.values()].filter((post) => post.folder === folder);
   }
 
-  async remove(kind: PostKind, id: string): Promise<void> {
-    this.#posts.delete(`${kind} ${id}`);
+  async remove(folder: Folder, name: string): Promise<void> {
+    this.#posts.delete(`${folder} ${name}`);
   }
 
   /** Puts up a run's post, or a worker's. */
   run(post: RunPost, ageMs = 0): Promise<void> {
-    return this.post('run', post.run, JSON.stringify(post), 0, ageMs);
+    return this.put('run', post.run, JSON.stringify(post), ageMs);
   }
 
   worker(post: WorkerPost): Promise<void> {
-    return this.post('worker', post.id, JSON.stringify(post));
+    return this.put('worker', post.id, JSON.stringify(post));
   }
 }
 

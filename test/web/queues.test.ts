@@ -8,7 +8,7 @@ import type { Store } from '../../src/store/store.js';
 import { ENTRY_LIMIT } from '../../src/worker/entry-limit.js';
 import { describeEachStore } from '../support/stores.js';
 import { type Dashboard, startDashboard } from './dashboard.js';
-import { MemoryBoard, runPost } from './posts.js';
+import { MemoryPosts, runPost } from './posts.js';
 
 const log = pino({ level: 'silent' });
 const QUEUE = 'promptmill-lm-35-turbo-instruct-1234abcd';
@@ -43,11 +43,11 @@ describeEachStore('Bull Board', (under) => {
     chunks = new ChunkQueue(store, QUEUE, 3, log);
     await chunks.add([CHUNK]);
     views = new QueueViews(store, log);
-    const board = new MemoryBoard();
-    await board.run(runPost({ queue: QUEUE }));
-    await board.run(runPost({ queue: 'somebody-elses' }, {}, 'forged-1'));
-    await board.run(runPost({ queue: 'promptmill-a:b' }, {}, 'forged-2'));
-    dashboard = await startDashboard({ board, queues: views });
+    const posts = new MemoryPosts();
+    await posts.run(runPost({ queue: QUEUE }));
+    await posts.run(runPost({ queue: 'somebody-elses' }, {}, 'forged-1'));
+    await posts.run(runPost({ queue: 'promptmill-a:b' }, {}, 'forged-2'));
+    dashboard = await startDashboard({ posts, queues: views });
   });
   afterAll(async () => {
     await dashboard.close();
@@ -113,9 +113,9 @@ describeEachStore('Bull Board', (under) => {
       store.backendFactory,
     );
     const done = new Promise((resolve) => worker.on('completed', resolve));
-    const board = new MemoryBoard();
-    await board.run(runPost({ queue: name }));
-    const busy = await startDashboard({ board, queues: views });
+    const posts = new MemoryPosts();
+    await posts.run(runPost({ queue: name }));
+    const busy = await startDashboard({ posts, queues: views });
     const limitedFor = async (): Promise<number> =>
       JSON.parse((await busy.get('/queues/api/queues')).body).queues[0].activeRateLimitTtl;
     await queue.add('chunk', {});

@@ -8,7 +8,7 @@ import { runPost, workerPost } from './posts.js';
 const NOW = new Date('2026-11-21T02:30:00.000Z');
 
 function seen(post: ReturnType<typeof runPost>, ageMs = 500, samples: Samples = []): SeenRun {
-  const [read] = readRuns([{ id: post.run, text: JSON.stringify(post), ageMs }]);
+  const [read] = readRuns([{ name: post.run, text: JSON.stringify(post), ageMs }]);
   if (read === undefined) throw new Error('the post cannot be read');
   return { ...read, standing: standingOf(read), samples };
 }
@@ -104,7 +104,7 @@ describe('what the page shows of a worker', () => {
     const queues =
       queue === undefined ? [] : [queue, { ...queue, queue: 'another', waiting: 'for the quota' }];
     const post = workerPost({ queues, draining: true });
-    const workers = readWorkers([{ id: post.id, text: JSON.stringify(post), ageMs: 0 }]);
+    const workers = readWorkers([{ name: post.id, text: JSON.stringify(post), ageMs: 0 }]);
     expect(stateOf(view([], { workers }), '1.2.3', NOW).workers).toEqual([
       {
         id: 'night1-4711-9f3a',

@@ -32,7 +32,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
   const runs = new Map<string, RunPost>();
   const hang = async (): Promise<void> => {
     for (const post of runs.values())
-      await store.board.post('run', post.run, JSON.stringify(post), RUN_TTL_MS);
+      await store.keyValue.put('run', post.run, JSON.stringify(post), RUN_TTL_MS);
   };
   let renewing: NodeJS.Timeout | undefined;
   const put = async (post: RunPost): Promise<void> => {
@@ -42,7 +42,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
   };
   /** What the board says that the worker may do at once, by deployment. */
   const onBoard = async (): Promise<string[]> =>
-    readWorkers(await store.board.posts('worker')).flatMap(({ post }) => [
+    readWorkers(await store.keyValue.list('worker')).flatMap(({ post }) => [
       `most ${post.concurrency}`,
       ...post.queues.map(({ deployment, concurrency }) => `${deployment} ${concurrency}`),
     ]);

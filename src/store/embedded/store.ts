@@ -7,9 +7,8 @@ import { StoreHealth } from '../health.js';
 import { backendOn } from '../postgres/backend.js';
 import { EmbeddedLedger } from '../space.js';
 import type { Store, StoreOptions } from '../store.js';
-import { FileBoard } from './board.js';
 import { openDatabase } from './database.js';
-import { FileRegister } from './register.js';
+import { FileKeyValue } from './key-value.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
@@ -32,8 +31,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
       kind: 'embedded',
       name,
       ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
-      register: new FileRegister(join(options.stateDir, 'pace')),
-      board: new FileBoard(options.stateDir),
+      keyValue: new FileKeyValue(options.stateDir),
       health,
       ping: async () => void (await pool.query('SELECT')),
       backendFactory: backendOn(pool),

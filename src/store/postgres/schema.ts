@@ -4,7 +4,7 @@ import type { Sql } from './ledger.js';
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
 const LAYOUT = '4';
 
-const NAMES = ['run', 'calls', 'outcome', 'pace', 'board'];
+const NAMES = ['run', 'calls', 'outcome', 'board'];
 
 /**
  * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
@@ -46,11 +46,6 @@ CREATE TABLE IF NOT EXISTS promptmill.flight (
   seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (run, row)
 );
-CREATE TABLE IF NOT EXISTS promptmill.pace (
-  name text PRIMARY KEY,
-  text text NOT NULL,
-  seen_at timestamptz NOT NULL DEFAULT now()
-);
 CREATE TABLE IF NOT EXISTS promptmill.board (
   kind text NOT NULL,
   id text NOT NULL,
@@ -86,7 +81,7 @@ export async function createLedgerTables(session: Sql): Promise<void> {
 
 /** Drops what runs that nobody continues have left. */
 export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
-  for (const table of ['outcome', 'calls', 'run', 'flight', 'pace']) {
+  for (const table of ['outcome', 'calls', 'run', 'flight']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
       [outcomeTtlMs],

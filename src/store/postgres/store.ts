@@ -7,10 +7,9 @@ import { storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
 import { backendOn, prepareTables, QUEUE_SCHEMA } from './backend.js';
-import { PostgresBoard } from './board.js';
+import { PostgresKeyValue } from './key-value.js';
 import { PostgresLedger } from './ledger.js';
 import { LastingPool } from './pool.js';
-import { PostgresRegister } from './register.js';
 
 /** The longest wait for a connection at the start, and for statements under way at the end, in milliseconds. */
 const START_MS = 5_000;
@@ -46,8 +45,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     kind: 'postgres',
     name: null,
     ledger: new PostgresLedger(pool, options.ledgerTimes),
-    register: new PostgresRegister(pool),
-    board: new PostgresBoard(pool),
+    keyValue: new PostgresKeyValue(pool),
     backendFactory: backendOn(pool),
     health,
     ping: async () => void (await pool.query('SELECT')),

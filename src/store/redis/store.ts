@@ -6,9 +6,8 @@ import { within } from '../deadline.js';
 import { storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
-import { RedisBoard } from './board.js';
+import { RedisKeyValue } from './key-value.js';
 import { RedisLedger } from './ledger.js';
-import { RedisRegister } from './register.js';
 
 /** The longest wait for a server at the start, and for its goodbye at the end, in milliseconds. */
 const START_MS = 5_000;
@@ -48,8 +47,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     kind: 'redis',
     name: null,
     ledger: new RedisLedger(client, options.ledgerTimes, health.lasting),
-    register: new RedisRegister(client),
-    board: new RedisBoard(client),
+    keyValue: new RedisKeyValue(client),
     backendFactory: createRedisBackend,
     health,
     ping: async () => void (await client.ping()),

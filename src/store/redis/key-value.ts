@@ -1,0 +1,147 @@
+import type { Redis } from 'ioredis';
+import {
+  type Cell,
+  type Folder,
+  type KeyValue,
+  type Listed,
+  LONGEST_TEXT,
+  MOST_BYTES,
+  MOST_LISTED,
+} from '../key-value.js';
+
+/**
+ * Keys of a folder, all in one slot of a cluster: `text`, hash of name → text; `seen` and `until`, sorted sets of the names
+ * by the server's milliseconds at which they were written and at which they are over.
+ */
+const keysOf = (folder: Folder): [string, string, string] => [
+  `promptmill:board:{${folder}}:text`,
+  `promptmill:board:{${folder}}:seen`,
+  `promptmill:board:{${folder}}:until`,
+];
+
+const NOW = `
+local text, seen, untilKey = KEYS[1], KEYS[2], KEYS[3]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function isOver(name) return tonumber(redis.call('ZSCORE', untilKey, name) or 0) <= now end
+`;
+
+/** Removes what is over, a bounded number at a time. Nobody has to be there at the moment when it is. */
+const NOW_WITHOUT_OLD = `${NOW}
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', untilKey, '-inf', now, 'LIMIT', 0, 100)) do
+  redis.call('HDEL', text, name)
+  redis.call('ZREM', seen, name)
+  redis.call('ZREM', untilKey, name)
+end
+`;
+
+/** KEYS text seen until; ARGV name. Returns the text and the microtime. */
+const GET = `${NOW}
+return {not isOver(ARGV[1]) and redis.call('HGET', text, ARGV[1]), time[1], time[2]}
+`;
+
+const WRITE = `
+redis.call('HSET', text, ARGV[1], ARGV[2])
+redis.call('ZADD', seen, now, ARGV[1])
+redis.call('ZADD', untilKey, now + ARGV[3], ARGV[1])
+`;
+
+/** KEYS text seen until; ARGV name text ttl */
+const PUT = `${NOW_WITHOUT_OLD}${WRITE}return 1`;
+
+/** KEYS text seen until; ARGV name after ttl [before]. Returns the text, the microtime, and 1 if it was written. */
+const SWAP = `${NOW_WITHOUT_OLD}
+local held = not isOver(ARGV[1]) and redis.call('HGET', text, ARGV[1])
+if held ~= (ARGV[4] or false) then return {held, time[1], time[2], 0} end
+${WRITE}
+return {ARGV[2], time[1], time[2], 1}
+`;
+
+/** KEYS text seen until; ARGV within most longest bytes. Returns name, text and age of each. */
+const LIST = `${NOW_WITHOUT_OLD}
+local since = '-inf'
+if ARGV[1] ~= '' then since = now - ARGV[1] end
+local found = {}
+local left = tonumber(ARGV[4])
+for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', seen, '+inf', since, 'LIMIT', 0, ARGV[2])) do
+  local size = redis.call('HSTRLEN', text, name)
+  if size > 0 and size <= tonumber(ARGV[3]) and not isOver(name) then
+    left = left - size
+    if left < 0 then break end
+    found[#found + 1] = name
+    found[#found + 1] = redis.call('HGET', text, name)
+    found[#found + 1] = now - tonumber(redis.call('ZSCORE', seen, name))
+  end
+end
+return found
+`;
+
+/** KEYS text seen until; ARGV name */
+const REMOVE = `
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('ZREM', KEYS[3], ARGV[1])
+`;
+
+/** Texts by name on Redis and Valkey. A full server refuses to write; what it has can be read and removed. */
+export class RedisKeyValue implements KeyValue {
+  constructor(private readonly client: Redis) {}
+
+  async get(folder: Folder, name: string): Promise<Cell> {
+    return cellOf(await this.#eval(GET, folder, [name]));
+  }
+
+  async put(folder: Folder, name: string, text: string, ttlMs: number): Promise<void> {
+    await this.#eval(PUT, folder, [name, text, ttlMs]);
+  }
+
+  async swap(
+    folder: Folder,
+    name: string,
+    before: string | null,
+    after: string,
+    ttlMs: number,
+  ): Promise<Cell> {
+    const args = [name, after, ttlMs, ...(before === null ? [] : [before])];
+    return cellOf(await this.#eval(SWAP, folder, args));
+  }
+
+  async list(folder: Folder, withinMs?: number): Promise<readonly Listed[]> {
+    const flat = await this.#eval(LIST, folder, [withinMs ?? '', MOST_LISTED, LONGEST_TEXT, MOST_BYTES]);
+    const texts: Listed[] = [];
+    for (let i = 0; i + 2 < flat.length; i += 3) {
+      texts.push({
+        name: String(flat[i]),
+        text: String(flat[i + 1]),
+        ageMs: Math.max(0, Number(flat[i + 2])),
+      });
+    }
+    return texts;
+  }
+
+  async remove(folder: Folder, name: string): Promise<void> {
+    await this.#eval(REMOVE, folder, [name]);
+  }
+
+  /** ioredis hangs the refused command with its arguments on the error; they have no place in a log. */
+  async #eval(
+    script: string,
+    folder: Folder,
+    args: readonly (string | number)[],
+  ): Promise<readonly unknown[]> {
+    try {
+      const reply = await this.client.eval(script, 3, ...keysOf(folder), ...args);
+      return Array.isArray(reply) ? reply : [];
+    } catch (error) {
+      throw new Error(error instanceof Error ? error.message : String(error));
+    }
+  }
+}
+
+function cellOf([text, seconds, micros, written]: readonly unknown[]): Cell {
+  return {
+    text: text === null ? null : String(text),
+    written: written === 1,
+    now: Number(seconds) * 1000 + Number(micros) / 1000,
+  };
+}
