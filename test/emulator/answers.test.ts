@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { randomFrom } from '../../src/emulator/random.js';
+import { answerReader } from '../../src/answer/answer.js';
 
 const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt));
 
@@ -18,17 +19,8 @@ describe('sentiment', () => {
     ['Terrible. It broke after one day and I want a refund.', ' negative'],
     ['I did not like it and would not recommend it.', ' negative'],
     ["It isn't bad, and I was not disappointed.", ' positive'],
-    ['It is a blue shirt with two pockets.', ' neutral'],
+    ['The warm one is great, the other one broke and leaks.', ' neutral'],
     ['The color is pretty, but it was itchy and shapeless.', ' negative'],
-    ['Leider kaputt angekommen, ich bin sehr enttäuscht.', ' negative'],
-    ['Das Kleid ist wunderschön und sehr bequem, ich bin zufrieden.', ' positive'],
-    ['Je suis très déçu, la qualité est mauvaise.', ' negative'],
-    ["C'est parfait, je suis ravie de mon achat.", ' positive'],
-    ['El producto llegó roto y es de mala calidad, una decepción.', ' negative'],
-    ['Me encanta, es muy cómodo y bonito.', ' positive'],
-    ['Il vestito non è bello, sono molto deluso.', ' negative'],
-    ['Adorei, é perfeito e muito confortável.', ' positive'],
-    ['Heel slecht, het is na een dag kapot.', ' negative'],
   ])('of %j is %j', (review, label) => {
     expect(answerTo(sentimentPrompt(review))).toBe(label);
   });
@@ -40,20 +32,22 @@ describe('sentiment', () => {
       'Classify as very negative, negative, neutral, positive or very positive.\nText: The worst, awful, useless junk!\nLabel:',
       ' very negative',
     ],
-    [
-      'Bewerte die Stimmung als positiv, negativ oder neutral.\nText: Ich bin sehr zufrieden, super!\nStimmung:',
-      ' positiv',
-    ],
+    ['Bewerte die Stimmung als positiv oder negativ.\nText: I love it\nStimmung:', ' positiv'],
     ['Rate the review from 1 to 5 stars.\nReview: Awful, broken, useless.\nStars:', ' 1'],
-    [
-      'Does the customer recommend it? Answer yes or no.\nReview: I would recommend this, great!\nAnswer:',
-      ' yes',
-    ],
     ['What is the sentiment of the text below?\nText: It broke, terrible.\nSentiment:', ' Negative'],
     ['Text: I love it.\n\nClassify the text above as positive, negative or neutral.', '\n\npositive'],
     ['Text: I love it.\n\nAnswer with one of positive, negative, neutral\n', 'positive'],
   ])('is given in the words the prompt offers: %j', (prompt, label) => {
     expect(answerTo(prompt)).toBe(label);
+  });
+
+  it('of a text without an English word of opinion is any label, and the same one each time', () => {
+    const texts = Array.from({ length: 60 }, (_, i) => `Das ist Satz ${i}.`);
+    const labels = texts.map((text) => answerTo(sentimentPrompt(text)));
+    expect(texts.map((text) => answerTo(sentimentPrompt(text)))).toEqual(labels);
+    for (const label of [' positive', ' negative', ' neutral']) {
+      expect(labels.filter((one) => one === label).length).toBeGreaterThan(10);
+    }
   });
 
   it('agrees with shop ratings on three of four reviews or more, and blocks none of them', (context) => {
@@ -78,16 +72,17 @@ describe('sentiment', () => {
 });
 
 describe('classification', () => {
-  const ask = (message: string) =>
-    `Classify the message into one of these categories: billing, technical support, shipping, other.\n\nMessage: ${message}\nCategory:`;
-
   it.each([
-    ['My card was charged twice for one invoice.', ' billing'],
-    ['The app shows an error after I log in.', ' technical support'],
-    ['My parcel has not arrived, the tracking page is empty.', ' shipping'],
-    ['Greetings to the whole team!', ' other'],
-  ])('of %j is %j', (message, label) => {
-    expect(answerTo(ask(message))).toBe(label);
+    'Classify the message into one of these categories: billing, technical support, shipping, other.',
+    'Is the message about billing, technical support, shipping or other?',
+    'Pick a category:\n- billing\n- technical support\n- shipping\n- other',
+    'Classify the message as billing (invoices), technical support (errors), shipping (parcels) or other.',
+  ])('takes a label that the text has a word of, and any other label otherwise: %j', (instruction) => {
+    const ask = (message: string) => answerTo(`${instruction}\n\nMessage: ${message}\nCategory:`);
+    expect(ask('Your billing is wrong.')).toBe(' billing');
+    expect(ask('Shipping took three weeks.')).toBe(' shipping');
+    const others = Array.from({ length: 80 }, (_, i) => ask(`Guten Tag ${i}`));
+    expect(new Set(others)).toEqual(new Set([' billing', ' technical support', ' shipping', ' other']));
   });
 
   it.each([
@@ -97,131 +92,169 @@ describe('classification', () => {
   ])('takes labels and what they mean from lines like %j', (lines) => {
     const about = (review: string) =>
       answerTo(`What is the review about? Choose one:\n${lines}\n\nProduct: Lamp\nReview: ${review}\nTopic:`);
-    expect(about('Two inches too short.')).toBe(' size');
+    expect(about('The weight of it!')).toBe(' size');
     expect(about('The staff was polite.')).toBe(' service');
   });
 
   it('tells a label from its negation', () => {
-    const spam = (text: string) => `Classify this email as spam or not spam.\nEmail: ${text}\nLabel:`;
-    expect(answerTo(spam('You are a winner! Click here to claim your prize!!!'))).toBe(' spam');
-    expect(answerTo(spam('The meeting moves to Tuesday.'))).toBe(' not spam');
+    const labels = Array.from({ length: 40 }, (_, i) =>
+      answerTo(`Classify this email as spam or not spam.\nEmail: The meeting moves to ${i}.\nLabel:`),
+    );
+    expect(new Set(labels)).toEqual(new Set([' spam', ' not spam']));
   });
 });
 
 describe('JSON', () => {
   const MESSAGE =
-    'Hi, my name is Anna Keller. My order #A-10233 from 12 March 2024 has not arrived. Write to ' +
-    'anna.keller@example.org or call +49 30 1234567. I paid $1,299.50 for the red dress. Please help ASAP.';
+    'Hi, my name is Anna Keller. My order A-10233 from 2024-03-12 has not arrived. Write to ' +
+    'anna.keller@example.org. I paid too much for the red dress. Please help.';
   const json = (prompt: string) => JSON.parse(answerTo(prompt));
 
-  it('has the fields that the prompt names in words', () => {
-    const fields = 'name, email, phone number, order number, date and amount';
-    expect(json(`Extract the ${fields} from the message as JSON.\n\nMessage: ${MESSAGE}\nJSON:`)).toEqual({
-      name: 'Anna Keller',
-      email: 'anna.keller@example.org',
-      phone_number: '+49 30 1234567',
+  const PLAIN = 'order_number, email and amount';
+  /** The same five keys, and what the last two may be, in the layouts in which people write them. */
+  const LAYOUTS: readonly string[] = [
+    'with the keys order_number, email, amount, category (one of delivery, return, other) and is_urgent.',
+    'with keys "order_number", "email", "amount" (a number), "category" (delivery, return or other) and "is_urgent" (true or false).',
+    'Keys: order_number, email, amount, category, is_urgent. Category is one of delivery, return, other.',
+    'Its keys, in this order: `order_number`, `email`, `amount`, `category`, `is_urgent`. Category must be delivery, return or other.',
+    'with the keys order_number, email,\namount, category and is_urgent.\nCategories:\n- delivery\n- return\n- other',
+    'Its keys:\n- "order_number": as written\n- "email": the address\n- "amount": as a number\n- "category": one of delivery, return, other\n- "is_urgent": boolean',
+    'with:\n\n* order_number - as written\n* email\n* amount (number)\n* category (delivery, return or other)\n* is_urgent',
+    'with these keys:\norder_number: as written\nemail: the address\namount: a number\ncategory: one of delivery, return, other\nis_urgent: true or false',
+    'like {"order_number": "…", "email": "…", "amount": 12.5, "category": "delivery|return|other", "is_urgent": true}',
+    'like this:\n```json\n{\n  "order_number": "W-1",\n  "email": "a@example.org",\n  "amount": 12.5,\n  "category": "delivery|return|other",\n  "is_urgent": false\n}\n```',
+    'like {order_number: string, email: string, amount: number, category: "delivery" | "return" | "other", is_urgent: boolean}',
+    'of the form {order_number, email, amount, category, is_urgent}, where category is one of delivery, return, other.',
+    'of this type:\n{\n  order_number: string; // as written\n  email?: string;\n  amount: number,\n  category: "delivery" | "return" | "other";\n  is_urgent: boolean\n}',
+  ];
+
+  it.each(LAYOUTS)('is valid wherever the keys stand: %j', (layout) => {
+    const reader = answerReader({
+      kind: 'json',
+      schema: {
+        type: 'object',
+        required: ['order_number', 'email', 'amount', 'category', 'is_urgent'],
+        additionalProperties: false,
+        properties: {
+          order_number: { type: 'string' },
+          email: { type: 'string' },
+          amount: { type: 'number' },
+          category: { enum: ['delivery', 'return', 'other'] },
+          is_urgent: { type: 'boolean' },
+        },
+      },
+    });
+    const given = Array.from({ length: 192 }, (_, i) =>
+      reader.read(
+        answerTo(
+          `Extract the facts of the message. Answer with JSON ${layout}\n\nMessage: Order ${i}\n\nJSON:`,
+        ),
+      ),
+    );
+    expect(new Set(given.map(({ fault }) => fault?.message ?? 'valid'))).toEqual(new Set(['valid']));
+    expect(new Set(given.map(({ values }) => values[3]))).toEqual(new Set(['delivery', 'return', 'other']));
+  });
+
+  it.each([
+    `Extract ${PLAIN} as JSON.`,
+    `Extract ${PLAIN} from the message as a JSON object.`,
+    `Reply with a JSON object that has ${PLAIN}.`,
+    `Return JSON: ${PLAIN}.`,
+    'Extract the order number, email and amount as JSON.',
+  ])('has the keys that stand in prose, with what the text says: %j', (instruction) => {
+    const value = json(`${instruction}\n\nMessage: ${MESSAGE}\nJSON:`);
+    expect(value).toEqual({
       order_number: 'A-10233',
-      date: '12 March 2024',
-      amount: '$1,299.50',
+      email: 'anna.keller@example.org',
+      amount: expect.any(Number),
     });
   });
 
-  it('has the fields of bullets', () => {
-    const prompt = `Return JSON with:\n- product: what was bought\n- urgency (high, medium or low)\n- language\n\nText: ${MESSAGE}\nJSON:`;
-    expect(json(prompt)).toEqual({ product: 'red dress', urgency: 'high', language: 'English' });
+  it('has one key that stands alone', () => {
+    expect(json(`Answer with JSON that has one key "sentiment".\nText: I love it\nJSON:`)).toEqual({
+      sentiment: 'positive',
+    });
   });
 
   it('has the shape of a JSON Schema', () => {
     const schema = {
       type: 'object',
       properties: {
-        amount: { type: 'number' },
-        currency: { type: 'string' },
+        amount: { type: 'integer', minimum: 10, maximum: 20 },
         sentiment: { type: 'string', enum: ['happy', 'unhappy'] },
         customer: {
           type: 'object',
-          properties: { email: { type: 'string' }, age: { type: ['integer', 'null'] } },
+          properties: { email: { type: 'string' }, age: { anyOf: [{ type: 'integer' }, { type: 'null' }] } },
         },
-        keywords: { type: 'array' },
+        keywords: { type: 'array', items: { type: 'string' }, minItems: 2 },
+        lines: { type: 'array', items: { $ref: '#/$defs/line' } },
+        day: { type: 'string', format: 'date' },
         would_recommend: { type: 'boolean' },
       },
+      $defs: {
+        line: { type: 'object', properties: { sku: { type: 'string' }, count: { type: 'integer' } } },
+      },
     };
-    const value = json(
-      `Answer with JSON of this schema: ${JSON.stringify(schema)}\n\nText: ${MESSAGE}\nJSON:`,
-    );
-    expect(value).toMatchObject({
-      amount: 1299.5,
-      currency: 'USD',
-      customer: { email: 'anna.keller@example.org', age: null },
-      keywords: expect.any(Array),
-      would_recommend: expect.any(Boolean),
+    const { $defs: _, ...root } = schema;
+    const reader = answerReader({
+      kind: 'json',
+      schema: { ...root, required: Object.keys(root.properties), $defs: schema.$defs },
     });
-    expect(['happy', 'unhappy']).toContain(value.sentiment);
+    for (let i = 0; i < 40; i++) {
+      const prompt = `Answer with JSON of this schema: ${JSON.stringify(schema)}\n\nText: ${MESSAGE} ${i}\nJSON:`;
+      expect(reader.read(answerTo(prompt)).fault).toBeNull();
+      expect(json(prompt)).toMatchObject({
+        customer: { email: 'anna.keller@example.org' },
+        lines: [{ sku: expect.any(String), count: expect.any(Number) }],
+        day: '2024-03-12',
+      });
+    }
   });
 
-  it('has the members of an example, also of one that is no JSON', () => {
-    expect(json(`Reply as {"name": "...", "order_number": "..."}.\nText: ${MESSAGE}\nJSON:`)).toEqual({
-      name: 'Anna Keller',
-      order_number: 'A-10233',
+  it('has the members of members, and of the answers of examples', () => {
+    expect(
+      json(
+        `Reply as {"customer": {"email": "..."}, "items": [{"sku": "...", "count": 1}], "tags": string[]}.\nText: ${MESSAGE}\nJSON:`,
+      ),
+    ).toEqual({
+      customer: { email: 'anna.keller@example.org' },
+      items: [{ sku: expect.any(String), count: expect.any(Number) }],
+      tags: [expect.any(String)],
     });
+    expect(json('In: x\nOut: {"label": "good|bad", "score": 0.5}\n\nIn: I love it\nOut:')).toEqual({
+      label: 'good',
+      score: expect.any(Number),
+    });
+  });
+
+  it('is a list where the prompt asks for one', () => {
+    expect(json(`Return a JSON array of objects with keys sku and count.\nText: ${MESSAGE}\nJSON:`)).toEqual([
+      { sku: expect.any(String), count: expect.any(Number) },
+    ]);
+  });
+
+  it('has a number in the range that the prompt names, by the tone where it is a rating', () => {
     expect(
       json('Reply in JSON: {"rating": 1-5, "tone": positive | negative}\nReview: I love it, perfect!\nJSON:'),
     ).toEqual({ rating: 5, tone: 'positive' });
   });
 
-  const keys = (lines: string, details: string, message: string) =>
-    json(`Extract as JSON with these keys:\n${lines}\n\n${details}\nMessage:\n${message}\n\nJSON:`);
-
-  it.each([
-    ['I paid £1,249.50 on 3 March.', 1249.5, 'GBP', '2026-03-03'],
-    ['Gekauft am 27.02. für 1.249,00 €.', 1249, 'EUR', '2026-02-27'],
-    ['Total 2 149 kr, ordered Dec 28', 2149, 'SEK', '2025-12-28'],
-    ['Acheté le 4 février 2025 : 45 euros. A bientôt le 20 mars !', 45, 'EUR', '2025-02-04'],
-    ['Please send it by 20 March.', null, null, null],
-  ])(
-    'has a number, a code and an ISO date where the prompt wants these: %j',
-    (text, amount, currency, date) => {
-      const lines =
-        '- "amount": as a number\n- "currency": ISO 4217 code\n- "date": when it was ordered or paid, as YYYY-MM-DD';
-      expect(keys(lines, 'Received: 2026-03-09T08:15:00Z', text)).toEqual({ amount, currency, date });
-    },
-  );
-
-  it('has one of the values that the prompt allows, and what looks like its example', () => {
-    const lines =
-      'order: for example "AB-1234"\ncategory: one of delivery, billing, other\nurgency: one of low, normal, high';
-    expect(
-      keys(lines, 'Ticket: 7', 'In 2026 I was charged twice for AB-9876, call 01632 960118 at once!!'),
-    ).toEqual({ order: 'AB-9876', category: 'billing', urgency: 'high' });
-  });
-
-  it.each([
-    ['Mr Okonkwo called about a kettle.', 'Okonkwo'],
-    ['It leaks.\n\nKind regards,\nIngrid van der Meulen\nTel. 030 23125 417', 'Ingrid van der Meulen'],
-    ['The lid broke. M. Featherstonehaugh', 'M. Featherstonehaugh'],
-    ['all good thanks! W-104831', null],
-  ])('has the name of who writes %j', (text, name) => {
-    expect(keys('- name\n- email', 'Channel: mail', text)).toEqual({ name, email: null });
+  it('has null for what the text does not say where the prompt speaks of null, and made-up values otherwise', () => {
+    const ask = (more: string) =>
+      json(`Extract name and email as JSON. ${more}\nText: it rained all day\nJSON:`);
+    expect(ask('Use null for what is missing.')).toEqual({ name: null, email: null });
+    expect(ask('')).toEqual({ name: expect.any(String), email: expect.stringContaining('@') });
   });
 
   it('has what a line before the text says already', () => {
-    expect(keys('- customer_name\n- email', 'Known customer: Ada Byrne', 'It broke.')).toEqual({
-      customer_name: 'Ada Byrne',
-      email: null,
-    });
-  });
-
-  it('has null for what the text does not say', () => {
-    expect(json('Extract the name, email and amount as JSON.\nText: it rained all day\nJSON:')).toEqual({
-      name: null,
-      email: null,
-      amount: null,
-    });
+    const prompt =
+      'Extract as JSON:\n- customer_name\n- email\n\nKnown customer: Ada Byrne\nMessage:\nIt broke.\n\nJSON:';
+    expect(json(prompt)).toMatchObject({ customer_name: 'Ada Byrne' });
   });
 
   it('goes on where the prompt began the object', () => {
-    const text = answerTo(`Extract name and email as JSON.\nText: ${MESSAGE}\nJSON: {`);
-    expect(JSON.parse(`{${text}`)).toEqual({ name: 'Anna Keller', email: 'anna.keller@example.org' });
+    const text = answerTo(`Extract order_number and email as JSON.\nText: ${MESSAGE}\nJSON: {`);
+    expect(JSON.parse(`{${text}`)).toEqual({ order_number: 'A-10233', email: 'anna.keller@example.org' });
   });
 });
 

@@ -1,130 +1,168 @@
-import { type Language, languageOf } from './language.js';
-import type { PromptParts } from './prompt-parts.js';
+import { type PromptParts, toneOf, wordsOf } from './reading.js';
 
-/** "and" and "or", by language of the instruction. */
-const CONJUNCTIONS: { readonly [language in Language]: string } = {
-  en: 'and|or',
-  de: 'und|oder',
-  fr: 'et|ou',
-  es: 'y|e|o|u',
-  it: 'e|ed|o',
-  pt: 'e|ou',
-  nl: 'en|of',
-  pl: 'i|lub|albo',
-  tr: 've|veya',
-  ja: 'と|または',
-  ar: 'و|أو',
-};
-
-/** What stands before a list of labels. */
-const LEADS =
-  /\b(?:as|into|one of|either|whether|is|are|from|between|answer|reply|respond|als|in|comme|en|como|come)\b|[:([]/giu;
-
-/** Words that belong to the label after them: "very negative", "not spam". */
-const DEGREE =
-  /^(?:not|non|very|strongly|extremely|highly|somewhat|slightly|mostly|sehr|eher|très|muy|molto|muito|zeer)$/i;
-
-/** Most words in a label, and most characters. */
-const MOST_WORDS = 4;
-const MOST_CHARACTERS = 40;
-
-/** A label or a key, and what the prompt says that it means. */
+/** A label or a key, and what the prompt says that it means; empty when it does not say. */
 export interface Term {
   readonly name: string;
-  /** Empty when the prompt does not say. */
   readonly meaning: string;
 }
 
+/** A list is looked for in so many characters behind the words that announce it. */
+const REACH = 4_000;
+
+/** What stands before a list of labels. */
+const LEAD =
+  /\b(?:as|into|one of|either|whether|is|are|from|between|answer|reply|respond|als|comme|como)\b|[:([]/gi;
+
+const DEGREE = /^(?:not|very|strongly|extremely|highly|somewhat|slightly|sehr|très)$/i;
+
+/** Where a label stands between negative and positive. */
+const POLES: ReadonlyArray<readonly [pole: number, RegExp]> = [
+  [-1, /^(?:neg|bad|unhappy|unfavou?r|dissatisf)/i],
+  [0, /^(?:neutr|mixed)/i],
+  [1, /^(?:pos|good|happy|favou?rabl|satisf)/i],
+];
+
+export const term = (name: string, meaning = ''): Term => ({ name, meaning });
+
 /**
- * The labels that a prompt offers, as it spells them: a list after "as", "one of", a colon and the like, a line for
- * each, or the answers of its examples. Empty when it offers none.
+ * The labels that a prompt offers, as it spells them: a line for each, the steps of a scale, a list behind "as", "one of"
+ * and the like, or the answers of its examples. Empty when it offers none.
  */
 export function labelsIn({ instruction, examples }: PromptParts): readonly Term[] {
-  const terms = termsIn(instruction);
-  if (terms.length >= 2) return terms;
+  const lines = termsIn(instruction);
+  if (lines.length >= 2) return lines;
+  const scale = /\b(?:rat(?:e|ing)|scale|stars?|score)\b[^.]*?\b(\d)\s*(?:-|–|to|and)\s*(\d{1,2})\b/i.exec(
+    instruction,
+  );
+  const [lowest, highest] = [Number(scale?.[1]), Number(scale?.[2])];
+  if (lowest < highest)
+    return Array.from({ length: highest - lowest + 1 }, (_, step) => term(String(lowest + step)));
+  const listed = choicesIn(instruction);
+  const answers = [...new Set(examples)].filter(isName).map((name) => term(name));
+  return listed.length >= 2 ? listed : answers.length >= 2 ? answers : [];
+}
 
-  const offered = choicesIn(instruction);
-  if (offered.length >= 2) return offered.map(withoutMeaning);
+/** The terms that a text has on a line each: as bullets, or behind a line that ends with a colon. */
+export function termsIn(text: string): Term[] {
+  const lines = text.split('\n');
+  const bullets = lines.flatMap((line) => /^\s*(?:[-*•]|\d+[.)])\s+(\S.*)$/.exec(line)?.[1] ?? []);
+  if (bullets.length > 0) return bullets.flatMap(termOf);
+  for (const [at, line] of lines.entries()) {
+    if (!line.trimEnd().endsWith(':')) continue;
+    const begin = at + (lines[at + 1]?.trim() === '' ? 2 : 1);
+    const gap = lines.findIndex((next, index) => index >= begin && next.trim() === '');
+    const block = lines.slice(begin, gap < 0 ? undefined : gap);
+    const terms = block.flatMap(termOf);
+    if (terms.length >= 2 && terms.length === block.length) return terms;
+  }
+  return [];
+}
 
-  const answers = [...new Set(examples)].filter((answer) => answer !== '' && isLabel(answer));
-  return answers.length >= 2 ? answers.map(withoutMeaning) : [];
+/** `name`, `name: meaning`, `name - meaning`, `name (meaning)`. */
+function termOf(line: string): Term[] {
+  const mark = /:|=|\s[-–—]\s|,|\(/.exec(line)?.index ?? line.length;
+  const name = bare(line.slice(0, mark));
+  const meaning = line
+    .slice(mark)
+    .replace(/^[\s:=,–—-]+/, '')
+    .replace(/^\((.*)\)$/, '$1');
+  return isName(name) ? [term(name, meaning)] : [];
 }
 
 /** The longest list that a text offers to choose from. */
-export function choicesIn(text: string): readonly string[] {
-  const language = languageOf(text);
-  let best: readonly string[] = [];
-  for (const lead of text.matchAll(LEADS)) {
-    const labels = listAtStart(text.slice(lead.index + lead[0].length), language);
-    if (labels.length > best.length) best = labels;
+export function choicesIn(text: string): readonly Term[] {
+  return longestList(text, LEAD, /[.:;?!\n)\]]/, withoutNeighbours);
+}
+
+/**
+ * The longest enumeration such as `a, b (its meaning) or c` in a text.
+ * @param lead what stands before it
+ * @param end what ends it
+ */
+export function longestList(
+  text: string,
+  lead: RegExp,
+  end: RegExp,
+  trim = (terms: Term[]) => terms,
+): readonly Term[] {
+  let best: readonly Term[] = [];
+  for (const { 0: words, index } of text.matchAll(lead)) {
+    const begin = index + words.length;
+    const terms = trim(itemsOf(text.slice(begin, begin + REACH).trimStart(), end));
+    if (terms.length > best.length && terms.every(({ name }) => isName(name))) best = terms;
   }
   return best;
 }
 
-/** A label as a term. */
-export function withoutMeaning(name: string): Term {
-  return { name, meaning: '' };
-}
-
-/** The terms that a prompt defines, each on a line: as bullets, as `name - meaning`, or after a colon as `name: meaning`. */
-export function termsIn(instruction: string): Term[] {
-  const bullets = termsOf(
-    instruction,
-    /^[ \t]*(?:[-*•]|\d+[.)])[ \t]+(\W*[^\n:–(]+?)(?:\s*[:–]| - |\s*(?=\()|$)(.*)/gm,
+function itemsOf(text: string, end: RegExp): Term[] {
+  const meanings: string[] = [];
+  const marked = text.replace(
+    /\(([^()]*)\)/g,
+    (_, meaning: string) => `\u0001${meanings.push(meaning) - 1}\u0001`,
   );
-  if (bullets.length > 0) return bullets;
-  const dashed = termsOf(instruction, /^([^\n:–(]{1,40}?)[ \t]+[-–=][ \t]+(\S.*)$/gm);
-  if (dashed.length >= 2) return dashed;
-  const block = /:[ \t]*\n((?:[^\n:–(]{1,40}:[ \t]+\S[^\n]*(?:\n|$)){2,})/.exec(instruction)?.[1] ?? '';
-  return termsOf(block, /^([^\n:]+):[ \t]+(.*)$/gm);
+  return marked
+    .slice(0, end.exec(marked)?.index)
+    .split(/\s?[,/|&]\s?(?:(?:and|or|und|oder|et|ou)\s)?|\s(?:and|or|und|oder|et|ou)\s/i)
+    .map((item) => {
+      const [name = '', meaning] = item.split('\u0001');
+      return term(bare(name).replace(/^(?:an?|the)\s/i, ''), meanings[Number(meaning)]);
+    })
+    .filter(({ name }) => name !== '');
 }
 
-function termsOf(text: string, line: RegExp): Term[] {
-  return [...text.matchAll(line)]
-    .map(([, name = '', meaning = '']) => ({
-      name: name.replace(/["'`*]/g, '').trim(),
-      meaning: meaning.trim(),
-    }))
-    .filter(({ name }) => isLabel(name));
+/** The words around a list are cut from its first and last item, by the length of the items between. */
+function withoutNeighbours(items: Term[]): Term[] {
+  const words = items.map(({ name }) => name.split(/\s+/));
+  const width = Math.min(...(words.length > 2 ? words.slice(1, -1) : words).map(({ length }) => length));
+  const kept = (edge: string | undefined) => (DEGREE.test(edge ?? '') ? width + 1 : width);
+  return items.map(({ name, meaning }, index) => {
+    const own = words[index] ?? [];
+    if (index === 0) return term(own.slice(-kept(own.at(-width - 1))).join(' '), meaning);
+    return index < items.length - 1
+      ? term(name, meaning)
+      : term(own.slice(0, kept(own[0])).join(' '), meaning);
+  });
+}
+
+const bare = (text: string): string => text.replace(/["'`“”*<>[\]]/g, '').trim();
+
+/** Whether a text is short enough to be a label or a key. */
+function isName(text: string): boolean {
+  return text !== '' && text.length <= 40 && text.split(/\s+/).length <= 4;
 }
 
 /**
- * The items of an enumeration such as `"a", b or c` at the start of a text. The words around the list are
- * cut from its first and last item by the length of the items between.
+ * One of the labels: by the tone of the text where they are poles of a sentiment or steps of a scale, by the words that
+ * they and their meanings share with it otherwise, and by chance where neither tells.
  */
-function listAtStart(text: string, language: Language): string[] {
-  const items = itemsOf(/^[^.:;?!\n)\]]*/.exec(text.trimStart())?.[0] ?? '', language);
-  if (items.length < 2) return [];
-
-  const middle = items.length > 2 ? items.slice(1, -1) : items;
-  const width = Math.min(...middle.map((item) => item.split(/\s+/).length));
-  const firstWords = items[0]?.split(/\s+/) ?? [];
-  const lastWords = items.at(-1)?.split(/\s+/) ?? [];
-  const first = firstWords
-    .slice(DEGREE.test(firstWords.at(-width - 1) ?? '') ? -width - 1 : -width)
-    .join(' ');
-  const last = lastWords.slice(0, DEGREE.test(lastWords[0] ?? '') ? width + 1 : width).join(' ');
-  const labels = [first, ...items.slice(1, -1), last];
-  return labels.every(isLabel) ? [...new Set(labels)] : [];
+export function choose(text: string, terms: readonly Term[], random: () => number): string {
+  const places = terms.map(({ name }, index) => placeOf(name, index / (terms.length - 1)));
+  const isScale = places.filter((place) => place !== null).length >= 2;
+  const tone = isScale ? toneOf(text) : null;
+  const scores = terms.map((one, index) => {
+    const place = places[index] ?? null;
+    if (!isScale) return 3 * overlap(one.name, text) + overlap(one.meaning, text);
+    return place === null ? Number.NEGATIVE_INFINITY : tone === null ? 0 : -Math.abs(place - tone);
+  });
+  const best = Math.max(...scores);
+  const among = terms.filter((_, index) => scores[index] === best);
+  return among[Math.floor(random() * among.length)]?.name ?? '';
 }
 
-/** The items of an enumeration, without articles and quotes. */
-export function itemsOf(enumeration: string, language: Language): string[] {
-  const conjunction = `(?:${CONJUNCTIONS[language]})`;
-  const separator = new RegExp(String.raw`\s?[,/|]\s?(?:${conjunction}\s)?|\s${conjunction}\s`, 'iu');
-  return enumeration
-    .split(separator)
-    .map((item) =>
-      item
-        .trim()
-        .replace(/^(?:an?|the)\s/i, '')
-        .replace(/["'`“”*]/g, '')
-        .trim(),
-    )
-    .filter((item) => item !== '');
+/** From −2 to 2: where a label stands on a scale of sentiment, or a number on that of its list. */
+function placeOf(label: string, share: number): number | null {
+  if (/^\d+$/.test(label)) return 4 * share - 2;
+  const [, negation, strong, plain = ''] =
+    /^(not )?((?:very|strongly|extremely|highly) )?(.*)$/i.exec(label) ?? [];
+  const pole = POLES.find(([, pattern]) => pattern.test(plain))?.[0];
+  return pole === undefined
+    ? null
+    : pole * (negation === undefined ? 1 : -1) * (strong === undefined ? 1 : 2);
 }
 
-/** Whether a text is short enough to be a label or a name. */
-export function isLabel(text: string): boolean {
-  return text.length <= MOST_CHARACTERS && text.split(/\s+/).length <= MOST_WORDS;
+/** How many words of a text begin like one of a label or of its meaning. */
+function overlap(source: string, text: string): number {
+  const long = wordsOf(source).filter(({ length }) => length > 3);
+  const stems = long.map((word) => word.slice(0, Math.max(4, word.length - 2)));
+  return wordsOf(text).filter((word) => stems.some((stem) => word.startsWith(stem))).length;
 }
