@@ -35,6 +35,8 @@ export interface Manifest {
   readonly opened?: boolean;
   /** Rows whose records are in the part file. */
   readonly rows: number;
+  /** The last row for which calls may have been made; behind `--limit`, where an execution before had a larger one. */
+  readonly reach?: number;
   /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
   readonly bytes: number;
   /** Hash of the end of these bytes, by which the part file is known from another. Earlier versions have none. */
@@ -75,6 +77,7 @@ const shape = z.looseObject({
   store: z.string().nullable(),
   opened: z.boolean().exactOptional(),
   rows: count,
+  reach: count.exactOptional(),
   bytes: count,
   seal: z.string().optional(),
   overwrite: z.boolean().optional(),

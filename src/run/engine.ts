@@ -85,7 +85,10 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
     const seed = hold && committer.manifest.opened ? null : withLost(committer.manifest.calls);
     if (!(await ledger.open(run, execution, committed, seed, !hold))) throw forgotten(store, committed);
     await committer.opened();
-    return { before: (await ledger.progress(run, [])).calls, waiting: await ledger.waiting(run) };
+    const known = { before: (await ledger.progress(run, [])).calls, waiting: await ledger.waiting(run) };
+    const inFlight = hold ? Math.max(0, known.before.in_flight) : 0;
+    await assertNoneBehind(ledger, committer.manifest, input.total, known.waiting, inFlight);
+    return known;
   };
   const { before, waiting } = await halt.orHalted(prepare()).catch((error) => {
     // Nothing was sent yet.
@@ -271,6 +274,34 @@ const forgotten = (store: Store, committed: number): UsageError =>
       'and limits.unknown_outcome is hold',
     'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart begins anew.',
   );
+
+/**
+ * A run that finishes with its first rows forgets what is known of those behind them, and they would be called again.
+ * @param waiting outcomes in the ledger
+ * @param inFlight rows that were called, and are not to be called again though nothing came of it
+ * @throws UsageError when an execution with a larger limit has called rows that this one leaves out
+ */
+async function assertNoneBehind(
+  ledger: Ledger,
+  { run, rows, reach, chunk_size }: Manifest,
+  total: number,
+  waiting: number,
+  inFlight: number,
+): Promise<void> {
+  if (reach === undefined || reach <= total || waiting + inFlight === 0) return;
+  const length = Math.min(WINDOW_ROWS, total - rows) / chunk_size;
+  const firsts = Array.from({ length: Math.ceil(length) }, (_, i) => rows + 1 + i * chunk_size);
+  const { counts } = await ledger.progress(run, firsts.slice(0, -1));
+  const last = firsts.at(-1);
+  const atEnd = last === undefined ? [] : [...(await ledger.outcomes({ run, first: last })).keys()];
+  const within = counts.reduce((sum, known) => sum + known, 0) + atEnd.filter((row) => row <= total).length;
+  if (waiting <= within && inFlight === 0) return;
+  throw new UsageError(
+    'limit_too_small',
+    `the unfinished run has called rows behind row ${total}, and a run that ends there would forget their answers`,
+    'Go on with a larger --limit, or without one; --restart discards what is there.',
+  );
+}
 
 /** The counters of a run, its answers that are not on disk counted as repeated: they will be asked for again. */
 async function leftBehind(ledger: Ledger, { run, rows: committed, chunk_size }: Manifest): Promise<Counters> {

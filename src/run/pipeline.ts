@@ -85,9 +85,11 @@ async function runOver(
     reuse = await Reuse.open({ settings, address: world.address, input, target, manifest });
     if (settings.reuse.onlyNew)
       world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
+    // The ledger forgets a run that has finished with its first rows, and then no call of it is unwritten.
+    const reachBefore = target?.unfinished?.finished === undefined ? (manifest.reach ?? 0) : 0;
     const committer = await Committer.open(
       target,
-      { ...manifest, store: place },
+      { ...manifest, store: place, reach: Math.max(input.total, reachBefore) },
       plan.header,
       world.stdout,
       input.total,

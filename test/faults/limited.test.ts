@@ -10,16 +10,19 @@ describe('a run over the first rows (--limit) on embedded', () => {
   let work: Workplace;
   let service: ScriptedService;
   let onCall: () => void = () => {};
+  let hang: (prompt: string) => boolean = () => false;
 
   beforeEach(async () => {
     work = new Workplace();
     service = await startScriptedService(({ prompt }) => {
       onCall();
+      if (hang(prompt)) return 'hang';
       return { json: completionBody({ text: ` re ${prompt}` }) };
     });
   });
   afterEach(async () => {
     onCall = () => {};
+    hang = () => false;
     await service.close();
     work.remove();
   });
@@ -88,6 +91,39 @@ describe('a run over the first rows (--limit) on embedded', () => {
       expect((await run()).stderr).toContain('out.csv exists: this job has finished already');
     },
     TIMEOUT,
+  );
+
+  it.for(['retry', 'hold'] as const)(
+    'fault 40: goes back behind no answer that is known, nor with unknown_outcome: %s behind a call that may be paid for',
+    { timeout: TIMEOUT },
+    async (unknown_outcome) => {
+      work.rows(30);
+      job({ limits: { concurrency: 4, chunk_size: 5, unknown_outcome } });
+      let killed = false;
+      hang = (prompt) =>
+        !killed && (prompt === 'row 1' || (unknown_outcome === 'hold' && prompt === 'row 12'));
+      const running = work.start(['run', 'job.yaml'], env());
+      onCall = () => {
+        if (service.requests.length >= 20) running.process.kill('SIGKILL');
+      };
+      expect((await running.ended).code).toBe(null);
+      killed = true;
+      onCall = () => {};
+      const before = service.requests.length;
+
+      for (const again of [await run('--limit', '7'), await run('--limit', '7')]) {
+        expect(again.code, again.stderr).toBe(2);
+        expect(again.stderr).toContain('the unfinished run has called rows behind row 7');
+        expect(again.stderr).toContain('larger --limit, or without one');
+      }
+      expect(service.requests.length).toBe(before);
+
+      const rest = await run();
+      expect(rest.code, rest.stderr).toBe(unknown_outcome === 'hold' ? 1 : 0);
+      expect(service.requests.length).toBeLessThanOrEqual(unknown_outcome === 'hold' ? 30 : 34);
+      const { calls } = work.json('out.summary.json') as { calls: { repeated: number } };
+      expect(service.requests.length - 30).toBeLessThanOrEqual(calls.repeated);
+    },
   );
 
   /** Tokens of one answer of the service. */
