@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
-import { readRuns, type SeenRun } from '../fleet/read-posts.js';
+import { readRuns, type SeenRun } from '../fleet/beats.js';
 import { standingProblems } from '../schedule/job-problems.js';
 import { readMarks } from '../schedule/marks.js';
 import { Schedule } from '../schedule/schedule.js';

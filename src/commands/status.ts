@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
-import { readRuns, readWorkers } from '../fleet/read-posts.js';
+import { readRuns, readWorkers } from '../fleet/beats.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
 import { nearest } from '../nearest.js';
@@ -85,7 +85,7 @@ async function look({ keyValue }: Lookout, job: string | null): Promise<Status> 
 
 /** A name that nobody has heard of is a slip, most of the time; the file of a job that has not run yet is none. */
 async function assertKnown(job: string, { keyValue, describe }: Lookout): Promise<void> {
-  const jobs = new Set(readRuns(await keyValue.list('run')).map(({ post }) => post.summary.job));
+  const jobs = new Set(readRuns(await keyValue.list('run')).map(({ beat }) => beat.summary.job));
   if (jobs.has(job)) return;
   const near = nearest(job, jobs);
   throw new UsageError(

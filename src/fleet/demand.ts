@@ -1,12 +1,11 @@
-import type { RunPost } from './posts.js';
-import { type SeenRun, type SeenWorker, standingOf } from './read-posts.js';
+import { type RunBeat, type SeenRun, type SeenWorker, standingOf } from './beats.js';
 
 /** A queue in which runs have rows for a worker of this address. */
 export interface WantedQueue {
   readonly queue: string;
   readonly deployment: string;
   /** As the newest of the runs says them. */
-  readonly limits: RunPost['limits'];
+  readonly limits: RunBeat['limits'];
   /** Whether the service has answered one of the runs before. */
   readonly answered: boolean;
 }
@@ -26,28 +25,28 @@ export interface Place {
 }
 
 /**
- * What the runs on the board want of a worker. A post is only a hint: the name of a queue is computed from the worker's own
+ * What the runs that go on want of a worker. A beat is only a hint: the name of a queue is computed from the worker's own
  * address, so a forged one can make it listen where nothing is, and no more.
  */
 export function demandOf(runs: readonly SeenRun[], place: Place): Demand {
   const wanted = new Map<string, WantedQueue>();
   const elsewhere: string[] = [];
   const newestFirst = runs
-    .filter((seen) => standingOf(seen) === 'running' && !seen.post.emulated)
-    .sort((a, b) => compare(b.post.summary.started_at, a.post.summary.started_at));
-  for (const { post } of newestFirst) {
-    const { deployment, rows } = post.summary;
-    if (post.queue !== place.queueOf(deployment)) {
-      elsewhere.push(post.queue);
+    .filter((seen) => standingOf(seen) === 'running' && !seen.beat.emulated)
+    .sort((a, b) => compare(b.beat.summary.started_at, a.beat.summary.started_at));
+  for (const { beat } of newestFirst) {
+    const { deployment, rows } = beat.summary;
+    if (beat.queue !== place.queueOf(deployment)) {
+      elsewhere.push(beat.queue);
       continue;
     }
     if (place.deployments?.has(deployment) === false) continue;
-    const before = wanted.get(post.queue);
+    const before = wanted.get(beat.queue);
     const answered = rows.completed + rows.filtered > 0 || before?.answered === true;
-    wanted.set(post.queue, {
-      queue: post.queue,
+    wanted.set(beat.queue, {
+      queue: beat.queue,
       deployment,
-      limits: before?.limits ?? post.limits,
+      limits: before?.limits ?? beat.limits,
       answered,
     });
   }
@@ -56,7 +55,7 @@ export function demandOf(runs: readonly SeenRun[], place: Place): Demand {
 
 /** Of queues those that no worker takes rows of. */
 export function unserved(queues: readonly string[], workers: readonly SeenWorker[]): readonly string[] {
-  const served = new Set(workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)));
+  const served = new Set(workers.flatMap(({ beat }) => beat.queues.map(({ queue }) => queue)));
   return queues.filter((queue) => !served.has(queue));
 }
 

@@ -7,7 +7,7 @@ export interface StatusTextOptions {
   /** Cells of the terminal. */
   readonly width: number;
   readonly color: boolean;
-  /** Where the board is, for a board without a post. */
+  /** Where the store is, for one without a run. */
   readonly place: string;
 }
 
@@ -15,7 +15,7 @@ const BAR = 10;
 const GAP = '  ';
 /** Cells of a number; a larger one than any that is meant would push the others out of their columns. */
 const NUMBER = 15;
-/** Rows of a table, and lines of a note, at most: others can write on a board (fault 85). `--json` has all. */
+/** Rows of a table, and lines of a note, at most: others can write into a store (fault 85). `--json` has all. */
 const MOST_ROWS = 200;
 const MOST_NOTE_LINES = 6;
 

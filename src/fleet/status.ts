@@ -1,44 +1,30 @@
-import type { WorkerPost } from './posts.js';
-import { type SeenRun, type SeenWorker, type Standing, standingOf } from './read-posts.js';
+import type { RowCounts } from '../report/tally.js';
+import {
+  type RunBeat,
+  type SeenRun,
+  type SeenWorker,
+  type Standing,
+  standingOf,
+  type WorkerBeat,
+} from './beats.js';
+
+/** What `promptmill status --json` says in the words of the heartbeat and of its summary. */
+type OfBeat = 'run' | 'queue' | 'emulated' | 'host' | 'pid' | 'rows_per_second' | 'waiting';
+type OfSummary = 'job' | 'deployment' | 'started_at' | 'stopped' | 'calls' | 'cost' | 'reused' | 'output';
 
 /** A run, as `promptmill status --json` has it. */
-export interface RunStatus {
-  readonly run: string;
-  readonly job: string;
+export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'], OfSummary> {
   readonly state: Standing;
-  readonly deployment: string;
-  readonly queue: string;
-  readonly emulated: boolean;
-  readonly host: string;
-  readonly pid: number;
-  readonly started_at: string;
   /** Seconds since it last said something of itself. */
   readonly seen_s: number;
   /** `total` is what it was asked to do, `known` what has an outcome; the others are on disk. */
-  readonly rows: {
-    readonly total: number;
-    readonly known: number;
-    readonly completed: number;
-    readonly filtered: number;
-    readonly failed: number;
-    readonly skipped: number;
-  };
-  /** Null while it is not known, and when the run has ended. */
-  readonly rows_per_second: number | null;
+  readonly rows: RowCounts & { readonly known: number };
   /** Seconds to its end at this rate; null while it is not known. */
   readonly eta_s: number | null;
-  readonly waiting: string | null;
-  /** Why it stopped early; null otherwise. */
-  readonly stopped: string | null;
-  readonly calls: SeenRun['post']['summary']['calls'];
-  readonly cost: number | null;
-  /** Rows that needed no call; only of a job with `input.dedupe` or `input.only_new`. */
-  readonly reused?: SeenRun['post']['summary']['reused'];
-  readonly output: string;
 }
 
 /** A process that makes calls, as `promptmill status --json` has it. */
-export interface WorkerStatus extends Omit<WorkerPost, 'v'> {
+export interface WorkerStatus extends Omit<WorkerBeat, 'v'> {
   readonly in_flight: number;
   readonly seen_s: number;
 }
@@ -54,7 +40,7 @@ const ENDED_SHOWN = 5;
 const ORDER: readonly Standing[] = ['running', 'lost'];
 
 /**
- * What a board shows.
+ * What the heartbeats show.
  * @param job only runs of this job, and the workers of their queues; null is all
  */
 export function statusOf(
@@ -63,15 +49,15 @@ export function statusOf(
   job: string | null,
 ): Status {
   const shown = runs
-    .filter(({ post }) => job === null || post.summary.job === job)
+    .filter(({ beat }) => job === null || beat.summary.job === job)
     .sort((a, b) => rank(a) - rank(b) || a.ageMs - b.ageMs);
   const going = shown.filter((seen) => rank(seen) < ORDER.length);
   const ended = shown.filter((seen) => rank(seen) === ORDER.length).slice(0, ENDED_SHOWN);
-  const queues = new Set(going.map(({ post }) => post.queue));
+  const queues = new Set(going.map(({ beat }) => beat.queue));
   return {
     runs: [...going, ...ended].map(runStatus),
     workers: workers
-      .filter(({ post }) => job === null || post.queues.some(({ queue }) => queues.has(queue)))
+      .filter(({ beat }) => job === null || beat.queues.some(({ queue }) => queues.has(queue)))
       .map(workerStatus)
       .sort((a, b) => (a.host === b.host ? a.pid - b.pid : a.host < b.host ? -1 : 1)),
   };
@@ -83,27 +69,27 @@ function rank(seen: SeenRun): number {
 }
 
 function runStatus(seen: SeenRun): RunStatus {
-  const { post, ageMs } = seen;
-  const { summary } = post;
+  const { beat, ageMs } = seen;
+  const { summary } = beat;
   const { completed, filtered, failed, skipped } = summary.rows;
   const state = standingOf(seen);
-  const rate = state === 'running' ? post.rows_per_second : null;
-  const left = Math.max(0, summary.input.rows - post.known);
+  const rate = state === 'running' ? beat.rows_per_second : null;
+  const left = Math.max(0, summary.input.rows - beat.known);
   return {
-    run: post.run,
+    run: beat.run,
     job: summary.job,
     state,
     deployment: summary.deployment,
-    queue: post.queue,
-    emulated: post.emulated,
-    host: post.host,
-    pid: post.pid,
+    queue: beat.queue,
+    emulated: beat.emulated,
+    host: beat.host,
+    pid: beat.pid,
     started_at: summary.started_at,
     seen_s: Math.round(ageMs / 1000),
-    rows: { total: summary.input.rows, known: post.known, completed, filtered, failed, skipped },
+    rows: { total: summary.input.rows, known: beat.known, completed, filtered, failed, skipped },
     rows_per_second: rate === null ? null : Math.round(rate * 100) / 100,
-    eta_s: rate === null || rate === 0 || post.waiting !== null ? null : Math.ceil(left / rate),
-    waiting: state === 'running' ? post.waiting : null,
+    eta_s: rate === null || rate === 0 || beat.waiting !== null ? null : Math.ceil(left / rate),
+    waiting: state === 'running' ? beat.waiting : null,
     stopped: summary.stopped,
     calls: summary.calls,
     cost: summary.cost,
@@ -112,11 +98,11 @@ function runStatus(seen: SeenRun): RunStatus {
   };
 }
 
-function workerStatus({ post, ageMs }: SeenWorker): WorkerStatus {
-  const { v: _, ...rest } = post;
+function workerStatus({ beat, ageMs }: SeenWorker): WorkerStatus {
+  const { v: _, ...rest } = beat;
   return {
     ...rest,
-    in_flight: post.queues.reduce((sum, { in_flight }) => sum + in_flight, 0),
+    in_flight: beat.queues.reduce((sum, { in_flight }) => sum + in_flight, 0),
     seen_s: Math.round(ageMs / 1000),
   };
 }

@@ -10,7 +10,7 @@ const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as con
 /** Entries of a queue by their state. */
 export type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
 
-/** Queues are shown at most: each costs a connection of its own, and their names come from a board that anybody may write on. */
+/** Queues are shown at most: each costs a connection of its own, and their names come from heartbeats, which anybody may write. */
 const MOST_VIEWS = 20;
 
 /** The longest wait for the goodbyes at the end, in milliseconds. */

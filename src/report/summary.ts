@@ -16,7 +16,7 @@ const milliseconds = amount.nullable();
 
 /**
  * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
- * dashboard read of a run's post, come from it. @see contract: beside the output
+ * dashboard read of a run's heartbeat, come from it. @see contract: beside the output
  */
 export const summarySchema = z.object({
   run: words,
@@ -44,7 +44,7 @@ export const summarySchema = z.object({
   cost: amount.nullable(),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
-  /** One message of each code of `errors`, the first that came. Only where there are any; never in a run's post. */
+  /** One message of each code of `errors`, the first that came. Only where there are any; never in a run's heartbeat. */
   error_samples: z.exactOptional(z.record(z.string(), words)),
   calls: z.object({ sent: amount, retried: amount, rate_limited: amount, repeated: amount }),
   latency_ms: z.object({

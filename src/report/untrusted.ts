@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 /**
  * Fields of what runs and workers say of themselves. It is read out of a store that others can write to, so whatever is
- * odd in it is made fit to be added, compared and shown, and a post that is none is refused (fault 85).
+ * odd in it is made fit to be added, compared and shown, and a heartbeat that is none is refused (fault 85).
  */
 
 /** Characters of a text: the longest path of a file. A longer text is cut. */

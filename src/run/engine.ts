@@ -2,7 +2,7 @@ import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
 import { StopError, UsageError } from '../errors.js';
 import { kept } from '../figures.js';
-import type { RunNotice } from '../fleet/run-notice.js';
+import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
@@ -52,7 +52,7 @@ export interface Parts {
   readonly committer: Committer;
   /** Null for a job that reuses nothing. */
   readonly reuse: Reuse | null;
-  readonly notice: RunNotice;
+  readonly heartbeat: RunHeartbeat;
 }
 
 /** The queue of a run. */
@@ -64,7 +64,7 @@ export const queueOf = ({ service, emulated }: Settings, { address }: World): st
  * @returns rows whose outcome is known, also where it is not written yet
  */
 export async function work(settings: Settings, world: World, parts: Parts): Promise<number> {
-  const { input, plan, store, committer, reuse, target, notice } = parts;
+  const { input, plan, store, committer, reuse, target, heartbeat } = parts;
   const { run, execution, rows: committed } = committer.manifest;
   const { halt, log } = world;
   const { ledger } = store;
@@ -98,7 +98,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   if (execution > 1) {
     world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
   }
-  await notice.begin();
+  await heartbeat.begin();
 
   const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
   store.health.onFault(onStop);
@@ -143,7 +143,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
       failed: committer.manifest.tally.rows.failed,
       waiting,
     });
-    notice.tell(watchdog.known, waiting);
+    heartbeat.tell(watchdog.known, waiting);
     const fault = watchdog.overdue(now);
     if (fault !== null) onStop(fault);
   }, PULSE_MS);
@@ -236,7 +236,7 @@ export async function work(settings: Settings, world: World, parts: Parts): Prom
   if (worker !== null) committer.recount(before, worker.totals(run), halt.reason === null);
   clearInterval(pulse);
   others?.stop();
-  const gone = own?.notice.end();
+  const gone = own?.heartbeat.end();
   if (end !== 'away') await gone;
   progress.stop();
   if (end === 'away') world.say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);

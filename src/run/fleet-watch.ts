@@ -1,9 +1,9 @@
 import type { Logger } from 'pino';
-import { readWorkers, type SeenWorker } from '../fleet/read-posts.js';
+import { readWorkers, type SeenWorker } from '../fleet/beats.js';
 import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';
 
-/** Time from one look to the next, in milliseconds: as often as workers post. */
+/** Time from one look to the next, in milliseconds: as often as workers beat. */
 const EVERY_MS = 2_000;
 
 interface SeenFleet extends Fleet {
@@ -12,7 +12,7 @@ interface SeenFleet extends Fleet {
 }
 
 export interface FleetWatch {
-  /** What the last look found; null before it, and while the board cannot be read. */
+  /** What the last look found; null before it, and while the heartbeats cannot be read. */
   readonly seen: SeenFleet | null;
   stop(): void;
 }
@@ -28,7 +28,7 @@ export function watchFleet(keyValue: KeyValue, queue: string, log: Logger): Flee
       seen = fleetOf(queue, readWorkers(await keyValue.list('worker')));
     } catch (error) {
       seen = null;
-      log.debug({ err: error }, 'the board does not say who works');
+      log.debug({ err: error }, 'the heartbeats do not say who works');
     } finally {
       looking = false;
     }
@@ -44,10 +44,10 @@ export function watchFleet(keyValue: KeyValue, queue: string, log: Logger): Flee
   };
 }
 
-function fleetOf(queue: string, posts: readonly SeenWorker[]): SeenFleet {
-  const places = posts
-    .filter(({ post }) => !post.draining)
-    .flatMap(({ post }) => post.queues.filter((place) => place.queue === queue));
+function fleetOf(queue: string, beats: readonly SeenWorker[]): SeenFleet {
+  const places = beats
+    .filter(({ beat }) => !beat.draining)
+    .flatMap(({ beat }) => beat.queues.filter((place) => place.queue === queue));
   return {
     workers: places.length,
     waiting: places.find(({ waiting }) => waiting !== null)?.waiting ?? null,

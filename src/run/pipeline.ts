@@ -1,6 +1,6 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
-import { RunNotice } from '../fleet/run-notice.js';
+import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { type Summary, summarise } from '../report/summary.js';
@@ -73,7 +73,7 @@ async function runOver(
     throw error;
   });
   let reuse: Reuse | null = null;
-  let notice: RunNotice | null = null;
+  let heartbeat: RunHeartbeat | null = null;
   try {
     announce(settings, world, input, manifest, target, store.describe());
     const place = store.name ?? store.describe();
@@ -97,7 +97,7 @@ async function runOver(
     await world.onBegun?.(target?.files.manifest ?? null);
     // As it stands, whenever it is asked.
     const summaryNow = (): Summary => summaryOf(settings, input, target, committer, world.halt.reason);
-    notice = new RunNotice(
+    heartbeat = new RunHeartbeat(
       {
         keyValue: store.keyValue,
         log: world.log,
@@ -109,8 +109,8 @@ async function runOver(
       },
       manifest.rows,
     );
-    if (target?.discarded) await notice.replaces(target.discarded.run);
-    const known = await work(settings, world, { target, input, plan, store, committer, reuse, notice });
+    if (target?.discarded) await heartbeat.replaces(target.discarded.run);
+    const known = await work(settings, world, { target, input, plan, store, committer, reuse, heartbeat });
 
     const halted = world.halt.reason;
     const summary = summaryNow();
@@ -126,12 +126,12 @@ async function runOver(
       await within(5_000, store.ledger.close(summary.run)).catch(() => {});
       if (halted !== null) await reuse?.discard();
     }
-    await notice.end(endOf(halted));
+    await heartbeat.end(endOf(halted));
     if (halted?.kind === 'error') throw halted.error;
     return { summary, halted, files: target?.files ?? null, beyond, known };
   } finally {
     await reuse?.close();
-    await notice?.end('stopped');
+    await heartbeat?.end('stopped');
     await store.close();
   }
 }

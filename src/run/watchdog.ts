@@ -13,7 +13,7 @@ const UNTRIED_ROWS = 20;
 /** Rows may be in a pause between two attempts for this time, in milliseconds. */
 const LONGEST_PAUSE_MS = 60_000;
 
-/** The workers of other processes that take rows of the run's queue, as the board shows them. */
+/** The workers of other processes that take rows of the run's queue, as their heartbeats show them. */
 export interface Fleet {
   readonly workers: number;
   /** What one of them waits for, in words. */
@@ -31,7 +31,7 @@ interface Watched extends Calling {
 export interface WatchdogOptions {
   /** Null where workers on other machines make the calls. */
   readonly worker: Watched | null;
-  /** What the board last showed of those workers; null before it has. @default nothing is known of them */
+  /** What the heartbeats last showed of those workers; null before it has. @default nothing is known of them */
   readonly fleet?: () => Fleet | null;
   /** Time without an answered row after which the run is given up, in milliseconds. */
   readonly giveUpMs: number;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type SeenRun, standingOf } from '../fleet/read-posts.js';
+import { type SeenRun, standingOf } from '../fleet/beats.js';
 import type { Summary } from '../report/summary.js';
 
 /** How a run of a job ended, in a few words. */
@@ -22,22 +22,22 @@ export function resultOf({ input, rows, stopped }: Summary): string {
   return stopped === null ? counts : `${counts}; ${stopped}`;
 }
 
-/** The last run of a job that has ended, as the board has it: also those of other machines, and those by hand. */
+/** The last run of a job that has ended, as its heartbeat said: also those of other machines, and those by hand. */
 export function lastOnBoard(job: string, runs: readonly SeenRun[]): LastRun | null {
   const ends = runs.flatMap((seen): LastRun[] => {
-    const { state, summary, emulated } = seen.post;
+    const { state, summary, emulated } = seen.beat;
     if (summary.job !== job || emulated || state === 'running') return [];
     return [{ ended_at: summary.finished_at, run: summary.run, state, result: resultOf(summary) }];
   });
   return ends.reduce(latest, null);
 }
 
-/** Since when a run of a job goes on, by the board; null when none does. */
+/** Since when a run of a job goes on, by its heartbeat; null when none does. */
 export function runningOnBoard(job: string, runs: readonly SeenRun[]): string | null {
   const going = runs.find(
-    (seen) => seen.post.summary.job === job && !seen.post.emulated && standingOf(seen) === 'running',
+    (seen) => seen.beat.summary.job === job && !seen.beat.emulated && standingOf(seen) === 'running',
   );
-  return going?.post.summary.started_at ?? null;
+  return going?.beat.summary.started_at ?? null;
 }
 
 /** The one of the two that ended later. */

@@ -1,5 +1,5 @@
 import { nextTimes, type Timetable } from '../config/cron.js';
-import type { SeenRun } from '../fleet/read-posts.js';
+import type { SeenRun } from '../fleet/beats.js';
 import { type LastRun, lastOnBoard, latest, runningOnBoard } from './last-run.js';
 import type { Mark } from './marks.js';
 import type { ScheduledJob } from './scheduled-jobs.js';
@@ -24,7 +24,7 @@ export interface ListedJob {
 export interface History {
   /** What `serve` has noted on this machine: also runs that did not start. */
   readonly marks: readonly Mark[];
-  /** The runs on the board of the queue. */
+  /** The last beats of the runs of the queue. */
   readonly runs: readonly SeenRun[];
 }
 

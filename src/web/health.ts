@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify';
-import type { BoardWatch } from './watch.js';
+import type { FleetWatch } from './watch.js';
 
 /** For a supervisor: `/healthz` while the process answers, `/readyz` while its store does too. They tell nothing else. */
-export function addHealth(app: FastifyInstance, watch: BoardWatch): void {
+export function addHealth(app: FastifyInstance, watch: FleetWatch): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (_request, reply) => {
     const { ready, silentMs } = await watch.view();

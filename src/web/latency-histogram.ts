@@ -28,7 +28,7 @@ export class LatencyHistogram extends Histogram {
     super({ name: NAME, help: HELP, labelNames: ['job', 'run'], registers: [registry] });
   }
 
-  /** A text that is no histogram, which only a forged post has, leaves that run out. */
+  /** A text that is no histogram, which only a forged beat has, leaves that run out. */
   add(labels: { readonly job: string; readonly run: string }, latency: Latency): void {
     if ((latency?.histogram.length ?? 0) > LONGEST) return;
     try {

@@ -3,7 +3,7 @@ import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { QueueView } from '../queue/queue-views.js';
 import { addQueueMetrics } from './queue-metrics.js';
 import { addRunMetrics } from './run-metrics.js';
-import type { BoardWatch } from './watch.js';
+import type { FleetWatch } from './watch.js';
 import { addWorkerMetrics } from './worker-metrics.js';
 
 /** Runs that ended longer ago are left out, so that what Prometheus keeps of an old run ends with it: a day. */
@@ -13,7 +13,7 @@ const MOST_RUNS = 50;
 const MOST_WORKERS = 500;
 
 export interface MetricsOptions {
-  readonly watch: BoardWatch;
+  readonly watch: FleetWatch;
   /** The queues that can be asked. */
   readonly views: () => Promise<readonly QueueView[]>;
   readonly version: string;
@@ -33,7 +33,7 @@ export function addMetrics(app: FastifyInstance, { watch, views, version }: Metr
     const { runs, workers, ready } = await watch.view();
     const now = Date.now();
     const recent = runs.filter(
-      ({ post }) => post.state === 'running' || now - Date.parse(post.summary.finished_at) < RECENT_MS,
+      ({ beat }) => beat.state === 'running' || now - Date.parse(beat.summary.finished_at) < RECENT_MS,
     );
     addRunMetrics(board, recent.slice(0, MOST_RUNS));
     addWorkerMetrics(board, workers.slice(0, MOST_WORKERS));

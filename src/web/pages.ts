@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runPageOf } from './run-page.js';
 import { stateOf } from './state.js';
-import type { BoardWatch, SeenRun } from './watch.js';
+import type { FleetWatch, WatchedRun } from './watch.js';
 
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -22,7 +22,7 @@ interface Asset {
 const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as const;
 
 export interface PagesOptions {
-  readonly watch: BoardWatch;
+  readonly watch: FleetWatch;
   readonly version: string;
   /** What somebody has to mend. */
   readonly problems: () => readonly string[];
@@ -44,8 +44,8 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
   app.get('/api/state', async () => stateOf(await watch.view(), version, new Date(), problems()));
 
   const run = read('run.html');
-  const find = async ({ id }: { id: string }): Promise<SeenRun | undefined> =>
-    (await watch.view()).runs.find(({ post }) => post.run === id);
+  const find = async ({ id }: { id: string }): Promise<WatchedRun | undefined> =>
+    (await watch.view()).runs.find(({ beat }) => beat.run === id);
   app.get<{ Params: { id: string } }>('/runs/:id', async (request, reply) => {
     if ((await find(request.params)) === undefined) reply.code(404);
     return send(request, reply, run);
@@ -59,7 +59,7 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
     if (seen === undefined) return unknownRun(reply);
     return reply
       .type('application/json; charset=utf-8')
-      .send(`${JSON.stringify(seen.post.summary, null, 2)}\n`);
+      .send(`${JSON.stringify(seen.beat.summary, null, 2)}\n`);
   });
 
   if (!bullBoard) {

@@ -1,16 +1,16 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { LatencyHistogram } from './latency-histogram.js';
-import type { SeenRun } from './watch.js';
+import type { WatchedRun } from './watch.js';
 
 const STATES = ['running', 'lost', 'finished', 'stopped', 'interrupted'] as const;
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 const CALLS = ['sent', 'retried', 'rate_limited', 'repeated'] as const;
 
-/** A label out of a post is cut to this many characters. */
+/** A label out of a beat is cut to this many characters. */
 const LABEL_LENGTH = 200;
 
 /** What runs say of themselves, as metrics with the labels `job` and `run`. */
-export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): void {
+export function addRunMetrics(registry: Registry, runs: readonly WatchedRun[]): void {
   const registers = [registry];
   const of = ['job', 'run'] as const;
   const counter = <L extends string>(name: string, help: string, labels: readonly L[]) =>
@@ -41,23 +41,23 @@ export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): voi
     'host',
   ]);
 
-  for (const { post, standing, ageMs } of runs) {
-    const { summary } = post;
-    const labels = { job: cut(summary.job), run: post.run };
+  for (const { beat, standing, ageMs } of runs) {
+    const { summary } = beat;
+    const labels = { job: cut(summary.job), run: beat.run };
     for (const outcome of OUTCOMES) rows.inc({ ...labels, outcome }, atLeast0(summary.rows[outcome]));
     tokens.inc({ ...labels, kind: 'prompt' }, atLeast0(summary.usage.prompt_tokens));
     tokens.inc({ ...labels, kind: 'completion' }, atLeast0(summary.usage.completion_tokens));
     for (const what of CALLS) calls.inc({ ...labels, what }, atLeast0(summary.calls[what]));
-    latency.add(labels, post.latency);
+    latency.add(labels, beat.latency);
     input.set(labels, summary.input.rows);
-    known.set(labels, post.known);
+    known.set(labels, beat.known);
     if (summary.cost !== null) cost.set(labels, summary.cost);
     duration.set(labels, summary.duration_s);
-    waiting.set(labels, post.waiting === null ? 0 : 1);
+    waiting.set(labels, beat.waiting === null ? 0 : 1);
     age.set(labels, ageMs / 1000);
     for (const one of STATES) state.set({ ...labels, state: one }, one === standing ? 1 : 0);
     info.set(
-      { ...labels, deployment: cut(summary.deployment), queue: cut(post.queue), host: cut(post.host) },
+      { ...labels, deployment: cut(summary.deployment), queue: cut(beat.queue), host: cut(beat.host) },
       1,
     );
   }
@@ -65,5 +65,5 @@ export function addRunMetrics(registry: Registry, runs: readonly SeenRun[]): voi
 
 const cut = (text: string): string => text.slice(0, LABEL_LENGTH);
 
-/** A counter refuses less than 0, which only a forged post has; the others shall be counted all the same. */
+/** A counter refuses less than 0, which only a forged beat has; the others shall be counted all the same. */
 export const atLeast0 = (value: number): number => Math.max(0, value);

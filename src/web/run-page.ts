@@ -4,7 +4,7 @@ import type { Summary } from '../report/summary.js';
 import type { FilterCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import { type Figure, type Share, sharesOf } from './state.js';
-import type { SeenRun } from './watch.js';
+import type { WatchedRun } from './watch.js';
 
 /** A table of the page of a run. Rows with a share get a bar. */
 export interface Section {
@@ -35,29 +35,29 @@ export interface RunPage {
 }
 
 /** The sections of the terminal's summary, as tables. A section without rows is left out. */
-export function runPageOf({ post, standing }: SeenRun): RunPage {
-  const { summary } = post;
+export function runPageOf({ beat, standing }: WatchedRun): RunPage {
+  const { summary } = beat;
   const { rows } = summary;
   return {
-    id: post.run,
+    id: beat.run,
     job: plain(summary.job),
-    ended: post.state !== 'running',
+    ended: beat.state !== 'running',
     stateText: {
-      running: post.waiting === null ? 'Running' : 'Waiting',
+      running: beat.waiting === null ? 'Running' : 'Waiting',
       lost: 'Lost',
       finished: 'Finished',
       stopped: 'Stopped',
       interrupted: 'Interrupted',
     }[standing],
-    note: plainOrNull(summary.stopped ?? post.waiting),
+    note: plainOrNull(summary.stopped ?? beat.waiting),
     startedAt: summary.started_at,
     rowsText:
       `${count(rows.total)} rows = ${count(rows.completed)} completed + ${count(rows.filtered)} filtered + ` +
       `${count(rows.failed)} failed + ${count(rows.skipped)} skipped`,
     shares: sharesOf(rows),
     facts: [
-      ['Run', post.run],
-      ['Deployment', plain(summary.deployment) + (post.emulated ? ' (emulated)' : '')],
+      ['Run', beat.run],
+      ['Deployment', plain(summary.deployment) + (beat.emulated ? ' (emulated)' : '')],
       ['API version', plain(summary.api_version)],
       ['Input', plain(summary.input.path)],
       ['Rows of the input', count(summary.input.rows)],
@@ -65,7 +65,7 @@ export function runPageOf({ post, standing }: SeenRun): RunPage {
       ['Output', plain(summary.output)],
       ['Duration', duration(summary.duration_s)],
       ['Mean speed', rate(summary.rows_per_second, ' rows')],
-      ['Process', `${plain(post.host)}, ${post.pid}`],
+      ['Process', `${plain(beat.host)}, ${beat.pid}`],
     ],
     sections: [
       { title: 'Answers', rows: shared(summary.answers) },

@@ -1,10 +1,9 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
-import type { WorkerPost } from '../fleet/posts.js';
-import type { SeenWorker } from '../fleet/read-posts.js';
+import type { SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import { reachOf, speeds } from './throughput.js';
-import type { SeenRun, View } from './watch.js';
+import type { View, WatchedRun } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
 export interface State {
@@ -85,15 +84,15 @@ export interface WorkerRow {
 const NONE = '–';
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
-/** The page's content. Everything out of a post is made plain: no control character, nothing that turns text around. */
+/** The page's content. Everything out of a beat is made plain: no control character, nothing that turns text around. */
 export function stateOf(view: View, version: string, now: Date, problems: readonly string[] = []): State {
   return {
     at: now.toISOString(),
     version,
     problems: problems.map(plain),
     store: { ready: view.ready, text: storeText(view) },
-    running: view.runs.filter(({ post }) => post.state === 'running').map(cardOf),
-    past: view.runs.filter(({ post }) => post.state !== 'running').map(pastOf),
+    running: view.runs.filter(({ beat }) => beat.state === 'running').map(cardOf),
+    past: view.runs.filter(({ beat }) => beat.state !== 'running').map(pastOf),
     workers: view.workers.map(workerOf),
   };
 }
@@ -105,24 +104,24 @@ function storeText({ ready, silentMs }: View): string {
     : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
 }
 
-function cardOf({ post, ageMs, standing, samples }: SeenRun): RunCard {
+function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
   const lost = standing === 'lost';
-  const { summary, known } = post;
+  const { summary, known } = beat;
   const total = summary.input.rows;
   const recent = speeds(samples).map((rows) => Math.round(rows * 10) / 10);
-  const state = lost ? 'lost' : post.waiting === null ? 'running' : 'waiting';
-  const speed = post.rows_per_second ?? summary.rows_per_second;
+  const state = lost ? 'lost' : beat.waiting === null ? 'running' : 'waiting';
+  const speed = beat.rows_per_second ?? summary.rows_per_second;
   const left =
     state === 'running' && speed > 0 && known < total ? duration(Math.ceil((total - known) / speed)) : NONE;
   return {
-    id: post.run,
+    id: beat.run,
     job: plain(summary.job),
     state,
     stateText: { running: 'Running', waiting: 'Waiting', lost: 'Lost' }[state],
     note: lost
       ? `No word from it for ${duration(Math.round(ageMs / 1000))}: its process has ended or cannot reach the store. ` +
         'The same command continues it.'
-      : post.waiting && plain(post.waiting),
+      : beat.waiting && plain(beat.waiting),
     done: Math.min(known, total),
     total,
     progressText: `${count(known)} of ${count(total)} rows`,
@@ -141,22 +140,22 @@ function cardOf({ post, ageMs, standing, samples }: SeenRun): RunCard {
     ],
     shares: sharesOf(summary.rows, total),
     where: [
-      ['Run', post.run],
-      ['Deployment', plain(summary.deployment) + (post.emulated ? ' (emulated)' : '')],
+      ['Run', beat.run],
+      ['Deployment', plain(summary.deployment) + (beat.emulated ? ' (emulated)' : '')],
       ['Input', plain(summary.input.path)],
       ['Output', plain(summary.output)],
-      ['Process', `${plain(post.host)}, ${post.pid}`],
+      ['Process', `${plain(beat.host)}, ${beat.pid}`],
     ],
     speeds: lost ? [] : recent,
     speedsText: `Last ${duration(Math.round(reachOf(samples) / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
   };
 }
 
-function pastOf({ post }: SeenRun): PastRun {
-  const { summary } = post;
-  const state = post.state === 'finished' && summary.rows.failed > 0 ? 'failures' : post.state;
+function pastOf({ beat }: WatchedRun): PastRun {
+  const { summary } = beat;
+  const state = beat.state === 'finished' && summary.rows.failed > 0 ? 'failures' : beat.state;
   return {
-    id: post.run,
+    id: beat.run,
     job: plain(summary.job),
     // `running` is none of the past.
     state: state === 'running' ? 'interrupted' : state,
@@ -181,25 +180,25 @@ function pastOf({ post }: SeenRun): PastRun {
   };
 }
 
-function workerOf({ post }: SeenWorker): WorkerRow {
-  const waits = post.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
-  const notes = [...(post.draining ? ['Draining: takes no more rows'] : []), ...waits];
-  const sum = (of: (queue: WorkerPost['queues'][number]) => number) =>
-    post.queues.reduce((total, queue) => total + of(queue), 0);
+function workerOf({ beat }: SeenWorker): WorkerRow {
+  const waits = beat.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
+  const notes = [...(beat.draining ? ['Draining: takes no more rows'] : []), ...waits];
+  const sum = (of: (queue: WorkerBeat['queues'][number]) => number) =>
+    beat.queues.reduce((total, queue) => total + of(queue), 0);
   return {
-    id: post.id,
-    name: `${plain(post.host)}, ${post.pid}`,
-    deployments: [...new Set(post.queues.map(({ deployment }) => plain(deployment)))].join(', ') || NONE,
+    id: beat.id,
+    name: `${plain(beat.host)}, ${beat.pid}`,
+    deployments: [...new Set(beat.queues.map(({ deployment }) => plain(deployment)))].join(', ') || NONE,
     concurrency: `${count(
       Math.min(
-        post.concurrency,
+        beat.concurrency,
         sum((queue) => queue.concurrency),
       ),
-    )} of ${count(post.concurrency)}`,
+    )} of ${count(beat.concurrency)}`,
     inFlight: count(sum((queue) => queue.in_flight)),
-    speed: rate(post.rows_per_second, ' rows'),
+    speed: rate(beat.rows_per_second, ' rows'),
     calls:
-      Object.entries(post.calls)
+      Object.entries(beat.calls)
         .map(([status, calls]) => `${plain(status)}: ${count(calls)}`)
         .join(', ') || NONE,
     note: notes.join('; ') || NONE,

@@ -1,57 +1,58 @@
 import { setTimeout as after } from 'node:timers/promises';
 import {
-  type SeenRun as Read,
+  type RunBeat,
   readRuns,
   readWorkers,
+  type SeenRun,
   type SeenWorker,
   type Standing,
   standingOf,
-} from '../fleet/read-posts.js';
+} from '../fleet/beats.js';
 import type { KeyValue } from '../store/key-value.js';
 import { type Samples, withSample } from './throughput.js';
 
-/** Nobody looks on: the board is read so often all the same, so that the picture of the throughput has no gap. */
+/** Nobody looks on: the heartbeats are read so often all the same, so that the picture of the throughput has no gap. */
 const IDLE_MS = 5_000;
-/** Posts are about a second old; looking more often shows nothing more. */
+/** Beats are about a second old; looking more often shows nothing more. */
 const FRESH_MS = 900;
 /** A request does not wait longer for a store that is away; it gets what was seen last. */
 const PATIENCE_MS = 2_000;
 /** A store that was silent for so long is not there. */
 const SILENT_MS = 15_000;
-/** A board holds fewer; one that was filled by somebody else must not fill the memory. */
+/** There are fewer; a store that was filled by somebody else must not fill the memory. */
 const MOST_RUNS = 500;
 const MOST_WORKERS = 1_000;
 
-/** A run on the board, with how fast it was in the last minutes. */
-export interface SeenRun extends Read {
+/** The last beat of a run, with how fast it was in the last minutes. */
+export interface WatchedRun extends SeenRun {
   readonly standing: Standing;
   readonly samples: Samples;
 }
 
-/** What was seen on the board. */
+/** What was heard last. */
 export interface View {
   /** The newest first. */
-  readonly runs: readonly SeenRun[];
+  readonly runs: readonly WatchedRun[];
   readonly workers: readonly SeenWorker[];
   /** Milliseconds since the store answered; null when it never did. */
   readonly silentMs: number | null;
   readonly ready: boolean;
 }
 
-/** A post as it was read at the last look. */
-interface KnownPost {
+/** A beat as it was read at the last look. */
+interface KnownBeat {
   readonly text: string;
-  /** Undefined for what is no post of a run. */
-  readonly post: Read['post'] | undefined;
+  /** Undefined for what is no beat of a run. */
+  readonly beat: RunBeat | undefined;
   readonly samples: Samples;
 }
 
-/** Looks at a board for all who want to know, once for all of them. */
-export class BoardWatch {
+/** Reads the heartbeats for all who want to know, once for all of them. */
+export class FleetWatch {
   readonly #keyValue: Pick<KeyValue, 'list'>;
   readonly #timer: NodeJS.Timeout;
-  #posts: Map<string, KnownPost> = new Map();
-  #runs: readonly SeenRun[] = [];
+  #beats: Map<string, KnownBeat> = new Map();
+  #runs: readonly WatchedRun[] = [];
   #workers: readonly SeenWorker[] = [];
   #answeredAt: number | null = null;
   #looking: Promise<void> | null = null;
@@ -62,7 +63,7 @@ export class BoardWatch {
     void this.#look();
   }
 
-  /** What is on the board now, or what was last seen there where the store does not answer. */
+  /** What is heard now, or what was heard last where the store does not answer. */
   async view(): Promise<View> {
     const age = this.#answeredAt === null ? null : performance.now() - this.#answeredAt;
     if (age === null || age > FRESH_MS) await this.#lookBriefly();
@@ -94,25 +95,25 @@ export class BoardWatch {
   }
 
   async #read(): Promise<void> {
-    const [posts, workers] = await Promise.all([this.#keyValue.list('run'), this.#keyValue.list('worker')]);
+    const [beats, workers] = await Promise.all([this.#keyValue.list('run'), this.#keyValue.list('worker')]);
     const at = performance.now();
-    const before = this.#posts;
-    this.#posts = new Map();
-    const runs: SeenRun[] = [];
-    for (const { name, text, ageMs } of posts) {
-      // A text that did not change is not read twice: most posts are of runs that ended.
+    const before = this.#beats;
+    this.#beats = new Map();
+    const runs: WatchedRun[] = [];
+    for (const { name, text, ageMs } of beats) {
+      // A text that did not change is not read twice: most beats are of runs that ended.
       const known = before.get(name);
-      const post = known?.text === text ? known.post : readRuns([{ name, text, ageMs }])[0]?.post;
+      const beat = known?.text === text ? known.beat : readRuns([{ name, text, ageMs }])[0]?.beat;
       const samples =
-        post?.state === 'running' ? withSample(known?.samples ?? [], { at, known: post.known }) : [];
-      this.#posts.set(name, { text, post, samples });
-      if (post !== undefined) runs.push({ post, ageMs, standing: standingOf({ post, ageMs }), samples });
+        beat?.state === 'running' ? withSample(known?.samples ?? [], { at, known: beat.known }) : [];
+      this.#beats.set(name, { text, beat, samples });
+      if (beat !== undefined) runs.push({ beat, ageMs, standing: standingOf({ beat, ageMs }), samples });
     }
     this.#answeredAt = at;
     this.#runs = runs.toSorted((a, b) => begun(b) - begun(a)).slice(0, MOST_RUNS);
     this.#workers = readWorkers(workers)
       .slice(0, MOST_WORKERS)
-      .sort((a, b) => (a.post.id < b.post.id ? -1 : 1));
+      .sort((a, b) => (a.beat.id < b.beat.id ? -1 : 1));
   }
 
   close(): void {
@@ -120,4 +121,4 @@ export class BoardWatch {
   }
 }
 
-const begun = ({ post }: SeenRun): number => Date.parse(post.summary.started_at);
+const begun = ({ beat }: SeenRun): number => Date.parse(beat.summary.started_at);

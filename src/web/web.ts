@@ -9,17 +9,17 @@ import { addHealth } from './health.js';
 import { loginFrom } from './login.js';
 import { addMetrics } from './metrics.js';
 import { addPages } from './pages.js';
-import { BoardWatch } from './watch.js';
+import { FleetWatch } from './watch.js';
 
 /** What the dashboard needs. */
 export interface WebOptions {
   readonly keyValue: Pick<KeyValue, 'list'>;
   /**
-   * To look at the queues that are on the board; null for the embedded store, whose queues are each inside the
+   * To look at the queues that runs and workers name; null for the embedded store, whose queues are each inside the
    * process of a run. The caller closes it, after the web.
    */
   readonly queues: QueueViews | null;
-  /** Queues to show beside those on the board, such as that of the schedule, whose entries hold no prompts. @default none */
+  /** Queues to show beside those, such as that of the schedule, whose entries hold no prompts. @default none */
   readonly alsoQueues?: readonly string[];
   /** As the environment has them; no password is refused. */
   readonly login: { readonly user: string; readonly password: string | undefined };
@@ -71,14 +71,14 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'there is no such page' }));
 
-  const watch = new BoardWatch(keyValue);
+  const watch = new FleetWatch(keyValue);
   const views = async (): Promise<readonly QueueView[]> => {
     if (queues === null) return [];
     const { runs, workers } = await watch.view();
     const names = [
       ...alsoQueues,
-      ...workers.flatMap(({ post }) => post.queues.map(({ queue }) => queue)),
-      ...runs.filter(({ post }) => !post.emulated || post.state === 'running').map(({ post }) => post.queue),
+      ...workers.flatMap(({ beat }) => beat.queues.map(({ queue }) => queue)),
+      ...runs.filter(({ beat }) => !beat.emulated || beat.state === 'running').map(({ beat }) => beat.queue),
     ];
     return queues.views(names);
   };

@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { SeenWorker } from '../fleet/read-posts.js';
+import type { SeenWorker } from '../fleet/beats.js';
 import { atLeast0 } from './run-metrics.js';
 
 /** Statuses and codes are few; a worker that names more than these is not believed. */
@@ -30,15 +30,15 @@ export function addWorkerMetrics(registry: Registry, workers: readonly SeenWorke
   const waiting = gauge('promptmill_worker_waiting', 'Whether a worker waits for something', ['queue']);
   const draining = gauge('promptmill_worker_draining', 'Whether a worker takes no more rows');
 
-  for (const { post } of workers) {
-    const worker = post.id;
-    for (const [status, n] of Object.entries(post.calls).slice(0, MOST_STATUSES)) {
+  for (const { beat } of workers) {
+    const worker = beat.id;
+    for (const [status, n] of Object.entries(beat.calls).slice(0, MOST_STATUSES)) {
       calls.inc({ worker, status: status.slice(0, 50) }, atLeast0(n));
     }
-    rows.inc({ worker }, atLeast0(post.rows));
-    most.set({ worker }, post.concurrency);
-    draining.set({ worker }, post.draining ? 1 : 0);
-    for (const one of post.queues.slice(0, MOST_QUEUES)) {
+    rows.inc({ worker }, atLeast0(beat.rows));
+    most.set({ worker }, beat.concurrency);
+    draining.set({ worker }, beat.draining ? 1 : 0);
+    for (const one of beat.queues.slice(0, MOST_QUEUES)) {
       const labels = { worker, queue: one.queue.slice(0, 200) };
       limit.set(labels, one.concurrency);
       inFlight.set(labels, one.in_flight);

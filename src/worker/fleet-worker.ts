@@ -2,9 +2,9 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { steadyNow } from '../clock.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
-import { RUN_LOST_MS } from '../fleet/posts.js';
-import { readRuns, readWorkers } from '../fleet/read-posts.js';
-import { WorkerNotice } from '../fleet/worker-notice.js';
+import { RUN_LOST_MS } from '../fleet/beats.js';
+import { readRuns, readWorkers } from '../fleet/beats.js';
+import { WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Fault } from '../model.js';
 import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
@@ -15,11 +15,11 @@ import { serviceWait } from './service-wait.js';
 import { ChunkWorker, type WorkerOptions } from './worker.js';
 
 /**
- * Time from one look at the board to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
+ * Time from one look at the heartbeats to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
  * of a fleet look at different moments.
  */
 const LOOK_MS = { idle: 500, busy: 1_000 } as const;
-/** Time from one look at the other workers to the next, in milliseconds: in a large fleet their posts are many. */
+/** Time from one look at the other workers to the next, in milliseconds: in a large fleet their beats are many. */
 const OTHERS_MS = 30_000;
 /** A store that does not answer for so long is looked at again later, in milliseconds. */
 const LOOK_TIMEOUT_MS = 10_000;
@@ -50,7 +50,7 @@ interface Hand {
 }
 
 /**
- * Works for every run that is on the board and meant for this address: one worker of chunks for each queue, all of them
+ * Works for every run that is heard of and meant for this address: one worker of chunks for each queue, all of them
  * under one limit of calls.
  */
 export class FleetWorker {
@@ -58,7 +58,7 @@ export class FleetWorker {
   /** Workers that finish their last calls. */
   readonly #leaving = new Set<Promise<void>>();
   readonly #slots: LimitFunction;
-  readonly #notice: WorkerNotice;
+  readonly #heartbeat: WorkerHeartbeat;
   readonly #place: Place;
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
@@ -71,7 +71,7 @@ export class FleetWorker {
     const { store, log, concurrency, address, deployments } = options;
     this.#slots = pLimit(concurrency);
     this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
-    this.#notice = new WorkerNotice({
+    this.#heartbeat = new WorkerHeartbeat({
       keyValue: store.keyValue,
       log,
       run: null,
@@ -95,9 +95,9 @@ export class FleetWorker {
     return this.#slots.activeCount;
   }
 
-  /** Looks at the board from now on; nobody waits for it. */
+  /** Reads the heartbeats of runs from now on; nobody waits for it. */
   begin(): void {
-    this.#notice.begin();
+    this.#heartbeat.begin();
     void this.#look();
   }
 
@@ -112,10 +112,10 @@ export class FleetWorker {
 
   async #leave(): Promise<void> {
     clearTimeout(this.#timer ?? undefined);
-    // Still on the board, as one that is draining, until its last call has ended.
+    // Still heard of, as one that is draining, until its last call has ended.
     for (const { worker } of this.#hands.values()) this.#dismiss(worker);
     await Promise.all(this.#leaving);
-    await this.#notice.end();
+    await this.#heartbeat.end();
   }
 
   async #look(): Promise<void> {
@@ -127,7 +127,7 @@ export class FleetWorker {
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
       // What it works for already goes on.
-      log.debug({ err: error }, 'the board does not say what there is to do');
+      log.debug({ err: error }, 'the heartbeats do not say what there is to do');
     }
     if (this.#closing !== null) return;
     const ms = this.#hands.size === 0 ? LOOK_MS.idle : LOOK_MS.busy;
@@ -138,8 +138,8 @@ export class FleetWorker {
   async #tellOf(queues: readonly string[], now: number): Promise<void> {
     if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
     this.#othersAt = now;
-    const posts = await within(LOOK_TIMEOUT_MS, this.options.store.keyValue.list('worker'));
-    const elsewhere = unserved(queues, readWorkers(posts)).length;
+    const beats = await within(LOOK_TIMEOUT_MS, this.options.store.keyValue.list('worker'));
+    const elsewhere = unserved(queues, readWorkers(beats)).length;
     if (elsewhere !== this.#elsewhere && elsewhere > 0) {
       this.options.say(
         elsewhere === 1
@@ -182,7 +182,7 @@ export class FleetWorker {
       concurrency,
       answered,
       () => log.warn('the service refused the first key; going on with the second'),
-      (status) => this.#notice.called(status),
+      (status) => this.#heartbeat.called(status),
     );
     return new ChunkWorker({
       store,

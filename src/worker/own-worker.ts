@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { WorkerNotice } from '../fleet/worker-notice.js';
+import { WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
 import type { ServiceAccess } from '../service/endpoint.js';
@@ -13,7 +13,7 @@ import { ChunkWorker } from './worker.js';
 /** The worker of a run that makes its calls itself. */
 export interface OwnWorker {
   readonly worker: ChunkWorker;
-  readonly notice: WorkerNotice;
+  readonly heartbeat: WorkerHeartbeat;
 }
 
 /**
@@ -37,7 +37,7 @@ export function startOwnWorker(
 ): OwnWorker {
   const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
   const { deployment } = settings.service;
-  const notice = new WorkerNotice({
+  const heartbeat = new WorkerHeartbeat({
     keyValue: store.keyValue,
     log: world.log,
     run,
@@ -61,7 +61,7 @@ export function startOwnWorker(
     concurrency,
     wasReached,
     () => world.log.warn('the service refused the first key; going on with the second'),
-    (status) => notice.called(status),
+    (status) => heartbeat.called(status),
   );
   const worker = new ChunkWorker({
     store,
@@ -80,6 +80,6 @@ export function startOwnWorker(
     onStop,
     log: world.log,
   });
-  notice.begin();
-  return { worker, notice };
+  heartbeat.begin();
+  return { worker, heartbeat };
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
 import { queueName } from '../../src/queue/names.js';
-import { runPost } from '../fleet/samples.js';
+import { runBeat } from '../fleet/samples.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -76,18 +76,18 @@ describeEachStore('a queue with forged entries', (store) => {
       await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
     }
     await queue.close();
-    for (const [id, post] of Object.entries(forgedPosts()))
-      await opened.keyValue.put('run', id, post, 600_000);
+    for (const [id, beat] of Object.entries(forgedPosts()))
+      await opened.keyValue.put('run', id, beat, 600_000);
     await opened.close();
   }
 
   /** Runs on the board that nobody began. */
   function forgedPosts(): Record<string, string> {
-    const post = runPost({ run: 'elsewhere', queue: queueName(DEPLOYMENT, `${elsewhere.url}/openai`) });
-    const named = { ...post, run: 'named', baseUrl: elsewhere.url };
-    const path = { ...post, run: 'path', summary: { ...post.summary, deployment: `../${elsewhere.url}` } };
+    const beat = runBeat({ run: 'elsewhere', queue: queueName(DEPLOYMENT, `${elsewhere.url}/openai`) });
+    const named = { ...beat, run: 'named', baseUrl: elsewhere.url };
+    const path = { ...beat, run: 'path', summary: { ...beat.summary, deployment: `../${elsewhere.url}` } };
     return {
-      elsewhere: JSON.stringify(post),
+      elsewhere: JSON.stringify(beat),
       named: JSON.stringify(named),
       path: JSON.stringify(path),
       garbage: 'forged {',
@@ -146,7 +146,7 @@ describeEachStore('a queue with forged entries', (store) => {
     expect(left.code, left.stderr).toBe(0);
     const calls = service.requests.length - before;
     expectAnswered(calls, left.stderr, 'forged-for-work');
-    // Two posts name a queue of another address; the worker tells of them, and takes nothing there.
+    // Two beats name a queue of another address; the worker tells of them, and takes nothing there.
     expect(left.stderr).toContain('wait for workers of another address');
     task.meta.fault = { rows: ROWS, calls };
   }, 300_000);

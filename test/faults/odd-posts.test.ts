@@ -4,29 +4,29 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readRuns } from '../../src/fleet/read-posts.js';
+import { readRuns } from '../../src/fleet/beats.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
 import type { KeyValue } from '../../src/store/key-value.js';
 import type { Store } from '../../src/store/store.js';
 import { startWeb, type Web } from '../../src/web/web.js';
-import { oddPosts } from '../fleet/odd-posts.js';
+import { oddBeats } from '../fleet/odd-beats.js';
 import { Workplace } from '../support/promptmill.js';
 import { describeEachStore } from '../support/stores.js';
 import { chromiumPath, startChromium } from '../web/chromium.js';
 import { AUTHORIZATION, LOGIN } from '../web/dashboard.js';
-import { runPost, workerPost } from '../web/posts.js';
+import { runBeat, workerBeat } from '../web/beats.js';
 
 const LONG = 3_600_000;
 const log = pino({ level: 'silent' });
-const SOUND = runPost().run;
+const SOUND = runBeat().run;
 
-/** A summary without what a moment changes: the post was made a little later than the file. */
+/** A summary without what a moment changes: the beat was made a little later than the file. */
 function lasting(summary: Record<string, unknown>): Record<string, unknown> {
   const { finished_at: _, duration_s: __, rows_per_second: ___, ...rest } = summary;
   return rest;
 }
 
-describeEachStore('odd posts', (under) => {
+describeEachStore('odd beats', (under) => {
   const work = new Workplace();
   let store: Store;
   let keyValue: KeyValue;
@@ -42,7 +42,7 @@ describeEachStore('odd posts', (under) => {
   beforeAll(async () => {
     store = await under().open();
     keyValue = store.keyValue;
-    for (const { id, text } of oddPosts()) {
+    for (const { id, text } of oddBeats()) {
       await keyValue.put('run', id, text, LONG);
       await keyValue.put('worker', id, text, LONG);
     }
@@ -50,7 +50,7 @@ describeEachStore('odd posts', (under) => {
     await keyValue.put(
       'run',
       'of-two-megabytes',
-      JSON.stringify({ ...runPost({ run: 'of-two-megabytes' }), queue }),
+      JSON.stringify({ ...runBeat({ run: 'of-two-megabytes' }), queue }),
       LONG,
     );
     if (under().kind === 'embedded') {
@@ -59,8 +59,8 @@ describeEachStore('odd posts', (under) => {
       symlinkSync('/dev/zero', join(folder, 'a-link'));
       execFileSync('mkfifo', [join(folder, 'a-pipe')]);
     }
-    await keyValue.put('run', SOUND, JSON.stringify(runPost()), LONG);
-    await keyValue.put('worker', workerPost().id, JSON.stringify(workerPost()), LONG);
+    await keyValue.put('run', SOUND, JSON.stringify(runBeat()), LONG);
+    await keyValue.put('worker', workerBeat().id, JSON.stringify(workerBeat()), LONG);
     views = under().kind === 'embedded' ? null : new QueueViews(store, log);
     web = await startWeb({ keyValue, queues: views, login: LOGIN, port: 0, version: '1.2.3', log });
   });
@@ -86,13 +86,13 @@ describeEachStore('odd posts', (under) => {
   it('fault 85: the dashboard and the metrics show the others', async () => {
     const state = JSON.parse(await (await get('/api/state')).text());
     expect(state.running).toContainEqual(expect.objectContaining({ id: SOUND, percentText: '50 %' }));
-    expect(state.workers).toContainEqual(expect.objectContaining({ id: workerPost().id }));
+    expect(state.workers).toContainEqual(expect.objectContaining({ id: workerBeat().id }));
     const metrics = await (await get('/metrics')).text();
     expect(metrics).toContain(
       `promptmill_rows_total{job="review-sentiment",run="${SOUND}",outcome="completed"} 460`,
     );
     expect(metrics).not.toMatch(/(NaN|Infinity|undefined)$/m);
-    for (const { id } of [...oddPosts(), { id: SOUND }])
+    for (const { id } of [...oddBeats(), { id: SOUND }])
       for (const path of [`/api/runs/${id}`, `/runs/${id}/summary.json`])
         expect((await get(path)).status, path).toBeOneOf([200, 404]);
     expect((await get('/queues')).status).toBe(200);
@@ -142,8 +142,8 @@ describeEachStore('odd posts', (under) => {
     expect(code, stderr).toBe(0);
     const summary = work.json('twice-out.summary.json');
     expect(summary).toMatchObject({ reused: { copied: 2, carried: 0 } });
-    const posted = readRuns(await keyValue.list('run')).find(({ post }) => post.run === summary['run']);
-    expect(lasting({ ...posted?.post.summary })).toEqual(lasting(summary));
+    const listed = readRuns(await keyValue.list('run')).find(({ beat }) => beat.run === summary['run']);
+    expect(lasting({ ...listed?.beat.summary })).toEqual(lasting(summary));
     const page = await get(`/runs/${summary['run']}/summary.json`);
     expect(lasting(JSON.parse(await page.text()))).toEqual(lasting(summary));
   });
@@ -155,10 +155,10 @@ describeEachStore('odd posts', (under) => {
       await Promise.all(
         all
           .slice(i, i + 200)
-          .map((run) => keyValue.put('run', run, JSON.stringify(runPost({ run, ...padding })), LONG)),
+          .map((run) => keyValue.put('run', run, JSON.stringify(runBeat({ run, ...padding })), LONG)),
       );
     }
-    await keyValue.put('run', SOUND, JSON.stringify(runPost()), LONG);
+    await keyValue.put('run', SOUND, JSON.stringify(runBeat()), LONG);
     const { code, stdout, stderr } = await work.run(['status'], env());
     expect(code, stderr).toBe(0);
     expect(stdout).toContain(SOUND);

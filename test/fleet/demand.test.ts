@@ -1,79 +1,78 @@
 import { describe, expect, it } from 'vitest';
+import { RUN_LOST_MS, type RunBeat, readRuns, readWorkers } from '../../src/fleet/beats.js';
 import { demandOf, type Place, unserved } from '../../src/fleet/demand.js';
-import { RUN_LOST_MS, type RunPost } from '../../src/fleet/posts.js';
-import { readRuns, readWorkers } from '../../src/fleet/read-posts.js';
 import { serviceQueue } from '../../src/queue/names.js';
-import { runPost, workerPost } from './samples.js';
+import { runBeat, workerBeat } from './samples.js';
 
 const address = { baseUrl: 'https://here.example', segment: 'openai' };
 const place: Place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments: null };
 const HERE = place.queueOf('lm-35');
 
-const demand = (posts: readonly (readonly [RunPost, number])[], where: Place = place) =>
+const demand = (beats: readonly (readonly [RunBeat, number])[], where: Place = place) =>
   demandOf(
-    posts.map(([post, ageMs]) => ({ post, ageMs })),
+    beats.map(([beat, ageMs]) => ({ beat, ageMs })),
     where,
   );
 
 describe('what the board wants of a worker', () => {
   it('is each queue of its own address in which a run goes on, once', () => {
-    const second = runPost({ run: 'b', queue: HERE });
+    const second = runBeat({ run: 'b', queue: HERE });
     expect(
       demand([
-        [runPost({ queue: HERE }), 0],
+        [runBeat({ queue: HERE }), 0],
         [second, 0],
       ]).wanted,
     ).toEqual([{ queue: HERE, deployment: 'lm-35', limits: second.limits, answered: true }]);
   });
 
   it('has the limits of the run that began last', () => {
-    const limits = { ...runPost().limits, requests_per_minute: 60 };
-    const later = runPost({ run: 'b', queue: HERE, limits }, 'reviews', '2026-11-21T03:00:00Z');
-    for (const posts of [
-      [runPost({ queue: HERE }), later],
-      [later, runPost({ queue: HERE })],
+    const limits = { ...runBeat().limits, requests_per_minute: 60 };
+    const later = runBeat({ run: 'b', queue: HERE, limits }, 'reviews', '2026-11-21T03:00:00Z');
+    for (const beats of [
+      [runBeat({ queue: HERE }), later],
+      [later, runBeat({ queue: HERE })],
     ]) {
-      expect(demand(posts.map((post) => [post, 0])).wanted[0]?.limits.requests_per_minute).toBe(60);
+      expect(demand(beats.map((beat) => [beat, 0])).wanted[0]?.limits.requests_per_minute).toBe(60);
     }
   });
 
   it('is nothing for runs that ended, were killed, or call an emulator of their own', () => {
     const found = demand([
-      [runPost({ queue: HERE, state: 'finished' }), 0],
-      [runPost({ queue: HERE, run: 'b' }), RUN_LOST_MS + 1],
-      [runPost({ queue: HERE, run: 'c', emulated: true }), 0],
+      [runBeat({ queue: HERE, state: 'finished' }), 0],
+      [runBeat({ queue: HERE, run: 'b' }), RUN_LOST_MS + 1],
+      [runBeat({ queue: HERE, run: 'c', emulated: true }), 0],
     ]);
     expect(found).toEqual({ wanted: [], elsewhere: [] });
   });
 
   it('is only what it was started for', () => {
     const other = { ...place, deployments: new Set(['another']) };
-    expect(demand([[runPost({ queue: HERE }), 0]], other)).toEqual({ wanted: [], elsewhere: [] });
+    expect(demand([[runBeat({ queue: HERE }), 0]], other)).toEqual({ wanted: [], elsewhere: [] });
     expect(
-      demand([[runPost({ queue: HERE }), 0]], { ...place, deployments: new Set(['lm-35']) }).wanted,
+      demand([[runBeat({ queue: HERE }), 0]], { ...place, deployments: new Set(['lm-35']) }).wanted,
     ).toHaveLength(1);
   });
 
   it('leaves out runs of other addresses, and tells those that nobody works for', () => {
-    const there = runPost({ queue: serviceQueue('lm-35', { ...address, baseUrl: 'https://there.example' }) });
+    const there = runBeat({ queue: serviceQueue('lm-35', { ...address, baseUrl: 'https://there.example' }) });
     const { wanted, elsewhere } = demand([[there, 0]]);
     expect({ wanted, elsewhere }).toEqual({ wanted: [], elsewhere: [there.queue] });
-    const busy = workerPost({
+    const busy = workerBeat({
       queues: [{ queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null }],
     });
-    expect(unserved(elsewhere, [{ post: workerPost(), ageMs: 0 }])).toEqual([there.queue]);
-    expect(unserved(elsewhere, [{ post: busy, ageMs: 0 }])).toEqual([]);
+    expect(unserved(elsewhere, [{ beat: workerBeat(), ageMs: 0 }])).toEqual([there.queue]);
+    expect(unserved(elsewhere, [{ beat: busy, ageMs: 0 }])).toEqual([]);
   });
 
-  it('fault 58: is a queue whose name it computes, whatever a forged post says', () => {
-    const forged = { ...runPost().summary, deployment: '../../lm-35' };
+  it('fault 58: is a queue whose name it computes, whatever a forged beat says', () => {
+    const forged = { ...runBeat().summary, deployment: '../../lm-35' };
     const found = demand([
-      [runPost({ queue: 'bull:victim' }), 0],
-      [runPost({ queue: HERE, summary: forged, run: 'b' }), 0],
+      [runBeat({ queue: 'bull:victim' }), 0],
+      [runBeat({ queue: HERE, summary: forged, run: 'b' }), 0],
     ]);
     expect(found.wanted).toEqual([]);
     expect(found.elsewhere).toHaveLength(2);
-    const consistent = runPost({ queue: place.queueOf('../../lm-35'), summary: forged });
+    const consistent = runBeat({ queue: place.queueOf('../../lm-35'), summary: forged });
     expect(demand([[consistent, 0]]).wanted.map(({ queue }) => queue)).toEqual([
       place.queueOf('../../lm-35'),
     ]);
@@ -85,36 +84,36 @@ describe('what the board wants of a worker', () => {
   });
 });
 
-describe('the posts of a board', () => {
-  const text = JSON.stringify(runPost());
-  const posted = (name: string, content: string) => ({ name, text: content, ageMs: 5 });
+describe('the beats of a board', () => {
+  const text = JSON.stringify(runBeat());
+  const listed = (name: string, content: string) => ({ name, text: content, ageMs: 5 });
 
   it('are read as they were written', () => {
-    expect(readRuns([posted(runPost().run, text)])).toEqual([{ post: runPost(), ageMs: 5 }]);
-    const worker = workerPost();
-    expect(readWorkers([posted(worker.id, JSON.stringify(worker))])).toEqual([{ post: worker, ageMs: 5 }]);
+    expect(readRuns([listed(runBeat().run, text)])).toEqual([{ beat: runBeat(), ageMs: 5 }]);
+    const worker = workerBeat();
+    expect(readWorkers([listed(worker.id, JSON.stringify(worker))])).toEqual([{ beat: worker, ageMs: 5 }]);
   });
 
   it.each([
     ['no JSON', 'forged {'],
-    ['another version', JSON.stringify({ ...runPost(), v: 2 })],
+    ['another version', JSON.stringify({ ...runBeat(), v: 2 })],
     ['an array', '[]'],
-    ['a part', JSON.stringify({ ...runPost(), summary: { run: 'x' } })],
+    ['a part', JSON.stringify({ ...runBeat(), summary: { run: 'x' } })],
     [
       'limits that no job can have',
-      JSON.stringify(runPost({ limits: { ...runPost().limits, chunk_size: 0 } })),
+      JSON.stringify(runBeat({ limits: { ...runBeat().limits, chunk_size: 0 } })),
     ],
     [
       'a quota below nothing',
-      JSON.stringify(runPost({ limits: { ...runPost().limits, requests_per_minute: -1 } })),
+      JSON.stringify(runBeat({ limits: { ...runBeat().limits, requests_per_minute: -1 } })),
     ],
   ])('are left out when they are %s', (_, forged) => {
-    expect(readRuns([posted(runPost().run, forged)])).toEqual([]);
-    expect(readWorkers([posted(workerPost().id, forged)])).toEqual([]);
+    expect(readRuns([listed(runBeat().run, forged)])).toEqual([]);
+    expect(readWorkers([listed(workerBeat().id, forged)])).toEqual([]);
   });
 
   it('are left out when they hang in the place of another', () => {
-    expect(readRuns([posted('another', text)])).toEqual([]);
-    expect(readWorkers([posted('another', JSON.stringify(workerPost()))])).toEqual([]);
+    expect(readRuns([listed('another', text)])).toEqual([]);
+    expect(readWorkers([listed('another', JSON.stringify(workerBeat()))])).toEqual([]);
   });
 });

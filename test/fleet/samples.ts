@@ -1,13 +1,13 @@
-import type { RunPost, WorkerPost } from '../../src/fleet/posts.js';
+import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 
 /** A run of 100 rows, half of them known. */
-export function runPost(
-  change: Partial<RunPost> = {},
+export function runBeat(
+  change: Partial<RunBeat> = {},
   job = 'reviews',
   startedAt = '2026-11-21T02:00:00Z',
-): RunPost {
+): RunBeat {
   const run = change.run ?? '20261121-020000-4f9c1a';
   return {
     v: 1,
@@ -47,7 +47,7 @@ export function runPost(
   };
 }
 
-export function workerPost(change: Partial<WorkerPost> = {}): WorkerPost {
+export function workerBeat(change: Partial<WorkerBeat> = {}): WorkerBeat {
   return {
     v: 1,
     id: 'web1-4711-9f3a',

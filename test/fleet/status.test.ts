@@ -1,45 +1,45 @@
 import { describe, expect, it } from 'vitest';
-import { RUN_LOST_MS } from '../../src/fleet/posts.js';
+import { RUN_LOST_MS } from '../../src/fleet/beats.js';
 import { statusOf } from '../../src/fleet/status.js';
 import { renderStatus } from '../../src/fleet/status-text.js';
 import { cells } from '../../src/report/terminal-text.js';
-import { runPost, workerPost } from './samples.js';
+import { runBeat, workerBeat } from './samples.js';
 
-const at = <T>(post: T, ageMs = 0) => ({ post, ageMs });
-const lost = at(runPost({ run: 'killed' }), RUN_LOST_MS + 5_000);
+const at = <T>(beat: T, ageMs = 0) => ({ beat, ageMs });
+const lost = at(runBeat({ run: 'killed' }), RUN_LOST_MS + 5_000);
 
 describe('the status', () => {
   it('has running runs first, then lost ones, then the last few that ended', () => {
     const ended = Array.from({ length: 8 }, (_, i) =>
-      at(runPost({ run: `e${i}`, state: 'finished' }), i * 1_000),
+      at(runBeat({ run: `e${i}`, state: 'finished' }), i * 1_000),
     );
-    const { runs } = statusOf([...ended.toReversed(), lost, at(runPost())], [], null);
+    const { runs } = statusOf([...ended.toReversed(), lost, at(runBeat())], [], null);
     expect(runs.map(({ run, state }) => `${run} ${state}`)).toEqual([
-      `${runPost().run} running`,
+      `${runBeat().run} running`,
       'killed lost',
       ...['e0', 'e1', 'e2', 'e3', 'e4'].map((run) => `${run} finished`),
     ]);
   });
 
   it('has progress, rate and time left of a running run, and none of a lost one', () => {
-    const { runs } = statusOf([at(runPost()), lost], [], null);
+    const { runs } = statusOf([at(runBeat()), lost], [], null);
     expect(runs[0]).toMatchObject({
       rows: { total: 100, known: 50, completed: 38, failed: 2 },
       rows_per_second: 10,
       eta_s: 5,
     });
     expect(runs[1]).toMatchObject({ rows_per_second: null, eta_s: null, seen_s: 20 });
-    const [waiting] = statusOf([at(runPost({ waiting: 'the service is down' }))], [], null).runs;
+    const [waiting] = statusOf([at(runBeat({ waiting: 'the service is down' }))], [], null).runs;
     expect(waiting).toMatchObject({ eta_s: null, waiting: 'the service is down' });
   });
 
   it('of one job has its runs, and the workers of their queues', () => {
-    const idle = at(workerPost({ id: 'idle', queues: [] }));
-    const other = at(runPost({ run: 'other', queue: 'elsewhere' }, 'other'));
-    const found = statusOf([at(runPost()), other], [at(workerPost()), idle], 'reviews');
+    const idle = at(workerBeat({ id: 'idle', queues: [] }));
+    const other = at(runBeat({ run: 'other', queue: 'elsewhere' }, 'other'));
+    const found = statusOf([at(runBeat()), other], [at(workerBeat()), idle], 'reviews');
     expect(found.runs.map(({ job }) => job)).toEqual(['reviews']);
-    expect(found.workers.map(({ id }) => id)).toEqual([workerPost().id]);
-    expect(statusOf([], [at(workerPost()), idle], null).workers).toHaveLength(2);
+    expect(found.workers.map(({ id }) => id)).toEqual([workerBeat().id]);
+    expect(statusOf([], [at(workerBeat()), idle], null).workers).toHaveLength(2);
   });
 });
 
@@ -48,21 +48,21 @@ describe('the status as text', () => {
 
   it('is a line for each run and worker, and what a line has no room for below it', () => {
     const runs = [
-      at(runPost()),
+      at(runBeat()),
       lost,
-      at(runPost({ run: 'done', state: 'finished', known: 100 })),
+      at(runBeat({ run: 'done', state: 'finished', known: 100 })),
       at(
-        runPost({
+        runBeat({
           run: 'bad',
           state: 'stopped',
-          summary: { ...runPost().summary, stopped: 'unauthorized: the service refuses every key' },
+          summary: { ...runBeat().summary, stopped: 'unauthorized: the service refuses every key' },
         }),
       ),
     ];
-    const worker = workerPost({ draining: true });
+    const worker = workerBeat({ draining: true });
     expect(
       renderStatus(
-        statusOf(runs, [at(worker), at(workerPost({ id: 'b', pid: 9, queues: [] }))], null),
+        statusOf(runs, [at(worker), at(workerBeat({ id: 'b', pid: 9, queues: [] }))], null),
         options,
       ),
     ).toBe(
@@ -95,8 +95,8 @@ describe('the status as text', () => {
   });
 
   it('fits the terminal, whatever names and reasons there are, and obeys none of them', () => {
-    const long = at(runPost({ waiting: `\u001b[2J${'very '.repeat(50)}long` }, '\u001b[31m名前'.repeat(20)));
-    const text = renderStatus(statusOf([long], [at(workerPost({ host: 'h'.repeat(300) }))], null), options);
+    const long = at(runBeat({ waiting: `\u001b[2J${'very '.repeat(50)}long` }, '\u001b[31m名前'.repeat(20)));
+    const text = renderStatus(statusOf([long], [at(workerBeat({ host: 'h'.repeat(300) }))], null), options);
     expect(text).not.toContain('\u001b');
     for (const line of text.split('\n')) expect(cells(line), line).toBeLessThanOrEqual(80);
   });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { SeenRun } from '../../src/fleet/read-posts.js';
+import type { SeenRun } from '../../src/fleet/beats.js';
 import type { Mark } from '../../src/schedule/marks.js';
 import { listed, renderSchedule } from '../../src/schedule/schedule-list.js';
-import { runPost } from '../fleet/samples.js';
+import { runBeat } from '../fleet/samples.js';
 
 const REVIEWS = {
   name: 'reviews',
@@ -25,7 +25,7 @@ const mark = (change: Partial<Mark> = {}): Mark => ({
 });
 
 /** A run of the board that ended on the 21st at three in Berlin. */
-const ended: SeenRun = { post: runPost({ state: 'finished' }), ageMs: 3_600_000 };
+const ended: SeenRun = { beat: runBeat({ state: 'finished' }), ageMs: 3_600_000 };
 
 describe('the list of the schedule', () => {
   it('has the next five times on the clock of the zone, and the run that ended last, by note or by board', () => {
@@ -53,8 +53,8 @@ describe('the list of the schedule', () => {
   });
 
   it('says since when a run goes on, and takes neither a lost one nor a rehearsal nor another job for it', () => {
-    const running = (change: Parameters<typeof runPost>[0], ageMs: number, job = 'reviews'): SeenRun => ({
-      post: runPost(change, job),
+    const running = (change: Parameters<typeof runBeat>[0], ageMs: number, job = 'reviews'): SeenRun => ({
+      beat: runBeat(change, job),
       ageMs,
     });
     const since = (run: SeenRun) => listed([REVIEWS], { marks: [], runs: [run] }, NOW)[0]?.running_since;
@@ -62,7 +62,7 @@ describe('the list of the schedule', () => {
     expect(since(running({}, 60_000))).toBeNull();
     expect(since(running({ emulated: true }, 100))).toBeNull();
     expect(since(running({}, 100, 'others'))).toBeNull();
-    const emulated = { ...ended, post: { ...ended.post, emulated: true } };
+    const emulated = { ...ended, beat: { ...ended.beat, emulated: true } };
     expect(listed([REVIEWS], { marks: [], runs: [emulated] }, NOW)[0]?.last).toBeNull();
   });
 });

@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { pino } from 'pino';
 import { startWeb, type Web, type WebOptions } from '../../src/web/web.js';
-import { MemoryPosts } from './posts.js';
+import { MemoryBeats } from './beats.js';
 
 export const LOGIN = { user: 'promptmill', password: 'correct horse battery' };
 export const AUTHORIZATION = basic(LOGIN.user, LOGIN.password);
@@ -13,19 +13,19 @@ export interface Answer {
   readonly body: string;
 }
 
-/** A dashboard of a test, with what runs and workers post. */
+/** A dashboard of a test, with what runs and workers beat. */
 export interface Dashboard extends Web {
-  readonly posts: MemoryPosts;
+  readonly beats: MemoryBeats;
   /** With the login, where the headers say nothing else. */
   get(path: string, headers?: Record<string, string>): Promise<Answer>;
   send(method: string, path: string, headers?: Record<string, string>): Promise<Answer>;
 }
 
-/** @param options `posts`: what is there at the start is shown at once, what comes later within a second */
+/** @param options `beats`: what is there at the start is shown at once, what comes later within a second */
 export async function startDashboard(
-  options: Partial<WebOptions> & { readonly posts?: MemoryPosts } = {},
+  options: Partial<WebOptions> & { readonly beats?: MemoryBeats } = {},
 ): Promise<Dashboard> {
-  const { posts = new MemoryPosts() } = options;
+  const { beats = new MemoryBeats() } = options;
   const log = pino({ level: 'silent' });
   const web = await startWeb({
     queues: null,
@@ -34,11 +34,11 @@ export async function startDashboard(
     version: '1.2.3',
     log,
     ...options,
-    keyValue: posts,
+    keyValue: beats,
   });
   const send = (method: string, path: string, headers: Record<string, string> = {}): Promise<Answer> =>
     ask(method, web.url + path, { authorization: AUTHORIZATION, ...headers });
-  return { ...web, posts, send, get: (path, headers) => send('GET', path, headers) };
+  return { ...web, beats, send, get: (path, headers) => send('GET', path, headers) };
 }
 
 export function basic(user: string, password: string): string {

@@ -192,16 +192,16 @@ describe('other sites', () => {
 
 describe('the health checks', () => {
   it('need no login, and follow the store', async () => {
-    const { url, posts } = await dashboard();
+    const { url, beats } = await dashboard();
     expect(await ask('GET', `${url}/healthz`)).toMatchObject({ status: 200, body: '{"status":"ok"}' });
     expect(await ask('GET', `${url}/readyz`)).toMatchObject({ status: 200, body: '{"status":"ready"}' });
-    expect(posts.away).toBe(false);
+    expect(beats.away).toBe(false);
   });
 
   it('tell of a store that is away, and not its address', async () => {
-    const { posts } = await dashboard();
-    posts.away = true;
-    const { url } = await dashboard({ posts });
+    const { beats } = await dashboard();
+    beats.away = true;
+    const { url } = await dashboard({ beats });
     expect((await ask('GET', `${url}/healthz`)).status).toBe(200);
     const { status, body } = await ask('GET', `${url}/readyz`);
     expect({ status, ...JSON.parse(body) }).toEqual({

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MemoryBeats, runBeat, workerBeat } from './beats.js';
 import { type Dashboard, startDashboard } from './dashboard.js';
-import { MemoryPosts, runPost, workerPost } from './posts.js';
 
 const RUN = 'job="review-sentiment",run="20261121-020000-aaaaaa"';
 const QUEUE = 'queue="promptmill-lm-35-turbo-instruct-1234abcd"';
@@ -11,13 +11,13 @@ describe('the metrics', () => {
   let dashboard: Dashboard;
   let lines: readonly string[];
   beforeAll(async () => {
-    const posts = new MemoryPosts();
-    await posts.run(runPost());
-    await posts.run(runPost({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
-    await posts.run(runPost({}, { job: 'killed' }, 'killed'), 60_000);
-    await posts.run(runPost({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
-    await posts.worker(workerPost());
-    dashboard = await startDashboard({ posts });
+    const beats = new MemoryBeats();
+    await beats.run(runBeat());
+    await beats.run(runBeat({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
+    await beats.run(runBeat({}, { job: 'killed' }, 'killed'), 60_000);
+    await beats.run(runBeat({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
+    await beats.worker(workerBeat());
+    dashboard = await startDashboard({ beats });
     lines = (await dashboard.get('/metrics')).body.split('\n');
   });
   afterAll(() => dashboard.close());
@@ -76,17 +76,17 @@ describe('the metrics', () => {
     expect(lines.some((line) => line.startsWith('process_resident_memory_bytes '))).toBe(true);
   });
 
-  it('outlive posts that somebody forged', async () => {
-    const posts = new MemoryPosts();
-    await posts.put('run', 'not-json', '{');
-    await posts.put('run', 'no-run', '{"v":1}');
-    const { calls } = runPost().summary;
-    await posts.run(runPost({}, { calls: { ...calls, sent: -7 } }, 'negative'));
-    await posts.put('run', 'somebody', JSON.stringify(runPost({}, {}, 'somebody-else')));
-    await posts.run(runPost({ latency: { histogram: 'no histogram', max: 1 } }, {}, 'no-histogram'));
-    await posts.worker(workerPost({ calls: { '200': -5 } }));
-    await posts.run(runPost({}, {}, 'good'));
-    const forged = await startDashboard({ posts });
+  it('outlive beats that somebody forged', async () => {
+    const beats = new MemoryBeats();
+    await beats.put('run', 'not-json', '{');
+    await beats.put('run', 'no-run', '{"v":1}');
+    const { calls } = runBeat().summary;
+    await beats.run(runBeat({}, { calls: { ...calls, sent: -7 } }, 'negative'));
+    await beats.put('run', 'somebody', JSON.stringify(runBeat({}, {}, 'somebody-else')));
+    await beats.run(runBeat({ latency: { histogram: 'no histogram', max: 1 } }, {}, 'no-histogram'));
+    await beats.worker(workerBeat({ calls: { '200': -5 } }));
+    await beats.run(runBeat({}, {}, 'good'));
+    const forged = await startDashboard({ beats });
     try {
       const { status, body } = await forged.get('/metrics');
       expect(status).toBe(200);

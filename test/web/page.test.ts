@@ -1,9 +1,9 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { MemoryBeats, runBeat, workerBeat } from './beats.js';
 import { startChromium } from './chromium.js';
 import { type Dashboard, LOGIN, startDashboard } from './dashboard.js';
 import { describeInChromium } from './in-chromium.js';
-import { MemoryPosts, runPost, workerPost } from './posts.js';
 
 /** Whatever is put into a page as markup would run this. */
 const MARKUP = '<img src=x onerror="document.title=`owned`"><script>document.title="owned"</script>';
@@ -11,7 +11,7 @@ const RUN = '20261121-020000-aaaaaa';
 
 describeInChromium('the page in a browser', () => {
   let browser: Browser;
-  let posts: MemoryPosts;
+  let beats: MemoryBeats;
   let dashboard: Dashboard;
   /** What the page complained of: scripts that failed, and what its own rules kept from running. */
   const complaints: string[] = [];
@@ -21,7 +21,7 @@ describeInChromium('the page in a browser', () => {
   }, 60_000);
   afterAll(() => browser.close());
   beforeEach(() => {
-    posts = new MemoryPosts();
+    beats = new MemoryBeats();
     complaints.length = 0;
   });
   afterEach(async () => {
@@ -32,7 +32,7 @@ describeInChromium('the page in a browser', () => {
 
   /** Opens a page of a dashboard over what is on the board, as somebody who is logged in. */
   async function open(path = '/', width = 1200): Promise<Page> {
-    dashboard = await startDashboard({ posts });
+    dashboard = await startDashboard({ beats });
     const context = await browser.newContext({
       viewport: { width, height: 800 },
       httpCredentials: { username: LOGIN.user, password: LOGIN.password },
@@ -51,8 +51,8 @@ describeInChromium('the page in a browser', () => {
   }
 
   it('shows a run, follows it to its end, and says so to a screen reader', async () => {
-    await posts.run(runPost());
-    await posts.worker(workerPost());
+    await beats.run(runBeat());
+    await beats.worker(workerBeat());
     const page = await open();
     const card = page.locator('#running article');
     await card.getByText('500 of 1,000 rows').waitFor();
@@ -65,12 +65,12 @@ describeInChromium('the page in a browser', () => {
       /night1, 4711.*8 of 50.*200: 470, 429: 7, timeout: 3/s,
     );
 
-    await posts.run(runPost({ known: 640, waiting: 'waiting for the service until 10:42:05' }));
+    await beats.run(runBeat({ known: 640, waiting: 'waiting for the service until 10:42:05' }));
     await card.getByText('640 of 1,000 rows').waitFor();
     await card.getByText('waiting for the service until 10:42:05').waitFor();
     expect(await card.locator('.pill').innerText()).toBe('Waiting');
 
-    await posts.run(runPost({ state: 'finished', known: 1000 }));
+    await beats.run(runBeat({ state: 'finished', known: 1000 }));
     await page.locator('#past').getByText('review-sentiment').waitFor();
     await card.waitFor({ state: 'detached' });
     expect(await page.getByRole('status').innerText()).toBe('review-sentiment: Finished, 3 failed');
@@ -78,7 +78,7 @@ describeInChromium('the page in a browser', () => {
   });
 
   it('tells of a run that was lost, and of a store that is away', async () => {
-    await posts.run(runPost(), 60_000);
+    await beats.run(runBeat(), 60_000);
     const page = await open();
     await page.getByText('No word from it for 1 min 0 s').waitFor();
     await dashboard.close();
@@ -93,11 +93,11 @@ describeInChromium('the page in a browser', () => {
       answers: { [MARKUP]: 10 },
       errors: { [MARKUP]: 1 },
     };
-    await posts.run(runPost({ host: MARKUP, waiting: MARKUP }, summary));
-    await posts.run(runPost({ state: 'stopped' }, summary, 'stopped-run'));
-    const [queue] = workerPost().queues;
+    await beats.run(runBeat({ host: MARKUP, waiting: MARKUP }, summary));
+    await beats.run(runBeat({ state: 'stopped' }, summary, 'stopped-run'));
+    const [queue] = workerBeat().queues;
     const queues = queue === undefined ? [] : [{ ...queue, deployment: MARKUP, waiting: MARKUP }];
-    await posts.worker(workerPost({ host: MARKUP, queues, calls: { [MARKUP]: 1 } }));
+    await beats.worker(workerBeat({ host: MARKUP, queues, calls: { [MARKUP]: 1 } }));
 
     const page = await open();
     await page.locator('#past').getByText(MARKUP).waitFor();
@@ -111,8 +111,8 @@ describeInChromium('the page in a browser', () => {
   });
 
   it('can be used with a keyboard alone, and the focus stays where it is while figures change', async () => {
-    await posts.run(runPost());
-    for (let i = 0; i < 25; i++) await posts.run(runPost({ state: 'finished' }, {}, `past-${i}`));
+    await beats.run(runBeat());
+    for (let i = 0; i < 25; i++) await beats.run(runBeat({ state: 'finished' }, {}, `past-${i}`));
     const page = await open();
     await page.locator('#past tr').nth(19).waitFor();
     const everything = await page.locator('a:visible, button:visible, summary:visible, .skip').count();
@@ -131,8 +131,8 @@ describeInChromium('the page in a browser', () => {
     await page.keyboard.press('Enter');
     const input = page.locator('#running article', { hasText: RUN }).getByText('samples/reviews.csv');
     await input.waitFor();
-    await posts.run(runPost({}, { started_at: '2026-11-21T03:00:00.000Z' }, 'another-run'));
-    await posts.run(runPost({ known: 777 }));
+    await beats.run(runBeat({}, { started_at: '2026-11-21T03:00:00.000Z' }, 'another-run'));
+    await beats.run(runBeat({ known: 777 }));
     await page.getByText('777 of 1,000 rows').waitFor();
     expect(await page.evaluate('document.activeElement.tagName')).toBe('SUMMARY');
     expect(await input.isVisible()).toBe(true);
@@ -147,9 +147,9 @@ describeInChromium('the page in a browser', () => {
 
   it('fits a screen of 360 pixels, whatever the names', async () => {
     const long = 'a-very-long-name-without-any-place-to-break-'.repeat(4);
-    await posts.run(runPost({ host: long, waiting: long }, { job: long, output: `/${long}/${long}` }));
-    await posts.run(runPost({ state: 'stopped' }, { job: long, answers: { [long]: 5 } }, 'stopped-run'));
-    await posts.worker(workerPost({ host: long, calls: { [long]: 1 } }));
+    await beats.run(runBeat({ host: long, waiting: long }, { job: long, output: `/${long}/${long}` }));
+    await beats.run(runBeat({ state: 'stopped' }, { job: long, answers: { [long]: 5 } }, 'stopped-run'));
+    await beats.worker(workerBeat({ host: long, calls: { [long]: 1 } }));
     const page = await open('/', 360);
     const width = (one: Page) => one.evaluate('document.documentElement.scrollWidth');
     await page.locator('#past .job').waitFor();
@@ -161,8 +161,8 @@ describeInChromium('the page in a browser', () => {
   });
 
   it('has a page for a run, with the sections of its summary and the summary itself', async () => {
-    const post = runPost({ state: 'finished' });
-    await posts.run(post);
+    const beat = runBeat({ state: 'finished' });
+    await beats.run(beat);
     const page = await open(`/runs/${RUN}`);
     await page.getByText('480 rows = 460 completed + 5 filtered + 3 failed + 12 skipped').waitFor();
     const headings = await page.getByRole('heading', { level: 2 }).allInnerTexts();
@@ -178,12 +178,12 @@ describeInChromium('the page in a browser', () => {
     expect(await page.locator('#sections section').first().innerText()).toMatch(/positive\s+300\s+65\.2 %/);
     await page.getByRole('link', { name: 'summary.json' }).click();
     const summary: unknown = JSON.parse(await page.locator('body').innerText());
-    expect(summary).toEqual(post.summary);
+    expect(summary).toEqual(beat.summary);
   });
 
   it('opens under an address that has the login in it', async () => {
-    await posts.run(runPost());
-    dashboard = await startDashboard({ posts, problems: () => ['jobs/a.yaml is a folder'] });
+    await beats.run(runBeat());
+    dashboard = await startDashboard({ beats, problems: () => ['jobs/a.yaml is a folder'] });
     const context = await browser.newContext();
     const page = await context.newPage();
     page.on('pageerror', (error) => complaints.push(error.message));

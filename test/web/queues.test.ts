@@ -7,8 +7,8 @@ import { QueueViews } from '../../src/queue/queue-views.js';
 import type { Store } from '../../src/store/store.js';
 import { ENTRY_LIMIT } from '../../src/worker/entry-limit.js';
 import { describeEachStore } from '../support/stores.js';
+import { MemoryBeats, runBeat } from './beats.js';
 import { type Dashboard, startDashboard } from './dashboard.js';
-import { MemoryPosts, runPost } from './posts.js';
 
 const log = pino({ level: 'silent' });
 const QUEUE = 'promptmill-lm-35-turbo-instruct-1234abcd';
@@ -43,11 +43,11 @@ describeEachStore('Bull Board', (under) => {
     chunks = new ChunkQueue(store, QUEUE, 3, log);
     await chunks.add([CHUNK]);
     views = new QueueViews(store, log);
-    const posts = new MemoryPosts();
-    await posts.run(runPost({ queue: QUEUE }));
-    await posts.run(runPost({ queue: 'somebody-elses' }, {}, 'forged-1'));
-    await posts.run(runPost({ queue: 'promptmill-a:b' }, {}, 'forged-2'));
-    dashboard = await startDashboard({ posts, queues: views });
+    const beats = new MemoryBeats();
+    await beats.run(runBeat({ queue: QUEUE }));
+    await beats.run(runBeat({ queue: 'somebody-elses' }, {}, 'forged-1'));
+    await beats.run(runBeat({ queue: 'promptmill-a:b' }, {}, 'forged-2'));
+    dashboard = await startDashboard({ beats, queues: views });
   });
   afterAll(async () => {
     await dashboard.close();
@@ -113,9 +113,9 @@ describeEachStore('Bull Board', (under) => {
       store.backendFactory,
     );
     const done = new Promise((resolve) => worker.on('completed', resolve));
-    const posts = new MemoryPosts();
-    await posts.run(runPost({ queue: name }));
-    const busy = await startDashboard({ posts, queues: views });
+    const beats = new MemoryBeats();
+    await beats.run(runBeat({ queue: name }));
+    const busy = await startDashboard({ beats, queues: views });
     const limitedFor = async (): Promise<number> =>
       JSON.parse((await busy.get('/queues/api/queues')).body).queues[0].activeRateLimitTtl;
     await queue.add('chunk', {});

@@ -1,19 +1,19 @@
 import { describe, expect, it } from 'vitest';
-import { readRuns, readWorkers, standingOf } from '../../src/fleet/read-posts.js';
+import { readRuns, readWorkers, standingOf } from '../../src/fleet/beats.js';
 import { stateOf } from '../../src/web/state.js';
 import { type Samples, speeds, withSample } from '../../src/web/throughput.js';
-import type { SeenRun, View } from '../../src/web/watch.js';
-import { runPost, workerPost } from './posts.js';
+import type { View, WatchedRun } from '../../src/web/watch.js';
+import { runBeat, workerBeat } from './beats.js';
 
 const NOW = new Date('2026-11-21T02:30:00.000Z');
 
-function seen(post: ReturnType<typeof runPost>, ageMs = 500, samples: Samples = []): SeenRun {
-  const [read] = readRuns([{ name: post.run, text: JSON.stringify(post), ageMs }]);
-  if (read === undefined) throw new Error('the post cannot be read');
+function seen(beat: ReturnType<typeof runBeat>, ageMs = 500, samples: Samples = []): WatchedRun {
+  const [read] = readRuns([{ name: beat.run, text: JSON.stringify(beat), ageMs }]);
+  if (read === undefined) throw new Error('the beat cannot be read');
   return { ...read, standing: standingOf(read), samples };
 }
 
-const view = (runs: readonly SeenRun[], change: Partial<View> = {}): View => ({
+const view = (runs: readonly WatchedRun[], change: Partial<View> = {}): View => ({
   runs,
   workers: [],
   silentMs: 100,
@@ -21,11 +21,11 @@ const view = (runs: readonly SeenRun[], change: Partial<View> = {}): View => ({
   ...change,
 });
 
-const stateWith = (run: SeenRun) => stateOf(view([run]), '1.2.3', NOW);
+const stateWith = (run: WatchedRun) => stateOf(view([run]), '1.2.3', NOW);
 
 describe('what the page shows of a run that goes on', () => {
   it('is its progress, its speed and the time that is left', () => {
-    const [card] = stateWith(seen(runPost())).running;
+    const [card] = stateWith(seen(runBeat())).running;
     expect(card).toMatchObject({
       state: 'running',
       stateText: 'Running',
@@ -48,27 +48,27 @@ describe('what the page shows of a run that goes on', () => {
   });
 
   it('is what it waits for, and no time left then', () => {
-    const [card] = stateWith(seen(runPost({ waiting: 'waiting for the quota' }))).running;
+    const [card] = stateWith(seen(runBeat({ waiting: 'waiting for the quota' }))).running;
     expect(card).toMatchObject({ state: 'waiting', note: 'waiting for the quota' });
     expect(Object.fromEntries(card?.figures ?? [])['Time left']).toBe('–');
   });
 
   it('is that it was lost, and what to do', () => {
-    const [card] = stateWith(seen(runPost(), 120_000)).running;
+    const [card] = stateWith(seen(runBeat(), 120_000)).running;
     expect(card).toMatchObject({ state: 'lost', stateText: 'Lost' });
     expect(card?.note).toContain('No word from it for 2 min 0 s');
     expect(card?.note).toContain('The same command continues it.');
   });
 
   it('is 100 % only when every row is known, and also of an input without rows', () => {
-    expect(stateWith(seen(runPost({ known: 999 }))).running[0]?.percentText).toBe('99 %');
-    const { input } = runPost().summary;
-    const empty = runPost({ known: 0 }, { input: { ...input, rows: 0 } });
+    expect(stateWith(seen(runBeat({ known: 999 }))).running[0]?.percentText).toBe('99 %');
+    const { input } = runBeat().summary;
+    const empty = runBeat({ known: 0 }, { input: { ...input, rows: 0 } });
     expect(stateWith(seen(empty)).running[0]).toMatchObject({ percentText: '100 %', done: 0, total: 0 });
   });
 
   it('has nothing in it that turns text around or controls anything', () => {
-    const [card] = stateWith(seen(runPost({}, { job: 'a\u202eb\u0007' }))).running;
+    const [card] = stateWith(seen(runBeat({}, { job: 'a\u202eb\u0007' }))).running;
     expect(card?.job).toBe('a\\u{202e}b\\u{7}');
   });
 });
@@ -76,15 +76,15 @@ describe('what the page shows of a run that goes on', () => {
 describe('what the page shows of runs that ended', () => {
   it('is how: with failed rows, stopped and why', () => {
     const runs = [
-      seen(runPost({ state: 'finished' })),
+      seen(runBeat({ state: 'finished' })),
       seen(
-        runPost(
+        runBeat(
           { state: 'finished' },
           { rows: { total: 1, completed: 1, filtered: 0, failed: 0, skipped: 0 } },
         ),
       ),
-      seen(runPost({ state: 'stopped' }, { stopped: 'deadline: over 8 h' })),
-      seen(runPost({ state: 'interrupted' })),
+      seen(runBeat({ state: 'stopped' }, { stopped: 'deadline: over 8 h' })),
+      seen(runBeat({ state: 'interrupted' })),
     ];
     const { past, running } = stateOf(view(runs), '1.2.3', NOW);
     expect(running).toEqual([]);
@@ -100,11 +100,11 @@ describe('what the page shows of runs that ended', () => {
 
 describe('what the page shows of a worker', () => {
   it('is what it may do, does, and waits for', () => {
-    const [queue] = workerPost().queues;
+    const [queue] = workerBeat().queues;
     const queues =
       queue === undefined ? [] : [queue, { ...queue, queue: 'another', waiting: 'for the quota' }];
-    const post = workerPost({ queues, draining: true });
-    const workers = readWorkers([{ name: post.id, text: JSON.stringify(post), ageMs: 0 }]);
+    const beat = workerBeat({ queues, draining: true });
+    const workers = readWorkers([{ name: beat.id, text: JSON.stringify(beat), ageMs: 0 }]);
     expect(stateOf(view([], { workers }), '1.2.3', NOW).workers).toEqual([
       {
         id: 'night1-4711-9f3a',

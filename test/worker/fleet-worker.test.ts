@@ -1,13 +1,13 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RUN_TTL_MS, type RunPost } from '../../src/fleet/posts.js';
-import { readWorkers } from '../../src/fleet/read-posts.js';
+import type { RunBeat } from '../../src/fleet/beats.js';
+import { readWorkers } from '../../src/fleet/beats.js';
 import { serviceQueue } from '../../src/queue/names.js';
 import { KeyRing } from '../../src/service/keys.js';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
 import { FleetWorker } from '../../src/worker/fleet-worker.js';
-import { runPost } from '../fleet/samples.js';
+import { runBeat } from '../fleet/samples.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
@@ -28,23 +28,23 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
     await server.stop();
   });
 
-  /** Runs replace their posts all the time; one that does not is taken for lost. */
-  const runs = new Map<string, RunPost>();
+  /** Runs replace their beats all the time; one that does not is taken for lost. */
+  const runs = new Map<string, RunBeat>();
   const hang = async (): Promise<void> => {
-    for (const post of runs.values())
-      await store.keyValue.put('run', post.run, JSON.stringify(post), RUN_TTL_MS);
+    for (const beat of runs.values())
+      await store.keyValue.put('run', beat.run, JSON.stringify(beat), 3_600_000);
   };
   let renewing: NodeJS.Timeout | undefined;
-  const put = async (post: RunPost): Promise<void> => {
-    runs.set(post.run, post);
+  const put = async (beat: RunBeat): Promise<void> => {
+    runs.set(beat.run, beat);
     await hang();
     renewing ??= setInterval(() => void hang(), 1_000);
   };
   /** What the board says that the worker may do at once, by deployment. */
   const onBoard = async (): Promise<string[]> =>
-    readWorkers(await store.keyValue.list('worker')).flatMap(({ post }) => [
-      `most ${post.concurrency}`,
-      ...post.queues.map(({ deployment, concurrency }) => `${deployment} ${concurrency}`),
+    readWorkers(await store.keyValue.list('worker')).flatMap(({ beat }) => [
+      `most ${beat.concurrency}`,
+      ...beat.queues.map(({ deployment, concurrency }) => `${deployment} ${concurrency}`),
     ]);
   const shown = (expected: readonly string[]) =>
     expect.poll(onBoard, { timeout: 60_000, interval: 50 }).toEqual(expected);
@@ -68,22 +68,22 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       await shown(['most 8']);
 
       const queue = serviceQueue('lm-35', address);
-      const unpaced = { ...runPost().limits, requests_per_minute: null };
-      const first = runPost({ run: 'first', queue, limits: unpaced });
+      const unpaced = { ...runBeat().limits, requests_per_minute: null };
+      const first = runBeat({ run: 'first', queue, limits: unpaced });
       await put(first);
       await shown(['most 8', 'lm-35 8']);
 
-      await put(runPost({ run: 'second', queue }, 'reviews', '2026-11-21T03:00:00Z'));
+      await put(runBeat({ run: 'second', queue }, 'reviews', '2026-11-21T03:00:00Z'));
       await expect.poll(() => logged.join(''), { timeout: 60_000 }).toContain('a later run has other limits');
       await shown(['most 8', 'lm-35 8']);
 
-      await put(runPost({ run: 'there', queue: serviceQueue('lm-35', { ...address, segment: 'other' }) }));
+      await put(runBeat({ run: 'there', queue: serviceQueue('lm-35', { ...address, segment: 'other' }) }));
       await expect
         .poll(() => said, { timeout: 60_000 })
         .toContain('1 run waits for workers of another address');
 
       await put({ ...first, state: 'finished' });
-      await put(runPost({ run: 'second', queue, state: 'stopped' }));
+      await put(runBeat({ run: 'second', queue, state: 'stopped' }));
       await shown(['most 8']);
       const changes = logged.filter((line) => line.includes('a later run has other limits'));
       expect(changes, 'once, and not with each look').toHaveLength(1);

@@ -1,43 +1,43 @@
-import type { RunPost, WorkerPost } from '../../src/fleet/posts.js';
+import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { withLatencies } from '../../src/report/latency.js';
 import type { Summary } from '../../src/report/summary.js';
 import type { Folder, KeyValue, Listed } from '../../src/store/key-value.js';
 
 /** Posts in memory, as old as a test says. */
-export class MemoryPosts implements Pick<KeyValue, 'list'> {
-  readonly #posts = new Map<string, Listed & { readonly folder: Folder }>();
+export class MemoryBeats implements Pick<KeyValue, 'list'> {
+  readonly #beats = new Map<string, Listed & { readonly folder: Folder }>();
   /** Set to make the store stop answering. */
   away = false;
 
   async put(folder: Folder, name: string, text: string, ageMs = 0): Promise<void> {
-    this.#posts.set(`${folder} ${name}`, { folder, name, text, ageMs });
+    this.#beats.set(`${folder} ${name}`, { folder, name, text, ageMs });
   }
 
   async list(folder: Folder): Promise<readonly Listed[]> {
     if (this.away) throw new Error('connect ECONNREFUSED 127.0.0.1:6379');
-    return [...this.#posts.values()].filter((post) => post.folder === folder);
+    return [...this.#beats.values()].filter((beat) => beat.folder === folder);
   }
 
   async remove(folder: Folder, name: string): Promise<void> {
-    this.#posts.delete(`${folder} ${name}`);
+    this.#beats.delete(`${folder} ${name}`);
   }
 
-  /** Puts up a run's post, or a worker's. */
-  run(post: RunPost, ageMs = 0): Promise<void> {
-    return this.put('run', post.run, JSON.stringify(post), ageMs);
+  /** Puts up a run's beat, or a worker's. */
+  run(beat: RunBeat, ageMs = 0): Promise<void> {
+    return this.put('run', beat.run, JSON.stringify(beat), ageMs);
   }
 
-  worker(post: WorkerPost): Promise<void> {
-    return this.put('worker', post.id, JSON.stringify(post));
+  worker(beat: WorkerBeat): Promise<void> {
+    return this.put('worker', beat.id, JSON.stringify(beat));
   }
 }
 
 /** A run half through its 1,000 rows. */
-export function runPost(
-  change: Partial<RunPost> = {},
+export function runBeat(
+  change: Partial<RunBeat> = {},
   summary: Partial<Summary> = {},
   run = '20261121-020000-aaaaaa',
-): RunPost {
+): RunBeat {
   return {
     v: 1,
     run,
@@ -84,7 +84,7 @@ export function runPost(
   };
 }
 
-export function workerPost(change: Partial<WorkerPost> = {}): WorkerPost {
+export function workerBeat(change: Partial<WorkerBeat> = {}): WorkerBeat {
   return {
     v: 1,
     id: 'night1-4711-9f3a',

@@ -1,21 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { readRuns, readWorkers } from '../../src/fleet/read-posts.js';
+import { readRuns, readWorkers } from '../../src/fleet/beats.js';
 import { statusOf } from '../../src/fleet/status.js';
 import { renderStatus } from '../../src/fleet/status-text.js';
 import { cells } from '../../src/report/terminal-text.js';
-import { oddPosts } from './odd-posts.js';
-import { runPost, workerPost } from './samples.js';
+import { oddBeats } from './odd-beats.js';
+import { runBeat, workerBeat } from './samples.js';
 
-const posted = (name: string, post: unknown) => ({ name, text: JSON.stringify(post), ageMs: 0 });
+const listed = (name: string, beat: unknown) => ({ name, text: JSON.stringify(beat), ageMs: 0 });
 const options = { width: 80, color: false, place: 'redis://queue' };
 
-describe('a post that is odd', () => {
-  it.each(oddPosts().map(({ id, text }) => [id, text]))('%s: leaves the others as they are', (id, text) => {
-    const sound = posted(runPost().run, runPost());
+describe('a beat that is odd', () => {
+  it.each(oddBeats().map(({ id, text }) => [id, text]))('%s: leaves the others as they are', (id, text) => {
+    const sound = listed(runBeat().run, runBeat());
     const runs = readRuns([{ name: id, text, ageMs: 0 }, sound]);
-    const workers = readWorkers([{ name: id, text, ageMs: 0 }, posted(workerPost().id, workerPost())]);
-    expect(runs.at(-1)?.post).toEqual(runPost());
-    expect(workers.at(-1)?.post).toEqual(workerPost());
+    const workers = readWorkers([{ name: id, text, ageMs: 0 }, listed(workerBeat().id, workerBeat())]);
+    expect(runs.at(-1)?.beat).toEqual(runBeat());
+    expect(workers.at(-1)?.beat).toEqual(workerBeat());
     const lines = renderStatus(statusOf(runs, workers, null), options).split('\n');
     expect(lines.filter((line) => line.includes('20261121-020000-4f9c1a'))).toHaveLength(1);
     expect(lines.filter((line) => line.includes('4711     12   16    50'))).toHaveLength(1);
@@ -24,11 +24,11 @@ describe('a post that is odd', () => {
   });
 
   it('is read with numbers that can be shown and texts that are cut', () => {
-    const summary = { ...runPost().summary, duration_s: -3_600, job: 'j'.repeat(1_000_000) };
+    const summary = { ...runBeat().summary, duration_s: -3_600, job: 'j'.repeat(1_000_000) };
     const [seen] = readRuns([
-      posted('odd', runPost({ run: 'odd', known: -5, summary: { ...summary, cost: 1e300 } })),
+      listed('odd', runBeat({ run: 'odd', known: -5, summary: { ...summary, cost: 1e300 } })),
     ]);
-    expect(seen?.post).toMatchObject({
+    expect(seen?.beat).toMatchObject({
       known: 0,
       summary: { duration_s: 0, job: `${'j'.repeat(4_095)}…`, cost: Number.MAX_SAFE_INTEGER },
     });
@@ -36,7 +36,7 @@ describe('a post that is odd', () => {
 
   it('is one of thousands: the first of them are shown, and how many more there are', () => {
     const runs = readRuns(
-      Array.from({ length: 5_000 }, (_, i) => posted(`r${i}`, runPost({ run: `r${i}` }))),
+      Array.from({ length: 5_000 }, (_, i) => listed(`r${i}`, runBeat({ run: `r${i}` }))),
     );
     const lines = renderStatus(statusOf(runs, [], null), options).split('\n');
     expect(lines.filter((line) => line.startsWith('reviews'))).toHaveLength(200);

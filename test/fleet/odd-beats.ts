@@ -1,16 +1,16 @@
-import { runPost, workerPost } from './samples.js';
+import { runBeat, workerBeat } from './samples.js';
 
 /** Posts that no version of Promptmill writes, each with the id of its place on the board (fault 85). */
-export function oddPosts(): { readonly id: string; readonly text: string }[] {
+export function oddBeats(): { readonly id: string; readonly text: string }[] {
   const run = (id: string, change: object): { id: string; text: string } => ({
     id,
-    text: JSON.stringify({ ...runPost({ run: id }), ...change }),
+    text: JSON.stringify({ ...runBeat({ run: id }), ...change }),
   });
   const ofSummary = (id: string, change: object) =>
-    run(id, { summary: { ...runPost({ run: id }).summary, ...change } });
+    run(id, { summary: { ...runBeat({ run: id }).summary, ...change } });
   const worker = (id: string, change: object) => ({
     id,
-    text: JSON.stringify({ ...workerPost({ id }), ...change }),
+    text: JSON.stringify({ ...workerBeat({ id }), ...change }),
   });
   const megabyte = 'W'.repeat(1_000_000);
   const markup = '<script>alert(1)</script>"><img src=x onerror=alert(2)>';
@@ -22,7 +22,7 @@ export function oddPosts(): { readonly id: string; readonly text: string }[] {
     { id: 'deep', text: `${'['.repeat(400_000)}${']'.repeat(400_000)}` },
     {
       id: 'infinite',
-      text: JSON.stringify(runPost({ run: 'infinite' })).replace('"known":50', '"known":1e999'),
+      text: JSON.stringify(runBeat({ run: 'infinite' })).replace('"known":50', '"known":1e999'),
     },
     run('negative', { known: -50, rows_per_second: -1, pid: -7 }),
     ofSummary('negative-sums', {
@@ -58,7 +58,7 @@ export function oddPosts(): { readonly id: string; readonly text: string }[] {
     }),
     {
       id: 'proto',
-      text: JSON.stringify(runPost({ run: 'proto' })).replace(
+      text: JSON.stringify(runBeat({ run: 'proto' })).replace(
         '"answers":{',
         '"answers":{"__proto__":{"a":1},',
       ),
@@ -74,7 +74,7 @@ export function oddPosts(): { readonly id: string; readonly text: string }[] {
     worker('w-long', { host: megabyte.slice(300_000), queues: [] }),
     worker('w-queues', {
       queues: Array.from({ length: 5_000 }, () => ({
-        ...workerPost().queues[0],
+        ...workerBeat().queues[0],
         waiting: 'for ever '.repeat(10),
       })),
     }),

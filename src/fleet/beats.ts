@@ -1,20 +1,22 @@
 import { z } from 'zod';
+import { parseJson } from '../json.js';
 import { type DeepReadonly, summarySchema } from '../report/summary.js';
 import { amount, counts, moment, words } from '../report/untrusted.js';
+import type { Listed } from '../store/key-value.js';
 
-/** How a run stands. `running` with an old post is a run whose process was killed. */
+/** How a run stands. `running` with an old beat is a run whose process was killed. */
 const runState = z.enum(['running', 'finished', 'stopped', 'interrupted']);
 export type RunState = z.output<typeof runState>;
 
 const perMinute = z.number().positive().nullable();
-/** What names a post: it is compared and asked for, so it is never cut. */
+/** What names a beat: it is compared and asked for, so it is never cut. */
 const name = z.string().min(1).max(200);
 
 /**
- * What a run says of itself on the board, about once a second and when it ends. No key, no address with a password.
- * This is what is written and what is read; fields that a later version adds are left out when it is read.
+ * What a run says of itself about once a second, and when it ends. No key, no address with a password. This is what is
+ * written and what is read; fields that a later version adds are left out when it is read.
  */
-export const runPostSchema = z.object({
+const runBeat = z.object({
   v: z.literal(1),
   run: name,
   state: runState,
@@ -38,12 +40,12 @@ export const runPostSchema = z.object({
     prompts_per_request: z.int().min(1).max(2048),
     chunk_size: z.int().min(1).max(1_000_000),
   }),
-  /** The summary as it would be if the run ended now; `finished_at` is when the post was written. */
+  /** The summary as it would be if the run ended now; `finished_at` is when the beat was written. */
   summary: summarySchema.omit({ error_samples: true }),
   /** For histograms; the summary has the percentiles. */
   latency: z.object({ histogram: z.string(), max: amount }).nullable(),
 });
-export type RunPost = DeepReadonly<z.output<typeof runPostSchema>>;
+export type RunBeat = DeepReadonly<z.output<typeof runBeat>>;
 
 /** Queues of one worker that are read. */
 const MOST_QUEUES = 100;
@@ -58,8 +60,8 @@ const workerQueue = z.object({
   waiting: words.nullable(),
 });
 
-/** What a process that makes calls says of itself on the board, every few seconds. */
-export const workerPostSchema = z.object({
+/** What a process that makes calls says of itself every few seconds. */
+const workerBeat = z.object({
   v: z.literal(1),
   /** Host, process and chance: `web1-4711-9f3a`. */
   id: name,
@@ -80,13 +82,42 @@ export const workerPostSchema = z.object({
   /** Calls since it started, by HTTP status, or by error code where there was none (`timeout`, `connection_failed`, …). */
   calls: counts,
 });
-export type WorkerPost = DeepReadonly<z.output<typeof workerPostSchema>>;
+export type WorkerBeat = DeepReadonly<z.output<typeof workerBeat>>;
 
-/** A running run whose post is older than this is taken for killed, in milliseconds. */
+/** A running run whose beat is older than this is taken for killed, in milliseconds. */
 export const RUN_LOST_MS = 15_000;
-/** A worker that has not posted for this time is gone, in milliseconds. */
-export const WORKER_TTL_MS = 15_000;
-/** Runs are remembered for this time, in milliseconds: 30 days. */
-export const RUN_TTL_MS = 30 * 24 * 3_600_000;
-/** Runs that are remembered at most; the oldest that have ended go first. */
-export const RUNS_KEPT = 200;
+
+/** The last beat of a run, and how old it is. */
+export interface SeenRun {
+  readonly beat: RunBeat;
+  /** Milliseconds since the run last said something of itself. */
+  readonly ageMs: number;
+}
+
+/** The last beat of a worker, and how old it is. */
+export interface SeenWorker {
+  readonly beat: WorkerBeat;
+  readonly ageMs: number;
+}
+
+/** `lost`: its process was killed, or cannot reach the store; the same command resumes it. */
+export type Standing = RunState | 'lost';
+
+export const standingOf = ({ beat, ageMs }: SeenRun): Standing =>
+  beat.state === 'running' && ageMs > RUN_LOST_MS ? 'lost' : beat.state;
+
+/** The beats of the folder `run`; what is none, because it was forged or is of another version, is left out (fault 85). */
+export function readRuns(listed: readonly Listed[]): SeenRun[] {
+  return listed.flatMap(({ name, text, ageMs }) => {
+    const { data: beat } = runBeat.safeParse(parseJson(text));
+    return beat?.run === name ? [{ beat, ageMs }] : [];
+  });
+}
+
+/** The beats of the folder `worker`; what is none is left out. */
+export function readWorkers(listed: readonly Listed[]): SeenWorker[] {
+  return listed.flatMap(({ name, text, ageMs }) => {
+    const { data: beat } = workerBeat.safeParse(parseJson(text));
+    return beat?.id === name ? [{ beat, ageMs }] : [];
+  });
+}

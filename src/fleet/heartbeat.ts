@@ -1,0 +1,284 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import type { Logger } from 'pino';
+import type { Settings } from '../config/settings.js';
+import type { CallCounts } from '../model.js';
+import { Counter } from '../report/counts.js';
+import type { Latency } from '../report/latency.js';
+import { type RateWindow, rateOf, sampled } from '../report/rate.js';
+import type { Summary } from '../report/summary.js';
+import { within } from '../store/deadline.js';
+import type { KeyValue } from '../store/key-value.js';
+import { type RunBeat, type RunState, readRuns, standingOf, type WorkerBeat } from './beats.js';
+
+/** Time from one beat of a run to the next, and from one of a worker to the next, in milliseconds. */
+const RUN_EVERY_MS = 1_000;
+const WORKER_EVERY_MS = 2_000;
+/** Runs are remembered for this time, in milliseconds: 30 days. */
+const RUN_TTL_MS = 30 * 24 * 3_600_000;
+/** Runs that are remembered at most; the oldest that have ended go first. */
+const RUNS_KEPT = 200;
+/** A worker without a beat for this time is gone, in milliseconds. */
+const WORKER_TTL_MS = 15_000;
+/** Longest wait for a store that is to hear the end, in milliseconds. */
+const LAST_WORD_MS = 1_000;
+/** What "a second" of a worker's rate is measured over, in milliseconds. */
+const WORKER_RATE_MS = 10_000;
+/** Distinct statuses and error codes that are counted. */
+const MOST_STATUSES = 50;
+
+export interface HeartbeatOptions {
+  readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
+  readonly folder: 'run' | 'worker';
+  readonly name: string;
+  /** What to say now. */
+  readonly beat: () => RunBeat | WorkerBeat;
+  /** Time from one beat to the next, in milliseconds. */
+  readonly everyMs: number;
+  readonly ttlMs: number;
+  /** The store refused, or does not answer; nobody waits for it. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** Writes one beat after the other. One at a time: a store that is away is not asked again before it has answered. */
+export class Heartbeat {
+  readonly #timer: NodeJS.Timeout;
+  #writing: Promise<void> | null = null;
+  #ended = false;
+
+  /** Beats at once, and from then on. */
+  constructor(private readonly options: HeartbeatOptions) {
+    this.#timer = setInterval(() => this.#beatOnce(), options.everyMs);
+    this.#timer.unref();
+    this.#beatOnce();
+  }
+
+  /** Writes a last beat, as it is now; never rejects. */
+  async endWithBeat(): Promise<void> {
+    if (!(await this.#end())) return;
+    await this.#write(() => this.#beat());
+  }
+
+  /** Removes what was said; never rejects. */
+  async endWithout(): Promise<void> {
+    if (!(await this.#end())) return;
+    const { keyValue, folder, name } = this.options;
+    await this.#write(() => keyValue.remove(folder, name));
+  }
+
+  /** The last word must not be overtaken by the one before. @returns false when it was ended before */
+  async #end(): Promise<boolean> {
+    if (this.#ended) return false;
+    this.#ended = true;
+    clearInterval(this.#timer);
+    await this.#writing;
+    return true;
+  }
+
+  #beatOnce(): void {
+    this.#writing ??= this.#write(() => this.#beat()).finally(() => {
+      this.#writing = null;
+    });
+  }
+
+  async #beat(): Promise<void> {
+    const { keyValue, folder, name, beat, ttlMs } = this.options;
+    await keyValue.put(folder, name, JSON.stringify(beat()), ttlMs);
+  }
+
+  async #write(change: () => Promise<void>): Promise<void> {
+    try {
+      await change();
+    } catch (error) {
+      this.options.onError(error);
+    }
+  }
+}
+
+export interface RunHeartbeatParts {
+  readonly keyValue: Pick<KeyValue, 'list' | 'put' | 'remove'>;
+  readonly log: Logger;
+  readonly settings: Settings;
+  readonly run: string;
+  readonly queue: string;
+  /** The summary as it stands. */
+  readonly summary: () => Summary;
+  readonly latency: () => Latency;
+}
+
+/** What a run says of itself. Nobody in the run waits for it but for its last word. */
+export class RunHeartbeat {
+  #heartbeat: Heartbeat | null = null;
+  #state: RunState = 'running';
+  #known: number;
+  #waiting: string | null = null;
+  #rate: RateWindow = [];
+  /** A request that is not made after all is taken back; what was said of it once is not, because counters never fall. */
+  #said: CallCounts = { sent: 0, retried: 0, rate_limited: 0, repeated: 0 };
+
+  /** @param done rows that earlier executions have written */
+  constructor(
+    private readonly parts: RunHeartbeatParts,
+    done: number,
+  ) {
+    this.#known = done;
+  }
+
+  /** Beats from now on: once the run knows all that the processes before it have counted. */
+  async begin(): Promise<void> {
+    const { keyValue, run, log } = this.parts;
+    const before = await within(LAST_WORD_MS, keyValue.list('run')).catch(() => []);
+    const last = readRuns(before.filter(({ name }) => name === run))[0]?.beat;
+    if (last !== undefined) this.#said = last.summary.calls;
+    this.#heartbeat = new Heartbeat({
+      keyValue,
+      folder: 'run',
+      name: run,
+      beat: () => this.#beat(),
+      everyMs: RUN_EVERY_MS,
+      ttlMs: RUN_TTL_MS,
+      onError: (error) => log.debug({ err: error }, 'the store refused the heartbeat of the run'),
+    });
+  }
+
+  /** How the run stands now; goes with the next beat. */
+  tell(known: number, waiting: string | null): void {
+    this.#known = known;
+    this.#waiting = waiting;
+  }
+
+  /** Removes what a run said of itself that is given up for this one. */
+  async replaces(run: string): Promise<void> {
+    const { keyValue, log } = this.parts;
+    await within(LAST_WORD_MS, keyValue.remove('run', run)).catch((error) =>
+      log.debug({ err: error }, 'the store still shows a run that was given up'),
+    );
+  }
+
+  /** Says how the run ended, within a few seconds whatever state the store is in. Safe to call again. */
+  async end(state: Exclude<RunState, 'running'>): Promise<void> {
+    if (this.#state !== 'running') return;
+    this.#state = state;
+    this.#waiting = null;
+    const { keyValue, log } = this.parts;
+    if (this.#heartbeat === null) return;
+    try {
+      await within(LAST_WORD_MS, this.#heartbeat.endWithBeat());
+      await within(LAST_WORD_MS, dropOldest(keyValue));
+    } catch (error) {
+      log.debug({ err: error }, 'the store did not hear of the end of the run');
+    }
+  }
+
+  #beat(): RunBeat {
+    const { settings, run, queue, summary, latency } = this.parts;
+    const { limits, emulated } = settings;
+    // A message may quote an answer, and nothing in a heartbeat does.
+    const { error_samples: _, ...now } = summary();
+    this.#said = highest(this.#said, now.calls);
+    // The last rows may have been written since the run was last looked at.
+    const known = Math.max(this.#known, now.rows.total);
+    this.#rate = sampled(this.#rate, { at: performance.now(), done: known });
+    return {
+      v: 1,
+      run,
+      state: this.#state,
+      queue,
+      emulated,
+      host: hostname(),
+      pid: process.pid,
+      known,
+      rows_per_second: rateOf(this.#rate),
+      waiting: this.#waiting,
+      limits: {
+        requests_per_minute: limits.requestsPerMinute,
+        tokens_per_minute: limits.tokensPerMinute,
+        token_estimate: limits.tokenEstimate,
+        prompts_per_request: limits.promptsPerRequest,
+        chunk_size: limits.chunkSize,
+      },
+      summary: { ...now, calls: this.#said },
+      latency: latency(),
+    };
+  }
+}
+
+const highest = (a: CallCounts, b: CallCounts): CallCounts => ({
+  sent: Math.max(a.sent, b.sent),
+  retried: Math.max(a.retried, b.retried),
+  rate_limited: Math.max(a.rate_limited, b.rate_limited),
+  repeated: Math.max(a.repeated, b.repeated),
+});
+
+/** Keeps the newest of the runs that have ended; those that go on are never dropped. */
+async function dropOldest(keyValue: Pick<KeyValue, 'list' | 'remove'>): Promise<void> {
+  const ended = readRuns(await keyValue.list('run')).filter((seen) => standingOf(seen) !== 'running');
+  for (const { beat } of ended.slice(RUNS_KEPT)) await keyValue.remove('run', beat.run);
+}
+
+export interface WorkerHeartbeatParts {
+  readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
+  readonly log: Logger;
+  /** The run that the worker belongs to; null for `promptmill work`. */
+  readonly run: string | null;
+  /** Most calls at once. */
+  readonly concurrency: number;
+  /** What changes while a worker is at work. */
+  readonly view: () => Pick<WorkerBeat, 'queues' | 'draining' | 'rows'>;
+}
+
+/** What a process that makes calls says of itself, until it ends. */
+export class WorkerHeartbeat {
+  readonly id = `${hostname()}-${process.pid}-${randomBytes(2).toString('hex')}`;
+  readonly #began = new Date().toISOString();
+  readonly #calls = new Counter({}, MOST_STATUSES);
+  #heartbeat: Heartbeat | null = null;
+  #rate: RateWindow = [];
+
+  constructor(private readonly parts: WorkerHeartbeatParts) {}
+
+  /** Counts a call, by HTTP status or by the code of what kept it from an answer. */
+  called(status: string): void {
+    this.#calls.add(status);
+  }
+
+  begin(): void {
+    const { keyValue, log } = this.parts;
+    this.#heartbeat = new Heartbeat({
+      keyValue,
+      folder: 'worker',
+      name: this.id,
+      beat: () => this.#beat(),
+      everyMs: WORKER_EVERY_MS,
+      ttlMs: WORKER_TTL_MS,
+      onError: (error) => log.debug({ err: error }, 'the store refused the heartbeat of the worker'),
+    });
+  }
+
+  /** Removes what the worker said, within a few seconds whatever state the store is in. */
+  async end(): Promise<void> {
+    await within(LAST_WORD_MS, this.#heartbeat?.endWithout() ?? Promise.resolve()).catch((error) =>
+      this.parts.log.debug({ err: error }, 'the store did not hear of the end of the worker'),
+    );
+  }
+
+  #beat(): WorkerBeat {
+    const { run, concurrency, view } = this.parts;
+    const { queues, draining, rows } = view();
+    this.#rate = sampled(this.#rate, { at: performance.now(), done: rows }, WORKER_RATE_MS);
+    return {
+      v: 1,
+      id: this.id,
+      host: hostname(),
+      pid: process.pid,
+      started_at: this.#began,
+      run,
+      queues,
+      concurrency,
+      draining,
+      rows,
+      rows_per_second: Math.round((rateOf(this.#rate) ?? 0) * 100) / 100,
+      calls: this.#calls.toCounts(),
+    };
+  }
+}
