@@ -2,11 +2,11 @@ import { type Command, Option } from 'commander';
 import type { Environment } from '../config/environment.js';
 import { FAULT_NAMES, faultNamed } from '../emulator/fault.js';
 import type { FaultRate } from '../emulator/fault-plan.js';
-import { readFaultScript } from '../emulator/fault-script.js';
+import { readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
 import { type EmulatorOptions, TEST_KEYS } from '../emulator/options.js';
 import { ESTIMATES, type Estimate } from '../emulator/quota.js';
-import { HINTS, type Hint } from '../emulator/rate-limited.js';
+import { HINTS, type Hint } from '../emulator/refusal.js';
 import { UsageError } from '../errors.js';
 import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
 

@@ -1,7 +1,6 @@
 import type { Json } from '../model.js';
-import type { Candidate } from './candidate.js';
 import type { Body } from './checks.js';
-import type { Completions } from './completion.js';
+import type { Candidate, Completions } from './completion.js';
 import { type Logprobs, sliceOf } from './logprobs.js';
 
 const COMPLETIONS_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'];

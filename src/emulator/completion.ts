@@ -1,8 +1,31 @@
+import type { Tokenizer } from '../prompt/tokens.js';
 import type { Model } from '../service/catalogue.js';
-import { type Candidate, generate, type Workshop } from './candidate.js';
-import { type FilterReport, isBlocked, judge } from './filter.js';
+import { answer } from './answers/answer.js';
+import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
+import { type Logprobs, logprobsOf } from './logprobs.js';
+import { pick, randomFrom } from './random.js';
 import { invalidRequest, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
+
+/** One generated candidate. */
+export interface Candidate {
+  /** With the prompt before it when it is echoed; `null` when the filter left nothing, not even an empty text. */
+  readonly text: string | null;
+  readonly finishReason: 'stop' | 'length' | 'content_filter';
+  /** Tokens generated; billed for every candidate, returned or not. */
+  readonly tokens: number;
+  readonly filter: FilterReport;
+  /** The text token by token, for streams and log probabilities; empty when neither is asked for. */
+  readonly pieces: readonly string[];
+  readonly logprobs: Logprobs | null;
+}
+
+/** What candidates are made with. */
+interface Workshop {
+  readonly tokenizer: Tokenizer;
+  readonly filter: FilterSettings;
+  readonly seed: number;
+}
 
 /** What one call produced, before it becomes a body. */
 export interface Completions {
@@ -67,4 +90,95 @@ function checkContextWindow(promptTokens: number, maxTokens: number, model: Mode
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
+}
+
+/**
+ * Generates one candidate for one prompt.
+ * @param index tells the candidates of a prompt apart
+ */
+function generate(prompt: string, index: number, request: CompletionRequest, workshop: Workshop): Candidate {
+  const { tokenizer, seed } = workshop;
+  // At temperature 0 every candidate is the most likely one, whatever the other parameters say.
+  const variation = request.temperature === 0 ? '' : `${request.fingerprint}#${index}`;
+  const full = answer(prompt, randomFrom(seed, `${variation}\n${prompt}`));
+  const { tokens, ...cut } = cutToLimits(full, request, tokenizer);
+  const filter = judgeCompletion(prompt, cut.text, workshop.filter.completions, seed);
+  const { text, finishReason } = isBlocked(filter)
+    ? {
+        text: remainder(cut.text, randomFrom(seed, `blocked\n${prompt}`)),
+        finishReason: 'content_filter' as const,
+      }
+    : cut;
+  const whole = request.echo && text !== null ? prompt + text : text;
+  return { text: whole, finishReason, tokens, filter, ...tokenwise(prompt, text, request, workshop) };
+}
+
+const REMAINDERS = ['half', 'empty', 'missing'] as const;
+
+/** What the filter leaves of a blocked text: half of it, nothing, or no text at all; all three were seen. */
+function remainder(text: string, random: () => number): string | null {
+  switch (pick(random, REMAINDERS)) {
+    case 'half':
+      return text.slice(0, text.length / 2).replace(/[\uD800-\uDBFF]$/, '');
+    case 'empty':
+      return '';
+    case 'missing':
+      return null;
+  }
+}
+
+/** Ends a text at its first stop sequence or after `max_tokens` tokens, whichever comes first. */
+function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokenizer) {
+  const tokens = tokenizer.encode(full);
+  const isLong = tokens.length > request.maxTokens;
+  // A character that is cut in two by the last token is not returned.
+  const text = isLong ? tokenizer.decode(tokens.slice(0, request.maxTokens)).replace(/\uFFFD+$/, '') : full;
+  const stopAt = request.stop
+    .map((stop) => (stop === '' ? -1 : text.indexOf(stop)))
+    .filter((index) => index >= 0)
+    .reduce((first, index) => Math.min(first, index), text.length);
+  if (stopAt < text.length) {
+    const kept = text.slice(0, stopAt);
+    return {
+      text: kept,
+      finishReason: 'stop' as const,
+      tokens: Math.min(tokenizer.count(kept), request.maxTokens),
+    };
+  }
+  return isLong
+    ? { text, finishReason: 'length' as const, tokens: request.maxTokens }
+    : { text, finishReason: 'stop' as const, tokens: tokens.length };
+}
+
+/** The text token by token, with log probabilities, where they are asked for. */
+function tokenwise(
+  prompt: string,
+  text: string | null,
+  { echo, logprobs, stream, temperature }: CompletionRequest,
+  { tokenizer, seed }: Workshop,
+): Pick<Candidate, 'pieces' | 'logprobs'> {
+  if (text === null || (logprobs === null && !stream)) return { pieces: [], logprobs: null };
+  const pieces = [...(echo ? piecesOf(prompt, tokenizer) : []), ...piecesOf(text, tokenizer)];
+  if (logprobs === null) return { pieces, logprobs: null };
+  const random = randomFrom(seed, `logprobs\n${prompt}\n${text}`);
+  return { pieces, logprobs: logprobsOf(pieces, logprobs, echo ? null : prompt, temperature === 0, random) };
+}
+
+/**
+ * The text of each token. A character that takes several tokens comes whole with the last of them, so that the
+ * pieces joined are the text.
+ */
+function piecesOf(text: string, tokenizer: Tokenizer): string[] {
+  const pieces: string[] = [];
+  let pending: number[] = [];
+  for (const token of tokenizer.encode(text)) {
+    pending.push(token);
+    const piece = tokenizer.decode(pending);
+    const isWhole = !piece.endsWith('\uFFFD');
+    pieces.push(isWhole ? piece : '');
+    if (isWhole) pending = [];
+  }
+  // Only a text that ends in U+FFFD itself leaves something.
+  if (pending.length > 0) pieces[pieces.length - 1] = tokenizer.decode(pending);
+  return pieces;
 }

@@ -1,25 +1,60 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { type Envelope, responseBody, streamBodies } from './body.js';
+import { type Envelope, modelsBody, responseBody, streamBodies } from './body.js';
 import type { Body } from './checks.js';
 import { type Completions, complete, promptTokensOf } from './completion.js';
-import type { Delivery } from './delivery.js';
-import { cutOrSlow, inPlaceOfAnswer, withFault } from './fault-delivery.js';
-import type { DrawnFault } from './fault-plan.js';
-import { readBody } from './incoming.js';
-import { latencyOf, wait } from './latency.js';
+import { type Delivery, deliver, latencyOf, wait } from './delivery.js';
+import { type DrawnFault, inPlaceOfAnswer, withFault } from './fault.js';
 import type { Service } from './options.js';
 import { estimateOf } from './quota.js';
 import { randomFrom } from './random.js';
-import { limitHeaders, rateLimited } from './rate-limited.js';
-import { Refusal } from './refusal.js';
-import { type CompletionRequest, parseRequest } from './request.js';
-import { plainTarget, type Route, type Target } from './routes.js';
+import { limitHeaders, Refusal, rateLimited } from './refusal.js';
+import { type CompletionRequest, parseRequest, readBody } from './request.js';
+import { plainTarget, type Route, routeOf, type Target } from './routes.js';
 import type { Visit } from './stats.js';
 
+/** One request from the first byte to the last. */
+export async function serve(
+  request: IncomingMessage,
+  response: ServerResponse,
+  service: Service,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
+  const route = routed(request, service);
+  if (!(route instanceof Refusal) && route.to !== 'completions') {
+    const body = route.to === 'stats' ? { ...service.tally.stats } : modelsBody(service.deployments.keys());
+    return deliver({ kind: 'whole', reply: { status: 200, body } }, response, gone.signal);
+  }
+  const leave = service.tally.enter();
+  try {
+    const { delivery, visit } =
+      route instanceof Refusal
+        ? refusedWith(route, [])
+        : await answerTo(request, route, service, gone.signal);
+    // Before the last byte: who has read an answer finds it counted.
+    service.tally.add(visit);
+    await deliver(delivery, response, gone.signal);
+  } catch (error) {
+    // The caller hung up, or the emulator is closing: nobody is left to answer.
+    if (!gone.signal.aborted) throw error;
+  } finally {
+    leave();
+  }
+}
+
+function routed(request: IncomingMessage, service: Service): Route | Refusal {
+  try {
+    return routeOf(request.method, request.url, request.headers, service);
+  } catch (error) {
+    if (error instanceof Refusal) return error;
+    throw error;
+  }
+}
+
 /** How one completion request ends: what is sent, and what is counted. */
-export interface Answer {
+interface Answer {
   readonly delivery: Delivery;
   readonly visit: Visit;
 }
@@ -40,7 +75,7 @@ const NOTHING: Visit = {
  * its context window and its content filter. Faults befall what the quota admits.
  * @param gone aborts when nobody waits for the answer any more
  */
-export async function answerTo(
+async function answerTo(
   incoming: IncomingMessage,
   route: Extract<Route, { to: 'completions' }>,
   service: Service,
@@ -59,7 +94,7 @@ export async function answerTo(
 }
 
 /** The answer to a request that is not good, or that the emulator itself fails at. */
-export function refusedWith(error: unknown, prompts: readonly string[]): Answer {
+function refusedWith(error: unknown, prompts: readonly string[]): Answer {
   if (error instanceof Refusal) {
     const { reply, isFilter } = error;
     return {
@@ -146,10 +181,11 @@ function deliveryOf(
     model: model.id,
   };
   if (!stream) {
-    return withFault({ status: 200, headers, body: responseBody(completions, envelope, filters) }, drawn);
+    const reply = { status: 200, headers, body: responseBody(completions, envelope, filters) };
+    return (drawn && withFault(reply, drawn)) ?? { kind: 'whole', reply };
   }
   const events = [...eventsOf(streamBodies(completions, envelope, filters, streamUsage))];
-  const faulty = cutOrSlow({ status: 200, headers, body: events.join('') }, drawn);
+  const faulty = drawn && withFault({ status: 200, headers, body: events.join('') }, drawn);
   return faulty ?? { kind: 'stream', headers, events, pause };
 }
 

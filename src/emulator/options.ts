@@ -1,8 +1,8 @@
+import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
 import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
-import type { Latency } from './latency.js';
 import { Quota, type QuotaSettings } from './quota.js';
-import type { Hint } from './rate-limited.js';
+import type { Hint } from './refusal.js';
 import type { Gate } from './routes.js';
 import { Tally } from './stats.js';
 

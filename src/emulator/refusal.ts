@@ -1,5 +1,23 @@
+import { randomUUID } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
 import type { Json } from '../model.js';
 import type { FilterReport } from './filter.js';
+import type { QuotaSettings, Remaining } from './quota.js';
+import { pick } from './random.js';
+
+/**
+ * The two shapes of the interface: the service's own, with deployment and API version in the address, and the plain
+ * one of `/v1/completions`, with the model in the body.
+ */
+export type Style = 'service' | 'plain';
+
+/** What was asked, as far as refusals speak of it. */
+export interface Asked {
+  readonly style: Style;
+  readonly model: { readonly id: string };
+  /** What a 429 names: the API version, or the model where there is no version. */
+  readonly subject: string;
+}
 
 /** An HTTP answer before it is written. */
 export interface Reply {
@@ -130,4 +148,170 @@ export function promptBlocked(report: FilterReport | null): Refusal {
   };
   const innererror = { code: 'ResponsibleAIPolicyViolation', content_filter_result: { ...report } };
   return new Refusal({ status: 400, body: { error: report ? { ...error, innererror } : error } }, true);
+}
+
+/**
+ * How a 429 says when to come back: seconds or an HTTP date in `Retry-After`, milliseconds in `retry-after-ms`, in
+ * the words of its message alone, or not at all. All of them were seen.
+ */
+export const HINTS = ['seconds', 'ms', 'date', 'words', 'none'] as const;
+export type Hint = (typeof HINTS)[number];
+
+/** What ran out for whom. */
+interface Shortage extends Pick<Asked, 'style' | 'subject'> {
+  readonly limit: 'requests' | 'tokens';
+  /** Milliseconds until there is quota again. */
+  readonly retryAfterMs: number;
+}
+
+/** The answer to a request that the quota does not admit. */
+export function rateLimited(shortage: Shortage, hint: Hint): Reply {
+  const seconds = secondsIn(shortage.retryAfterMs);
+  const body = shortage.style === 'service' ? gatewayBody : plainBody;
+  return {
+    status: 429,
+    headers: hintHeaders(shortage.retryAfterMs, hint),
+    body: body(shortage, hint === 'none' ? null : seconds),
+  };
+}
+
+/** The same from the layer before the gateway. */
+function rateLimitedInShort(retryAfterMs: number, hint: Hint): Reply {
+  const when = hint === 'none' ? '' : ` Try again in ${secondsIn(retryAfterMs)} seconds.`;
+  return {
+    status: 429,
+    headers: hintHeaders(retryAfterMs, hint),
+    body: { statusCode: 429, message: `Rate limit is exceeded.${when}` },
+  };
+}
+
+/** What responses say of the quota. What remains of the requests is said for the current window. */
+export function limitHeaders(
+  remaining: Remaining,
+  { requestsPerMinute, tokensPerMinute }: QuotaSettings,
+): Record<string, string> {
+  return {
+    'x-ratelimit-remaining-requests': String(remaining.requests),
+    'x-ratelimit-remaining-tokens': String(remaining.tokens),
+    ...(requestsPerMinute === null ? {} : { 'x-ratelimit-limit-requests': String(requestsPerMinute) }),
+    ...(tokensPerMinute === null ? {} : { 'x-ratelimit-limit-tokens': String(tokensPerMinute) }),
+  };
+}
+
+function gatewayBody({ limit, subject }: Shortage, seconds: number | null) {
+  const when = seconds === null ? '' : ` Please retry after ${seconds} seconds.`;
+  const message =
+    `Requests to the Completions_Create Operation under API version ${subject} have exceeded ` +
+    `${limit === 'requests' ? 'call' : 'token'} rate limit of your current pricing tier.${when} ` +
+    'Please ask for an increase of the default rate limit if you need more.';
+  return { error: { code: '429', message } };
+}
+
+function plainBody({ limit, subject }: Shortage, seconds: number | null) {
+  const when = seconds === null ? '' : ` Please try again in ${seconds}s.`;
+  const message = `Rate limit reached for ${subject} on ${limit} per minute.${when}`;
+  return { error: { message, type: limit, param: null, code: 'rate_limit_exceeded' } };
+}
+
+function hintHeaders(ms: number, hint: Hint): Record<string, string> {
+  switch (hint) {
+    case 'seconds':
+      return { 'retry-after': String(secondsIn(ms)) };
+    case 'ms':
+      return { 'retry-after-ms': String(Math.ceil(ms)) };
+    case 'date':
+      // A date has whole seconds; the next one, so that nobody comes back too soon.
+      return { 'retry-after': new Date(Date.now() + ms + 999).toUTCString() };
+    case 'words':
+    case 'none':
+      return {};
+  }
+}
+
+const secondsIn = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
+
+/** Milliseconds that an injected 429 asks for. */
+const SHORT_WAIT = 1000;
+
+/** An answer of some status, in one of the bodies that were seen with it; `random` chooses. */
+export function faultReply(status: number, asked: Asked, hint: Hint, random: () => number): Reply {
+  return pick(random, repliesOf(status, asked, hint));
+}
+
+/** The account has no credit left: waiting does not help. */
+export function insufficientQuota(): Reply {
+  const message = 'You exceeded your current quota, please check your plan and billing details.';
+  const code = 'insufficient_quota';
+  return { status: 429, body: { error: { message, type: code, param: null, code } } };
+}
+
+/** A page of some proxy in place of the answer. */
+export function garbage(): Reply {
+  return { status: 200, body: html('Welcome') };
+}
+
+function repliesOf(
+  status: number,
+  { style, subject, model }: Asked,
+  hint: Hint,
+): readonly [Reply, ...Reply[]] {
+  const said = (code: string, message: string) => gateway(status, code, message).reply;
+  const plain = (body: Json): Reply => ({ status, body });
+  const text = STATUS_CODES[status] ?? 'Unknown status';
+  switch (status) {
+    case 301:
+    case 302:
+    case 307:
+    case 308:
+      // A name that never resolves: who follows it comes nowhere.
+      return [{ status, body: '', headers: { location: 'https://elsewhere.invalid/' } }];
+    case 400:
+      return [
+        invalidRequest("3 is greater than the maximum of 2 - 'temperature'").reply,
+        apiVersionNotSupported().reply,
+      ];
+    case 401:
+      return [keyRefused().reply, tokenRefused().reply];
+    case 403:
+      return [
+        said('AccessDenied', 'Access denied due to Virtual Network/Firewall rules.'),
+        said('403', 'The resource was blocked because of unusual behavior. Please contact support.'),
+      ];
+    case 404:
+      return [deploymentNotFound().reply, resourceNotFound().reply];
+    case 408:
+      return [said('Timeout', 'The operation was timeout.')];
+    case 422:
+      return [plain({ error: 'Input validation error', error_type: 'validation' })];
+    case 424:
+      return [plain({ error: 'Request failed during generation', error_type: 'generation' })];
+    case 429: {
+      const limited = (limit: 'requests' | 'tokens') =>
+        rateLimited({ style, limit, retryAfterMs: SHORT_WAIT, subject }, hint);
+      return [limited('requests'), limited('tokens'), rateLimitedInShort(SHORT_WAIT, hint)];
+    }
+    case 500: {
+      const message = 'The server had an error while processing your request. Sorry about that!';
+      return [
+        plain({ error: { message, type: 'server_error', param: null, code: null } }),
+        plain({ statusCode: 500, message: 'Internal server error', activityId: randomUUID() }),
+      ];
+    }
+    case 502:
+    case 504:
+      return [plain(''), plain(html(`${status} ${text}`)), plain(text)];
+    case 503:
+      return [
+        plain(''),
+        plain(html(`${status} ${text}`)),
+        plain(text),
+        plain({ error: `Model ${model.id} is currently loading`, estimated_time: 20 }),
+      ];
+    default:
+      return [said(String(status), text)];
+  }
+}
+
+function html(title: string): string {
+  return `<!DOCTYPE html>\n<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\n`;
 }

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Json } from '../model.js';
 import {
   type Body,
@@ -13,13 +14,7 @@ import {
   strings,
   unknownField,
 } from './checks.js';
-import { bodyNotJson, invalidRequest } from './refusal.js';
-
-/**
- * The two shapes of the interface: the service's own, with deployment and API version in the address, and the plain
- * one of `/v1/completions`, with the model in the body.
- */
-export type Style = 'service' | 'plain';
+import { bodyNotJson, bodyTooLarge, invalidRequest, mediaTypeNotSupported, type Style } from './refusal.js';
 
 /** A request that passed validation, with the service's defaults filled in. */
 export interface CompletionRequest {
@@ -73,6 +68,33 @@ const PLAIN_CHECKS: ReadonlyMap<string, Check> = new Map([
 
 /** What says how the answer is sent, or who asks, and changes nothing in what is answered. */
 const SHAPELESS = new Set(['prompt', 'model', 'user', 'stream', 'stream_options', 'echo', 'logprobs']);
+
+/** Largest request body, in bytes: memory stays bounded whatever is sent. */
+const LARGEST_BODY = 16 * 1024 * 1024;
+
+/**
+ * The body of a request.
+ * @throws Refusal when it is of a media type that holds no JSON, or too large
+ */
+export async function readBody(request: IncomingMessage): Promise<string> {
+  checkMediaType(request.headers['content-type']);
+  const parts: Buffer[] = [];
+  let size = 0;
+  // The connection stays open on a body that is too large: the refusal must still get through.
+  for await (const part of request.iterator({ destroyOnReturn: false })) {
+    size += part.length;
+    if (size > LARGEST_BODY) throw bodyTooLarge(LARGEST_BODY);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+/** Anything that may hold JSON passes: clients that send a string often call it text/plain. */
+function checkMediaType(contentType: string | undefined): void {
+  if (contentType !== undefined && !/json|text\/plain|octet-stream/i.test(contentType)) {
+    throw mediaTypeNotSupported(contentType);
+  }
+}
 
 /**
  * Validates a request body as the service does: every field of its reference, with type and range, and no other.

@@ -2,6 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
 import {
+  type Asked,
   apiVersionNotSupported,
   deploymentNotFound,
   keyRefused,
@@ -13,7 +14,6 @@ import {
   resourceNotFound,
   tokenRefused,
 } from './refusal.js';
-import type { Style } from './request.js';
 
 /** Where a request goes: what its address and headers say. */
 export type Route =
@@ -23,15 +23,12 @@ export type Route =
   | { readonly to: 'completions'; readonly style: 'service'; readonly target: Target };
 
 /** What answers a completion request. */
-export interface Target {
-  readonly style: Style;
+export interface Target extends Asked {
   /** The unit of quota. */
   readonly deployment: string;
   readonly model: Model;
   /** Whether responses carry filter results. */
   readonly filters: boolean;
-  /** What a 429 names: the API version, or the model where there is no version. */
-  readonly subject: string;
 }
 
 /** What the emulator answers to. */

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
+import { serve } from './exchange.js';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';
-import { serve } from './serve.js';
 import type { Stats } from './stats.js';
 
 /** A running emulator. */

@@ -2,10 +2,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import { describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { randomFrom } from '../../src/emulator/random.js';
-import { answerReader } from '../../src/answer/answer.js';
 
 const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt));
 

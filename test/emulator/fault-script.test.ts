@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { readFaultScript } from '../../src/emulator/fault-script.js';
+import { readFaultScript } from '../../src/emulator/fault-plan.js';
 import { startEmulator } from '../../src/emulator/server.js';
 import { UsageError } from '../../src/errors.js';
 import { Workplace } from '../support/promptmill.js';

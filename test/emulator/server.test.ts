@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { emulate } from '../../src/commands/emulate.js';
-import { latencyOf } from '../../src/emulator/latency.js';
+import { latencyOf } from '../../src/emulator/delivery.js';
 import { type EmulatorOptions, TEST_KEYS } from '../../src/emulator/options.js';
 import { randomFrom } from '../../src/emulator/random.js';
 import { startEmulator } from '../../src/emulator/server.js';
