@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 import { writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
-import { lastWords } from './commands/last-words.js';
-import { UnderWay } from './commands/under-way.js';
+import { lastWords, UnderWay } from './commands/last-words.js';
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
 // take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200 MB).

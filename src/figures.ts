@@ -8,6 +8,10 @@ const money = new Intl.NumberFormat('en-US', { minimumFractionDigits: 2, maximum
 /** `12,000` */
 export const count = (value: number): string => integer.format(value);
 
+/** `1 row`, `12,000 rows` */
+export const counted = (value: number, what: string): string =>
+  `${count(value)} ${what}${value === 1 ? '' : 's'}`;
+
 /** `53.8 %` */
 export const percent = (part: number, whole: number): string =>
   `${oneDecimal.format((part / whole) * 100)} %`;

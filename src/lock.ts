@@ -34,7 +34,7 @@ export interface ProcessMark {
 }
 
 /** Who holds a lock, as far as its file says. */
-export interface Holder extends Pick<ProcessMark, 'pid' | 'host'> {
+interface Holder extends Pick<ProcessMark, 'pid' | 'host'> {
   /** What the holder does with what it locked, in words for people. */
   readonly purpose: string;
 }
@@ -110,7 +110,7 @@ function lives({ pid, began }: ProcessMark): boolean {
   return now === null || now === began;
 }
 
-export interface LockOptions {
+interface LockOptions {
   /** What is done under the lock; the loser of a race is told. */
   readonly purpose: string;
   /** Told once, when the lock is held by a process that cannot be looked at and is watched now. */

@@ -46,7 +46,7 @@ const at = (row: readonly number[], index: number): number => row[index] ?? Numb
 const LISTED = 20;
 
 /** What a message about unknown names says around them. */
-export interface NameUse {
+interface NameUse {
   /** Stable code of the error. */
   readonly code: string;
   /** Who uses the names, with the verb: `prompt uses`, `output.columns names`. */

@@ -1,6 +1,5 @@
 import type { Settings } from '../config/settings.js';
-import { promptCounter } from '../prompt/prompt-count.js';
-import { loadTokenizer } from '../prompt/tokens.js';
+import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { type Input, openInput } from '../run/input.js';
 import { planRows } from '../run/plan.js';

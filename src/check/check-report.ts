@@ -47,7 +47,7 @@ export interface CheckReport {
 }
 
 /** What a report says of the job itself. */
-export interface CheckedJob {
+interface CheckedJob {
   readonly job: string;
   readonly service: { readonly deployment: string; readonly apiVersion: string };
   readonly input: { readonly path: string };

@@ -1,12 +1,11 @@
 import { cost, count, duration } from '../figures.js';
-import { bodyWidth, painter, sectionLines } from '../report/terminal-sections.js';
-import { clip, flow, plain } from '../report/terminal-text.js';
+import { bodyWidth, clip, flow, painter, plain, sectionLines } from '../report/terminal-text.js';
 import type { CheckReport } from './check-report.js';
-import type { Finding } from './findings.js';
+import type { Finding } from './inspection.js';
 import type { QuotedBudget, Range } from './quote.js';
 
 /** How to show a check to a person. */
-export interface CheckTerminalOptions {
+interface CheckTerminalOptions {
   /** Columns of the terminal; 50 is the least that stays readable. */
   readonly width: number;
   /** Whether to colour; the caller knows the stream and `NO_COLOR`. */

@@ -1,5 +1,6 @@
-import { RepeatIndex } from './repeats.js';
-import { added, NO_TOKENS, type TokenSums } from './token-sums.js';
+import { hash } from 'node:crypto';
+import { PlaceIndex } from '../reuse/place-index.js';
+import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 /** Rows whose whole request, prompt and parameters, is that of an earlier row. */
 export interface DuplicateRows extends TokenSums {
@@ -13,16 +14,22 @@ export interface DuplicateRows extends TokenSums {
 /** Rows that are named; of the others only their number is kept. */
 const MOST_EXAMPLES = 20;
 
+/** Distinct requests that are remembered: with them the index takes 48 MB, and no more however long the input is. */
+const MOST_DISTINCT = 3_000_000;
+
+/** 64 bits of a hash: among 3,000,000 the chance that two different requests are taken for the same is one in four million. */
+const HASH_BYTES = 8;
+
 /** Adds up the rows that ask what was asked before. */
 export class Duplicates {
-  readonly #index: RepeatIndex;
+  readonly #index: PlaceIndex;
   readonly #examples: { line: number; same_as_line: number }[] = [];
   #rows = 0;
   #tokens = NO_TOKENS;
 
-  /** @param most distinct requests to remember. @default that of {@link RepeatIndex} */
-  constructor(most?: number) {
-    this.#index = new RepeatIndex(most);
+  /** @param most distinct requests to remember. @default 3,000,000 */
+  constructor(most: number = MOST_DISTINCT) {
+    this.#index = new PlaceIndex(most, { keyBytes: HASH_BYTES, places: false });
   }
 
   /**
@@ -30,8 +37,12 @@ export class Duplicates {
    * @returns whether an earlier row asked the same
    */
   add(request: string, line: number, tokens: TokenSums): boolean {
-    const first = this.#index.firstLine(request, line);
-    if (first === null) return false;
+    const key = hash('sha1', request, 'buffer').toString('base64url', 0, HASH_BYTES);
+    const first = this.#index.find(key)?.row;
+    if (first === undefined) {
+      this.#index.add(key, line, null);
+      return false;
+    }
     this.#rows++;
     this.#tokens = added(this.#tokens, tokens);
     if (this.#examples.length < MOST_EXAMPLES) this.#examples.push({ line, same_as_line: first });

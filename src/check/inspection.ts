@@ -3,9 +3,7 @@ import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
 import { isRepeatable, requestText } from '../reuse/keys.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
-import { type Finding, Findings } from './findings.js';
-import { type Grouping, RequestCount } from './request-count.js';
-import { added, NO_TOKENS, type TokenSums } from './token-sums.js';
+import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 /** What an inspection needs to know of the job. */
 export interface InspectionRules {
@@ -197,4 +195,106 @@ function lastRemembered(count: (text: string) => number): (text: string) => numb
     if (text !== last) [last, tokens] = [text, count(text)];
     return tokens;
   };
+}
+
+/** A row that a person may want to look at. */
+interface Example {
+  readonly row: number;
+  /** Line of the input on which the record begins, from 1. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** Rows of which the same is to be said. */
+export interface Finding {
+  /** Stable and machine-readable, for example `ragged_record`. */
+  readonly code: string;
+  /** How many rows. */
+  readonly rows: number;
+  /** The first of them. */
+  readonly examples: readonly Example[];
+}
+
+/** Rows named for one finding; of the others only their number is kept. */
+const MOST_EXAMPLES = 100;
+
+/** Collects what is found, by code; the codes are few, and our own. */
+class Findings {
+  readonly #found = new Map<string, { rows: number; examples: Example[] }>();
+  #rows = 0;
+
+  add({ number, line }: Row, { code, message }: Fault): void {
+    const known = this.#found.get(code) ?? { rows: 0, examples: [] };
+    this.#found.set(code, known);
+    known.rows++;
+    this.#rows++;
+    if (known.examples.length < MOST_EXAMPLES) known.examples.push({ row: number, line, message });
+  }
+
+  /** Rows of all findings together. */
+  get rows(): number {
+    return this.#rows;
+  }
+
+  /** The most frequent first. */
+  toList(): readonly Finding[] {
+    return [...this.#found].map(([code, found]) => ({ code, ...found })).sort((a, b) => b.rows - a.rows);
+  }
+}
+
+/** How rows are grouped on their way to the service. */
+interface Grouping {
+  /** Rows in a chunk. */
+  readonly chunkSize: number;
+  /** Size at which a chunk ends before it has all its rows; see `src/run/producer.ts`. */
+  readonly chunkBytes: number;
+  /** Prompts that may share one request. */
+  readonly promptsPerRequest: number;
+}
+
+/**
+ * Counts the requests of a run in which nothing is retried. Rows of one chunk share a request when their parameters
+ * are equal, up to `promptsPerRequest` of them.
+ */
+export class RequestCount {
+  readonly #grouping: Grouping;
+  #closed = 0;
+  #open = new Map<string, number>();
+  #rows = 0;
+  #bytes = 0;
+
+  constructor(grouping: Grouping) {
+    this.#grouping = grouping;
+  }
+
+  /** A row that is sent. @param parameters the row's own, as text; rows with equal ones share requests */
+  send(bytes: number, parameters: string): void {
+    this.#open.set(parameters, (this.#open.get(parameters) ?? 0) + 1);
+    this.#row(bytes);
+  }
+
+  /** A row that is not sent; it counts towards the size of its chunk all the same. */
+  pass(bytes: number): void {
+    this.#row(bytes);
+  }
+
+  /** Requests for the rows so far. */
+  get requests(): number {
+    return this.#closed + this.#inOpenChunk();
+  }
+
+  #row(bytes: number): void {
+    this.#rows++;
+    this.#bytes += bytes;
+    if (this.#rows < this.#grouping.chunkSize && this.#bytes < this.#grouping.chunkBytes) return;
+    this.#closed += this.#inOpenChunk();
+    this.#open.clear();
+    [this.#rows, this.#bytes] = [0, 0];
+  }
+
+  #inOpenChunk(): number {
+    let requests = 0;
+    for (const rows of this.#open.values()) requests += Math.ceil(rows / this.#grouping.promptsPerRequest);
+    return requests;
+  }
 }

@@ -1,5 +1,4 @@
 import { costOf, type Prices } from '../report/summary.js';
-import type { TokenSums } from './token-sums.js';
 
 /** A figure that is known between two bounds. */
 export interface Range {
@@ -18,7 +17,7 @@ export interface QuoteLimits {
 }
 
 /** How long a run takes under its quota. */
-export interface QuotedTime {
+interface QuotedTime {
   readonly seconds: number;
   /** The limit that makes it so long. */
   readonly limit: 'requests_per_minute' | 'tokens_per_minute';
@@ -26,7 +25,7 @@ export interface QuotedTime {
   readonly call_seconds: number;
 }
 
-export interface QuotedDeadline {
+interface QuotedDeadline {
   readonly seconds: number;
   /** `unknown` without a quota: how long a call takes is then all that counts, and nobody knows it. */
   readonly verdict: 'holds' | 'does_not_hold' | 'unknown';
@@ -129,4 +128,20 @@ function quotedBudget(
   if (budget === null || range === null) return [];
   const verdict = range.most <= budget ? 'inside' : range.least > budget ? 'exceeded' : 'depends';
   return [{ limit, budget, verdict }];
+}
+
+/** Tokens before they are used: those of the prompts exactly, those of the completions at most. */
+export interface TokenSums {
+  readonly prompt_tokens: number;
+  /** `max_tokens` × `best_of` of each row: every answer as long as it may be, and every candidate billed. */
+  readonly most_completion_tokens: number;
+}
+
+export const NO_TOKENS: TokenSums = { prompt_tokens: 0, most_completion_tokens: 0 };
+
+export function added(a: TokenSums, b: TokenSums): TokenSums {
+  return {
+    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+    most_completion_tokens: a.most_completion_tokens + b.most_completion_tokens,
+  };
 }

@@ -3,7 +3,7 @@ import { checkJob } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import { renderCheck } from '../check/check-terminal.js';
 import type { QuoteLimits } from '../check/quote.js';
-import { durationMs } from '../config/duration.js';
+import { durationMs } from '../config/job-schema.js';
 import type { RunFlags } from '../config/settings.js';
 import { Halt } from '../halt.js';
 import { type OpenedJob, openJob, wholeNumber } from './job.js';

@@ -7,7 +7,7 @@ import { parseStoreAddress } from '../store/address.js';
 import { openLookout, openStore } from '../store/open.js';
 import { startWeb } from '../web/web.js';
 
-export interface DashboardOptions {
+interface DashboardOptions {
   readonly environment: Environment;
   readonly queue: string;
   readonly emulated: boolean;

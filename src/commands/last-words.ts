@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import { errorCode, PromptmillError } from '../errors.js';
 
 /** What is said of an error that ends the process, and the exit code. */
-export interface LastWords {
+interface LastWords {
   readonly text: string;
   readonly exit: number;
 }
@@ -41,3 +41,21 @@ function limitOf(error: unknown): [string, string] | null {
 
 const lines = (message: string, ...more: readonly (string | null | undefined)[]): string =>
   `promptmill: ${[message, ...more].filter((line) => line !== undefined && line !== null).join('\n')}\n`;
+
+/**
+ * What would be left behind if the process ended now, for an error that nobody caught. While nothing was sent that is
+ * nothing, and the exit code is 2; afterwards it is 3, because work that can be continued was stopped early (fault 84).
+ */
+export class UnderWay {
+  #resume: string | null = null;
+
+  /** @param resume a line that says how to go on */
+  begin(resume: string): void {
+    this.#resume = resume;
+  }
+
+  /** The line that says how to go on; null while nothing was sent. */
+  get resume(): string | null {
+    return this.#resume;
+  }
+}

@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { checkCommand } from './check.js';
 import { emulateCommand } from './emulate.js';
+import type { UnderWay } from './last-words.js';
 import { runCommand } from './run.js';
 import { scheduleCommand } from './schedule.js';
 import { serveCommand } from './serve.js';
 import type { Exit } from './signals.js';
 import { statusCommand } from './status.js';
-import type { UnderWay } from './under-way.js';
 import { workCommand } from './work.js';
 
 /** The command line: every command with its options. */

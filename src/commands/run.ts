@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import { counted } from '../figures.js';
 import { Halt, type HaltReason } from '../halt.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
@@ -8,10 +9,10 @@ import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
 import { parseStoreAddress, withoutPassword } from '../store/address.js';
 import { openJob, wholeNumber } from './job.js';
+import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { service } from './service.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
-import type { UnderWay } from './under-way.js';
 
 interface Options extends RunFlags {
   readonly json?: boolean;
@@ -170,7 +171,7 @@ function print({ summary, halted, files, beyond, known }: RunResult): void {
   });
   const rest =
     halted === null && files !== null && beyond > 0
-      ? `\n${beyond.toLocaleString('en-US')} ${beyond === 1 ? 'row is' : 'rows are'} left. Go on with:\n  ${commandLine('--limit')}\n`
+      ? `\n${counted(beyond, 'row')} ${beyond === 1 ? 'is' : 'are'} left. Go on with:\n  ${commandLine('--limit')}\n`
       : '';
   process.stderr.write(`\n${text}${rest}`);
 }

@@ -8,10 +8,10 @@ import { notedProblems } from '../schedule/job-problems.js';
 import { serve, serveFolder } from '../schedule/serve.js';
 import { startDashboard } from './dashboard.js';
 import { wholeNumber } from './job.js';
+import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { nightRun } from './night-run.js';
 import { type Exit, haltOnSignals } from './signals.js';
-import type { UnderWay } from './under-way.js';
 
 interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
   readonly jobs: number;

@@ -7,7 +7,7 @@ import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
 
 /** What answers the calls of one run. */
-export interface Service extends ServiceAccess {
+interface Service extends ServiceAccess {
   close(): Promise<void>;
 }
 

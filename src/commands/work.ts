@@ -3,6 +3,7 @@ import { type Environment, readEnvironment } from '../config/environment.js';
 import { DEFAULT_CONCURRENCY } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import { counted } from '../figures.js';
 import { Halt, type HaltReason } from '../halt.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
@@ -13,9 +14,9 @@ import { silenceOf } from '../store/silence.js';
 import type { Store } from '../store/store.js';
 import { FleetWorker } from '../worker/fleet-worker.js';
 import { wholeNumber } from './job.js';
+import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
-import type { UnderWay } from './under-way.js';
 
 interface Options {
   readonly queue?: string;
@@ -81,12 +82,16 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
     underWay.begin('Start it again: its rows go back to the queue by themselves.');
     worker.begin();
     const reason = await pulled(halt);
-    if (reason.kind === 'signal') say(`${reason.signal}: finishing ${calls(worker.inFlight)}`);
+    if (reason.kind === 'signal')
+      say(`${reason.signal}: finishing ${counted(worker.inFlight, 'call')} in flight`);
     const over = new AbortController();
     const away = silenceOf(store, over.signal).then(() => true);
     const alone = await Promise.race([worker.close().then(() => false), away]);
     over.abort();
-    if (alone) say(`the queue did not answer: ${calls(worker.inFlight)} given up, to be made again`);
+    if (alone)
+      say(
+        `the queue did not answer: ${counted(worker.inFlight, 'call')} in flight given up, to be made again`,
+      );
     if (reason.kind === 'stop') say(`promptmill: ${reason.fault.code}: ${reason.fault.message}`);
     if (reason.kind !== 'signal') return 3;
     return alone ? EXIT_OF_SIGNAL[reason.signal] : 0;
@@ -127,8 +132,6 @@ const notShared = (queue: string): UsageError =>
     `the queue is ${queue}, which only the process of a run can open`,
     'Name the queue of the runs with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or in PROMPTMILL_QUEUE.',
   );
-
-const calls = (n: number): string => `${n} call${n === 1 ? '' : 's'} in flight`;
 
 function pulled(halt: Halt): Promise<HaltReason> {
   return new Promise((resolve) => {

@@ -1,7 +1,19 @@
+import { closeSync, constants, lstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { basename, extname } from 'node:path';
-import { type Document, isNode, type LineCounter } from 'yaml';
-import { UsageError } from '../errors.js';
-import { readJobDocument } from './job-document.js';
+import {
+  type CST,
+  type Document,
+  isAlias,
+  isCollection,
+  isNode,
+  LineCounter,
+  Parser,
+  parseDocument,
+  visit,
+  type YAMLParseError,
+} from 'yaml';
+import { errorCode, errorText, UsageError } from '../errors.js';
+import { count } from '../figures.js';
 import { jobProblems } from './job-problem.js';
 import { type Job, jobSchema } from './job-schema.js';
 
@@ -29,3 +41,189 @@ function lineOf(document: Document, lines: LineCounter, path: readonly PropertyK
   }
   return 1;
 }
+
+/** A job file as YAML sees it. */
+interface JobDocument {
+  readonly document: Document;
+  readonly lines: LineCounter;
+  /** What it says, as plain data without circles; null for an empty file. */
+  readonly value: unknown;
+}
+
+/** Bytes of a job file: many times the longest. */
+const MOST_BYTES = 1_048_576;
+/** Levels of a job file, of a JSON Schema in it for the most part. */
+const DEEPEST = 200;
+
+/**
+ * Reads the YAML of a job file: a text of a plain file, whose aliases all lead somewhere, and unfold to a bounded
+ * whole (fault 83).
+ * @throws UsageError naming the file, and the line where there is one
+ */
+function readJobDocument(path: string): JobDocument {
+  const text = readText(path);
+  const lines = new LineCounter();
+  const notYaml = (at: number | undefined, message: string): UsageError => {
+    const line = at === undefined ? '' : `:${lines.linePos(at).line}`;
+    return new UsageError('job_not_yaml', `${path}${line}: not valid YAML: ${message}`);
+  };
+  try {
+    if (isTooDeep(text)) throw notYaml(undefined, `nested in more than ${DEEPEST} levels`);
+    const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+    const syntax = document.errors[0];
+    if (syntax !== undefined) throw notYaml(syntax.pos[0], syntaxProblem(syntax, text));
+    const braces = unquotedTemplate(document);
+    if (braces !== null) {
+      const { line } = lines.linePos(braces);
+      throw new UsageError('job_not_yaml', `${path}:${line}: ${QUOTES}: ${lineAt(text, braces).trim()}`);
+    }
+    const problem = problemIn(document);
+    if (problem !== null) throw notYaml(problem.at, problem.message);
+    return { document, lines, value: document.toJS() };
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    // The parser's own: aliases that unfold to more than a hundred times what is written, brackets in thousands of brackets.
+    throw notYaml(
+      undefined,
+      error instanceof RangeError ? 'nested too deeply' : 'its aliases unfold to too much',
+    );
+  }
+}
+
+/**
+ * Asked before the text is composed, which takes a call for each level: where the stack ends in it, Node.js may end the whole
+ * process and not only the call.
+ */
+function isTooDeep(text: string): boolean {
+  let level: readonly CST.Token[] = [...new Parser().parse(text)];
+  for (let depth = 0; depth <= DEEPEST; depth++) {
+    level = level.flatMap(within);
+    if (level.length === 0) return false;
+  }
+  return true;
+}
+
+function within(token: CST.Token): CST.Token[] {
+  if (token.type === 'document') return token.value === undefined ? [] : [token.value];
+  if (!('items' in token)) return [];
+  return token.items.flatMap(({ key, value }) => [key ?? [], value ?? []].flat());
+}
+
+function problemIn(document: Document): { readonly at: number | undefined; readonly message: string } | null {
+  let problem: ReturnType<typeof problemIn> = null;
+  visit(document, {
+    Alias(_key, alias, ancestors) {
+      const target = alias.resolve(document);
+      const message =
+        target === undefined || isAlias(target)
+          ? `no anchor &${alias.source} comes before the alias *${alias.source}`
+          : ancestors.includes(target)
+            ? `the alias *${alias.source} is inside of what it stands for`
+            : null;
+      if (message === null) return undefined;
+      problem = { at: alias.range?.[0], message };
+      return visit.BREAK;
+    },
+  });
+  return problem;
+}
+
+function readText(path: string): string {
+  const bytes = readBytes(path);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    const utf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+    throw new UsageError(
+      'job_unreadable',
+      `${path} is not UTF-8 text${utf16 ? ', but UTF-16' : ''}`,
+      'Save the job file as UTF-8.',
+    );
+  }
+}
+
+function readBytes(path: string): Buffer {
+  try {
+    const there = statSync(path);
+    if (there.isDirectory()) {
+      throw new UsageError('job_is_folder', `${path} is a folder`, 'Give the path of one YAML file in it.');
+    }
+    if (!there.isFile()) {
+      throw new UsageError('job_unreadable', `${path} is a pipe or a device`, 'A job file is a plain file.');
+    }
+    if (there.size > MOST_BYTES) {
+      throw new UsageError(
+        'job_unreadable',
+        `${path} has ${count(there.size / 1_000_000)} MB, and a job file at most 1`,
+        'Is it the data? A job file names its data as input.path.',
+      );
+    }
+    // Should a pipe have taken its place meanwhile, it is opened without waiting for a writer.
+    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      return readFileSync(file);
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    if (errorCode(error) === 'ENOENT') {
+      throw new UsageError(
+        'job_missing',
+        `no job file ${path}${isLink(path) ? ', but a link to a file that is not there' : ''}`,
+        'Give the path of a YAML file, for example jobs/sentiment.yaml.',
+      );
+    }
+    throw new UsageError('job_unreadable', `cannot read ${path}: ${errorText(error)}`);
+  }
+}
+
+const isLink = (path: string): boolean =>
+  lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+
+/** A text that begins with two braces is a group of fields to YAML, whose key is another one; no job has such a key. */
+function unquotedTemplate(document: Document): number | null {
+  let found: number | null = null;
+  visit(document, {
+    Pair(_, { key }) {
+      if (!isCollection(key)) return undefined;
+      found = key.range?.[0] ?? 0;
+      return visit.BREAK;
+    },
+  });
+  return found;
+}
+
+const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
+
+/** What is wrong with the YAML, and what to do, in place of the parser's words where these are its own. */
+function syntaxProblem({ code, message, pos }: YAMLParseError, text: string): string {
+  const line = lineAt(text, pos[0]);
+  if (line.includes('{{') && (code === 'UNEXPECTED_TOKEN' || code === 'MISSING_CHAR'))
+    return `${QUOTES}: ${line.trim()}`;
+  switch (code) {
+    case 'DUPLICATE_KEY':
+      return `the field ${/^[^\s:]*/.exec(text.slice(pos[0], pos[0] + 80))?.[0]} stands here a second time: take one away`;
+    case 'TAB_AS_INDENT':
+      return 'a tab begins the line: YAML takes spaces only';
+    case 'BLOCK_AS_IMPLICIT_KEY':
+      return `put a text with ": " in it in quotes, or behind | on lines of its own: ${line.trim()}`;
+    case 'BAD_SCALAR_START':
+      return `put a text that begins with ${text.charAt(pos[0])} in quotes: ${line.trim()}`;
+    case 'MISSING_CHAR':
+      return 'a quote or a bracket before this line is never closed';
+    default:
+      if (code === 'BAD_INDENT' && message.startsWith('Flow')) {
+        return 'a bracket before this line is never closed';
+      }
+      return [firstLine(message), line.trim()].filter((part) => part !== '').join(': ');
+  }
+}
+
+function lineAt(text: string, position: number): string {
+  const start = text.lastIndexOf('\n', position - 1) + 1;
+  const end = text.indexOf('\n', position);
+  return text.slice(start, end < 0 ? undefined : end).slice(0, 120);
+}
+
+const firstLine = (message: string): string => message.split('\n', 1)[0] ?? '';

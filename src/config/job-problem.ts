@@ -4,7 +4,7 @@ import { refusedParameter } from '../service/parameters.js';
 import { jobJsonSchema } from './job-schema.js';
 
 /** What is wrong at one place of a job file, in the words of a job file. */
-export interface JobProblem {
+interface JobProblem {
   readonly path: readonly PropertyKey[];
   /** One sentence: the field, what it must be, what it is, and what to do where that is not plain. */
   readonly message: string;

@@ -1,11 +1,10 @@
 import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
-import type { ReuseSettings } from '../reuse/rules.js';
+import type { ReuseSettings } from '../reuse/keys.js';
 import type { Deployment } from '../service/catalogue.js';
-import { durationMs } from './duration.js';
 import type { Environment } from './environment.js';
-import type { Job } from './job-schema.js';
+import { durationMs, type Job } from './job-schema.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
 export interface RunFlags {
@@ -22,8 +21,8 @@ export interface RunFlags {
   readonly logLevel?: string | undefined;
 }
 
-export type InputFormat = 'csv' | 'tsv' | 'jsonl';
-export type OutputFormat = 'csv' | 'jsonl';
+type InputFormat = 'csv' | 'tsv' | 'jsonl';
+type OutputFormat = 'csv' | 'jsonl';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];

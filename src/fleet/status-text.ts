@@ -1,6 +1,5 @@
 import { count, duration, rate } from '../figures.js';
-import { type Paint, painter } from '../report/terminal-sections.js';
-import { cells, clip, flow, padEnd, plain } from '../report/terminal-text.js';
+import { cells, clip, flow, type Paint, padEnd, painter, plain } from '../report/terminal-text.js';
 import type { RunStatus, Status, WorkerStatus } from './status.js';
 
 export interface StatusTextOptions {

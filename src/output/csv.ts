@@ -1,4 +1,4 @@
-import { valueText } from '../prompt/value-text.js';
+import { valueText } from '../json.js';
 import { inert } from './formula.js';
 import type { RecordFormat, RecordLayout } from './record.js';
 import { recordFacts } from './result-columns.js';

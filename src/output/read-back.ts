@@ -1,10 +1,8 @@
 import { z } from 'zod';
 import { parseJson } from '../json.js';
 import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
-import { damageOf } from './completed-fault.js';
 import { uninert } from './formula.js';
-import type { OriginColumn } from './result-columns.js';
-import { RESULTS } from './result-columns.js';
+import { damageOf, type OriginColumn, RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */
 const sums = z.object({ prompt_tokens: z.number(), completion_tokens: z.number(), total_tokens: z.number() });

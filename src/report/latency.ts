@@ -11,7 +11,7 @@ export type Latency = {
 } | null;
 
 /** Whole milliseconds; `null` when no call ended. */
-export interface LatencyPercentiles {
+interface LatencyPercentiles {
   readonly p50: number | null;
   readonly p90: number | null;
   readonly p95: number | null;
@@ -55,7 +55,7 @@ export function percentiles(latency: Latency): LatencyPercentiles {
 }
 
 /** Calls by how long they took, in the form that Prometheus has: each bucket holds those of the smaller ones too. */
-export interface LatencyBuckets {
+interface LatencyBuckets {
   /** Calls that took at most as long as each bound, to the two digits of the histogram. */
   readonly within: readonly number[];
   readonly calls: number;

@@ -1,6 +1,5 @@
 import type { Answer, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
-import { completedFault } from '../output/completed-fault.js';
-import { boundedKey, Counter, type Counts, NAME_LENGTH } from './counts.js';
+import { completedFault } from '../output/result-columns.js';
 import { type Latency, withLatencies } from './latency.js';
 
 /** Rows by how they ended. `total` is the sum of the others. */
@@ -19,7 +18,7 @@ export interface RowCounts {
 export type FilterCounts = { readonly [category: string]: Counts };
 
 /** The filter's word on both sides of the calls. */
-export interface FilterTally {
+interface FilterTally {
   readonly prompt: FilterCounts;
   readonly completion: FilterCounts;
 }
@@ -67,7 +66,7 @@ export interface Ended {
 }
 
 /** Error code → a message of it. */
-export type Samples = { readonly [code: string]: string };
+type Samples = { readonly [code: string]: string };
 
 /** How many distinct names each count keeps; further ones go to `(other)`. */
 const LIMITS = { answers: 100, errors: 100, finishReasons: 20, categories: 30, severities: 10 } as const;
@@ -198,4 +197,46 @@ function severityOf({ severity, detected }: FilterVerdict): string | null {
   if (severity !== undefined) return severity;
   if (detected !== undefined) return detected ? 'detected' : 'not_detected';
   return null;
+}
+
+/** Name → how often, as JSON. */
+export type Counts = { readonly [name: string]: number };
+
+/** Where further names are counted once there are as many as allowed. */
+const OTHER = '(other)';
+
+/** A name is cut to this many characters: some come from the service, which may send anything. */
+const NAME_LENGTH = 200;
+
+/**
+ * Counts names of which there may be any number, in bounded space: once `limit` distinct names are known,
+ * further ones are counted under `(other)`. A map inside, so that a name like `__proto__` is only a name
+ * (fault 9).
+ */
+export class Counter {
+  private readonly counts: Map<string, number>;
+
+  constructor(
+    from: Counts,
+    private readonly limit: number,
+  ) {
+    this.counts = new Map(Object.entries(from));
+  }
+
+  add(name: string): void {
+    const key = boundedKey(this.counts, name, this.limit);
+    this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
+  }
+
+  toCounts(): Counts {
+    return Object.fromEntries(this.counts);
+  }
+}
+
+/** The key under which a map of at most `limit` names, and `(other)`, keeps a name. */
+function boundedKey(map: ReadonlyMap<string, unknown>, name: string, limit: number): string {
+  const key = name.slice(0, NAME_LENGTH);
+  if (map.has(key)) return key;
+  const names = map.has(OTHER) ? map.size - 1 : map.size;
+  return names < limit ? key : OTHER;
 }

@@ -1,9 +1,18 @@
-import { cost, count, duration, kept, percent, rate } from '../figures.js';
-import type { Counts } from './counts.js';
+import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import type { Summary } from './summary.js';
-import type { FilterCounts, ReusedCounts, RowCounts } from './tally.js';
-import { bodyWidth, type Paint, painter, type Section, sectionLines } from './terminal-sections.js';
-import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
+import type { Counts, FilterCounts, ReusedCounts, RowCounts } from './tally.js';
+import {
+  bodyWidth,
+  cells,
+  clip,
+  flow,
+  type Paint,
+  padEnd,
+  painter,
+  plain,
+  type Section,
+  sectionLines,
+} from './terminal-text.js';
 
 /** How to show a summary to a person. */
 export interface TerminalOptions {
@@ -145,7 +154,7 @@ function tokenLines({ usage, usage_estimated: rows = 0, cost: price }: Summary, 
   const parts = [
     sum,
     ...(price === null ? [] : [`cost ${cost(price)}`]),
-    ...(rows === 0 ? [] : [`estimated for ${count(rows)} ${rows === 1 ? 'row' : 'rows'}`]),
+    ...(rows === 0 ? [] : [`estimated for ${counted(rows, 'row')}`]),
   ];
   return flow(parts, SEPARATOR, width);
 }
@@ -191,10 +200,9 @@ function callLines({ calls, cost: price, rows, reused }: Summary, width: number)
 /** `220 rows copied, 970 carried over: not called` */
 function reusedText({ copied, carried }: ReusedCounts): string {
   if (copied + carried === 0) return 'no row copied or carried over';
-  const rows = (n: number): string => `${count(n)} ${n === 1 ? 'row' : 'rows'}`;
   const parts = [
-    ...(copied > 0 ? [`${rows(copied)} copied`] : []),
-    ...(carried > 0 ? [`${copied > 0 ? count(carried) : rows(carried)} carried over`] : []),
+    ...(copied > 0 ? [`${counted(copied, 'row')} copied`] : []),
+    ...(carried > 0 ? [`${copied > 0 ? count(carried) : counted(carried, 'row')} carried over`] : []),
   ];
   return `${parts.join(SEPARATOR)}: not called`;
 }

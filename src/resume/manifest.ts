@@ -6,7 +6,7 @@ import { UsageError } from '../errors.js';
 import type { ProcessMark } from '../lock.js';
 import type { Counters } from '../model.js';
 import { createOwn, type FileId, fileAt, readOwn } from '../output/own-file.js';
-import { writing } from '../output/write-error.js';
+import { writing } from '../output/writer.js';
 import type { Tally } from '../report/tally.js';
 
 /**

@@ -6,7 +6,7 @@ import { makeFolder } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
 import { outputFiles } from '../output/files.js';
-import { WriteError } from '../output/write-error.js';
+import { WriteError } from '../output/writer.js';
 import { hasPlaceholder, type OutputPlace, type PlaceLock, placeOutput } from './begin.js';
 
 /** Says a line to a person. */

@@ -4,7 +4,7 @@ import type { Settings } from '../config/settings.js';
 import type { Row } from '../model.js';
 import { outcomeOf } from '../output/read-back.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
-import { originColumns } from '../reuse/rules.js';
+import { originColumns } from '../reuse/keys.js';
 import { readCsv } from '../source/csv.js';
 import { readJsonl } from '../source/jsonl.js';
 import type { Manifest } from './manifest.js';

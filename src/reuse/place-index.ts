@@ -1,6 +1,6 @@
-import { KEY_BYTES, type Key } from './keys.js';
+import { KEY_BYTES } from './keys.js';
 
-/** Distinct keys that are remembered: with them the index takes 50 MB, and no more however long the input is. */
+/** Distinct keys that a run remembers: with them the index takes 50 MB, and no more however long the input is. */
 export const MOST_PLACES = 1_500_000;
 
 const FIRST_CAPACITY = 2 ** 12;
@@ -12,27 +12,44 @@ const FULL = 0.75;
 const NOWHERE = -1;
 
 /** What is known under a key. */
-export interface Place {
+interface Place {
   /** Number of the row that the outcome is of. */
   readonly row: number;
   /** Where the outcome is in its file, in bytes; `null` while it is not there yet. */
   readonly at: number | null;
 }
 
-/** Key → row and place of its outcome, in 24 bytes for each: open addressing over typed arrays. */
+/** What an index is for, where it is not the outcomes of a run. */
+interface IndexShape {
+  /** Bytes of a key; whole words. @default KEY_BYTES */
+  readonly keyBytes?: number;
+  /** Whether places are kept; without them every row is at `null`. @default true */
+  readonly places?: boolean;
+}
+
+/**
+ * Key → row and place of its outcome: open addressing over typed arrays. An entry takes 12 bytes and those of its key, 8
+ * less without places. Keys are bytes of a hash, as base64url.
+ */
 export class PlaceIndex {
   readonly #most: number;
-  /** Three words of each key, one after the other. */
-  #keys = new Uint32Array(FIRST_CAPACITY * 3);
+  readonly #words: number;
+  readonly #hasPlaces: boolean;
+  /** The words of each key, one after the other. */
+  #keys: Uint32Array;
   /** 0 marks a free slot; rows count from 1. */
   #rows = new Uint32Array(FIRST_CAPACITY);
-  #places = new Float64Array(FIRST_CAPACITY);
+  #places: Float64Array;
   #size = 0;
   #full = false;
 
   /** @param most keys to remember. @default MOST_PLACES */
-  constructor(most: number = MOST_PLACES) {
+  constructor(most: number = MOST_PLACES, { keyBytes = KEY_BYTES, places = true }: IndexShape = {}) {
     this.#most = most;
+    this.#words = keyBytes / 4;
+    this.#hasPlaces = places;
+    this.#keys = new Uint32Array(FIRST_CAPACITY * this.#words);
+    this.#places = new Float64Array(places ? FIRST_CAPACITY : 0);
   }
 
   get size(): number {
@@ -44,8 +61,8 @@ export class PlaceIndex {
     return this.#full;
   }
 
-  find(key: Key): Place | null {
-    const slot = this.#slotOf(wordsOf(key));
+  find(key: string): Place | null {
+    const slot = this.#slotOf(this.#wordsOf(key));
     const row = this.#rows[slot] ?? 0;
     if (row === 0) return null;
     const at = this.#places[slot] ?? NOWHERE;
@@ -57,8 +74,8 @@ export class PlaceIndex {
    * @param at where its outcome is; `null` when that is told later, with {@link settle}
    * @returns false when there is no room for it
    */
-  add(key: Key, row: number, at: number | null): boolean {
-    const words = wordsOf(key);
+  add(key: string, row: number, at: number | null): boolean {
+    const words = this.#wordsOf(key);
     const slot = this.#slotOf(words);
     if (this.#rows[slot] !== 0) return true;
     if (this.#size >= this.#most) {
@@ -72,15 +89,15 @@ export class PlaceIndex {
   }
 
   /** The outcome of a key is on disk now. */
-  settle(key: Key, at: number): void {
-    const slot = this.#slotOf(wordsOf(key));
+  settle(key: string, at: number): void {
+    const slot = this.#slotOf(this.#wordsOf(key));
     if (this.#rows[slot] !== 0) this.#places[slot] = at;
   }
 
   #put(slot: number, words: Uint32Array, row: number, at: number): void {
-    this.#keys.set(words, slot * 3);
+    this.#keys.set(words, slot * this.#words);
     this.#rows[slot] = row;
-    this.#places[slot] = at;
+    if (this.#hasPlaces) this.#places[slot] = at;
   }
 
   /** Where the key is, or the free slot where it belongs: linear probing. */
@@ -92,27 +109,26 @@ export class PlaceIndex {
   }
 
   #holds(slot: number, words: Uint32Array): boolean {
-    const at = slot * 3;
-    const keys = this.#keys;
-    return keys[at] === words[0] && keys[at + 1] === words[1] && keys[at + 2] === words[2];
+    const at = slot * this.#words;
+    return words.every((word, i) => this.#keys[at + i] === word);
   }
 
   #grow(): void {
     const [keys, rows, places] = [this.#keys, this.#rows, this.#places];
     const capacity = rows.length * 2;
-    this.#keys = new Uint32Array(capacity * 3);
+    this.#keys = new Uint32Array(capacity * this.#words);
     this.#rows = new Uint32Array(capacity);
-    this.#places = new Float64Array(capacity);
+    this.#places = new Float64Array(this.#hasPlaces ? capacity : 0);
     for (const [i, row] of rows.entries()) {
       if (row === 0) continue;
-      const words = keys.subarray(i * 3, i * 3 + 3);
+      const words = keys.subarray(i * this.#words, (i + 1) * this.#words);
       this.#put(this.#slotOf(words), words, row, places[i] ?? NOWHERE);
     }
   }
-}
 
-function wordsOf(key: Key): Uint32Array {
-  const words = new Uint32Array(KEY_BYTES / 4);
-  new Uint8Array(words.buffer).set(Buffer.from(key, 'base64url'));
-  return words;
+  #wordsOf(key: string): Uint32Array {
+    const words = new Uint32Array(this.#words);
+    new Uint8Array(words.buffer).set(Buffer.from(key, 'base64url'));
+    return words;
+  }
 }

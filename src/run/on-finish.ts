@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { durationMs } from '../config/duration.js';
-import type { Job } from '../config/job-schema.js';
+import { durationMs, type Job } from '../config/job-schema.js';
 import { UsageError } from '../errors.js';
 import type { RunResult } from './pipeline.js';
 

@@ -8,7 +8,7 @@ import { type RequestPlan, type RowRequest, requestPlan, rowRequest } from '../p
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Ended } from '../report/tally.js';
-import { checkReuse, originColumns } from '../reuse/rules.js';
+import { checkReuse, originColumns } from '../reuse/keys.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 

@@ -5,16 +5,23 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
-import { writing } from '../output/write-error.js';
-import { PartFile } from '../output/writer.js';
+import { PartFile, writing } from '../output/writer.js';
 import type { OutputTarget } from '../resume/begin.js';
 import { type Manifest, syncFolder } from '../resume/manifest.js';
-import { ANSWERED, answeredPath, outcomesPath } from '../reuse/files.js';
-import { type RowKeys, rowKeys } from '../reuse/keys.js';
-import { type Kept, type Source, takenOver } from '../reuse/outcome.js';
-import { isFinishedBy, OutcomeFile, OutcomeReader, scan } from '../reuse/outcome-file.js';
+import { idReader, type RowKeys, rowKeys } from '../reuse/keys.js';
+import {
+  ANSWERED,
+  answeredPath,
+  isFinishedBy,
+  type Kept,
+  OutcomeFile,
+  OutcomeReader,
+  outcomesPath,
+  type Source,
+  scan,
+  takenOver,
+} from '../reuse/outcome.js';
 import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
-import { idReader } from '../reuse/rules.js';
 import type { ServiceAddress } from '../service/endpoint.js';
 import { OUTCOME_TTL_MS } from '../store/ledger.js';
 import type { Input } from './input.js';

@@ -106,7 +106,7 @@ interface Problem {
 }
 
 /** Parameters, or what is wrong with them. */
-export type CheckedParameters =
+type CheckedParameters =
   | { readonly ok: true; readonly parameters: Parameters }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 

@@ -11,7 +11,7 @@ import type { Operation } from './operation.js';
 /** What a 200 body holds for one prompt. */
 export type Reading = Answer | Unusable;
 
-export interface Answer {
+interface Answer {
   readonly ok: true;
   readonly completion: Completion;
   readonly filters: Filters;
@@ -21,13 +21,13 @@ export interface Answer {
   readonly noText?: NoText;
 }
 
-export interface NoText {
+interface NoText {
   readonly fault: Fault;
   /** The choice is an answer of another operation. */
   readonly isOther: boolean;
 }
 
-export interface Unusable {
+interface Unusable {
   readonly ok: false;
   readonly fault: Fault;
   /** `page`: a web page in place of an answer. `mixed_up`: nobody can tell which choice belongs to which prompt. */

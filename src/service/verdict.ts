@@ -79,7 +79,7 @@ export type Verdict =
     };
 
 /** How a row ended, but for the attempts, which the caller counts. */
-export type Ending = WithoutAttempts<CalledOutcome>;
+type Ending = WithoutAttempts<CalledOutcome>;
 type WithoutAttempts<T> = T extends CalledOutcome ? Omit<T, 'attempts'> : never;
 
 /**

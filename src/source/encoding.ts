@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import iconv from 'iconv-lite';
 import { UsageError } from '../errors.js';
-import { lineBreaks } from './lines.js';
-import { RECORD_LIMIT } from './record-limit.js';
+import { lineBreaks, RECORD_LIMIT } from './lines.js';
 
 /** Turns the bytes of one encoding into UTF-8 without a byte-order mark, and refuses what it cannot decode. */
 interface Decoder {

@@ -6,9 +6,7 @@ import { toUtf8 } from './encoding.js';
 import { type Format, formatOf, type InputSpec, nameOf } from './format.js';
 import { readJsonl } from './jsonl.js';
 import { refuseBinary, refuseOtherText } from './kind.js';
-import { lookedAt } from './look.js';
-import type { Marks } from './marks.js';
-import { InputFile } from './open.js';
+import { InputFile, type Marks } from './open.js';
 
 export { formatOf, type InputSpec, nameOf } from './format.js';
 export { spoolStandardInput, sweepSpools } from './spool.js';
@@ -194,4 +192,29 @@ function changed(spec: InputSpec, cause: UsageError): StopError {
     'Put the file back as it was and run the same command, or begin again with --restart.',
     { cause },
   );
+}
+
+/** Bytes that are looked at before the rest is read. */
+const HEAD_BYTES = 64 * 1024;
+
+/**
+ * Passes bytes on, once their beginning was looked at.
+ * @param look gets the beginning, and whether it is all there is; answers how many bytes of it to leave out
+ */
+async function* lookedAt(
+  chunks: AsyncIterable<Buffer>,
+  look: (head: Buffer, isAll: boolean) => number,
+): AsyncGenerator<Buffer> {
+  let head: Buffer | null = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    if (head === null) {
+      yield chunk;
+      continue;
+    }
+    head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
+    if (head.length < HEAD_BYTES) continue;
+    yield head.subarray(look(head, false));
+    head = null;
+  }
+  if (head !== null) yield head.subarray(look(head, true));
 }

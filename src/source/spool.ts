@@ -8,7 +8,7 @@ import { makePrivateFolder } from '../folder.js';
 import { acquireLock } from '../lock.js';
 
 /** A copy of standard input. */
-export interface Spool {
+interface Spool {
   readonly path: string;
   /** Removes the copy, when the run does not need it any more. */
   discard(): void;

@@ -1,7 +1,6 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
-import type { Counts } from '../report/counts.js';
 import type { Summary } from '../report/summary.js';
-import type { FilterCounts } from '../report/tally.js';
+import type { Counts, FilterCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import { type Figure, type Share, sharesOf } from './state.js';
 import type { WatchedRun } from './watch.js';

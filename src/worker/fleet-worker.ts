@@ -1,9 +1,8 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { steadyNow } from '../clock.js';
+import { RUN_LOST_MS, readRuns, readWorkers } from '../fleet/beats.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
-import { RUN_LOST_MS } from '../fleet/beats.js';
-import { readRuns, readWorkers } from '../fleet/beats.js';
 import { WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Fault } from '../model.js';
 import { serviceQueue } from '../queue/names.js';

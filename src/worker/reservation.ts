@@ -1,7 +1,6 @@
 import { most, mostBilled, NO_TOKENS, plus, type Tokens } from '../budget/budget.js';
 import type { Parameters } from '../model.js';
-import { promptCounter } from '../prompt/prompt-count.js';
-import { loadTokenizer } from '../prompt/tokens.js';
+import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { type Deployed, modelBehind } from '../service/catalogue.js';
 import type { RowResult } from './row-result.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { durationMs } from '../../src/config/duration.js';
+import { durationMs } from '../../src/config/job-schema.js';
 
 it.each([
   ['90s', 90],

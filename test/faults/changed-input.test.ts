@@ -13,7 +13,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StopError } from '../../src/errors.js';
-import { MarkTaker } from '../../src/source/marks.js';
+import { MarkTaker } from '../../src/source/open.js';
 import { rows, survey } from '../../src/source/source.js';
 import { input } from '../source/inputs.js';
 

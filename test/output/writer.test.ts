@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { WriteError } from '../../src/output/write-error.js';
-import { PartFile, StreamWriter } from '../../src/output/writer.js';
+import { PartFile, StreamWriter, WriteError } from '../../src/output/writer.js';
 
 describe('a part file', () => {
   let folder = '';

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { promptCounter } from '../../src/prompt/prompt-count.js';
-import { type Encoding, loadTokenizer } from '../../src/prompt/tokens.js';
+import { type Encoding, loadTokenizer, promptCounter } from '../../src/prompt/tokens.js';
 
 const ENCODINGS: Encoding[] = ['cl100k_base', 'p50k_base'];
 

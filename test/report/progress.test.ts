@@ -1,7 +1,6 @@
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { startProgress } from '../../src/report/progress.js';
-import { barLine, type ProgressView, plainLine } from '../../src/report/progress-line.js';
+import { barLine, type ProgressView, plainLine, startProgress } from '../../src/report/progress.js';
 import { cells } from '../../src/report/terminal-text.js';
 
 const view: ProgressView = {

@@ -1,8 +1,14 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CalledOutcome } from '../../src/model.js';
-import { type Kept, takenOver } from '../../src/reuse/outcome.js';
-import { isFinishedBy, OutcomeFile, OutcomeReader, scan } from '../../src/reuse/outcome-file.js';
+import {
+  isFinishedBy,
+  type Kept,
+  OutcomeFile,
+  OutcomeReader,
+  scan,
+  takenOver,
+} from '../../src/reuse/outcome.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import type { Json, Row } from '../../src/model.js';
-import { checkReuse, idReader } from '../../src/reuse/rules.js';
+import { checkReuse, idReader } from '../../src/reuse/keys.js';
 
 const CSV = { name: 'rows.csv', format: 'csv', columns: ['sku', 'id', 'temperature'] } as const;
 const DEDUPE = { dedupe: true, onlyNew: false, id: null };

@@ -34,7 +34,7 @@ it('the units and the crontab of docs/scheduling.md call commands and options th
     'run jobs/nightly.yaml --quiet --overwrite',
   ]);
   const { runCommand } = await import('../../src/commands/run.js');
-  const { UnderWay } = await import('../../src/commands/under-way.js');
+  const { UnderWay } = await import('../../src/commands/last-words.js');
   const known = runCommand(() => {}, new UnderWay()).options.map(({ long }) => long);
   expect(known).toEqual(expect.arrayContaining(['--quiet', '--overwrite']));
 });

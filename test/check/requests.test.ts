@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { RequestCount } from '../../src/check/request-count.js';
+import { RequestCount } from '../../src/check/inspection.js';
 import type { Parameters } from '../../src/model.js';
 import { packs } from '../../src/worker/packs.js';
 
