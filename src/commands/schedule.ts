@@ -2,13 +2,10 @@ import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
 import { readRuns, type SeenRun } from '../fleet/beats.js';
-import { standingProblems } from '../schedule/job-problems.js';
-import { readMarks } from '../schedule/marks.js';
-import { Schedule } from '../schedule/schedule.js';
+import { findScheduledJobs, type ScheduledJob } from '../schedule/job-files.js';
+import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../schedule/schedule.js';
 import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
-import { isNeverMade, openScheduleStore, ScheduleInUseError } from '../schedule/schedule-store.js';
-import { findScheduledJobs, type ScheduledJob } from '../schedule/scheduled-jobs.js';
-import { marksFolder, readServedSchedule, serveFolder } from '../schedule/serve.js';
+import { notedSchedule, readJobStates, serveFolder, standingProblems } from '../schedule/serve-state.js';
 import { openLookout } from '../store/open.js';
 import type { Exit } from './signals.js';
 
@@ -104,9 +101,10 @@ async function list(options: Options): Promise<void> {
   const environment = readEnvironment(process.env);
   const jobs = await scheduled(options, environment);
   const now = new Date();
-  const marks = readMarks(marksFolder(environment.stateDir));
-  const entries = listed(jobs, { marks, runs: await runsOnBoard(options, environment) }, now);
-  const problems = standingProblems(serveFolder(environment.stateDir));
+  const folder = serveFolder(environment.stateDir);
+  const states = readJobStates(folder);
+  const entries = listed(jobs, { states, runs: await lastBeats(options, environment) }, now);
+  const problems = standingProblems(folder);
   if (options.json) process.stdout.write(`${JSON.stringify([...entries, ...problems], null, 2)}\n`);
   else if (entries.length === 0) say('nothing is scheduled; promptmill schedule sync looks at the job files');
   else process.stdout.write(renderSchedule(entries, now));
@@ -121,13 +119,13 @@ async function scheduled(options: Options, environment: Environment): Promise<Sc
     return await withSchedule(options, environment, (schedule) => schedule.jobs());
   } catch (error) {
     // The embedded store has one user at a time; while it is serve, serve says what it follows.
-    if (error instanceof ScheduleInUseError) return readServedSchedule(stateDir);
+    if (error instanceof ScheduleInUseError) return notedSchedule(serveFolder(stateDir));
     throw error;
   }
 }
 
 /** What the runs of the queue have said of themselves. */
-async function runsOnBoard({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
+async function lastBeats({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
   const opened = await openLookout(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},

@@ -4,13 +4,13 @@ import type { Logger } from 'pino';
 import { readEnvironment } from '../config/environment.js';
 import { logLevelOf, type RunFlags } from '../config/settings.js';
 import { Halt } from '../halt.js';
-import { notedProblems } from '../schedule/job-problems.js';
-import { serve, serveFolder } from '../schedule/serve.js';
+import { serve } from '../schedule/serve.js';
+import { notedProblems, serveFolder } from '../schedule/serve-state.js';
 import { startDashboard } from './dashboard.js';
 import { wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
-import { nightRun } from './night-run.js';
+import { runScheduled } from './scheduled-run.js';
 import { type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
@@ -75,9 +75,9 @@ async function serveUntilSignal(
       stateDir: environment.stateDir,
       emulated,
       jobs: options.jobs,
-      run: (night) => {
+      run: (scheduled) => {
         underWay.begin('Start it again: it goes on with what ran.');
-        return nightRun(night, flags, log.child({ job: night.job }));
+        return runScheduled(scheduled, flags, log.child({ job: scheduled.job }));
       },
       log,
       dashboard: options.dashboard

@@ -1,8 +1,7 @@
 import { nextTimes, type Timetable } from '../config/cron.js';
-import type { SeenRun } from '../fleet/beats.js';
-import { type LastRun, lastOnBoard, latest, runningOnBoard } from './last-run.js';
-import type { Mark } from './marks.js';
-import type { ScheduledJob } from './scheduled-jobs.js';
+import { type SeenRun, standingOf } from '../fleet/beats.js';
+import type { ScheduledJob } from './job-files.js';
+import { type JobState, type LastRun, resultOf } from './serve-state.js';
 
 /** Times of each job that are shown. */
 const TIMES = 5;
@@ -23,23 +22,45 @@ export interface ListedJob {
 /** What is known of the runs of jobs. */
 export interface History {
   /** What `serve` has noted on this machine: also runs that did not start. */
-  readonly marks: readonly Mark[];
+  readonly states: readonly JobState[];
   /** The last beats of the runs of the queue. */
   readonly runs: readonly SeenRun[];
 }
 
 /** What is scheduled, with the times that follow and what is known of the runs. */
-export function listed(jobs: readonly ScheduledJob[], { marks, runs }: History, now: Date): ListedJob[] {
+export function listed(jobs: readonly ScheduledJob[], { states, runs }: History, now: Date): ListedJob[] {
   return jobs.map(({ name, path, cron, timezone }) => ({
     job: name,
     path,
     cron,
     timezone,
     next: nextTimes({ cron, timezone }, now, TIMES).map((time) => time.toISOString()),
-    running_since: runningOnBoard(name, runs),
-    last: latest(marks.find(({ job }) => job === name)?.last ?? null, lastOnBoard(name, runs)),
+    running_since: runningSince(name, runs),
+    last: latest(states.find(({ job }) => job === name)?.last ?? null, lastBeat(name, runs)),
   }));
 }
+
+/** The last run of a job that has ended, as its heartbeat said: also those of other machines, and those by hand. */
+function lastBeat(job: string, runs: readonly SeenRun[]): LastRun | null {
+  const ends = runs.flatMap((seen): LastRun[] => {
+    const { state, summary, emulated } = seen.beat;
+    if (summary.job !== job || emulated || state === 'running') return [];
+    return [{ ended_at: summary.finished_at, run: summary.run, state, result: resultOf(summary) }];
+  });
+  return ends.reduce(latest, null);
+}
+
+/** Since when a run of a job goes on, by its heartbeat; null when none does. */
+function runningSince(job: string, runs: readonly SeenRun[]): string | null {
+  const going = runs.find(
+    (seen) => seen.beat.summary.job === job && !seen.beat.emulated && standingOf(seen) === 'running',
+  );
+  return going?.beat.summary.started_at ?? null;
+}
+
+/** The one of the two that ended later. */
+const latest = (a: LastRun | null, b: LastRun | null): LastRun | null =>
+  a === null || (b !== null && Date.parse(b.ended_at) > Date.parse(a.ended_at)) ? b : a;
 
 /** The list as a person reads it: times on the clock of the job's time zone. */
 export function renderSchedule(entries: readonly ListedJob[], now: Date): string {

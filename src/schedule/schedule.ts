@@ -1,27 +1,85 @@
-import { type JobSchedulerJson, Queue } from 'bullmq';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Job, type JobSchedulerJson, Queue, WaitingError, Worker } from 'bullmq';
 import { z } from 'zod';
 import { machineTimezone } from '../config/cron.js';
+import { UsageError } from '../errors.js';
+import { parseStoreAddress } from '../store/address.js';
+import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
-import { type Found, JOB_NAME, type ScheduledJob } from './scheduled-jobs.js';
-import { planSync, type SyncPlan } from './sync.js';
+import { type Found, JOB_NAME, readSchedule, type ScheduledJob } from './job-files.js';
+
+export interface ScheduleStoreOptions {
+  /** What `--queue` says. */
+  readonly queue: string;
+  readonly stateDir: string;
+  readonly onWarning: (message: string) => void;
+}
+
+/** Whether nothing can be scheduled, because the embedded store of the schedule was never made. */
+export const isNeverMade = ({ queue, stateDir }: Pick<ScheduleStoreOptions, 'queue' | 'stateDir'>): boolean =>
+  parseStoreAddress(queue).kind === 'embedded' && !existsSync(join(stateDir, 'schedule'));
+
+/** Another process has the embedded store of the schedule open, which is `promptmill serve` for hours and days. */
+export class ScheduleInUseError extends UsageError {
+  constructor(directory: string, cause: UsageError) {
+    super(
+      'schedule_in_use',
+      `another process has the schedule in ${directory} open, most likely promptmill serve`,
+      'serve looks at the job files itself, every minute, and at once when it gets SIGHUP. ' +
+        'For any other change stop it first.',
+      { cause },
+    );
+  }
+}
 
 /**
- * What a scheduler hands to each of its iterations: where the job is, and nothing of what it says. Who can write to the store
- * can forge it (fault 58), so it is looked at again where it is used.
+ * Opens the store that has the schedule: the server of `--queue`, or an embedded one beside those of the runs, so that it
+ * never stands in the way of one.
+ * @throws ScheduleInUseError when the embedded one is open elsewhere
+ * @throws UsageError when the store cannot be used
  */
-export const fireData = z.strictObject({ job: z.string().regex(JOB_NAME), path: z.string().min(1) });
-export type FireData = z.output<typeof fireData>;
+export async function openScheduleStore({
+  queue,
+  stateDir,
+  onWarning,
+}: ScheduleStoreOptions): Promise<Store> {
+  const directory = join(stateDir, 'schedule');
+  try {
+    return await openStore(queue, { stateDir: directory, preferred: 'store', onWarning });
+  } catch (error) {
+    if (error instanceof UsageError && error.code === 'store_in_use')
+      throw new ScheduleInUseError(directory, error);
+    throw error;
+  }
+}
+
+/**
+ * What a scheduler of BullMQ hands to each of its iterations: where the job is, and nothing of what it says. Who can write
+ * to the store can forge it (fault 58), so it is looked at again where it is used.
+ */
+const tickData = z.strictObject({ job: z.string().regex(JOB_NAME), path: z.string().min(1) });
+type TickData = z.output<typeof tickData>;
 
 /** Schedulers that a queue has at most; more would be a defect, and the list must have an end. */
 const MOST = 10_000;
 
-/** Name of the queue of the schedule. A rehearsal has one of its own, so that it takes no fire from a real `serve`. */
+/** Name of the queue of the schedule. A rehearsal has one of its own, so that it takes no tick from a real `serve`. */
 export const scheduleQueue = (emulated: boolean): string =>
   emulated ? 'promptmill-schedule-emulated' : 'promptmill-schedule';
 
-/** The job schedulers in a store, one for each job with a schedule. */
+/** What makes the schedule match the job files. */
+export interface SyncPlan {
+  /** New ones, and those whose job file says something else now. */
+  readonly put: readonly ScheduledJob[];
+  readonly kept: readonly ScheduledJob[];
+  /** Those whose job file is gone or has no schedule any more, of what was looked at. */
+  readonly removed: readonly ScheduledJob[];
+}
+
+/** The schedule in a store: one job scheduler of BullMQ for each job that has one. */
 export class Schedule {
-  readonly #queue: Queue<FireData>;
+  readonly #queue: Queue<TickData>;
 
   constructor(store: Store, emulated: boolean, onError: (error: Error) => void = () => {}) {
     this.#queue = new Queue(
@@ -41,7 +99,7 @@ export class Schedule {
       .sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
-  /** Makes the schedulers match the job files; the same again changes nothing. */
+  /** Makes the schedule match the job files; the same again changes nothing. */
   async sync(found: Found): Promise<SyncPlan> {
     const plan = planSync(await this.jobs(), found);
     for (const job of plan.put) await this.#put(job);
@@ -58,7 +116,7 @@ export class Schedule {
     await this.#queue.upsertJobScheduler(
       name,
       { pattern: cron, tz: timezone },
-      { name: 'fire', data: { job: name, path }, opts: { removeOnComplete: true, removeOnFail: true } },
+      { name: 'tick', data: { job: name, path }, opts: { removeOnComplete: true, removeOnFail: true } },
     );
   }
 
@@ -68,7 +126,110 @@ export class Schedule {
 }
 
 function scheduledJob({ key, pattern, tz, template }: JobSchedulerJson): ScheduledJob | null {
-  const data = fireData.safeParse(template?.data);
+  const data = tickData.safeParse(template?.data);
   if (!data.success || pattern === undefined) return null;
   return { name: key, path: data.data.path, cron: pattern, timezone: tz ?? machineTimezone() };
+}
+
+/**
+ * Compares what is scheduled with the job files. One that is unchanged is left alone, because putting it again would drop
+ * an iteration that is due: the one that catches up after downtime (fault 47).
+ * @throws UsageError when a job file elsewhere has a schedule under the same name
+ */
+export function planSync(known: readonly ScheduledJob[], found: Found): SyncPlan {
+  const before = new Map(known.map((job) => [job.name, job]));
+  for (const job of found.jobs) assertOwn(job, before.get(job.name), found);
+  const isKept = (job: ScheduledJob): boolean => {
+    const old = before.get(job.name);
+    return (
+      old !== undefined && old.path === job.path && old.cron === job.cron && old.timezone === job.timezone
+    );
+  };
+  const names = new Set(found.jobs.map(({ name }) => name));
+  const broken = new Set(found.broken.map(({ path }) => path));
+  return {
+    put: found.jobs.filter((job) => !isKept(job)),
+    kept: found.jobs.filter(isKept),
+    removed: known.filter(({ name, path }) => found.covers(path) && !names.has(name) && !broken.has(path)),
+  };
+}
+
+/** A file that was moved takes its schedule along; a second file of the same name does not take that of the first. */
+function assertOwn(job: ScheduledJob, old: ScheduledJob | undefined, found: Found): void {
+  if (old === undefined || old.path === job.path || found.covers(old.path) || !claims(old)) return;
+  throw new UsageError(
+    'job_name_twice',
+    `${old.path} has a schedule under the name ${job.name} already, so that of ${job.path} cannot have it`,
+    `Give one of them another name in the job file, or remove the first with: promptmill schedule remove ${job.name}`,
+  );
+}
+
+function claims({ path, name }: ScheduledJob): boolean {
+  if (!existsSync(path)) return false;
+  try {
+    return readSchedule(path)?.name === name;
+  } catch {
+    // What cannot be read now may be mended tomorrow.
+    return true;
+  }
+}
+
+/** A moment at which a job is to run. */
+export interface Tick {
+  /** Tells this tick from all others, also when it is handed out twice. */
+  readonly entry: string;
+  readonly job: string;
+  /** Absolute path of the job file. */
+  readonly path: string;
+  /** When it was to be. */
+  readonly due: Date;
+}
+
+/** `taken`: its run is safely begun, or it is not wanted. `left`: it goes back for the next `serve`. */
+export type TickEnd = 'taken' | 'left';
+
+export interface TickOptions {
+  readonly store: Store;
+  readonly emulated: boolean;
+  /** Resolves when the tick is taken or left; until then it stays with this process. */
+  readonly onTick: (tick: Tick) => Promise<TickEnd>;
+  readonly onError: (error: Error) => void;
+}
+
+/** Ticks that are looked at together: those that wait for their turn must not hold back others. */
+const AT_ONCE = 1_000;
+/** Times that a tick may lose its process before it is given up. */
+const MAX_STALLED = 3;
+
+/** Takes the ticks of the schedule, until it is closed. Every tick makes the next one of its job, so a late one is one. */
+export function listenForTicks({ store, emulated, onTick, onError }: TickOptions): {
+  close(): Promise<void>;
+} {
+  const worker = new Worker<TickData>(
+    scheduleQueue(emulated),
+    async (entry, token) => {
+      const tick = tickOf(entry);
+      // Somebody else's entry in the queue; there is nothing to run for it.
+      if (tick === null) return;
+      if ((await onTick(tick)) === 'taken') return;
+      await entry.moveToWait(token ?? '');
+      throw new WaitingError();
+    },
+    {
+      connection: store.connectionFor('worker'),
+      concurrency: AT_ONCE,
+      maxStalledCount: MAX_STALLED,
+    },
+    store.backendFactory,
+  );
+  worker.on('error', onError);
+  return worker;
+}
+
+function tickOf(entry: Job<TickData>): Tick | null {
+  const data = tickData.safeParse(entry.data);
+  // BullMQ's id of an iteration ends with its time.
+  const due = /:(\d+)$/.exec(entry.id ?? '')?.[1];
+  if (!data.success || entry.id === undefined || due === undefined) return null;
+  return { entry: entry.id, ...data.data, due: new Date(Number(due)) };
 }

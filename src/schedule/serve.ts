@@ -1,23 +1,17 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
 import { nextTimes } from '../config/cron.js';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock } from '../lock.js';
-import { writeDurably } from '../resume/manifest.js';
 import { within } from '../store/deadline.js';
 import { silenceOf } from '../store/silence.js';
-import { listenForFires } from './fires.js';
-import { noteProblems } from './job-problems.js';
-import { Marks } from './marks.js';
-import { Schedule } from './schedule.js';
-import { openScheduleStore } from './schedule-store.js';
-import { type Found, findScheduledJobs, type ScheduledJob } from './scheduled-jobs.js';
-import { Shift, type ShiftOptions } from './shift.js';
+import { type Found, findScheduledJobs, type ScheduledJob } from './job-files.js';
+import { listenForTicks, openScheduleStore, Schedule } from './schedule.js';
+import { Scheduler, type SchedulerOptions } from './scheduler.js';
+import { JobStates, noteSchedule, serveFolder } from './serve-state.js';
 
-export interface ServeOptions extends Pick<ShiftOptions, 'jobs' | 'run' | 'log'> {
+export interface ServeOptions extends Pick<SchedulerOptions, 'jobs' | 'run' | 'log'> {
   /** Job files and folders of them. */
   readonly paths: readonly string[];
   readonly queue: string;
@@ -37,30 +31,9 @@ const LOOK_MS = 60_000;
 /** Time to leave the queue of the schedule, in milliseconds. */
 const LEAVE_MS = 5_000;
 
-const snapshot = z.array(
-  z.object({ name: z.string(), path: z.string(), cron: z.string(), timezone: z.string() }),
-);
-
-/** Folder of what `serve` knows: its lock, the schedule as it follows it, and a note for each job. */
-export const serveFolder = (stateDir: string, emulated = false): string =>
-  join(stateDir, emulated ? 'serve-emulated' : 'serve');
-
-/** Folder of the notes on each job. */
-export const marksFolder = (stateDir: string, emulated = false): string =>
-  join(serveFolder(stateDir, emulated), 'jobs');
-
-/** The schedule that a `serve` follows, for those who cannot look into its embedded store meanwhile. */
-export function readServedSchedule(stateDir: string): ScheduledJob[] {
-  try {
-    return snapshot.parse(JSON.parse(readFileSync(join(serveFolder(stateDir), 'schedule.json'), 'utf8')));
-  } catch {
-    return [];
-  }
-}
-
 /**
  * Follows the schedule until it is halted: completes what was interrupted, catches up once with what was missed, and runs
- * what fires.
+ * what is due.
  * @throws UsageError when the paths, the state directory or the store cannot be used, or another `serve` is at work
  */
 export async function serve(options: ServeOptions): Promise<void> {
@@ -103,24 +76,24 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
     await halt.orHalted(files.sync(found)).catch((error) => {
       throw store.health.usageErrorFor(error);
     });
-    const marks = new Marks(marksFolder(stateDir, emulated));
+    const states = new JobStates(folder);
     const follows = (path: string): boolean => files.follows(path);
-    const shift = new Shift({ marks, jobs, run, log, follows, startedAt });
-    await shift.resume();
-    const fires = listenForFires({ store, emulated, onFire: (fire) => shift.fired(fire), onError });
+    const scheduler = new Scheduler({ states, jobs, run, log, follows, startedAt });
+    await scheduler.resume();
+    const ticks = listenForTicks({ store, emulated, onTick: (tick) => scheduler.ticked(tick), onError });
     const stopLooking = files.watch();
     log.info({ queue: store.describe(), jobs }, 'serving the schedule');
 
     await new Promise<void>((resolve) => halt.onPull(resolve));
     stopLooking();
-    const { running } = shift;
+    const { running } = scheduler;
     log.info(
       { running },
       running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
     );
-    // No further fire is taken, and those that wait for their turn go back.
-    const deaf = fires.close();
-    await shift.leave(
+    // No further tick is taken, and those that wait for their turn go back.
+    const deaf = ticks.close();
+    await scheduler.leave(
       halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
     );
     await Promise.race([within(LEAVE_MS, deaf), away]).catch(() => {});
@@ -165,8 +138,7 @@ class JobFiles {
     for (const { name } of removed) log.info({ job: name }, 'not scheduled any more');
     const jobs = await this.schedule.jobs();
     if (jobs.length === 0) log.warn({ paths: this.options.paths }, 'no job file has a schedule');
-    await writeDurably(join(this.folder, 'schedule.json'), `${JSON.stringify(jobs)}\n`);
-    await noteProblems(this.folder, found.broken);
+    await noteSchedule(this.folder, jobs, found.broken);
     this.#seen = sight(found);
   }
 

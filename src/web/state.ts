@@ -1,8 +1,8 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { SeenWorker, WorkerBeat } from '../fleet/beats.js';
+import { ratesOf } from '../report/rate.js';
 import type { RowCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
-import { reachOf, speeds } from './throughput.js';
 import type { View, WatchedRun } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
@@ -108,7 +108,8 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
   const lost = standing === 'lost';
   const { summary, known } = beat;
   const total = summary.input.rows;
-  const recent = speeds(samples).map((rows) => Math.round(rows * 10) / 10);
+  const reachMs = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
+  const recent = ratesOf(samples).map((rows) => Math.round(rows * 10) / 10);
   const state = lost ? 'lost' : beat.waiting === null ? 'running' : 'waiting';
   const speed = beat.rows_per_second ?? summary.rows_per_second;
   const left =
@@ -147,7 +148,7 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
       ['Process', `${plain(beat.host)}, ${beat.pid}`],
     ],
     speeds: lost ? [] : recent,
-    speedsText: `Last ${duration(Math.round(reachOf(samples) / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
+    speedsText: `Last ${duration(Math.round(reachMs / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
   };
 }
 

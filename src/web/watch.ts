@@ -8,9 +8,11 @@ import {
   type Standing,
   standingOf,
 } from '../fleet/beats.js';
+import { type RateWindow, sampled } from '../report/rate.js';
 import type { KeyValue } from '../store/key-value.js';
-import { type Samples, withSample } from './throughput.js';
 
+/** How far the picture of the throughput reaches back, in milliseconds: 5 minutes. */
+const REACH_MS = 300_000;
 /** Nobody looks on: the heartbeats are read so often all the same, so that the picture of the throughput has no gap. */
 const IDLE_MS = 5_000;
 /** Beats are about a second old; looking more often shows nothing more. */
@@ -26,7 +28,7 @@ const MOST_WORKERS = 1_000;
 /** The last beat of a run, with how fast it was in the last minutes. */
 export interface WatchedRun extends SeenRun {
   readonly standing: Standing;
-  readonly samples: Samples;
+  readonly samples: RateWindow;
 }
 
 /** What was heard last. */
@@ -44,7 +46,7 @@ interface KnownBeat {
   readonly text: string;
   /** Undefined for what is no beat of a run. */
   readonly beat: RunBeat | undefined;
-  readonly samples: Samples;
+  readonly samples: RateWindow;
 }
 
 /** Reads the heartbeats for all who want to know, once for all of them. */
@@ -105,7 +107,7 @@ export class FleetWatch {
       const known = before.get(name);
       const beat = known?.text === text ? known.beat : readRuns([{ name, text, ageMs }])[0]?.beat;
       const samples =
-        beat?.state === 'running' ? withSample(known?.samples ?? [], { at, known: beat.known }) : [];
+        beat?.state === 'running' ? sampled(known?.samples ?? [], { at, done: beat.known }, REACH_MS) : [];
       this.#beats.set(name, { text, beat, samples });
       if (beat !== undefined) runs.push({ beat, ageMs, standing: standingOf({ beat, ageMs }), samples });
     }

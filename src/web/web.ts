@@ -1,11 +1,10 @@
-import fastify, { type FastifyError } from 'fastify';
+import fastify, { type FastifyError, type FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { UsageError } from '../errors.js';
 import type { QueueView, QueueViews } from '../queue/queue-views.js';
 import type { KeyValue } from '../store/key-value.js';
 import { addBullBoard } from './bull-board.js';
 import { guard, isLoopback } from './guard.js';
-import { addHealth } from './health.js';
 import { loginFrom } from './login.js';
 import { addMetrics } from './metrics.js';
 import { addPages } from './pages.js';
@@ -109,6 +108,18 @@ export async function startWeb(options: WebOptions): Promise<Web> {
       await app.close();
     },
   };
+}
+
+/** For a supervisor: `/healthz` while the process answers, `/readyz` while its store does too. They tell nothing else. */
+function addHealth(app: FastifyInstance, watch: FleetWatch): void {
+  app.get('/healthz', () => ({ status: 'ok' }));
+  app.get('/readyz', async (_request, reply) => {
+    const { ready, silentMs } = await watch.view();
+    if (ready) return { status: 'ready' };
+    const since =
+      silentMs === null ? 'has not answered yet' : `is silent for ${Math.round(silentMs / 1000)} s`;
+    return reply.code(503).send({ status: 'not ready', reason: `the store ${since}` });
+  });
 }
 
 function unheard(error: unknown, host: string, port: number): unknown {

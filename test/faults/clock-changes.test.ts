@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Halt } from '../../src/halt.js';
-import { readMarks } from '../../src/schedule/marks.js';
-import { marksFolder, serve } from '../../src/schedule/serve.js';
+import { serve } from '../../src/schedule/serve.js';
+import { readJobStates, serveFolder } from '../../src/schedule/serve-state.js';
 import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
@@ -69,7 +69,7 @@ class Night {
       });
       await Promise.race([more, this.#serving.then(() => Promise.reject(new Error('serve has ended')))]);
     }
-    const isRunning = (): boolean => readMarks(marksFolder(this.stateDir)).some(({ running }) => running);
+    const isRunning = (): boolean => readJobStates(serveFolder(this.stateDir)).some(({ running }) => running);
     await expect.poll(isRunning, { timeout: 60_000, interval: 20 }).toBe(false);
     return [...this.#runs].sort();
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SeenRun } from '../../src/fleet/beats.js';
-import type { Mark } from '../../src/schedule/marks.js';
 import { listed, renderSchedule } from '../../src/schedule/schedule-list.js';
+import type { JobState } from '../../src/schedule/serve-state.js';
 import { runBeat } from '../fleet/samples.js';
 
 const REVIEWS = {
@@ -12,7 +12,7 @@ const REVIEWS = {
 };
 const NOW = new Date('2026-11-21T12:00:00Z');
 
-const mark = (change: Partial<Mark> = {}): Mark => ({
+const state = (change: Partial<JobState> = {}): JobState => ({
   v: 1,
   job: 'reviews',
   path: REVIEWS.path,
@@ -29,7 +29,7 @@ const ended: SeenRun = { beat: runBeat({ state: 'finished' }), ageMs: 3_600_000 
 
 describe('the list of the schedule', () => {
   it('has the next five times on the clock of the zone, and the run that ended last, by note or by board', () => {
-    const entries = listed([REVIEWS], { marks: [mark()], runs: [ended] }, NOW);
+    const entries = listed([REVIEWS], { states: [state()], runs: [ended] }, NOW);
     expect(renderSchedule(entries, NOW).split('\n')).toEqual([
       'reviews  0 2 * * *  Europe/Berlin',
       '  file  /jobs/reviews.yaml',
@@ -42,13 +42,13 @@ describe('the list of the schedule', () => {
       '',
     ]);
     const later = { run: null, state: 'not started', result: 'no job file' } as const;
-    const noted = mark({ last: { ...later, ended_at: '2026-11-21T11:00:00Z' } });
-    const [entry] = listed([REVIEWS], { marks: [noted], runs: [ended] }, NOW);
+    const noted = state({ last: { ...later, ended_at: '2026-11-21T11:00:00Z' } });
+    const [entry] = listed([REVIEWS], { states: [noted], runs: [ended] }, NOW);
     expect(entry?.last?.result).toBe('no job file');
   });
 
   it('shows seconds where the expression has them', () => {
-    const entries = listed([{ ...REVIEWS, cron: '*/20 * * * * *' }], { marks: [], runs: [] }, NOW);
+    const entries = listed([{ ...REVIEWS, cron: '*/20 * * * * *' }], { states: [], runs: [] }, NOW);
     expect(renderSchedule(entries, NOW)).toContain('next  Sat 2026-11-21 13:00:20 CET');
   });
 
@@ -57,12 +57,12 @@ describe('the list of the schedule', () => {
       beat: runBeat(change, job),
       ageMs,
     });
-    const since = (run: SeenRun) => listed([REVIEWS], { marks: [], runs: [run] }, NOW)[0]?.running_since;
+    const since = (run: SeenRun) => listed([REVIEWS], { states: [], runs: [run] }, NOW)[0]?.running_since;
     expect(since(running({}, 100))).toBe('2026-11-21T02:00:00Z');
     expect(since(running({}, 60_000))).toBeNull();
     expect(since(running({ emulated: true }, 100))).toBeNull();
     expect(since(running({}, 100, 'others'))).toBeNull();
     const emulated = { ...ended, beat: { ...ended.beat, emulated: true } };
-    expect(listed([REVIEWS], { marks: [], runs: [emulated] }, NOW)[0]?.last).toBeNull();
+    expect(listed([REVIEWS], { states: [], runs: [emulated] }, NOW)[0]?.last).toBeNull();
   });
 });

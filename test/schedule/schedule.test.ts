@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { FireEnd } from '../../src/schedule/fires.js';
+import type { Found, ScheduledJob } from '../../src/schedule/job-files.js';
+import type { TickEnd } from '../../src/schedule/schedule.js';
 import { Schedule } from '../../src/schedule/schedule.js';
-import type { Found, ScheduledJob } from '../../src/schedule/scheduled-jobs.js';
 import type { Store } from '../../src/store/store.js';
-import { hear } from '../support/fires.js';
 import { describeEachStore } from '../support/stores.js';
+import { hear } from '../support/ticks.js';
 
 const NIGHT: ScheduledJob = {
   name: 'night',
@@ -69,11 +69,11 @@ describeEachStore('a schedule', (store) => {
     await rehearsal.close();
   });
 
-  it('has a fire back that was left, and goes on when it is taken', async () => {
+  it('has a tick back that was left, and goes on when it is taken', async () => {
     await schedule.sync(files(TICK));
-    const ends: FireEnd[] = ['left', 'taken', 'taken'];
-    const fires = await hear(open, 3, async () => ends.shift() ?? 'taken');
-    expect(fires[1]).toEqual(fires[0]);
-    expect(fires[2]?.due.getTime()).toBeGreaterThan(fires[1]?.due.getTime() ?? 0);
+    const ends: TickEnd[] = ['left', 'taken', 'taken'];
+    const ticks = await hear(open, 3, async () => ends.shift() ?? 'taken');
+    expect(ticks[1]).toEqual(ticks[0]);
+    expect(ticks[2]?.due.getTime()).toBeGreaterThan(ticks[1]?.due.getTime() ?? 0);
   });
 });

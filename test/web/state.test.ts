@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { readRuns, readWorkers, standingOf } from '../../src/fleet/beats.js';
+import { type RateWindow, ratesOf, sampled } from '../../src/report/rate.js';
 import { stateOf } from '../../src/web/state.js';
-import { type Samples, speeds, withSample } from '../../src/web/throughput.js';
 import type { View, WatchedRun } from '../../src/web/watch.js';
 import { runBeat, workerBeat } from './beats.js';
 
 const NOW = new Date('2026-11-21T02:30:00.000Z');
 
-function seen(beat: ReturnType<typeof runBeat>, ageMs = 500, samples: Samples = []): WatchedRun {
+function seen(beat: ReturnType<typeof runBeat>, ageMs = 500, samples: RateWindow = []): WatchedRun {
   const [read] = readRuns([{ name: beat.run, text: JSON.stringify(beat), ageMs }]);
   if (read === undefined) throw new Error('the beat cannot be read');
   return { ...read, standing: standingOf(read), samples };
@@ -131,9 +131,9 @@ it('a store that is silent is told of', () => {
 });
 
 describe('the throughput of the last minutes', () => {
-  const samplesOf = (known: (second: number) => number, count: number): Samples =>
-    Array.from({ length: count }, (_, i) => ({ at: i * 1000, known: known(i) })).reduce<Samples>(
-      withSample,
+  const samplesOf = (known: (second: number) => number, count: number): RateWindow =>
+    Array.from({ length: count }, (_, i) => ({ at: i * 1000, done: known(i) })).reduce<RateWindow>(
+      (window, sample) => sampled(window, sample, 300_000),
       [],
     );
 
@@ -142,12 +142,12 @@ describe('the throughput of the last minutes', () => {
   });
 
   it('is rows a second', () => {
-    const all = speeds(samplesOf((second) => 40 * second, 600));
+    const all = ratesOf(samplesOf((second) => 40 * second, 600));
     expect(all.length).toBeGreaterThan(50);
     expect(new Set(all)).toEqual(new Set([40]));
   });
 
   it('is 0 where a store lost what was known, and never less', () => {
-    expect(Math.min(...speeds(samplesOf((second) => (second < 30 ? 1000 : 10), 60)))).toBe(0);
+    expect(Math.min(...ratesOf(samplesOf((second) => (second < 30 ? 1000 : 10), 60)))).toBe(0);
   });
 });

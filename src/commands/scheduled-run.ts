@@ -4,8 +4,8 @@ import { errorText, PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { resultOf } from '../schedule/last-run.js';
-import type { NightEnd, NightRun } from '../schedule/shift.js';
+import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
+import { resultOf } from '../schedule/serve-state.js';
 import { openJob } from './job.js';
 import { service } from './service.js';
 
@@ -13,23 +13,27 @@ import { service } from './service.js';
  * Runs a job as `promptmill run --overwrite` does, in this process, with its words in the log. The job file is read anew,
  * and so is the environment's `.env`.
  */
-export async function nightRun(night: NightRun, flags: RunFlags, log: Logger): Promise<NightEnd> {
+export async function runScheduled(
+  scheduled: ScheduledRun,
+  flags: RunFlags,
+  log: Logger,
+): Promise<ScheduledRunEnd> {
   try {
-    const result = await runToEnd(night, flags, log);
+    const result = await runToEnd(scheduled, flags, log);
     if (result === null) {
       log.warn('not started: the job file has no schedule of this name any more');
       return { run: null, state: 'not started', result: 'its job file has no schedule any more' };
     }
     return endOf(result, log);
   } catch (error) {
-    if (night.halt.reason?.kind === 'signal')
+    if (scheduled.halt.reason?.kind === 'signal')
       return { run: null, state: 'interrupted', result: 'before it began' };
     return notStarted(error, log);
   }
 }
 
 async function runToEnd(
-  { job, path, halt, leave, onBegun }: NightRun,
+  { job, path, halt, leave, onBegun }: ScheduledRun,
   flags: RunFlags,
   log: Logger,
 ): Promise<RunResult | null> {
@@ -67,7 +71,7 @@ async function runToEnd(
   }
 }
 
-function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
+function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {
   const { run } = summary;
   const facts = { run, output: summary.output };
   const result = resultOf(summary);
@@ -84,7 +88,7 @@ function endOf({ summary, halted }: RunResult, log: Logger): NightEnd {
 }
 
 /** One job that cannot run keeps no other from it. */
-function notStarted(error: unknown, log: Logger): NightEnd {
+function notStarted(error: unknown, log: Logger): ScheduledRunEnd {
   const message = errorText(error);
   if (error instanceof LockedError) log.warn(`skipped: ${message}`);
   else if (error instanceof PromptmillError)

@@ -1,8 +1,8 @@
 import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { machineTimezone } from '../../src/config/cron.js';
-import { findScheduledJobs } from '../../src/schedule/scheduled-jobs.js';
-import { planSync } from '../../src/schedule/sync.js';
+import { findScheduledJobs } from '../../src/schedule/job-files.js';
+import { planSync } from '../../src/schedule/schedule.js';
 import { Workplace } from '../support/promptmill.js';
 
 const SCHEDULE = { cron: '0 2 * * *', timezone: 'Europe/Berlin' };

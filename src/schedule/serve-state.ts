@@ -1,0 +1,156 @@
+import { lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { UsageError } from '../errors.js';
+import { makePrivateFolder } from '../folder.js';
+import { parseJson } from '../json.js';
+import type { Summary } from '../report/summary.js';
+import { writeDurably } from '../resume/manifest.js';
+import { type Found, readSchedule, type ScheduledJob } from './job-files.js';
+
+/** How a run of a job ended, in a few words. */
+const lastRun = z.object({
+  /** ISO 8601. */
+  ended_at: z.string(),
+  /** Id of the run; null for one that did not start. */
+  run: z.string().nullable(),
+  state: z.enum(['finished', 'stopped', 'interrupted', 'not started']),
+  /** Rows by outcome, or why it did not start. */
+  result: z.string(),
+});
+export type LastRun = z.output<typeof lastRun>;
+
+/** Rows by outcome, and why the run stopped when it did. */
+export function resultOf({ input, rows, stopped }: Summary): string {
+  const { total, completed, filtered, failed, skipped } = rows;
+  const of = total === input.rows ? '' : `of ${input.rows} `;
+  const counts = `${total} ${of}rows = ${completed} completed + ${filtered} filtered + ${failed} failed + ${skipped} skipped`;
+  return stopped === null ? counts : `${counts}; ${stopped}`;
+}
+
+const jobState = z.object({
+  v: z.literal(1),
+  job: z.string(),
+  path: z.string(),
+  /** The tick that was taken last. */
+  entry: z.string(),
+  /** ISO 8601. */
+  since: z.string(),
+  /** A run was begun and has not come to its end. */
+  running: z.boolean(),
+  /** Absolute path of the manifest of that run, once there is one: it is gone when the run is finished. */
+  manifest: z.string().nullable(),
+  last: lastRun.nullable(),
+});
+export type JobState = z.output<typeof jobState>;
+
+const scheduledJobs = z.array(
+  z.object({ name: z.string(), path: z.string(), cron: z.string(), timezone: z.string() }),
+);
+
+const jobProblem = z.object({ path: z.string(), code: z.string(), problem: z.string() });
+
+/** A job file that `serve` was told to follow and cannot use, and why not. Others run meanwhile (fault 83). */
+export type JobProblem = z.output<typeof jobProblem>;
+
+/** Folder of what `serve` knows: its lock, the schedule as it follows it, and the state of each job. */
+export const serveFolder = (stateDir: string, emulated = false): string =>
+  join(stateDir, emulated ? 'serve-emulated' : 'serve');
+
+const statesIn = (folder: string): string => join(folder, 'jobs');
+const scheduleIn = (folder: string): string => join(folder, 'schedule.json');
+const problemsIn = (folder: string): string => join(folder, 'job-problems.json');
+
+/**
+ * What `serve` knows of each job, in a file of its own: which tick it took, and whether the run of it has come to its
+ * end. It is on disk before the queue forgets the tick, so that a run that is killed at any moment, also before its first
+ * row, is completed by the next `serve`.
+ */
+export class JobStates {
+  readonly #folder: string;
+  readonly #states = new Map<string, JobState>();
+
+  /** @param folder that of `serve`; its folder `jobs` is made when it is missing */
+  constructor(folder: string) {
+    this.#folder = statesIn(folder);
+    makePrivateFolder(this.#folder);
+    for (const found of readJobStates(folder)) this.#states.set(found.job, found);
+  }
+
+  get(job: string): JobState | undefined {
+    return this.#states.get(job);
+  }
+
+  /** The jobs whose runs were begun and have not come to their ends. */
+  unfinished(): JobState[] {
+    return [...this.#states.values()].filter(({ running }) => running);
+  }
+
+  /** @throws WriteError; then the old state stands */
+  async put(next: Omit<JobState, 'v'>): Promise<void> {
+    const written: JobState = { v: 1, ...next };
+    await writeDurably(join(this.#folder, `${next.job}.json`), `${JSON.stringify(written)}\n`);
+    this.#states.set(next.job, written);
+  }
+}
+
+/** The states in the folder of a `serve`, also while it goes on; those that cannot be read are left out. */
+export function readJobStates(folder: string): JobState[] {
+  return namesIn(statesIn(folder)).flatMap(
+    (name) => jobState.safeParse(read(join(statesIn(folder), name))).data ?? [],
+  );
+}
+
+/** Notes the schedule, and the job files that cannot be used, for those who ask later. */
+export async function noteSchedule(
+  folder: string,
+  jobs: readonly ScheduledJob[],
+  broken: Found['broken'],
+): Promise<void> {
+  await writeDurably(scheduleIn(folder), `${JSON.stringify(jobs)}\n`);
+  const problems: JobProblem[] = broken.map(({ path, error }) => ({
+    path,
+    code: error.code,
+    problem: error.message,
+  }));
+  await writeDurably(problemsIn(folder), `${JSON.stringify(problems)}\n`);
+}
+
+/** The schedule that a `serve` follows, for those who cannot look into its embedded store meanwhile. */
+export const notedSchedule = (folder: string): ScheduledJob[] =>
+  scheduledJobs.safeParse(read(scheduleIn(folder))).data ?? [];
+
+/** The job files that could not be used when `serve` last looked. */
+export const notedProblems = (folder: string): JobProblem[] =>
+  z.array(jobProblem).safeParse(read(problemsIn(folder))).data ?? [];
+
+/** Of what was noted, what is still so: `serve` may not be at work, and a file may have been mended or removed since. */
+export function standingProblems(folder: string): JobProblem[] {
+  return notedProblems(folder).flatMap((noted) => {
+    if (lstatSync(noted.path, { throwIfNoEntry: false }) === undefined) return [];
+    if (noted.code === 'job_name_twice') return [noted];
+    try {
+      readSchedule(noted.path);
+      return [];
+    } catch (error) {
+      return error instanceof UsageError ? [{ ...noted, problem: error.message }] : [noted];
+    }
+  });
+}
+
+/** Undefined for a file that is missing, closed to us, or no JSON. */
+function read(path: string): unknown {
+  try {
+    return parseJson(readFileSync(path, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => name.endsWith('.json'));
+  } catch {
+    return [];
+  }
+}
