@@ -161,6 +161,8 @@ describe('JSON', () => {
     `Reply with a JSON object that has ${PLAIN}.`,
     `Return JSON: ${PLAIN}.`,
     'Extract the order number, email and amount as JSON.',
+    `Format (JSON): ${PLAIN}`,
+    'Antworte als JSON mit den Feldern order_number, email und amount.',
   ])('has the keys that stand in prose, with what the text says: %j', (instruction) => {
     const value = json(`${instruction}\n\nMessage: ${MESSAGE}\nJSON:`);
     expect(value).toEqual({
@@ -225,6 +227,18 @@ describe('JSON', () => {
       label: 'good',
       score: expect.any(Number),
     });
+  });
+
+  it('has the values of examples where nothing tells which others would be valid', () => {
+    const few = 'In: a\nOut: {"kind": "spam"}\n\nIn: b\nOut: {"kind": "ham"}\n\n';
+    const kinds = Array.from({ length: 20 }, (_, i) => json(`${few}In: mail ${i}\nOut:`).kind);
+    expect(new Set(kinds)).toEqual(new Set(['spam', 'ham']));
+  });
+
+  it('has lists of strings', () => {
+    expect(
+      json('Return JSON with:\n- keywords: list of strings\n- topics\n\nText: It rained.\n\nJSON:'),
+    ).toEqual({ keywords: [expect.any(String)], topics: [expect.any(String)] });
   });
 
   it('is a list where the prompt asks for one', () => {

@@ -1,6 +1,6 @@
 import type { Json } from '../../model.js';
 import { type Body, isObject } from '../checks.js';
-import { schemaOf } from './keys.js';
+import { objectIn, schemaOf } from './keys.js';
 import { choose, term } from './labels.js';
 import { type PromptParts, summaryOf, toneOf, wordsOf } from './reading.js';
 
@@ -67,7 +67,8 @@ function valueFor(name: string, given: Body, task: Task): Json {
     }
     case 'array': {
       const length = Math.min(task.left, Math.max(1, Number(schema['minItems'] ?? 1)));
-      return Array.from({ length }, () => valueFor(name, objectIn(schema, 'items'), task));
+      const items = { type: 'string', ...objectIn(schema, 'items') };
+      return Array.from({ length }, () => valueFor(name, items, task));
     }
     case 'boolean':
       return random() < 0.5;
@@ -75,7 +76,7 @@ function valueFor(name: string, given: Body, task: Task): Json {
     case 'integer':
       return isOpen && random() < 0.5 ? null : numberFor(name, schema, task);
     default:
-      return textFor(`${name} ${schema['format'] ?? ''}`.trim(), isOpen, task);
+      return textFor(`${name} ${schema['format'] ?? ''}`.trim(), schema, isOpen, task);
   }
 }
 
@@ -87,11 +88,6 @@ function resolved(schema: Body, root: Body): Body {
   const variant = variants.find(({ type }) => type !== 'null');
   if (variant === undefined) return schema;
   return { ...resolved(variant, root), nullable: variants.some(({ type }) => type === 'null') };
-}
-
-function objectIn(body: Body, member: string): Body {
-  const value = body[member] ?? null;
-  return isObject(value) ? value : {};
 }
 
 function typeFor(name: string): string {
@@ -110,7 +106,12 @@ function numberFor(name: string, { type, minimum, maximum }: Body, { subject, ra
   return most - least > 1 || type === 'integer' ? Math.round(value) : Math.round(100 * value) / 100;
 }
 
-function textFor(name: string, isOpen: boolean, { subject, details, random }: Task): string | null {
+function textFor(
+  name: string,
+  schema: Body,
+  isOpen: boolean,
+  { subject, details, random }: Task,
+): string | null {
   if (/sentiment|polarity|mood/i.test(name)) return choose(subject, SENTIMENTS, random);
   // `Known customer: …` has the `customer_name`.
   const parts = wordsOf(name.replaceAll('_', ' ')).filter(({ length }) => length > 3);
@@ -118,13 +119,16 @@ function textFor(name: string, isOpen: boolean, { subject, details, random }: Ta
     .split('\n')
     .find((line) => wordsOf(line.split(':')[0] ?? '').some((word) => parts.includes(word)));
   const known = caption?.slice(caption.indexOf(':') + 1).trim() || undefined;
+  // A value of an example is valid, whatever the key means.
+  const examples = [schema['examples'] ?? []].flat().filter((example) => typeof example === 'string');
+  const given = examples[Math.floor(random() * examples.length)];
   const [, pattern, otherwise] = VALUES.find(([key]) => key.test(name)) ?? [];
   if (pattern !== undefined) {
     const found =
-      known ?? pattern.exec(`${subject}\n${details}`)?.[0] ?? (isOpen ? null : (otherwise ?? null));
+      known ?? pattern.exec(`${subject}\n${details}`)?.[0] ?? (isOpen ? null : (given ?? otherwise ?? null));
     return found !== null && name.endsWith('date-time') ? `${found}T00:00:00Z` : found;
   }
   if (PROSE.test(name)) return summaryOf(subject);
   const words = wordsOf(subject).filter(({ length }) => length > 3);
-  return known ?? words[Math.floor(random() * words.length)] ?? 'unknown';
+  return known ?? given ?? words[Math.floor(random() * words.length)] ?? 'unknown';
 }

@@ -8,9 +8,9 @@ const OBJECT = /\{\s*["']?\w[\w -]*["']?\??\s*[:,]/;
 
 /** Words that announce keys for certain, and words that may. */
 const KEYS =
-  /\b(?:keys?|fields?|properties|attributes|columns|members)\b(?:,?\s+(?:named|called|are|is|exactly|only|in this order))*\s*[:=]?\s*/gi;
+  /\b(?:keys?|fields?|properties|attributes|columns|members|feldern?|champs|campos)\b(?:,?\s+(?:named|called|are|is|exactly|only|in this order))*\s*[:=]?\s*/gi;
 const PERHAPS_KEYS =
-  /\b(?:extract|containing|contains?|with|json|has|have|including|return|give)\b(?:\s+(?:the|an?|object|following|its|as|json|that|has|have|with))*\s*:?\s*/gi;
+  /\b(?:extract|containing|contains?|with|json|has|have|including|return|give)\b(?:\s+(?:the|an?|object|following|its|as|json|that|has|have|with))*\s*\)?:?\s*/gi;
 
 /** What ends a list of keys in words. A comma carries it on to the next line. */
 const END = /\s(?:as|from|in|of|into|for|on|that|which|using)\s|(?<!,)[ \t]*\n(?!\s*(?:and|or)\b)|[.;:]/;
@@ -67,17 +67,33 @@ function saidOf(name: string, lines: readonly Term[], text: string): string {
   return sentence === '' ? `one of ${lines.map((one) => one.name).join(', ')}` : (sentence ?? '');
 }
 
-/** What the first object in a text shows: it is a JSON Schema itself, or an example, or a sketch that is no JSON. */
+/** What the objects in a text show. The values of further examples may stand for those of the first. */
 function shown(text: string): Body | null {
-  for (const object of objectsIn(text)) {
-    for (const json of [object, sketch(object)]) {
-      try {
-        const schema = shownBy(JSON.parse(json), json === object, text);
-        if (isObject(schema['properties'] ?? null)) return schema;
-      } catch {}
-    }
+  const all = objectsIn(text).flatMap((object) => schemaShown(object, text));
+  if (all[0] === undefined) return null;
+  const members = Object.keys(objectIn(all[0], 'properties')).map((name): [string, Body] => {
+    const same: Body[] = all.map((one) => objectIn(objectIn(one, 'properties'), name));
+    const examples = same.flatMap((one) => one['examples'] ?? []);
+    return [name, { ...same[0], ...(examples.length > 0 ? { examples } : {}) }];
+  });
+  return { ...all[0], properties: Object.fromEntries(members) };
+}
+
+/** An object is a JSON Schema itself, an example, or a sketch that is no JSON. */
+function schemaShown(object: string, text: string): Body[] {
+  for (const json of [object, sketch(object)]) {
+    try {
+      const schema = shownBy(JSON.parse(json), json === object, text);
+      if (isObject(schema['properties'] ?? null)) return [schema];
+    } catch {}
   }
-  return null;
+  return [];
+}
+
+/** A member that is an object, or an empty one. */
+export function objectIn(body: Body, member: string): Body {
+  const value = body[member] ?? null;
+  return isObject(value) ? value : {};
 }
 
 function objectsIn(text: string): string[] {
@@ -96,8 +112,9 @@ function objectsIn(text: string): string[] {
  */
 function shownBy(value: Json, isExact: boolean, text: string, depth = 0): Body {
   if (typeof value === 'string') {
-    const isExample = isExact && !/^<.*>$/.test(value);
-    return { ...(isExample ? { type: 'string' } : {}), ...described(value) };
+    const said = described(value);
+    const isExample = isExact && Object.keys(said).length === 0 && !/^<.*>$/.test(value);
+    return isExample ? { type: 'string', examples: [value] } : said;
   }
   if (value === null || depth > DEEPEST) return {};
   if (Array.isArray(value))
@@ -156,7 +173,8 @@ function described(words: string): Body {
   const oneOf = /\b(?:one of|either)\b.*/is.exec(meaning)?.[0];
   const offered = oneOf === undefined ? longestList(meaning, /^/g, /[.;\n]/) : choicesIn(oneOf);
   const names = offered.map(({ name }) => name);
-  const isChoice =
-    oneOf !== undefined || (/\bor\b|\|/i.test(meaning) && names.every((name) => !/\s\S+\s/.test(name)));
+  // "delivery or return" and "delivery, return, other" are choices; "the address, if any" is none.
+  const mostWords = /\bor\b|\|/i.test(meaning) ? 2 : names.length > 2 ? 1 : 0;
+  const isChoice = oneOf !== undefined || names.every((name) => name.split(' ').length <= mostWords);
   return names.length >= 2 && isChoice ? { ...more, enum: names } : more;
 }
