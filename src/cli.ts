@@ -11,7 +11,7 @@ setFlagsFromString('--heap-growing-percent=30');
 // would end the process in the middle of a run, with the exit code of failed rows (fault 51).
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
-/** Ends the process with an exit code of the contract, after it is said why. The only file that does. */
+/** Ends the process with an exit code, after it is said why. The only file that does. */
 const underWay = new UnderWay();
 function end(error: unknown): never {
   const { text, exit } = lastWords(error, underWay.resume);

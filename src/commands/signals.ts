@@ -1,6 +1,6 @@
 import type { Halt } from '../halt.js';
 
-/** Ends the process with an exit code of the contract. */
+/** Ends the process with an exit code. */
 export type Exit = (code: number) => void;
 
 /** 128 and the number of the signal, as shells have it. */

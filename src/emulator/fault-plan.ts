@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import type { Json } from '../model.js';
 import { type DrawnFault, FAULT_NAMES, type Fault, faultNamed } from './fault.js';
 import { fingerprintOf, randomFrom } from './random.js';
@@ -147,7 +147,7 @@ export function readFaultScript(path: string): ScriptRule[] {
   } catch (error) {
     throw new UsageError(
       'fault_script_unreadable',
-      `cannot read --script ${path}: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot read --script ${path}: ${errorText(error)}`,
       'docs/emulator.md shows what a script looks like.',
       { cause: error },
     );

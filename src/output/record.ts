@@ -42,7 +42,7 @@ export function recordLayout(options: {
   readonly inputColumns: readonly string[];
   readonly answer: AnswerReader;
   readonly select?: readonly string[] | undefined;
-  /** Columns behind those of the contract. @default none */
+  /** Columns behind those that every record has. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;

@@ -67,12 +67,12 @@ export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): 
   };
 }
 
-/** Only by selection: the contract's record has no number of its own. */
+/** Only by selection: scripts know the record without a number. */
 export const ROW: Column = { name: 'row', part: 'row', value: ({ row }) => row.number };
 
 export const STATUS: Column = { name: 'status', part: 'status', value: ({ outcome }) => outcome.status };
 
-/** The result columns behind the answer, in the order of the contract. This is the one place that knows them. */
+/** The result columns behind the answer, in their fixed order. This is the one place that knows them. */
 export const RESULTS: readonly Column[] = [
   { name: 'text', part: 'text', value: ({ completion }) => cleaned(completion?.text ?? null) },
   {
@@ -127,7 +127,7 @@ export const LOGPROBS: Column = {
   value: ({ completion }) => completion?.logprobs ?? null,
 };
 
-/** Behind the columns of the contract, where a job reuses outcomes: of which row, and of which run. */
+/** Behind all others, where a job reuses outcomes: of which row, and of which run. */
 export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
   copied_from: {
     name: 'copied_from',

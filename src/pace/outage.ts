@@ -1,3 +1,5 @@
+import { doubledMs } from '../backoff.js';
+
 /** Different rows that fail one after the other, with no answer between them, before the service counts as down. */
 const FAILURES = 10;
 /** The same, with rows that failed before while others were answered. */
@@ -105,7 +107,7 @@ export class Outage {
     if (!down) return null;
     // What was under way when the pause began belongs to it.
     if (call.startedAt >= this.#until) {
-      const ceiling = Math.min(LONGEST_MS, FIRST_MS * 2 ** this.#pauses);
+      const ceiling = doubledMs(FIRST_MS, this.#pauses, LONGEST_MS);
       this.#pauses++;
       this.#until = now + Math.round(ceiling * (1 - random / 4));
     }

@@ -1,3 +1,5 @@
+import { doubledMs } from '../backoff.js';
+
 /** Longest time a single hint is obeyed, in milliseconds: one hour. Then one call asks again. */
 const LONGEST_MS = 3_600_000;
 /** Shortest pause, in milliseconds, also where the service says that it may be called at once. */
@@ -29,7 +31,7 @@ export class QuotaWait {
   refused(hint: number | null, startedAt: number, now: number): QuotaVerdict {
     if (startedAt >= this.#until) this.#episodes++;
     if (this.#episodes > MOST_IN_A_ROW) return { kind: 'give-up' };
-    const guess = Math.min(60_000, 1_000 * 2 ** (this.#episodes - 1));
+    const guess = doubledMs(1_000, this.#episodes - 1, 60_000);
     const ms = Math.min(LONGEST_MS, Math.max(SHORTEST_MS, hint ?? guess));
     this.#until = Math.max(this.#until, now + ms);
     return { kind: 'wait', ms: this.#until - now };

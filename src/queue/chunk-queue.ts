@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, type JobType, Queue } from 'bullmq';
 import type { Logger } from 'pino';
+import { errorText } from '../errors.js';
 import type { Store } from '../store/store.js';
 import { type Chunk, type ChunkData, encodeChunk } from './chunk.js';
 import { FairOrder } from './fair-order.js';
@@ -62,7 +63,7 @@ export class ChunkQueue {
     const now = performance.now();
     const level = now - this.#toldAt < TOLD_EVERY_MS ? 'debug' : 'warn';
     if (level === 'warn') this.#toldAt = now;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     this.log[level]({ reason }, 'the queue refuses entries; they wait until it takes them');
   }
 

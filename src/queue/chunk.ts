@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Budget } from '../budget/budget.js';
+import { parseJson } from '../json.js';
 import type { Parameters } from '../model.js';
 import { parametersSchema } from '../service/parameters.js';
 
@@ -105,12 +106,4 @@ export function decodeChunk(data: unknown): Chunk | null {
   if (!body.success) return null;
   const rows = body.data.rows.map(([row, prompt, parameters]) => ({ row, prompt, parameters }));
   return { run: outer.data.run, execution: outer.data.x, first: outer.data.first, ...body.data, rows };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

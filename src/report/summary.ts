@@ -16,7 +16,7 @@ const milliseconds = amount.nullable();
 
 /**
  * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
- * dashboard read of a run's heartbeat, come from it. @see contract: beside the output
+ * dashboard read of a run's heartbeat, come from it.
  */
 export const summarySchema = z.object({
   run: words,

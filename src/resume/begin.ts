@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import { isLiving, type Lock, LockedError, thisProcess } from '../lock.js';
 import { fillOutputPath, type OutputFiles, outputFiles } from '../output/files.js';
@@ -274,7 +274,7 @@ function assertWritable(files: OutputFiles): void {
   } catch (error) {
     throw new UsageError(
       'output_not_writable',
-      `cannot write ${files.output}: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot write ${files.output}: ${errorText(error)}`,
       'Name another file with --output, or change the permissions of the folder.',
     );
   }

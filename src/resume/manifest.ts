@@ -2,7 +2,8 @@ import { rmSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { UsageError } from '../errors.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
+import { parseJson } from '../json.js';
 import type { ProcessMark } from '../lock.js';
 import type { Counters } from '../model.js';
 import { createOwn, type FileId, fileAt, readOwn } from '../output/own-file.js';
@@ -103,11 +104,10 @@ export function readManifest(path: string): Manifest | null {
     text = readOwn(path);
   } catch (error) {
     // ENOTDIR: a file is where the folder should be, so the manifest is not there either.
-    if (error instanceof Error && 'code' in error && ['ENOENT', 'ENOTDIR'].includes(String(error.code)))
-      return null;
+    if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null;
     throw new UsageError(
       'manifest_unreadable',
-      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot read ${path}: ${errorText(error)}`,
       'It says how far an unfinished run came: make it readable, or name another file with --output.',
     );
   }
@@ -172,12 +172,4 @@ export async function syncFolder(path: string): Promise<void> {
 
 export function removeManifest(path: string): void {
   rmSync(path, { force: true });
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

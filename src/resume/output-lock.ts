@@ -1,7 +1,7 @@
 import { accessSync, constants } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
@@ -85,7 +85,7 @@ async function lock(output: string, say: Say, signal: AbortSignal): Promise<Lock
     if (signal.aborted || error instanceof UsageError) throw error;
     throw new UsageError(
       'output_not_writable',
-      `cannot write ${output}: ${error instanceof Error ? error.message : String(error)}`,
+      `cannot write ${output}: ${errorText(error)}`,
       new WriteError(output, error).full
         ? 'Free some space, or name another file with --output.'
         : 'Name another file with --output, or change the permissions of the folder.',

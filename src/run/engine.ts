@@ -1,7 +1,7 @@
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { StopError, UsageError } from '../errors.js';
-import { kept } from '../figures.js';
+import { errorCode, StopError, UsageError } from '../errors.js';
+import { counted, kept } from '../figures.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
@@ -251,7 +251,7 @@ function stoppingText(
   unknown: Settings['limits']['unknownOutcome'],
 ): string {
   if (inFlight === 0) return 'stopping';
-  const calls = inFlight === 1 ? '1 call' : `${inFlight} calls`;
+  const calls = counted(inFlight, 'call');
   const stopping = `stopping: finishing ${calls} in flight`;
   if (reason?.kind !== 'signal') return stopping;
   const again = reason.signal === 'SIGINT' ? 'Ctrl-C again' : 'a second signal';
@@ -322,5 +322,4 @@ function haltReason(error: unknown): HaltReason {
   return { kind: 'stop', fault: { code: error.code, message } };
 }
 
-const isClosedPipe = (cause: unknown): boolean =>
-  cause instanceof Error && 'code' in cause && cause.code === 'EPIPE';
+const isClosedPipe = (cause: unknown): boolean => errorCode(cause) === 'EPIPE';

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durationMs, type Job } from '../config/job-schema.js';
-import { UsageError } from '../errors.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
 import type { RunResult } from './pipeline.js';
 
 /** What a job file asks for when a run has ended, ready to be done. */
@@ -72,7 +72,7 @@ export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld
   if (result.halted?.kind === 'signal') return;
   const body = `${JSON.stringify(result.summary)}\n`;
   const warned = (name: string, work: Promise<void>): Promise<void> =>
-    work.catch((error) => world.onWarning(`${name}: ${error instanceof Error ? error.message : error}`));
+    work.catch((error) => world.onWarning(`${name}: ${errorText(error)}`));
   await Promise.all([
     hooks.command && warned('on_finish.command', runCommand(hooks.command, result, body, world)),
     hooks.post && warned('on_finish.post', post(hooks.post, body, world)),
@@ -165,7 +165,8 @@ async function postOnce(url: URL, body: string, signal: AbortSignal): Promise<st
     return response.ok ? null : `answered with ${response.status}`;
   } catch (error) {
     const cause = error instanceof Error ? error.cause : undefined;
-    const code = cause instanceof Error && 'code' in cause ? ` (${cause.code})` : '';
-    return `did not answer${error instanceof Error && error.name === 'TimeoutError' ? ' in time' : code}`;
+    const code = errorCode(cause);
+    const why = code === '' ? '' : ` (${code})`;
+    return `did not answer${error instanceof Error && error.name === 'TimeoutError' ? ' in time' : why}`;
   }
 }

@@ -1,5 +1,6 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
+import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
@@ -84,7 +85,7 @@ async function runOver(
     }
     reuse = await Reuse.open({ settings, address: world.address, input, target, manifest });
     if (settings.reuse.onlyNew)
-      world.say(`${figure(reuse?.answered ?? 0)} rows are known from the last run of this job`);
+      world.say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
     // The ledger forgets a run that has finished with its first rows, and then no call of it is unwritten.
     const reachBefore = target?.unfinished?.finished === undefined ? (manifest.reach ?? 0) : 0;
     const committer = await Committer.open(
@@ -138,7 +139,7 @@ async function runOver(
 
 /** What a person can do about rows that were not called again. */
 const heldText = (rows: number): string =>
-  `${figure(rows)} ${rows === 1 ? 'row' : 'rows'} ended failed with outcome_unknown: perhaps answered and billed, and not called ` +
+  `${counted(rows, 'row')} ended failed with outcome_unknown: perhaps answered and billed, and not called ` +
   'again. To call them all the same, put them into a file of their own, and run the job with --input and another --output';
 
 const TOO_MANY_KEYS =
@@ -161,9 +162,9 @@ function announce(
 ): void {
   const { input, service, emulated, limits, work } = settings;
   const from = input.path === '-' ? 'standard input' : input.path;
-  const bad = survey.badRows > 0 ? `, ${figure(survey.badRows)} of them unreadable` : '';
+  const bad = survey.badRows > 0 ? `, ${count(survey.badRows)} of them unreadable` : '';
   say(
-    `${settings.job}: ${figure(total)} rows of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
+    `${settings.job}: ${count(total)} rows of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
   );
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
@@ -178,8 +179,6 @@ function announce(
   if (manifest.execution > 1 && limits.budget !== null)
     say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
-
-const figure = (n: number): string => n.toLocaleString('en-US');
 
 function summaryOf(
   settings: Settings,

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
 import { PartFile, writing } from '../output/writer.js';
@@ -115,7 +115,7 @@ export class Reuse {
       if (error instanceof UsageError) throw error;
       throw new UsageError(
         'bad_state_dir',
-        `cannot keep outcomes in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+        `cannot keep outcomes in the state directory ${stateDir}: ${errorText(error)}`,
         'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
         { cause: error },
       );

@@ -1,4 +1,4 @@
-import { duration } from '../figures.js';
+import { counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
 import { type Calling, clock, serviceWait } from '../worker/service-wait.js';
 
@@ -97,7 +97,7 @@ export class Watchdog {
     if (idle <= IDLE_MS) return null;
     if (fleet !== null && fleet.workers > 0)
       return (
-        fleet.waiting ?? `waiting since ${clock(this.#progressAt)} for ${plural(fleet.workers, 'worker')}`
+        fleet.waiting ?? `waiting since ${clock(this.#progressAt)} for ${counted(fleet.workers, 'worker')}`
       );
     return `waiting since ${clock(this.#progressAt)} for workers`;
   }
@@ -135,5 +135,3 @@ export class Watchdog {
     };
   }
 }
-
-const plural = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;

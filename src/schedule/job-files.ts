@@ -2,7 +2,7 @@ import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import { machineTimezone, type Timetable } from '../config/cron.js';
 import { readJobFile } from '../config/job-file.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 
 /** A job file with a schedule. */
 export interface ScheduledJob extends Timetable {
@@ -109,10 +109,7 @@ function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder);
   } catch (error) {
-    throw new UsageError(
-      'jobs_unreadable',
-      `cannot read the folder ${folder}: ${error instanceof Error ? error.message : error}`,
-    );
+    throw new UsageError('jobs_unreadable', `cannot read the folder ${folder}: ${errorText(error)}`);
   }
 }
 

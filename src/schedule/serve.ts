@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { nextTimes } from '../config/cron.js';
-import { UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock } from '../lock.js';
@@ -107,7 +107,7 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
 const unwritable = (stateDir: string, error: unknown): UsageError =>
   new UsageError(
     'bad_state_dir',
-    `cannot write in the state directory ${stateDir}: ${error instanceof Error ? error.message : error}`,
+    `cannot write in the state directory ${stateDir}: ${errorText(error)}`,
     'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
   );
 
@@ -161,7 +161,7 @@ class JobFiles {
       const found = findScheduledJobs(paths);
       if (sight(found) !== this.#seen) await this.sync(found);
     } catch (error) {
-      log.error(`cannot follow the job files: ${error instanceof Error ? error.message : error}`);
+      log.error(`cannot follow the job files: ${errorText(error)}`);
     }
   }
 }

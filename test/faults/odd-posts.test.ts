@@ -12,9 +12,9 @@ import { startWeb, type Web } from '../../src/web/web.js';
 import { oddBeats } from '../fleet/odd-beats.js';
 import { Workplace } from '../support/promptmill.js';
 import { describeEachStore } from '../support/stores.js';
+import { runBeat, workerBeat } from '../web/beats.js';
 import { chromiumPath, startChromium } from '../web/chromium.js';
 import { AUTHORIZATION, LOGIN } from '../web/dashboard.js';
-import { runBeat, workerBeat } from '../web/beats.js';
 
 const LONG = 3_600_000;
 const log = pino({ level: 'silent' });

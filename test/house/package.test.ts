@@ -54,7 +54,7 @@ describe('the package', () => {
 describe('the README', () => {
   const readme = readFileSync(join(root, 'README.md'), 'utf8');
 
-  it('begins with the two commands of the contract', () => {
+  it('begins with the two commands that a stranger types', () => {
     expect(readme).toContain('    npm ci && npx promptmill run jobs/sentiment.yaml --emulate\n');
     expect(readme).toContain('    npm ci && npm test\n');
   });

@@ -15,7 +15,7 @@ function record(...args: Parameters<typeof recordFacts>): Record<string, unknown
 }
 
 describe('the columns of the record', () => {
-  it('are those of the contract, in its order', () => {
+  it('are fixed, in their order', () => {
     const categories = ['hate', 'self_harm', 'sexual', 'violence'];
     const filters = ['prompt', 'completion'].flatMap((side) =>
       categories.flatMap((category) => [`${side}_${category}_filtered`, `${side}_${category}_severity`]),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { backoffMs } from '../../src/pace/backoff.js';
+import { backoffMs } from '../../src/backoff.js';
 import { QuotaWait } from '../../src/pace/quota-wait.js';
 
 describe('a wait for the quota', () => {

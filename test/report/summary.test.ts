@@ -26,7 +26,7 @@ const parts: SummaryParts = {
   prices: { prompt: 0.0015, completion: 0.002 },
 };
 
-test('the summary has the fields of the contract, in their order', () => {
+test('the summary has its fixed fields, in their order', () => {
   expect(JSON.stringify(summarise(parts), null, 1)).toBe(
     JSON.stringify(
       {

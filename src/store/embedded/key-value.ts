@@ -1,6 +1,7 @@
 import { lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCode } from '../../errors.js';
 import { makePrivateFolder } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import {
@@ -180,5 +181,4 @@ function textOf(path: string, ageMs: number): string | typeof OVER | null {
   }
 }
 
-const isMissing = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'ENOENT';
+const isMissing = (error: unknown): boolean => errorCode(error) === 'ENOENT';

@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PgPool, PgPoolClient, PgQueryResult } from 'bullmq';
 import pg from 'pg';
+import { reconnectMs } from '../../backoff.js';
 import type { StoreHealth } from '../health.js';
-
-/** The longest pause between two attempts, in milliseconds. */
-const AGAIN_MS = 2_000;
 
 /**
  * A pool that does for PostgreSQL what ioredis does for Redis: it connects again for ever, and sends a statement
@@ -79,8 +77,7 @@ export class LastingPool implements PgPool {
       } catch (error) {
         this.health.met(error);
         if (!this.health.mayPass(error) || this.#closing.signal.aborted) throw error;
-        const pause = Math.min(AGAIN_MS, 50 * 2 ** Math.min(times, 10)) * (0.5 + Math.random() / 2);
-        await sleep(pause, undefined, { signal: this.#closing.signal });
+        await sleep(reconnectMs(times), undefined, { signal: this.#closing.signal });
       }
     }
   }

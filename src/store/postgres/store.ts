@@ -1,6 +1,6 @@
 import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bullmq';
 import pg from 'pg';
-import { UsageError } from '../../errors.js';
+import { errorCode, UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
 import { within } from '../deadline.js';
 import { storeErrorOf } from '../error.js';
@@ -102,7 +102,7 @@ function refusal(error: unknown, shown: string): UsageError {
   if (known !== null && known.kind !== 'away')
     return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
   // Refused on IPv4 and on IPv6 is one error without a message.
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = errorCode(error);
   const reason = (error instanceof Error && error.message) || code || String(error);
   if (error instanceof pg.DatabaseError || UNFIT.some((unfit) => error instanceof unfit)) {
     return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { errorText } from '../../errors.js';
 import {
   type Cell,
   type Folder,
@@ -133,7 +134,7 @@ export class RedisKeyValue implements KeyValue {
       const reply = await this.client.eval(script, 3, ...keysOf(folder), ...args);
       return Array.isArray(reply) ? reply : [];
     } catch (error) {
-      throw new Error(error instanceof Error ? error.message : String(error));
+      throw new Error(errorText(error));
     }
   }
 }

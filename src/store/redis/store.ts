@@ -1,6 +1,7 @@
 import { createRedisBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
-import { UsageError } from '../../errors.js';
+import { reconnectMs } from '../../backoff.js';
+import { errorText, UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
 import { within } from '../deadline.js';
 import { storeErrorOf } from '../error.js';
@@ -12,17 +13,13 @@ import { RedisLedger } from './ledger.js';
 /** The longest wait for a server at the start, and for its goodbye at the end, in milliseconds. */
 const START_MS = 5_000;
 const CLOSE_MS = 1_000;
-/** The longest pause between two attempts to connect, in milliseconds. */
-const RECONNECT_MS = 2_000;
-
 /** What every connection is made with; the errors that the server answers with are told to the health of the store. */
 const settings = (health: StoreHealth) =>
   ({
     // The default gives up after 20 reconnects, and can mark a succeeded chunk as failed (fault 32).
     maxRetriesPerRequest: null,
     // For ever, never far apart, and not the whole fleet at the same moment.
-    retryStrategy: (times: number) =>
-      Math.min(RECONNECT_MS, 50 * 2 ** Math.min(times, 10)) * (0.5 + Math.random() / 2),
+    retryStrategy: reconnectMs,
     // After a failover the old master is a replica: connect anew and send the refused command again (fault 33), as long
     // as that may pass (fault 81).
     reconnectOnError: (error: Error) => {
@@ -115,7 +112,7 @@ function refusal(error: unknown, shown: string): UsageError {
     return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
   return new UsageError(
     'queue_unreachable',
-    `cannot reach ${shown}: ${error instanceof Error ? error.message : error}`,
+    `cannot reach ${shown}: ${errorText(error)}`,
     'Start the server, correct the address, or use --queue embedded.',
   );
 }
