@@ -1,14 +1,31 @@
 /**
- * The words of Promptmill, as types. This file imports nothing.
+ * The words of Promptmill, and what they name as types. This file imports nothing.
  *
  * - **job**: a file under `jobs/`: input, prompt template, parameters, output, limits, schedule.
- * - **run**: one execution of a job over one input into one output; it may take several processes in turn.
+ * - **run**: a job over one input into one output; it may take several executions.
+ * - **execution**: one process at work on a run; each resume begins the next.
  * - **row**: one input record; it becomes one prompt and exactly one output record.
  * - **chunk**: up to `chunk_size` consecutive rows; one BullMQ job.
  * - **outcome**: how a row ended: `completed`, `filtered`, `failed` or `skipped`.
+ * - **tally**: what is counted of all outcomes; the summary and the report are made of it.
  * - **window**: the rows that are handed to the queue and not yet written to the output.
- * - **ledger**: the shared store of outcomes that are known but not yet written to the output.
- * - **deployment**: the named model behind the endpoint; the unit of quota, so also the unit of queue.
+ * - **ledger**: the shared store of what is known and not yet written: rows are reserved in it before a call, and settled after.
+ * - **lease**: a worker's hold on a chunk, for as long as it works on it.
+ * - **orphaned call**: a call whose process was killed, so that nobody knows what came of it; it may have been billed.
+ * - **manifest**: the file beside the output that says how far a run came.
+ * - **committer**: appends records to the part file, makes them durable, then writes the manifest.
+ * - **output target**: the files that a run writes to, found and locked before anything is sent.
+ * - **engine**: producer, worker and collector of a run, side by side.
+ * - **watchdog**: stops a run, resumably, when nothing moves any more or a limit is reached.
+ * - **canary**: the first rows, which go ahead: when all of them fail, the run stops.
+ * - **rescue**: puts chunks into the queue again that were lost there.
+ * - **heartbeat**: what a run or a worker says of itself about once a second; status and dashboard read it.
+ * - **deployment**: the named model behind an endpoint; the unit of quota, so also the unit of queue.
+ * - **endpoint**: a deployment as this process calls it: address, proxy, API version.
+ * - **operation**: how prompts become a request, and a choice of its answer a text.
+ * - **permit**: the right to make one call at one moment; all workers of a queue take theirs from one line.
+ * - **rate**: permits a minute: advertised where the service names its quota, estimated where only its refusals tell.
+ * - **tick**: one moment at which a schedule starts its job.
  */
 
 /** A value as JSON has it. */

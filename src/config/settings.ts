@@ -3,6 +3,7 @@ import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
 import type { ReuseSettings } from '../reuse/keys.js';
 import type { Deployment } from '../service/catalogue.js';
+import type { Format } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { durationMs, type Job } from './job-schema.js';
 
@@ -21,7 +22,6 @@ export interface RunFlags {
   readonly logLevel?: string | undefined;
 }
 
-type InputFormat = 'csv' | 'tsv' | 'jsonl';
 type OutputFormat = 'csv' | 'jsonl';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
@@ -33,7 +33,7 @@ export interface Settings {
   readonly service: Deployment;
   readonly input: {
     readonly path: string;
-    readonly format?: InputFormat;
+    readonly format?: Format;
     readonly encoding?: string;
     readonly delimiter?: string;
     readonly require: readonly string[];
@@ -177,7 +177,7 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
   return { kind: 'json', schema: answer.json satisfies { [key: string]: Json } };
 }
 
-function inputFormat(format: string | undefined): InputFormat | undefined {
+function inputFormat(format: string | undefined): Format | undefined {
   if (format === undefined || format === 'csv' || format === 'tsv' || format === 'jsonl') return format;
   throw new UsageError('bad_format', `--format must be csv, tsv or jsonl, got ${format}`);
 }
@@ -193,7 +193,7 @@ function outputFormat(path: string): OutputFormat {
   );
 }
 
-function defaultOutput(job: string, format: InputFormat | undefined, input: string): string {
+function defaultOutput(job: string, format: Format | undefined, input: string): string {
   const lines = format === 'jsonl' || (format === undefined && /\.(jsonl|ndjson|json)(\.gz)?$/i.test(input));
   return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
 }

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { type Dispatcher, Pool } from 'undici';
-import { DEADLINE, type Exchange, failureOf, type Progress } from './exchange.js';
+import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.js';
 import { type KeyCleaner, keyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
 import { type ServiceProxy, tunnelThrough } from './proxy.js';
@@ -128,7 +128,7 @@ class Call implements Dispatcher.DispatchHandler {
   #leftMs: number;
   #clockSince = 0;
   #started = performance.now();
-  #progress: Progress = 'queued';
+  #stage: CallStage = 'queued';
   #done = false;
   #controller: Dispatcher.DispatchController | null = null;
   #status = 0;
@@ -177,12 +177,12 @@ class Call implements Dispatcher.DispatchHandler {
       return;
     }
     this.#controller = controller;
-    this.#progress = 'sent';
+    this.#stage = 'sent';
     this.#started = performance.now();
   }
 
   onResponseStart(_: unknown, status: number, headers: Record<string, unknown>): void {
-    this.#progress = 'answered';
+    this.#stage = 'answered';
     this.#status = status;
     const read: { [name: string]: string } = {};
     for (const name of READ_HEADERS) {
@@ -226,7 +226,7 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
-    this.#end(failureOf(error, this.#progress, this.#host, this.#elapsed()));
+    this.#end(failureOf(error, this.#stage, this.#host, this.#elapsed()));
   }
 
   #end(exchange: Exchange): void {

@@ -52,24 +52,24 @@ const REASONS = {
 export type FailureCode = keyof typeof REASONS;
 
 /** How far a call had come: nothing sent, the request sent (at least in part), the head of an answer read. */
-export type Progress = 'queued' | 'sent' | 'answered';
+export type CallStage = 'queued' | 'sent' | 'answered';
 
 /** Names a failure by the error's code; its message may hold anything and is not used. */
-export function failureOf(error: unknown, progress: Progress, host: string, latency_ms: number): Failure {
+export function failureOf(error: unknown, stage: CallStage, host: string, latency_ms: number): Failure {
   // undici gives its parser errors a name and no code.
   const cause = error instanceof Error && error.name === 'HTTPParserError' ? PARSER : errorCode(error);
-  const code = failureCode(cause, progress);
+  const code = failureCode(cause, stage);
   return {
     kind: 'failure',
-    phase: progress === 'queued' ? 'connect' : 'exchange',
+    phase: stage === 'queued' ? 'connect' : 'exchange',
     code,
     message: `${REASONS[code]}: ${host}${cause === '' ? '' : ` (${cause.replace(PROXY_REFUSED, 'HTTP ')})`}`,
     latency_ms,
   };
 }
 
-/** Codes of Node.js, OpenSSL and undici. A closed connection means what the progress makes of it. */
-function failureCode(code: string, progress: Progress): FailureCode {
+/** Codes of Node.js, OpenSSL and undici. A closed connection means what the stage makes of it. */
+function failureCode(code: string, stage: CallStage): FailureCode {
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'dns';
   if (code === 'ECONNREFUSED') return 'refused';
   if (code === 'EMFILE' || code === 'ENFILE') return 'no_descriptor';
@@ -78,9 +78,9 @@ function failureCode(code: string, progress: Progress): FailureCode {
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return 'too_large';
   if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') return 'aborted';
   if (/^EPROTO$|^ERR_(TLS|SSL)_|CERT|SIGNATURE|ISSUER/.test(code)) return 'tls';
-  if (progress === 'queued') return 'unreachable';
-  if (code === 'UND_ERR_HEADERS_OVERFLOW' || (code === PARSER && progress === 'sent')) return 'not_http';
-  return progress === 'answered' ? 'truncated' : 'reset';
+  if (stage === 'queued') return 'unreachable';
+  if (code === 'UND_ERR_HEADERS_OVERFLOW' || (code === PARSER && stage === 'sent')) return 'not_http';
+  return stage === 'answered' ? 'truncated' : 'reset';
 }
 
 const PARSER = 'UND_ERR_HTTP_PARSER';

@@ -9,9 +9,9 @@ import type { Operation } from './operation.js';
  */
 
 /** What a 200 body holds for one prompt. */
-export type Reading = Answer | Unusable;
+export type Reading = Usable | Unusable;
 
-interface Answer {
+interface Usable {
   readonly ok: true;
   readonly completion: Completion;
   readonly filters: Filters;
