@@ -1,3 +1,5 @@
+import { errorCode, errorText, UsageError } from '../errors.js';
+
 /**
  * What an error of the store means for those who need it. The one place that knows the words of Redis and the states of
  * PostgreSQL.
@@ -19,107 +21,113 @@ export interface StoreError {
   readonly remedy: string;
 }
 
-interface Rule extends Omit<StoreError, 'words'> {
-  /** What the store is or does; its own words come behind. */
-  readonly means: string;
-}
+/** What an error can mean; the words of the store come behind `means`. */
+const MEANINGS = {
+  away: {
+    kind: 'away',
+    code: 'queue_unavailable',
+    means: 'does not answer',
+    remedy: 'Start the server, or mend the way to it.',
+  },
+  full: {
+    kind: 'full',
+    code: 'queue_full',
+    means: 'has no room left',
+    remedy: 'Give it more memory or disk space.',
+  },
+  readOnly: {
+    kind: 'refusing',
+    code: 'queue_read_only',
+    means: 'is read-only',
+    remedy: 'Give the address of the primary, or make this server one.',
+  },
+  notReplicated: {
+    kind: 'refusing',
+    code: 'queue_not_replicated',
+    means: 'takes no writes while it has too few replicas',
+    remedy: 'Bring its replicas back, or lower min-replicas-to-write.',
+  },
+  wrongPassword: {
+    kind: 'refusing',
+    code: 'queue_refused',
+    means: 'refuses this user or password',
+    remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
+  },
+  notAllowed: {
+    kind: 'refusing',
+    code: 'queue_refused',
+    means: 'does not allow this user what the queue needs',
+    remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
+  },
+  otherType: {
+    kind: 'broken',
+    code: 'queue_damaged',
+    means: 'has something else under a name of the queue',
+    remedy: 'Delete or rename those keys, or use another database of the server (redis://HOST:PORT/1).',
+  },
+  noTable: {
+    kind: 'broken',
+    code: 'queue_damaged',
+    means: 'has lost tables of the queue',
+    remedy:
+      'Tables of the schema promptmill are made again by the next start. If one of the schema bullmq is gone, drop that ' +
+      'schema (DROP SCHEMA bullmq CASCADE): it is made again as well.',
+  },
+  noDatabase: {
+    kind: 'broken',
+    code: 'queue_refused',
+    means: 'has no such database',
+    remedy: 'Create the database, or name another one.',
+  },
+  damaged: {
+    kind: 'broken',
+    code: 'queue_damaged',
+    means: 'has damaged files',
+    remedy: 'Restore it, or use another database.',
+  },
+  noDescriptor: {
+    kind: 'refusing',
+    code: 'too_many_open_files',
+    means: 'cannot be reached: this process may open no more files',
+    remedy: 'Raise the limit (ulimit -n 1024) or lower --concurrency.',
+  },
+} as const satisfies Record<string, Omit<StoreError, 'words'> & { readonly means: string }>;
 
-const AWAY: Rule = {
-  kind: 'away',
-  code: 'queue_unavailable',
-  means: 'does not answer',
-  remedy: 'Start the server, or mend the way to it.',
-};
-const FULL: Rule = {
-  kind: 'full',
-  code: 'queue_full',
-  means: 'has no room left',
-  remedy: 'Give it more memory or disk space.',
-};
-const READ_ONLY: Rule = {
-  kind: 'refusing',
-  code: 'queue_read_only',
-  means: 'is read-only',
-  remedy: 'Give the address of the primary, or make this server one.',
-};
-const NOT_REPLICATED: Rule = {
-  kind: 'refusing',
-  code: 'queue_not_replicated',
-  means: 'takes no writes while it has too few replicas',
-  remedy: 'Bring its replicas back, or lower min-replicas-to-write.',
-};
-const REFUSED: Rule = {
-  kind: 'refusing',
-  code: 'queue_refused',
-  means: 'refuses this user or password',
-  remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
-};
-const OTHER_TYPE: Rule = {
-  kind: 'broken',
-  code: 'queue_damaged',
-  means: 'has something else under a name of the queue',
-  remedy: 'Delete or rename those keys, or use another database of the server (redis://HOST:PORT/1).',
-};
-const NO_TABLE: Rule = {
-  kind: 'broken',
-  code: 'queue_damaged',
-  means: 'has lost tables of the queue',
-  remedy:
-    'Tables of the schema promptmill are made again by the next start. If one of the schema bullmq is gone, drop that ' +
-    'schema (DROP SCHEMA bullmq CASCADE): it is made again as well.',
-};
-const NO_DATABASE: Rule = {
-  kind: 'broken',
-  code: 'queue_refused',
-  means: 'has no such database',
-  remedy: 'Create the database, or name another one.',
-};
-const DAMAGED: Rule = {
-  kind: 'broken',
-  code: 'queue_damaged',
-  means: 'has damaged files',
-  remedy: 'Restore it, or use another database.',
-};
-const NO_DESCRIPTOR: Rule = {
-  kind: 'refusing',
-  code: 'too_many_open_files',
-  means: 'cannot be reached: this process may open no more files',
-  remedy: 'Raise the limit (ulimit -n 1024) or lower --concurrency.',
-};
+type Meaning = keyof typeof MEANINGS;
 
 /** By the first word of the reply. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
-const OF_REDIS: ReadonlyMap<string, Rule> = new Map([
-  ['READONLY', READ_ONLY],
-  ['MASTERDOWN', READ_ONLY],
-  ['NOREPLICAS', NOT_REPLICATED],
-  ['NOAUTH', REFUSED],
-  ['WRONGPASS', REFUSED],
-  ['NOPERM', { ...REFUSED, means: 'does not allow this user what the queue needs' }],
-  ['WRONGTYPE', OTHER_TYPE],
-  ['OOM', FULL],
-  ['MISCONF', FULL],
-  ['LOADING', AWAY],
-  ['BUSY', AWAY],
-  ['CLUSTERDOWN', AWAY],
-  ['TRYAGAIN', AWAY],
+const OF_REDIS: ReadonlyMap<string, Meaning> = new Map([
+  ['READONLY', 'readOnly'],
+  ['MASTERDOWN', 'readOnly'],
+  ['NOREPLICAS', 'notReplicated'],
+  ['NOAUTH', 'wrongPassword'],
+  ['WRONGPASS', 'wrongPassword'],
+  ['NOPERM', 'notAllowed'],
+  ['WRONGTYPE', 'otherType'],
+  ['OOM', 'full'],
+  ['MISCONF', 'full'],
+  ['LOADING', 'away'],
+  ['BUSY', 'away'],
+  ['CLUSTERDOWN', 'away'],
+  ['TRYAGAIN', 'away'],
 ]);
 
 /** By the state, or the class of it: https://www.postgresql.org/docs/current/errcodes-appendix.html */
-const OF_POSTGRES: readonly (readonly [RegExp, Rule])[] = [
-  [/^08/, AWAY],
+const OF_POSTGRES: readonly (readonly [states: RegExp, meaning: Meaning])[] = [
+  [/^08/, 'away'],
   // Shut down, crashed, starting up, a backend that was terminated (fault 38); not 57P04, a dropped database.
-  [/^57P0[1235]/, AWAY],
-  [/^57P04/, NO_DATABASE],
+  [/^57P0[1235]/, 'away'],
+  [/^57P04/, 'noDatabase'],
   // Too many clients; a serialisation failure, a deadlock, a lock or a statement that took too long: again.
-  [/^(53300|40001|40P01|55P03|57014)/, AWAY],
-  [/^53/, FULL],
-  [/^25006/, READ_ONLY],
-  [/^28/, REFUSED],
-  [/^42501/, { ...REFUSED, means: 'does not allow this user what the queue needs' }],
-  [/^3D000/, NO_DATABASE],
+  [/^(53300|40001|40P01|55P03|57014)/, 'away'],
+  [/^53/, 'full'],
+  [/^25006/, 'readOnly'],
+  [/^28/, 'wrongPassword'],
+  [/^42501/, 'notAllowed'],
+  [/^3D000/, 'noDatabase'],
   // A schema, a table, a column, a function or a key that should be there.
-  [/^(3F000|42P01|42703|42883|42704|42P10)/, NO_TABLE],
-  [/^(58|XX001|XX002)/, DAMAGED],
+  [/^(3F000|42P01|42703|42883|42704|42P10)/, 'noTable'],
+  [/^(58|XX001|XX002)/, 'damaged'],
 ];
 
 /** The system's codes for a way that is not there, and none for a file. */
@@ -139,24 +147,42 @@ const OF_OLD_AUTH = /^ERR (AUTH|invalid password|Client sent AUTH)/;
 /** @returns null for what is no error of the store: a defect, or a fault that Promptmill has no plan for */
 export function storeErrorOf(error: unknown): StoreError | null {
   if (!(error instanceof Error)) return null;
-  const rule = ruleOf(error);
-  if (rule === null) return null;
-  const { means, ...known } = rule;
+  const meaning = meaningOf(error);
+  if (meaning === null) return null;
+  const { means, ...known } = MEANINGS[meaning];
   // Refused on IPv4 and on IPv6 is one error without a message.
-  const said = error.message.replace(PLACE, '').trim() || codeOf(error);
+  const said = error.message.replace(PLACE, '').trim() || errorCode(error);
   return { ...known, words: `${means} (${said})` };
 }
 
-function ruleOf(error: Error): Rule | null {
-  const code = codeOf(error);
+function meaningOf(error: Error): Meaning | null {
+  const code = errorCode(error);
   // Both PostgreSQLs: `pg` puts the severity on what the server said, and on nothing else.
   if ('severity' in error) return OF_POSTGRES.find(([states]) => states.test(code))?.[1] ?? null;
-  if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return NO_DESCRIPTOR;
-  if (OF_NETWORK.test(code)) return AWAY;
-  if (CONNECTION_LOST.test(error.message)) return AWAY;
-  if (OF_OLD_AUTH.test(error.message)) return REFUSED;
+  if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return 'noDescriptor';
+  if (OF_NETWORK.test(code)) return 'away';
+  if (CONNECTION_LOST.test(error.message)) return 'away';
+  if (OF_OLD_AUTH.test(error.message)) return 'wrongPassword';
   return OF_REDIS.get(WORD.exec(error.message)?.[1] ?? '') ?? null;
 }
 
-const codeOf = (error: Error): string =>
-  'code' in error && typeof error.code === 'string' ? error.code : '';
+/**
+ * An error while a server was opened, as what is told to the user. The cause is left out on purpose: ioredis hangs the
+ * refused command on it, and with AUTH that is the password.
+ * @param shown the address without its password
+ * @param isUnfit the server answered, and cannot hold the queue
+ */
+export function openingErrorOf(error: unknown, shown: string, isUnfit = false): UsageError {
+  if (error instanceof UsageError) return error;
+  const known = storeErrorOf(error);
+  if (known !== null && known.kind !== 'away')
+    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
+  // Refused on IPv4 and on IPv6 is one error without a message.
+  const reason = errorText(error) || errorCode(error);
+  if (isUnfit) return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
+  return new UsageError(
+    'queue_unreachable',
+    `cannot reach ${shown}: ${reason}`,
+    'Start the server, correct the address, or use --queue embedded.',
+  );
+}

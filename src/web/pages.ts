@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { frontPageOf } from './front-page.js';
 import { runPageOf } from './run-page.js';
-import { stateOf } from './state.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -41,7 +41,7 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
   app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
-  app.get('/api/state', async () => stateOf(await watch.view(), version, new Date(), problems()));
+  app.get('/api/state', async () => frontPageOf(await watch.view(), version, new Date(), problems()));
 
   const run = read('run.html');
   const find = async ({ id }: { id: string }): Promise<WatchedRun | undefined> =>

@@ -2,7 +2,7 @@ import { cost, count, duration, percent, rate } from '../figures.js';
 import type { Summary } from '../report/summary.js';
 import type { Counts, FilterCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
-import { type Figure, type Share, sharesOf } from './state.js';
+import { type Figure, type Share, sharesOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
 /** A table of the page of a run. Rows with a share get a bar. */

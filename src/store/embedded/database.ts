@@ -4,9 +4,9 @@ import { setFlagsFromString } from 'node:v8';
 import { PGlite } from '@electric-sql/pglite';
 import { makePrivateFolder } from '../../folder.js';
 import type { StoreHealth } from '../health.js';
-import { prepareTables, QUEUE_SCHEMA } from '../postgres/backend.js';
-import { assertSpace } from '../space.js';
+import { prepareTables, QUEUE_SCHEMA } from '../postgres/schema.js';
 import type { LedgerTimes } from '../times.js';
+import { assertSpace } from './ledger.js';
 import { PglitePool } from './pool.js';
 
 /** A new database with its tables, made by `npm run build` with the version of PGlite that is installed with it. */

@@ -4,11 +4,11 @@ import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { within } from '../deadline.js';
 import { StoreHealth } from '../health.js';
-import { backendOn } from '../postgres/backend.js';
-import { EmbeddedLedger } from '../space.js';
+import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';
 import { openDatabase } from './database.js';
 import { FileKeyValue } from './key-value.js';
+import { EmbeddedLedger } from './ledger.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));

@@ -1,5 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PgPool, PgPoolClient, PgQueryResult } from 'bullmq';
+import {
+  type BackendFactory,
+  createPostgresBackend,
+  type PgPool,
+  type PgPoolClient,
+  type PgQueryResult,
+  type RedisQueueBackend,
+} from 'bullmq';
 import pg from 'pg';
 import { reconnectMs } from '../../backoff.js';
 import type { StoreHealth } from '../health.js';
@@ -81,4 +88,12 @@ export class LastingPool implements PgPool {
       }
     }
   }
+}
+
+/** BullMQ's backend on a pool, whatever `connection` its queues and workers were given. */
+export function backendOn(pool: PgPool): BackendFactory<RedisQueueBackend> {
+  const factory: BackendFactory = (name, options, use) =>
+    createPostgresBackend(name, { ...options, connection: pool }, use);
+  // BullMQ's classes name the Redis backend where nothing else is said; only getBackend() can tell the difference.
+  return factory as BackendFactory<RedisQueueBackend>;
 }

@@ -1,5 +1,13 @@
+import { type PgPool, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
+import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
+
+/** BullMQ's schema. Its statements name no schema, so every connection has it as its search path. */
+export const QUEUE_SCHEMA = 'bullmq';
+
+/** Any number, the same for all: processes that start together make the tables one after the other. */
+const SETUP_LOCK = 5_741_310_226;
 
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
 const LAYOUT = '4';
@@ -59,10 +67,30 @@ COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
 `;
 
 /**
- * Makes the ledger's tables where they are missing or of an earlier version.
+ * Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired.
+ *
+ * BullMQ's migrations have a lock of their own, but inside their transaction, where it comes too late: by then
+ * the connection, whose search path names the schema, has noted that there is none, and makes it a second time.
+ */
+export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> {
+  const session = await pool.connect();
+  try {
+    await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
+    await runMigrations(session, QUEUE_SCHEMA);
+    await createTables(session);
+    await dropExpired(session, times.outcomeTtlMs);
+  } finally {
+    // PGlite has one session for all, so it does not end with this.
+    await session.query('SELECT pg_advisory_unlock_all()').catch(() => {});
+    session.release();
+  }
+}
+
+/**
+ * Makes Promptmill's own tables where they are missing or of an earlier version.
  * @param session one connection, because of its transaction; nobody else makes tables meanwhile
  */
-export async function createLedgerTables(session: Sql): Promise<void> {
+async function createTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
     `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
        AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')} AS found`,
@@ -80,7 +108,7 @@ export async function createLedgerTables(session: Sql): Promise<void> {
 }
 
 /** Drops what runs that nobody continues have left. */
-export async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
+async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
   for (const table of ['outcome', 'calls', 'run', 'flight']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,

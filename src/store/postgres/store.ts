@@ -1,15 +1,15 @@
 import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bullmq';
 import pg from 'pg';
-import { errorCode, UsageError } from '../../errors.js';
+import { UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
 import { within } from '../deadline.js';
-import { storeErrorOf } from '../error.js';
+import { openingErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
-import { backendOn, prepareTables, QUEUE_SCHEMA } from './backend.js';
 import { PostgresKeyValue } from './key-value.js';
 import { PostgresLedger } from './ledger.js';
-import { LastingPool } from './pool.js';
+import { backendOn, LastingPool } from './pool.js';
+import { prepareTables, QUEUE_SCHEMA } from './schema.js';
 
 /** The longest wait for a connection at the start, and for statements under way at the end, in milliseconds. */
 const START_MS = 5_000;
@@ -96,20 +96,9 @@ async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void>
   }
 }
 
-function refusal(error: unknown, shown: string): UsageError {
-  if (error instanceof UsageError) return error;
-  const known = storeErrorOf(error);
-  if (known !== null && known.kind !== 'away')
-    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
-  // Refused on IPv4 and on IPv6 is one error without a message.
-  const code = errorCode(error);
-  const reason = (error instanceof Error && error.message) || code || String(error);
-  if (error instanceof pg.DatabaseError || UNFIT.some((unfit) => error instanceof unfit)) {
-    return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
-  }
-  return new UsageError(
-    'queue_unreachable',
-    `cannot reach ${shown}: ${reason}`,
-    'Start the server, correct the address, or use --queue embedded.',
+const refusal = (error: unknown, shown: string): UsageError =>
+  openingErrorOf(
+    error,
+    shown,
+    error instanceof pg.DatabaseError || UNFIT.some((unfit) => error instanceof unfit),
   );
-}

@@ -1,10 +1,9 @@
 import { createRedisBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { reconnectMs } from '../../backoff.js';
-import { errorText, UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
 import { within } from '../deadline.js';
-import { storeErrorOf } from '../error.js';
+import { openingErrorOf, storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
 import { RedisKeyValue } from './key-value.js';
@@ -83,7 +82,7 @@ async function lookAtServer(url: URL, shown: string, onWarning: (message: string
       if (storeErrorOf(error)?.kind !== 'full') throw error;
     });
   } catch (error) {
-    throw refusal(cause ?? error, shown);
+    throw openingErrorOf(cause ?? error, shown);
   } finally {
     probe.disconnect();
   }
@@ -104,15 +103,3 @@ function warnOfForgetting(info: string, shown: string, onWarning: (message: stri
 /** A script, as the queue and the ledger write. */
 const WRITE = "redis.call('SET', KEYS[1], 1); return redis.call('DEL', KEYS[1])";
 const PROBE_KEY = 'promptmill:probe';
-
-/** The cause is left out on purpose: ioredis hangs the refused command on it, and with AUTH that is the password. */
-function refusal(error: unknown, shown: string): UsageError {
-  const known = storeErrorOf(error);
-  if (known !== null && known.kind !== 'away')
-    return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
-  return new UsageError(
-    'queue_unreachable',
-    `cannot reach ${shown}: ${errorText(error)}`,
-    'Start the server, correct the address, or use --queue embedded.',
-  );
-}

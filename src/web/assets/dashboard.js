@@ -1,4 +1,4 @@
-/** @import { PastRun, RunCard, State, WorkerRow } from '../state.js' */
+/** @import { PastRun, RunCard, FrontPage, WorkerRow } from '../front-page.js' */
 import { ask, attribute, copy, describe, find, legend, list, parts, say, stack } from './dom.js';
 
 /** Runs say how they get on about once a second. */
@@ -11,7 +11,7 @@ const PATIENCE_MS = 10_000;
 const FEW = 20;
 
 let all = false;
-/** @type {State | null} */
+/** @type {FrontPage | null} */
 let shown = null;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
@@ -33,7 +33,7 @@ async function look() {
   timer = setTimeout(look, document.hidden ? HIDDEN_MS : EVERY_MS);
 }
 
-/** @param {State} state */
+/** @param {FrontPage} state */
 function show(state) {
   shown = state;
   delete document.body.dataset.stale;
@@ -193,7 +193,7 @@ function pill(parent, { state, stateText }) {
 
 /**
  * Changes of state are read out; figures that change each second are not.
- * @param {State} state
+ * @param {FrontPage} state
  */
 function tellNews({ running, past }) {
   const now = new Map([...running, ...past].map((run) => [run.id, `${run.job}: ${run.stateText}`]));

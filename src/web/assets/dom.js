@@ -1,4 +1,4 @@
-/** @import { Figure, Share } from '../state.js' */
+/** @import { Figure, Share } from '../front-page.js' */
 
 // Whatever comes from the server ends up here as text of a node and never as markup: names of jobs and answers of a
 // model may hold anything.

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { readRuns, readWorkers, standingOf } from '../../src/fleet/beats.js';
 import { type RateWindow, ratesOf, sampled } from '../../src/report/rate.js';
-import { stateOf } from '../../src/web/state.js';
+import { frontPageOf } from '../../src/web/front-page.js';
 import type { View, WatchedRun } from '../../src/web/watch.js';
 import { runBeat, workerBeat } from './beats.js';
 
@@ -21,7 +21,7 @@ const view = (runs: readonly WatchedRun[], change: Partial<View> = {}): View => 
   ...change,
 });
 
-const stateWith = (run: WatchedRun) => stateOf(view([run]), '1.2.3', NOW);
+const stateWith = (run: WatchedRun) => frontPageOf(view([run]), '1.2.3', NOW);
 
 describe('what the page shows of a run that goes on', () => {
   it('is its progress, its speed and the time that is left', () => {
@@ -86,7 +86,7 @@ describe('what the page shows of runs that ended', () => {
       seen(runBeat({ state: 'stopped' }, { stopped: 'deadline: over 8 h' })),
       seen(runBeat({ state: 'interrupted' })),
     ];
-    const { past, running } = stateOf(view(runs), '1.2.3', NOW);
+    const { past, running } = frontPageOf(view(runs), '1.2.3', NOW);
     expect(running).toEqual([]);
     expect(past.map(({ state, stateText, note }) => [state, stateText, note])).toEqual([
       ['failures', 'Finished, 3 failed', null],
@@ -105,7 +105,7 @@ describe('what the page shows of a worker', () => {
       queue === undefined ? [] : [queue, { ...queue, queue: 'another', waiting: 'for the quota' }];
     const beat = workerBeat({ queues, draining: true });
     const workers = readWorkers([{ name: beat.id, text: JSON.stringify(beat), ageMs: 0 }]);
-    expect(stateOf(view([], { workers }), '1.2.3', NOW).workers).toEqual([
+    expect(frontPageOf(view([], { workers }), '1.2.3', NOW).workers).toEqual([
       {
         id: 'night1-4711-9f3a',
         name: 'night1, 4711',
@@ -121,7 +121,7 @@ describe('what the page shows of a worker', () => {
 });
 
 it('a store that is silent is told of', () => {
-  const text = (change: Partial<View>) => stateOf(view([], change), '1.2.3', NOW).store;
+  const text = (change: Partial<View>) => frontPageOf(view([], change), '1.2.3', NOW).store;
   expect(text({})).toEqual({ ready: true, text: 'Live' });
   expect(text({ ready: false, silentMs: 20_000 })).toEqual({
     ready: false,

@@ -6,7 +6,7 @@ import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
-export interface State {
+export interface FrontPage {
   /** ISO 8601. */
   readonly at: string;
   readonly version: string;
@@ -85,7 +85,12 @@ const NONE = '–';
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
 /** The page's content. Everything out of a beat is made plain: no control character, nothing that turns text around. */
-export function stateOf(view: View, version: string, now: Date, problems: readonly string[] = []): State {
+export function frontPageOf(
+  view: View,
+  version: string,
+  now: Date,
+  problems: readonly string[] = [],
+): FrontPage {
   return {
     at: now.toISOString(),
     version,

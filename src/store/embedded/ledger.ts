@@ -1,9 +1,9 @@
 import { statfs } from 'node:fs/promises';
-import { StopError, UsageError } from '../errors.js';
-import type { PglitePool } from './embedded/pool.js';
-import type { Progress } from './ledger.js';
-import { PostgresLedger } from './postgres/ledger.js';
-import type { LedgerTimes } from './times.js';
+import { StopError, UsageError } from '../../errors.js';
+import type { Progress } from '../ledger.js';
+import { PostgresLedger } from '../postgres/ledger.js';
+import type { LedgerTimes } from '../times.js';
+import type { PglitePool } from './pool.js';
 
 const MIB = 2 ** 20;
 /** Kept free for the outcomes of the calls in flight and the database's own log: below it a run stops. */
