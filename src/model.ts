@@ -86,8 +86,11 @@ export interface Completion {
   readonly created: number | null;
   /** Log probabilities as the service sends them, in the form of its operation; only where the request asks for them. */
   readonly logprobs?: Json;
-  /** `bytes`: some were no UTF-8, and U+FFFD stands for them. `cut`: the text went on. */
-  readonly damaged?: 'bytes' | 'cut';
+  /**
+   * `bytes`: some were no UTF-8, and U+FFFD stands for them. `cut`: the text went on. `logprobs`: the text is whole, and its log
+   * probabilities were too long to keep.
+   */
+  readonly damaged?: 'bytes' | 'cut' | 'logprobs';
 }
 
 /** The content filter's results for both sides of a call. `null` means that the service did not say. */

@@ -189,7 +189,7 @@ export function completedFault(completion: Completion, answer: Answer | null): F
 
 /** Of what kind of damage a code tells; undefined for any other code. */
 export const damageOf = (code: string | undefined): Completion['damaged'] =>
-  (['bytes', 'cut'] as const).find((damage) => DAMAGES[damage].code === code);
+  (['bytes', 'cut', 'logprobs'] as const).find((damage) => DAMAGES[damage].code === code);
 
 const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Fault } = {
   bytes: {
@@ -199,5 +199,10 @@ const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Fault 
   cut: {
     code: 'text_cut',
     message: 'the text has more than the 1,048,576 characters that are kept, and was cut behind them',
+  },
+  logprobs: {
+    code: 'logprobs_left_out',
+    message:
+      'the log probabilities have more than the 262,144 characters of JSON that are kept, and were left out',
   },
 };

@@ -2,14 +2,16 @@ import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durationMs, type Job } from '../config/job-schema.js';
-import { errorCode, errorText, UsageError } from '../errors.js';
+import { errorText, UsageError } from '../errors.js';
+import { postOnce } from '../service/post.js';
+import { proxyFor, type ServiceProxy } from '../service/proxy.js';
 import type { RunResult } from './pipeline.js';
 
 /** What a job file asks for when a run has ended, ready to be done. */
 export interface Hooks {
   readonly command: { readonly argv: readonly string[]; readonly timeoutMs: number } | null;
   /** The variable's name is for messages: the address may hold a secret. */
-  readonly post: { readonly variable: string; readonly url: URL } | null;
+  readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
 }
 
 export interface HookWorld {
@@ -46,9 +48,10 @@ const KEYS = [
  */
 export function readyHooks(job: Job, variable: (name: string) => string | undefined): Hooks {
   const { command, post, timeout } = job.on_finish ?? {};
+  const url = post === undefined ? null : addressIn(post, variable(post));
   return {
     command: command && timeout ? { argv: command, timeoutMs: durationMs(timeout) } : null,
-    post: post === undefined ? null : { variable: post, url: addressIn(post, variable(post)) },
+    post: post && url ? { variable: post, url, proxy: proxyFor(url.href, variable) } : null,
   };
 }
 
@@ -139,34 +142,16 @@ async function runCommand(
 
 /** One POST, and a second one when the first did not arrive. Redirects are not followed: they would take it elsewhere. */
 async function post(
-  { variable, url }: NonNullable<Hooks['post']>,
+  { variable, url, proxy }: NonNullable<Hooks['post']>,
   body: string,
   { signal, times = TIMES }: HookWorld,
 ): Promise<void> {
+  const way = proxy === null ? '' : ` through the proxy ${proxy.address}`;
   for (let attempt = 1; ; attempt++) {
-    const problem = await postOnce(url, body, AbortSignal.any([signal, AbortSignal.timeout(times.postMs)]));
+    const patience = AbortSignal.any([signal, AbortSignal.timeout(times.postMs)]);
+    const problem = await postOnce(url, body, proxy, patience);
     if (problem === null) return;
-    if (attempt === 2 || signal.aborted) throw new Error(`the address in ${variable} ${problem}`);
+    if (attempt === 2 || signal.aborted) throw new Error(`the address in ${variable} ${problem}${way}`);
     await sleep(times.againMs, undefined, { signal }).catch(() => {});
-  }
-}
-
-/** @returns what went wrong, without the address, or null */
-async function postOnce(url: URL, body: string, signal: AbortSignal): Promise<string | null> {
-  try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body,
-      redirect: 'manual',
-      signal,
-    });
-    await response.body?.cancel();
-    return response.ok ? null : `answered with ${response.status}`;
-  } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined;
-    const code = errorCode(cause);
-    const why = code === '' ? '' : ` (${code})`;
-    return `did not answer${error instanceof Error && error.name === 'TimeoutError' ? ' in time' : why}`;
   }
 }

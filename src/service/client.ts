@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { type Dispatcher, Pool } from 'undici';
 import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.js';
-import { type KeyCleaner, keyCleaner } from './key-cleaner.js';
+import { type KeyCleaner, keyCleaner, proxyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
 import { type ServiceProxy, tunnelThrough } from './proxy.js';
 
@@ -59,11 +59,13 @@ export function createClient(settings: ClientSettings): Client {
   });
 
   const largeBodies = new LargeBodies();
+  const cleanOfProxy = proxyCleaner(forwarder?.user ?? '');
   let keyed: Keyed | null = null;
   const keyedBy = (key: string): Keyed => {
     if (keyed?.key !== key) {
       const headers = [...requestHeaders(settings.bearer, key), ...extra];
-      keyed = { key, headers, clean: keyCleaner(key) };
+      const clean = keyCleaner(key);
+      keyed = { key, headers, clean: (text) => cleanOfProxy(clean(text)) };
     }
     return keyed;
   };

@@ -13,9 +13,25 @@ export type KeyCleaner = (text: string) => string;
 /** Real keys are longer; a shorter stand-in for a local server could be a word of an answer. */
 const SHORTEST = 12;
 
-/** @param key of characters that a header can carry */
-export function keyCleaner(key: string): KeyCleaner {
-  if (key.length < SHORTEST) return (text) => text;
+/** Of these, fewer characters are no common word, and their base64 is none either. */
+const SHORTEST_USER = 6;
+
+/**
+ * Takes out what a proxy that answers in the place of the service may quote.
+ * @param user `user:password` of the proxy
+ */
+export function proxyCleaner(user: string): KeyCleaner {
+  const cleanPassword = keyCleaner(user.slice(user.indexOf(':') + 1));
+  const cleanBoth = keyCleaner(user, SHORTEST_USER);
+  return (text) => cleanPassword(cleanBoth(text));
+}
+
+/**
+ * @param key of characters that a header can carry
+ * @param shortest a shorter one is left where it is
+ */
+export function keyCleaner(key: string, shortest = SHORTEST): KeyCleaner {
+  if (key.length < shortest) return (text) => text;
   const forms = formsOf(key);
   const isIn = (plain: string): boolean => forms.some((form) => plain.includes(form));
   // Nearly every body has line breaks and quotes in it; the escapes of these say nothing of most keys.

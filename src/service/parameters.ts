@@ -8,7 +8,8 @@ import type { Parameters } from '../model.js';
  */
 
 function shown(value: unknown): string {
-  const json = JSON.stringify(value) ?? String(value);
+  // NaN and what has no end are no JSON.
+  const json = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
   return json.length > 60 ? `${json.slice(0, 57)}...` : json;
 }
 

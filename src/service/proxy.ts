@@ -5,19 +5,28 @@ import { PROXY_REFUSED } from './exchange.js';
 
 /** A proxy between this machine and the service. A private field keeps its password out of logs. */
 export class ServiceProxy {
-  readonly #authorization: string | null;
+  readonly #user: string | null;
   /** `http://host:port`: to connect to, and for people. */
   readonly address: string;
 
   constructor({ origin, username, password }: URL) {
     this.address = origin;
-    const both = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-    this.#authorization = username === '' ? null : `Basic ${Buffer.from(both).toString('base64')}`;
+    this.#user = username === '' ? null : `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  }
+
+  /** `user:password`, which an answer may quote; null for a proxy without a user. */
+  get user(): string | null {
+    return this.#user;
+  }
+
+  /** What it asks for, as the value of its header. */
+  get authorization(): string | null {
+    return this.#user === null ? null : `Basic ${Buffer.from(this.#user).toString('base64')}`;
   }
 
   /** The header that it asks for, as a name and a value; nothing for a proxy without a user. */
   get headers(): readonly string[] {
-    return this.#authorization === null ? [] : ['proxy-authorization', this.#authorization];
+    return this.authorization === null ? [] : ['proxy-authorization', this.authorization];
   }
 }
 

@@ -78,13 +78,13 @@ export function readAnswers(body: string, { prompts, withLogprobs, operation }: 
       completion: {
         // A part of a larger string would keep all of it alive.
         text: isLong ? Buffer.from(text.slice(0, LONGEST_TEXT)).toString() : text,
-        ...(isLong && { damaged: 'cut' as const }),
         finish_reason: stringOr(choice['finish_reason']),
         usage: usage === 'odd' ? null : usage,
         model: stringOr(root['model']),
         id: stringOr(root['id']),
         created: numberOr(root['created']),
         ...(withLogprobs && logprobsOf(choice['logprobs'])),
+        ...(isLong && { damaged: 'cut' }),
       },
       filters: { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) },
       ...(usage === 'odd' && { oddUsage: true }),
@@ -203,10 +203,11 @@ function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
 const MOST_LOGPROBS = 256 * 1024;
 
 /** The service's own form, or that of the chat operation: kept as it is. */
-function logprobsOf(value: unknown): Pick<Completion, 'logprobs'> {
-  const fits = isObject(value) && JSON.stringify(value).length <= MOST_LOGPROBS;
+function logprobsOf(value: unknown): Pick<Completion, 'logprobs' | 'damaged'> {
+  if (!isObject(value)) return {};
+  if (JSON.stringify(value).length > MOST_LOGPROBS) return { damaged: 'logprobs' };
   // It comes out of JSON.
-  return fits ? { logprobs: value as { readonly [name: string]: Json } } : {};
+  return { logprobs: value as { readonly [name: string]: Json } };
 }
 
 /** Half a token, or one without end, is no count. */

@@ -85,11 +85,17 @@ const ARRAY: Kind = {
   remedy: "Turn it into lines, for example with jq -c '.[]' FILE.",
 };
 
+const CSV: Kind = {
+  code: 'input_is_csv',
+  is: 'has CSV in it, and is read as JSON lines',
+  remedy: 'Say --format csv (or tsv), or input.format: csv in the job file.',
+};
+
 /**
  * Refuses text that is plainly of another format than the one it is read as.
  * @param head the beginning of the text
  * @param isAll the text has nothing more
- * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_json_lines`
+ * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_json_lines`, `input_is_csv`
  */
 export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, name: string): void {
   const text = head.toString('utf8').trimStart();
@@ -111,6 +117,7 @@ export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, na
   const hasMore = !isAll || others.some((line) => line.trim() !== '');
   if (isArray(text, first, hasMore)) throw refusal(name, ARRAY);
   if (format === 'jsonl') {
+    if (isTable([first, ...others])) throw refusal(name, CSV);
     if (first.trim() !== '{' || !hasMore) return;
     throw refusal(name, {
       code: 'input_is_json',
@@ -131,6 +138,13 @@ export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, na
 function isArray(text: string, first: string, hasMore: boolean): boolean {
   if (!/^\[\s*(?:\{|\]\s*$)/.test(text)) return false;
   return !(hasMore && Array.isArray(parseJson(first)));
+}
+
+/** Cells with something between them, and not one line of JSON among the first. A single bad line is a bad record (fault 11). */
+function isTable(lines: readonly string[]): boolean {
+  const [header = '', ...records] = lines.filter((line) => line.trim() !== '');
+  if (records.length === 0 || !/[,;\t]/.test(header)) return false;
+  return [header, ...records].every((line) => !/^\s*[[{]/.test(line) && parseJson(line) === undefined);
 }
 
 function refusal(name: string, { code, is, remedy }: Kind): UsageError {

@@ -67,6 +67,10 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ],
   ['parameters: { temperature: 3 }', 'job.yaml:3: parameters.temperature must be between 0 and 2, got 3'],
   [
+    'parameters: { temperature: .nan }',
+    'job.yaml:3: parameters.temperature must be between 0 and 2, got NaN',
+  ],
+  [
     'parameters: { logit_bias: { abc: 1 } }',
     'job.yaml:3: parameters.logit_bias.abc must have the number of a token as its name',
   ],

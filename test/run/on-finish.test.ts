@@ -11,6 +11,7 @@ import { summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { onFinish, readyHooks } from '../../src/run/on-finish.js';
 import { Workplace } from '../support/promptmill.js';
+import { startProxy } from '../support/proxy.js';
 
 /** A receiver of POSTs on this machine. */
 interface Receiver {
@@ -164,6 +165,25 @@ describe('on_finish', () => {
     const warnings = await finish({ post: 'HOOK_URL' }, { HOOK_URL: url });
     expect(warnings).toEqual(['on_finish.post: the address in HOOK_URL answered with 302']);
     expect(bodies).toHaveLength(2);
+  });
+
+  it('goes through the proxy, by its scheme, and names no password of it', async () => {
+    const { url, bodies } = await receiver();
+    const proxy = await startProxy({ user: 'me:secret' });
+    closing.push(proxy.close);
+    const env = { HOOK_URL: url, HTTP_PROXY: `http://me:secret@${proxy.host}`, HTTPS_PROXY: proxy.host };
+    expect(await finish({ post: 'HOOK_URL' }, env)).toEqual([]);
+    expect(proxy.asked).toEqual([`POST ${url}`]);
+    expect(await finish({ post: 'HOOK_URL' }, { ...env, NO_PROXY: '127.0.0.1' })).toEqual([]);
+    expect(proxy.asked).toHaveLength(1);
+    expect(bodies).toHaveLength(2);
+
+    const secure = url.replace('http:', 'https:');
+    const [warning] = await finish({ post: 'HOOK_URL' }, { ...env, HOOK_URL: secure });
+    expect(warning).toContain(`did not answer`);
+    expect(warning).toContain(`through the proxy http://${proxy.host}`);
+    expect(warning).not.toContain('secret');
+    expect(proxy.asked[1]).toBe(`CONNECT ${new URL(secure).host}`);
   });
 
   it('warns of an address where nobody listens', async () => {

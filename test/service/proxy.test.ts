@@ -155,6 +155,20 @@ describe('a call through a proxy', () => {
     },
   );
 
+  it('has no user and password of the proxy in the answer, which it may quote as they are and in base64', async () => {
+    const { service, call } = await through(
+      {},
+      {
+        user: 'me:a%2Bsecret@',
+        script: () => ({ status: 403, text: `who is me:a+secret bWU6YStzZWNyZXQ= me:a%2Bsecret` }),
+      },
+    );
+    const answer = await call();
+    expect(answer).toMatchObject({ kind: 'response', body: expect.stringContaining('[key]') });
+    expect(JSON.stringify(answer)).not.toMatch(/secret|bWU6/);
+    expect(service.requests.length).toBe(1);
+  });
+
   it('that the proxy cannot make was not billed, and the proxy is named', async () => {
     const tunnel = await through({ refuse: 502 }, { tls: true });
     const { host } = new URL(tunnel.service.url);

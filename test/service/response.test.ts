@@ -82,6 +82,8 @@ describe('the body of an answer', () => {
       expect(of(logprobs, true)).toMatchObject({ completion: { logprobs } });
       expect(of(logprobs, false)).not.toHaveProperty('completion.logprobs');
     }
+    const tooLong = of({ tokens: Array(100_000).fill('a') }, true);
+    expect(tooLong).toMatchObject({ completion: { text: 'a', damaged: 'logprobs' } });
     for (const logprobs of [null, undefined, 'x', [1], { tokens: Array(100_000).fill('a') }]) {
       expect(of(logprobs, true)).not.toHaveProperty('completion.logprobs');
     }

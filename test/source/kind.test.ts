@@ -34,6 +34,8 @@ test.each([
   ['rows.json', ' [ ] \n', 'input_is_json_array', /one JSON array/],
   ['rows.csv', '[{"a":1}]', 'input_is_json_array', /one JSON array/],
   ['rows.json', '{\n  "a": 1\n}\n', 'input_is_json', /over several lines/],
+  ['rows.jsonl', 'id,review\n1,good\n2,"bad, really"\n', 'input_is_csv', /has CSV in it/],
+  ['rows.jsonl', 'id;review\n\n1;good\n', 'input_is_csv', /read as JSON lines/],
   ['rows.csv', '{"a":1,"b":2}\n{"a":3,"b":4}\n', 'input_is_json_lines', /read as CSV/],
 ] as const)('%s of other content is named as what it is: %#', async (name, bytes, code, message) => {
   await expectRefused({ path: input(name, bytes) }, code, message);
@@ -44,6 +46,8 @@ test('what only begins like another kind of file is read', async () => {
   expect(await cells({ path: input('rows.csv', '<htmlish>,[x]\n{1,2\n') })).toEqual([['{1', '2']]);
   const { rows } = await read({ path: input('rows.jsonl', '[{"a":1}]\n{"a":2}\n[\n') });
   expect(rows.map((row) => row.fault?.code)).toEqual(['bad_json', undefined, 'bad_json']);
+  const { rows: odd } = await read({ path: input('odd.jsonl', 'a, b\n{"a":2}\nc, d\n') });
+  expect(odd.map((row) => row.fault?.code)).toEqual(['bad_json', undefined, 'bad_json']);
   expect(await cells({ path: input('rows.json', '{"a":1}\n{"a":2}\n') })).toEqual([[1], [2]]);
 });
 

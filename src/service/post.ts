@@ -1,0 +1,40 @@
+import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
+import { errorCode } from '../errors.js';
+import type { ServiceProxy } from './proxy.js';
+
+/**
+ * One POST of JSON, over connections of its own. Redirects are not followed.
+ * @returns what went wrong, without the address, or null
+ */
+export async function postOnce(
+  url: URL,
+  body: string,
+  proxy: ServiceProxy | null,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const dispatcher = dispatcherFor(url, proxy);
+  try {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await request(url, { method: 'POST', headers, body, signal, dispatcher });
+    const { statusCode } = answer;
+    answer.body.on('error', () => {}).destroy();
+    return statusCode >= 200 && statusCode < 300 ? null : `answered with ${statusCode}`;
+  } catch (error) {
+    if (error instanceof Error && error.name === 'TimeoutError') return 'did not answer in time';
+    const code = errorCode(error);
+    return `did not answer${code === '' ? '' : ` (${code})`}`;
+  } finally {
+    await dispatcher.destroy();
+  }
+}
+
+/** Calls by https go through a tunnel of the proxy, those by http are sent to it as a whole. */
+function dispatcherFor(url: URL, proxy: ServiceProxy | null): Dispatcher {
+  if (proxy === null) return new Agent();
+  const token = proxy.authorization;
+  return new ProxyAgent({
+    uri: proxy.address,
+    proxyTunnel: url.protocol === 'https:',
+    ...(token !== null && { token }),
+  });
+}
