@@ -28,8 +28,8 @@ process.on('uncaughtException', end).on('unhandledRejection', end);
 
 try {
   // Loaded now, because already this can fail where only a few files may be open at once.
-  const { commandLine } = await import('./commands/program.js');
-  await commandLine(process.exit, underWay).parseAsync();
+  const { runCommandLine } = await import('./commands/program.js');
+  await runCommandLine(process.argv.slice(2), process.exit, underWay);
 } catch (error) {
   end(error);
 }

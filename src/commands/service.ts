@@ -1,6 +1,5 @@
 import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
-import { startEmulator } from '../emulator/server.js';
 import { CALLABLE_MODEL_IDS, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
@@ -25,6 +24,8 @@ export async function service(
     const model = modelBehind(settings.service)?.id ?? CALLABLE_MODEL_IDS[0];
     if (modelBehind(settings.service) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
+    // Loaded only here: a run on the service needs none of it.
+    const { startEmulator } = await import('../emulator/server.js');
     const emulator = await startEmulator({ deployments: { [deployment]: model } });
     return {
       address: { baseUrl: emulator.url, segment: 'openai' },
