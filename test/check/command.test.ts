@@ -12,7 +12,7 @@ afterAll(() => work.remove());
 /** No key, no address: a check needs neither. */
 const NOTHING = { PROMPTMILL_API_KEY: '' };
 
-const check = (args: readonly string[], stdin = '') => work.run(['check', ...args], NOTHING, stdin);
+const check = (args: readonly string[]) => work.call(['check', ...args], NOTHING);
 
 const variant = (name: string, change: object): string =>
   work.job({ input: { path: 'rows.csv' }, output: { path: 'out.csv' }, ...change }, `${name}.yaml`);
@@ -54,7 +54,7 @@ describe('promptmill check', () => {
 
   it('reads standard input, and leaves no copy of it', async () => {
     const args = [variant('stdin', {}), '--input', '-', '--format', 'jsonl', '--json'];
-    const { code, stdout, stderr } = await check(args, '{"id": 1}\n{"id": 2}\n');
+    const { code, stdout, stderr } = await work.run(['check', ...args], NOTHING, '{"id": 1}\n{"id": 2}\n');
     expect(code, stderr).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ input: { path: '-' }, rows: { to_send: 2 } });
     expect(readdirSync(work.path('.promptmill'))).toEqual([]);
@@ -86,7 +86,7 @@ describe('promptmill check', () => {
   it('refuses max_tokens that leave no room in any row, as a run does, before anything is written', async () => {
     const tooMany = variant('room', { parameters: { max_tokens: 5_000 }, output: { path: 'room/out.csv' } });
     for (const command of ['check', 'run']) {
-      const { code, stderr } = await work.run([command, tooMany], {
+      const { code, stderr } = await work.call([command, tooMany], {
         PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
       });
       expect({ command, code }).toEqual({ command, code: 2 });

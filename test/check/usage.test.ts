@@ -30,12 +30,12 @@ describe('what check says before is what the service bills after', () => {
 
   async function compare(name: string, job: object): Promise<void> {
     const file = work.job({ ...job, output: { path: `out-${name}.jsonl` } }, `${name}.yaml`);
-    const check = await work.run(['check', file, '--json']);
+    const check = await work.call(['check', file, '--json']);
     expect(check.code, check.stderr).toBe(0);
     const report = JSON.parse(check.stdout);
 
     const env = { PROMPTMILL_BASE_URL: emulator.url, PROMPTMILL_API_KEY: emulator.keys[0] };
-    const run = await work.run(['run', file, '--json'], env);
+    const run = await work.call(['run', file, '--json'], env);
     expect(run.code, run.stderr).toBe(0);
     const { rows, usage, cost, calls, input, reused } = JSON.parse(run.stdout);
 

@@ -37,7 +37,7 @@ describe('the emulate command', () => {
   );
 
   it('exits with 2 before it starts when an option is bad', async () => {
-    const { code, stderr } = await work.run(['emulate', '--port', '65536']);
+    const { code, stderr } = await work.call(['emulate', '--port', '65536']);
     expect(code).toBe(2);
     expect(stderr).toContain('--port "65536" is not a whole number from 0 to 65535');
   });
@@ -67,7 +67,7 @@ describe('the emulate command', () => {
   });
 
   it('explains its options with examples', async () => {
-    const { code, stdout } = await work.run(['emulate', '--help']);
+    const { code, stdout } = await work.call(['emulate', '--help']);
     expect(code).toBe(0);
     for (const word of ['Quota of each deployment:', 'Content filter:', 'Faults:', 'Examples:', '/stats']) {
       expect(stdout).toContain(word);

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
 import type { Child } from '../support/children.js';
+import { describeEachFleet } from '../support/fleet.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { RedisAdmin } from '../support/redis-admin.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, startRedis } from '../support/servers.js';
 import { describeEachStore, describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
-import { startWorkerProcess } from '../support/worker-process.js';
 
 const ROWS = 600;
 const CONCURRENCY = 8;
@@ -138,89 +138,54 @@ describe('a run with limits.unknown_outcome: hold on embedded', () => {
 const OF_EACH = 4;
 const LOCK_MS = 3_000;
 
-const KINDS = [
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
-  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
-] as const;
-
-for (const { kind, have, start, needs } of KINDS) {
-  if (!have()) {
-    describeMissing(`a fleet with limits.unknown_outcome: hold on ${kind}`, needs);
-    continue;
-  }
-  describe(`a fleet with limits.unknown_outcome: hold on ${kind}`, () => {
-    let server: Server;
-    let trial: Trial;
+describeEachFleet('a fleet with limits.unknown_outcome: hold', (fleet) => {
+  /** A run whose calls two workers make; both have as many in flight as they may. */
+  async function begin(timeoutSeconds: number) {
+    const limits = { ...HOLD, timeout_seconds: timeoutSeconds };
+    const trial = await fleet().begin({ rows: 80, concurrency: 2 * OF_EACH, chunkSize: 3, limits });
     const workers: Child[] = [];
-    beforeEach(async () => {
-      server = await start();
-    });
-    afterEach(async () => {
-      for (const worker of workers.splice(0)) await worker.kill();
-      await trial.end();
-      await server.stop();
-    });
-
-    /** A run whose calls two workers make; both have as many in flight as they may. */
-    async function begin(timeoutSeconds: number) {
-      const limits = { ...HOLD, timeout_seconds: timeoutSeconds };
-      trial = await Trial.begin({
-        ...{ queue: server.url, rows: 80, concurrency: 2 * OF_EACH, chunkSize: 3 },
-        limits,
-      });
-      for (let i = 0; i < 2; i++) {
-        const { url } = trial.service;
-        const options = {
-          queue: server.url,
-          service: url,
-          concurrency: OF_EACH,
-          chunkSize: 3,
-          lockMs: LOCK_MS,
-        };
-        const child = startWorkerProcess(options);
-        workers.push(child);
-        expect(await child.line()).toBe('ready');
-      }
-      const running = trial.run('--no-work');
-      await running.until(trial.called(20));
-      await trial.fill(running);
-      return running;
+    for (let i = 0; i < 2; i++) {
+      workers.push(await fleet().worker({ concurrency: OF_EACH, chunkSize: 3, lockMs: LOCK_MS }));
     }
+    const running = trial.run('--no-work');
+    await running.until(trial.called(20));
+    await trial.fill(running);
+    return { trial, running, workers };
+  }
 
-    it(
-      'fault 89: with one of its workers killed, calls none of its rows again, and fails those in flight',
-      async ({ task }) => {
-        const running = await begin(10);
-        await workers[0]?.kill('SIGKILL');
-        trial.release();
-        trial.endFault();
-        const { code, stderr } = await running.ended;
-        expect(code, stderr).toBe(1);
-        expect(trial.callsOfRows()).toEqual(Array.from({ length: 80 }, () => 1));
-        const failed = trial.work.records('out.csv').filter(({ status }) => status === 'failed');
-        expect(failed.length).toBe(OF_EACH);
-        expect(new Set(failed.map((row) => row['error_code']))).toEqual(new Set(['outcome_unknown']));
-        task.meta.fault = { rows: 80, calls: trial.service.calls(), repeated: 0 };
-      },
-      TIMEOUT,
-    );
+  it(
+    'fault 89: with one of its workers killed, calls none of its rows again, and fails those in flight',
+    async ({ task }) => {
+      const { trial, running, workers } = await begin(10);
+      await workers[0]?.kill('SIGKILL');
+      trial.release();
+      trial.endFault();
+      const { code, stderr } = await running.ended;
+      expect(code, stderr).toBe(1);
+      expect(trial.callsOfRows()).toEqual(Array.from({ length: 80 }, () => 1));
+      const failed = trial.work.records('out.csv').filter(({ status }) => status === 'failed');
+      expect(failed.length).toBe(OF_EACH);
+      expect(new Set(failed.map((row) => row['error_code']))).toEqual(new Set(['outcome_unknown']));
+      task.meta.fault = { rows: 80, calls: trial.service.calls(), repeated: 0 };
+    },
+    TIMEOUT,
+  );
 
-    it(
-      'fault 89: with one asleep for longer than its locks, takes the answers that it brings when it wakes',
-      async (context) => {
-        const running = await begin(120);
-        const sleeper = workers[0]?.pid ?? 0;
-        process.kill(sleeper, 'SIGSTOP');
-        trial.release();
-        // The other has taken every row that the sleeper had not announced.
-        await running.until(trial.called(80));
-        process.kill(sleeper, 'SIGCONT');
-        await trial.whole(running, { repeats: 0 }, context);
-      },
-      TIMEOUT,
-    );
-  });
-}
+  it(
+    'fault 89: with one asleep for longer than its locks, takes the answers that it brings when it wakes',
+    async (context) => {
+      const { trial, running, workers } = await begin(120);
+      const sleeper = workers[0]?.pid ?? 0;
+      process.kill(sleeper, 'SIGSTOP');
+      trial.release();
+      // The other has taken every row that the sleeper had not announced.
+      await running.until(trial.called(80));
+      process.kill(sleeper, 'SIGCONT');
+      await trial.whole(running, { repeats: 0 }, context);
+    },
+    TIMEOUT,
+  );
+});
 
 if (!haveRedis()) {
   describeMissing('a store that comes back empty under hold', 'redis-server or valkey-server');

@@ -38,11 +38,7 @@ describeEachStore('answers that nobody expects, in a run', (store) => {
         NODE_OPTIONS: '--max-old-space-size=512',
       });
       expect(code, stderr).toBe(0);
-      const records = work
-        .read('large.jsonl')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
+      const records = work.lines('large.jsonl');
       expect(records.length).toBe(21);
       expect(records[0].text === whole).toBe(true);
       expect(records[0].error).toBeNull();

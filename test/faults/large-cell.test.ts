@@ -25,12 +25,7 @@ describeEachStore('a cell of 10 MB', (store) => {
     };
     const input = work.write('large.csv', `id,note\n1,a\n2,"${CELL.replaceAll('"', '""')}"\n3,b\n`);
     const job = { input: { path: input }, prompt: '{{ note }}' };
-    const records = (name: string) =>
-      work
-        .read(name)
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
+    const records = (name: string) => work.lines(name);
 
     const refused = await work.run(['run', work.job({ ...job, output: { path: 'window.jsonl' } })], env);
     expect(refused.code, refused.stderr).toBe(1);

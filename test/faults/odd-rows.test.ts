@@ -22,12 +22,7 @@ afterAll(() => work.remove());
 const run = (job: string, env: Readonly<Record<string, string>> = {}) =>
   work.run(['run', job], { PROMPTMILL_BASE_URL: service.url, ...env });
 
-const lines = (name: string) =>
-  work
-    .read(name)
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
+const lines = (name: string) => work.lines(name);
 
 describeEachStore('any text', (store) => {
   it(

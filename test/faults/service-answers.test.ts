@@ -69,12 +69,7 @@ function bench(store: () => { readonly target: string; readonly stateDir: string
       PROMPTMILL_STATE_DIR: store().stateDir,
     });
   };
-  const records = () =>
-    work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+  const records = () => work.lines('out.jsonl');
   const summary = () => JSON.parse(work.read('out.summary.json'));
 
   const emulate = async (options: EmulatorOptions): Promise<Emulator> => {

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, it } from 'vitest';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
-import { describeMissing } from '../support/stores.js';
+import { it } from 'vitest';
+import type { Server } from '../support/servers.js';
+import { describeEachServer } from '../support/stores.js';
 import { trialOn } from '../support/trial.js';
 
 /** The fault itself: longer than the lock of a queue entry, which is 60 seconds. */
@@ -12,39 +12,28 @@ const FROZEN_MS = 65_000;
 const DEFAULT_LIMIT = 20;
 const CONNECTIONS = 6;
 
-const KINDS = [
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
-  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
-] as const;
-
-for (const { kind, have, start, needs } of KINDS) {
-  if (!have()) {
-    describeMissing(`a store that is frozen on ${kind}`, needs);
-    continue;
-  }
+describeEachServer('a store that is frozen', ({ kind, start }) => {
   // Beside each other: they wait and do little else.
-  describe.concurrent(`a store that is frozen on ${kind}`, () => {
-    it('fault 31: for longer than a lock, costs no call', (context) =>
-      trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
-        const running = trial.run();
-        await running.until(trial.called(100));
-        await server.kill('SIGSTOP');
-        await running.until(sleep(FROZEN_MS));
-        await server.kill('SIGCONT');
-        await trial.whole(running, { repeats: 0 }, context);
-      }));
+  it.concurrent('fault 31: for longer than a lock, costs no call', (context) =>
+    trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
+      const running = trial.run();
+      await running.until(trial.called(100));
+      await server.kill('SIGSTOP');
+      await running.until(sleep(FROZEN_MS));
+      await server.kill('SIGCONT');
+      await trial.whole(running, { repeats: 0 }, context);
+    }));
 
-    it('fault 32: away for longer than a driver tries by default, fails no row and costs no call', (context) =>
-      trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
-        const running = trial.run();
-        await running.until(trial.called(100));
-        await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
-        await running.until(refuseConnections(server, DEFAULT_LIMIT * CONNECTIONS));
-        await server.restart();
-        await trial.whole(running, { repeats: 0 }, context);
-      }));
-  });
-}
+  it.concurrent('fault 32: away for longer than a driver tries by default, fails no row and costs no call', (context) =>
+    trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
+      const running = trial.run();
+      await running.until(trial.called(100));
+      await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
+      await running.until(refuseConnections(server, DEFAULT_LIMIT * CONNECTIONS));
+      await server.restart();
+      await trial.whole(running, { repeats: 0 }, context);
+    }));
+});
 
 /** Stands in the place of a server that is down, hangs up on so many callers, and leaves. */
 async function refuseConnections(server: Server, count: number): Promise<void> {

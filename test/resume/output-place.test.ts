@@ -43,7 +43,7 @@ describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () 
   ])('is refused before the first call because %s', async (_, blocker, options, message) => {
     work.write(blocker, 'mine');
     const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
-    const { code, stderr } = await work.run(['run', job, ...options], { PROMPTMILL_BASE_URL: service.url });
+    const { code, stderr } = await work.call(['run', job, ...options], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(2);
     expect(stderr).toContain(message);
     expect(stderr).toMatch(/\n.*name another file with --output/i);
@@ -58,7 +58,7 @@ describe('an output that is the input', () => {
     const service = await startScriptedService();
     const job = work.job({ input: { path: work.rows(3, 'both.csv') }, output: { path: './both.csv' } });
     const before = work.read('both.csv');
-    const { code, stderr } = await work.run(['run', job, '--overwrite'], {
+    const { code, stderr } = await work.call(['run', job, '--overwrite'], {
       PROMPTMILL_BASE_URL: service.url,
     });
     expect(code, stderr).toBe(2);

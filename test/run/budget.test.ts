@@ -4,7 +4,7 @@ import type { Summary } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { readManifest } from '../../src/resume/manifest.js';
 import type { Child } from '../support/children.js';
-import { type Ended, type Running, Workplace } from '../support/promptmill.js';
+import { type Ended, Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { startWorkerProcess } from '../support/worker-process.js';
@@ -33,7 +33,6 @@ for (const { kind, have, start } of KINDS) {
     let emulator: Emulator;
     let work: Workplace;
     const workers: Child[] = [];
-    const runs: Running[] = [];
     beforeAll(async () => {
       server = await start();
     }, 60_000);
@@ -48,21 +47,12 @@ for (const { kind, have, start } of KINDS) {
     });
     afterEach(async () => {
       for (const worker of workers.splice(0)) await worker.kill();
-      // One that did not end in time must not outlive its test.
-      for (const { process, ended } of runs.splice(0)) {
-        process.kill('SIGKILL');
-        await ended;
-      }
       await emulator.close();
       work.remove();
     });
 
-    const startRun = (
-      budget: object,
-      limits: object = {},
-      flags: readonly string[] = [],
-      service = emulator,
-    ): Running => {
+    /** The job with this budget, and the environment in which it runs. */
+    const prepared = (budget: object, limits: object = {}, service = emulator) => {
       const job = work.job({
         input: { path: 'rows.csv' },
         prompt: 'Is this note positive, negative or neutral? {{ id }}: {{ note }}',
@@ -71,16 +61,17 @@ for (const { kind, have, start } of KINDS) {
         prices: PRICES,
         limits: { concurrency: CONCURRENCY, chunk_size: 8, ...limits, budget },
       });
-      const running = work.start(['run', job, '--json', ...flags], {
+      const env = {
         PROMPTMILL_BASE_URL: service.url,
         PROMPTMILL_QUEUE: server?.url ?? 'embedded',
         PROMPTMILL_STATE_DIR: state.folder,
-      });
-      runs.push(running);
-      return running;
+      };
+      return { job, env };
     };
-    const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> =>
-      startRun(budget, limits, flags).ended;
+    const run = (budget: object, limits: object = {}, ...flags: string[]): Promise<Ended> => {
+      const { job, env } = prepared(budget, limits);
+      return work.call(['run', job, '--json', ...flags], env);
+    };
     const spent = (): number => emulator.stats().usage.total_tokens;
     const summaryOf = ({ stdout }: Ended): Summary => JSON.parse(stdout);
 
@@ -137,15 +128,16 @@ for (const { kind, have, start } of KINDS) {
           keys: [KEY, 'another'],
           latency: { baseMs: 600_000, perTokenMs: 0 },
         });
+        // Enough for the first calls and not for another one.
+        const tokens = CONCURRENCY * 32;
+        const { job, env } = prepared({ tokens }, {}, slow);
+        const killed = work.start(['run', job], env);
         try {
-          // Enough for the first calls and not for another one.
-          const tokens = CONCURRENCY * 32;
-          const killed = startRun({ tokens }, {}, [], slow);
           await vi.waitFor(() => expect(slow.stats().requests).toBe(CONCURRENCY), { timeout: 100_000 });
           killed.process.kill('SIGKILL');
           await killed.ended;
 
-          const stopped = await startRun({ tokens }, {}, [], slow).ended;
+          const stopped = await work.call(['run', job, '--json'], env);
           expect(stopped.code, stopped.stderr).toBe(3);
           expect(slow.stats().requests).toBe(CONCURRENCY);
           const { stopped: why, calls } = summaryOf(stopped);
@@ -154,6 +146,8 @@ for (const { kind, have, start } of KINDS) {
           );
           expect(calls.repeated).toBe(CONCURRENCY);
         } finally {
+          // One that was not killed in time must not outlive its test.
+          killed.process.kill('SIGKILL');
           await slow.close();
         }
       },

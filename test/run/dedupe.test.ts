@@ -85,7 +85,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
     const questions = Array.from({ length: 11_000 }, (_, i) => (i === 4 || i === 10_990 ? 777 : i % 300));
     questions.splice(20, 0, 20, 20, 20);
 
-    const { code, stderr } = await work.run(['run', job(questions, { limits: { concurrency: 50 } })], env());
+    const { code, stderr } = await work.call(['run', job(questions, { limits: { concurrency: 50 } })], env());
 
     expect(code, stderr).toBe(1);
     expect(service.requests.length).toBe(301);
@@ -138,7 +138,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
     await running.ended;
     release();
 
-    const { code, stderr } = await work.run(['run', path], env());
+    const { code, stderr } = await work.call(['run', path], env());
 
     expect(code, stderr).toBe(1);
     expect(service.requests.length).toBeLessThanOrEqual(70 + 8);
@@ -158,13 +158,13 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
     );
     const questions = [10, 10, 10, 11, 11, 12, 13, 14, 15, 11, 30, 10, 15];
     const path = job(questions, { limits: { concurrency: 1, chunk_size: 5 } });
-    expect((await work.run(['run', path], env())).code).toBe(3);
+    expect((await work.call(['run', path], env())).code).toBe(3);
     const lines = work.read('out.csv.part').split('\n');
     expect(lines.length).toBe(12);
     work.write('out.csv.part', `${lines.slice(0, 8).join('\n')}\n`);
     stopping = false;
 
-    const { code, stderr } = await work.run(['run', path], env());
+    const { code, stderr } = await work.call(['run', path], env());
 
     expect(code, stderr).toBe(0);
     expectCopies(questions, work.records('out.csv'));
@@ -189,16 +189,12 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
       output: { path: 'out.jsonl', columns: ['row', 'status', 'usage', 'copied_from'] },
     });
 
-    const { code, stderr } = await work.run(['run', path], env());
+    const { code, stderr } = await work.call(['run', path], env());
 
     expect(code, stderr).toBe(0);
     expect(service.requests.length).toBe(5);
     const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
-    const records = work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const records = work.lines('out.jsonl');
     expect(records.map(({ copied_from }) => copied_from)).toEqual([null, null, 1, null, null, null]);
     expect(records[0]).toEqual({ row: 1, status: 'completed', usage, copied_from: null });
     expect(records[2]).toEqual({ row: 3, status: 'completed', usage: null, copied_from: 1 });
@@ -206,7 +202,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
 
   it('is refused at a temperature that is not 0, before anything is sent', async () => {
     service = await startScriptedService(answer);
-    const { code, stderr } = await work.run(['run', job([1], { parameters: { temperature: 0.2 } })], env());
+    const { code, stderr } = await work.call(['run', job([1], { parameters: { temperature: 0.2 } })], env());
     expect(code, stderr).toBe(2);
     expect(stderr).toContain('input.dedupe is true, and parameters.temperature is 0.2');
     expect(service.requests.length).toBe(0);

@@ -12,13 +12,13 @@ describe('a deployment of a name of its own', () => {
   it('rehearses as the model to assume, which is said, or as service.model says', {
     timeout: 60_000,
   }, async () => {
-    const assumed = await work.run(['run', job('assumed', { deployment: 'prod/reviews 2' }), '--emulate']);
+    const assumed = await work.call(['run', job('assumed', { deployment: 'prod/reviews 2' }), '--emulate']);
     expect(assumed.code, assumed.stderr).toBe(0);
     expect(assumed.stderr).toContain(
       'the emulator answers for prod/reviews 2 as lm-35-turbo-instruct would; service.model names another model',
     );
     const named = job('named', { deployment: 'reviews', model: 'text-davinci-003', style: 'openai' });
-    const { code, stderr } = await work.run(['run', named, '--emulate']);
+    const { code, stderr } = await work.call(['run', named, '--emulate']);
     expect(code, stderr).toBe(0);
     expect(stderr).not.toContain('the emulator answers for');
     const models = ['assumed', 'named'].map((name) => work.records(`${name}.csv`).map(({ model }) => model));
@@ -27,7 +27,7 @@ describe('a deployment of a name of its own', () => {
 
   it('is checked with the tokenizer and the context window of service.model', async () => {
     const file = job('checked', { deployment: 'lm-4', model: 'text-davinci-003' });
-    const { code, stdout, stderr } = await work.run(['check', file, '--json']);
+    const { code, stdout, stderr } = await work.call(['check', file, '--json']);
     expect(code, stderr).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({
       deployment: 'lm-4',

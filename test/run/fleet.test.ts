@@ -29,7 +29,7 @@ describe('what a fleet needs to start', () => {
     ],
     ['status --queue redis://127.0.0.1:1', {}, 'cannot reach redis://127.0.0.1:1', 'Start the server'],
   ])('is told, with exit code 2: promptmill %s', async (command, env, problem, remedy) => {
-    const { code, stderr, stdout } = await work.run(command.split(' '), env);
+    const { code, stderr, stdout } = await work.call(command.split(' '), env);
     expect(code, stderr).toBe(2);
     expect(stderr).toContain(problem);
     expect(stderr).toContain(remedy);
@@ -38,7 +38,7 @@ describe('what a fleet needs to start', () => {
 
   it('does not include a key for a run that leaves its calls to others', async () => {
     const env = { ...base, PROMPTMILL_API_KEY: '' };
-    const { stderr } = await work.run(
+    const { stderr } = await work.call(
       ['run', 'job.yaml', '--no-work', '--queue', 'redis://127.0.0.1:1'],
       env,
     );
@@ -102,10 +102,10 @@ describe('promptmill status', () => {
     const worker = { pid, concurrency: 5, in_flight: 5, draining: false, rows: 10, calls: { 200: 10 } };
     const run = { job: 'reviews', state: 'running', pid, emulated: false };
     await watch.shows({ runs: [{ ...run, rows: { total: 30, known: 10 } }], workers: [worker] });
-    const { code: found, stdout: text } = await work.run(['status', 'reviews']);
+    const { code: found, stdout: text } = await work.call(['status', 'reviews']);
     expect(found).toBe(0);
     expect(text).toMatch(/^reviews +\d{8}-\d{6}-\w+ +███░+ +33 %/m);
-    const slip = await work.run(['status', 'review']);
+    const slip = await work.call(['status', 'review']);
     expect(slip).toMatchObject({ code: 2, stdout: '' });
     expect(slip.stderr).toContain(
       'no run of a job "review" at .promptmill, and no job file of that name here',
@@ -118,7 +118,7 @@ describe('promptmill status', () => {
     const interrupted = { state: 'interrupted', stopped: 'interrupted: by SIGTERM', rows_per_second: null };
     await watch.shows({ runs: [interrupted], workers: [] });
 
-    const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    const { code, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(0);
     const rows = { total: 30, known: 30, completed: 30 };
     // The same run, not a second one.

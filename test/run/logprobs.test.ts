@@ -25,17 +25,12 @@ describe('log probabilities', () => {
         },
         name,
       );
-    const first = await work.run(['run', job('a.yaml', { output: { path: 'a.jsonl' } }), '--emulate']);
+    const first = await work.call(['run', job('a.yaml', { output: { path: 'a.jsonl' } }), '--emulate']);
     expect(first.code, first.stderr).toBe(0);
-    const second = await work.run(['run', job('b.yaml', { output: { path: 'b.jsonl' } }), '--emulate']);
+    const second = await work.call(['run', job('b.yaml', { output: { path: 'b.jsonl' } }), '--emulate']);
     expect(second.code, second.stderr).toBe(0);
 
-    const recordsOf = (name: string) =>
-      work
-        .read(name)
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
+    const recordsOf = (name: string) => work.lines(name);
     for (const { text, logprobs, input } of [...recordsOf('a.jsonl'), ...recordsOf('b.jsonl')]) {
       expect(logprobs.tokens.join(''), input.review).toBe(text);
       expect(logprobs.token_logprobs).toHaveLength(logprobs.tokens.length);
@@ -45,7 +40,7 @@ describe('log probabilities', () => {
     expect(recordsOf('b.jsonl').every(({ carried_from }) => carried_from !== null)).toBe(true);
 
     const columns = ['id', 'logprobs'];
-    const csv = await work.run(['run', job('c.yaml', { output: { path: 'c.csv', columns } }), '--emulate']);
+    const csv = await work.call(['run', job('c.yaml', { output: { path: 'c.csv', columns } }), '--emulate']);
     expect(csv.code, csv.stderr).toBe(0);
     expect(work.records('c.csv').map(({ logprobs }) => JSON.parse(logprobs ?? ''))).toEqual(
       recordsOf('a.jsonl').map(({ logprobs }) => logprobs),

@@ -55,7 +55,7 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
   /** Runs the job once more and gives the calls that it took. */
   async function night(path: string, ...flags: readonly string[]): Promise<number> {
     const before = service.requests.length;
-    const { code, stderr } = await work.run(['run', path, '--overwrite', ...flags], {
+    const { code, stderr } = await work.call(['run', path, '--overwrite', ...flags], {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_STATE_DIR: state.folder,
     });
@@ -139,11 +139,7 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
     write(['a', 'b', 'a', 'fail', 'fail', 'c', 'c', 'b', 'block']);
     expect(await night(job(both))).toBe(3);
     expect(summary()).toMatchObject({ calls: { sent: 3 }, reused: { copied: 3, carried: 3 } });
-    const records = work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const records = work.lines('out.jsonl');
     expect(records.map(({ copied_from, carried_from }) => [copied_from, carried_from])).toEqual([
       [null, run],
       [null, run],

@@ -46,14 +46,9 @@ describe('several prompts in one request', () => {
       limits: { concurrency: 2, prompts_per_request: 20, ...limits },
       ...more,
     });
-  const records = () =>
-    work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+  const records = () => work.lines('out.jsonl');
   const run = (path: string) =>
-    work.run(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder });
+    work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder });
 
   it('are answered each by the choice of its index, and share the usage out', async () => {
     service = await startScriptedService((request) => ({ json: answer(request) }));

@@ -20,14 +20,14 @@ describe('a run behind a proxy', () => {
   it('sends its calls through it and says so; a rehearsal calls its own emulator', async () => {
     const job = work.job({ input: { path: work.rows(5) }, output: { path: 'out.csv' } });
     const env = { PROMPTMILL_BASE_URL: service.url, HTTP_PROXY: `http://me:secret@${proxy.host}` };
-    const through = await work.run(['run', job], env);
+    const through = await work.call(['run', job], env);
     expect(through.code, through.stderr).toBe(0);
     expect(through.stderr).toContain(`calls go through the proxy http://${proxy.host}\n`);
     expect(through.stderr).not.toContain('secret');
     expect(proxy.asked.length).toBe(5);
     expect(service.requests.length).toBe(5);
 
-    const rehearsed = await work.run(['run', job, '--overwrite', '--emulate'], env);
+    const rehearsed = await work.call(['run', job, '--overwrite', '--emulate'], env);
     expect(rehearsed.code, rehearsed.stderr).toBe(0);
     expect(rehearsed.stderr).not.toContain('proxy');
     expect(proxy.asked.length).toBe(5);
@@ -36,15 +36,15 @@ describe('a run behind a proxy', () => {
   it('does not start with a variable that names none, and stops when the proxy wants a password', async () => {
     const job = work.job({ input: { path: work.rows(5) }, output: { path: 'out.csv' } });
     const env = { PROMPTMILL_BASE_URL: service.url };
-    const bad = await work.run(['run', job], { ...env, http_proxy: 'ftp://me:secret@x' });
+    const bad = await work.call(['run', job], { ...env, http_proxy: 'ftp://me:secret@x' });
     expect(bad.code, bad.stderr).toBe(2);
     expect(bad.stderr).toContain('http_proxy names a proxy of the kind ftp');
     expect(bad.stderr).not.toContain('secret');
 
-    const stopped = await work.run(['run', job], { ...env, HTTP_PROXY: proxy.host });
+    const stopped = await work.call(['run', job], { ...env, HTTP_PROXY: proxy.host });
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr).toContain('proxy_unauthorized');
-    const direct = await work.run(['run', job], { ...env, HTTP_PROXY: proxy.host, NO_PROXY: '127.0.0.0/8' });
+    const direct = await work.call(['run', job], { ...env, HTTP_PROXY: proxy.host, NO_PROXY: '127.0.0.0/8' });
     expect(direct.code, direct.stderr).toBe(0);
     expect(direct.stderr).not.toContain('calls go through');
   });

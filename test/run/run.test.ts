@@ -48,7 +48,7 @@ describeEachStore('a run', (store) => {
     );
     const job = work.job({ input: { path: rows, require: ['note'] }, output: { path: 'out/rows.csv' } });
 
-    const { code, stderr } = await work.run(['run', job], env());
+    const { code, stderr } = await work.call(['run', job], env());
 
     expect(code, stderr).toBe(1);
     const records = work.records('out/rows.csv');
@@ -81,14 +81,10 @@ describeEachStore('a run', (store) => {
       limits: { attempts: 2, concurrency: 4 },
     });
 
-    const { code, stderr } = await work.run(['run', job], env());
+    const { code, stderr } = await work.call(['run', job], env());
 
     expect(code, stderr).toBe(1);
-    const records = work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const records = work.lines('out.jsonl');
     expect(records.map((record) => record.status)).toEqual(
       Array.from({ length: 12 }, (_, i) => (i === 2 ? 'failed' : 'completed')),
     );
@@ -124,7 +120,7 @@ describeEachStore('a run', (store) => {
       limits: { attempts: 1, concurrency: 2 },
     });
 
-    const { code, stderr } = await work.run(['run', job], env());
+    const { code, stderr } = await work.call(['run', job], env());
 
     expect(code, stderr).toBe(0);
     expect(work.records('out.csv').every((record) => record['status'] === 'completed')).toBe(true);
@@ -143,12 +139,12 @@ describeEachStore('a run', (store) => {
       rowOf(prompt) === 1 && count === 1 ? { status: 429, headers: { 'retry-after': '1' }, json: {} } : {},
     );
     const job = work.job({
-      input: { path: work.rows(300) },
+      input: { path: work.rows(60) },
       output: { path: 'out.csv' },
       limits: { concurrency: 1, chunk_size: 1 },
     });
 
-    const { code, stderr } = await work.run(['run', job], env());
+    const { code, stderr } = await work.call(['run', job], env());
 
     expect(code, stderr).toBe(0);
     const again = service.requests.findLastIndex(({ prompt }) => rowOf(prompt) === 1);
@@ -169,13 +165,13 @@ describeEachStore('a run', (store) => {
       limits: { concurrency: 4 },
     });
 
-    const stopped = await work.run(['run', job], env());
+    const stopped = await work.call(['run', job], env());
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr).toContain('blocked');
     expect(stopped.stderr).toContain('promptmill run job.yaml');
     const refused = service.requests.filter(({ prompt }) => rowOf(prompt) > 30).length;
     mended = true;
-    const finished = await work.run(['run', job], env());
+    const finished = await work.call(['run', job], env());
 
     expect(finished.code, finished.stderr).toBe(0);
     expect(work.records('out.csv').map((record) => Number(record['id']))).toEqual(
@@ -192,12 +188,17 @@ describeEachStore('a run', (store) => {
     const half = new Promise<void>((resolve) => {
       reached = resolve;
     });
-    await serve(({ prompt }) => {
+    let goOn: () => void = () => {};
+    const signalled = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    await serve(async ({ prompt }) => {
       if (rowOf(prompt) === 60) reached();
+      if (rowOf(prompt) >= 60) await signalled;
       return {};
     });
     const job = work.job({
-      input: { path: work.rows(400) },
+      input: { path: work.rows(200) },
       output: { path: 'out.csv' },
       limits: { concurrency: 3 },
     });
@@ -205,16 +206,17 @@ describeEachStore('a run', (store) => {
     const running = work.start(['run', job], env());
     await half;
     running.process.kill('SIGTERM');
+    goOn();
     const interrupted = await running.ended;
     expect(interrupted.code, interrupted.stderr).toBe(143);
     const before = service.requests.length;
-    expect(before).toBeLessThan(400);
-    const finished = await work.run(['run', job], env());
+    expect(before).toBeLessThan(200);
+    const finished = await work.call(['run', job], env());
 
     expect(finished.code, finished.stderr).toBe(0);
-    expect(work.records('out.csv').length).toBe(400);
-    expect(service.requests.length).toBe(400);
-    task.meta.fault = { rows: 400, calls: 400 };
+    expect(work.records('out.csv').length).toBe(200);
+    expect(service.requests.length).toBe(200);
+    task.meta.fault = { rows: 200, calls: 200 };
   });
 
   it('goes on with other chunks while the last row of each chunk it holds is slow', async () => {
@@ -232,7 +234,7 @@ describeEachStore('a run', (store) => {
       limits: { concurrency: 6, chunk_size: 6 },
     });
 
-    const { code, stderr } = await work.run(['run', job], env());
+    const { code, stderr } = await work.call(['run', job], env());
 
     expect(code, stderr).toBe(0);
     expect(service.requests.length).toBe(60);

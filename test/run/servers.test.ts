@@ -53,19 +53,14 @@ describe('a server of the same shape', () => {
       limits: { concurrency: 1, attempts: 3, ...limits },
       ...rest,
     });
-    return await work.run(['run', path], {
+    return await work.call(['run', path], {
       PROMPTMILL_BASE_URL: service.url + base,
       PROMPTMILL_STATE_DIR: state.folder,
       ...env,
     });
   }
 
-  const records = () =>
-    work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+  const records = () => work.lines('out.jsonl');
   const summary = () => work.json('out.summary.json');
 
   it('like vLLM: errors of an `object` with a number as code, and a context window that is not known here', async () => {

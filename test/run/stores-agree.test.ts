@@ -44,7 +44,7 @@ if (missing.length === 1 && missing[0]?.startsWith('..')) {
     });
 
     async function runOn(store: string, job: string): Promise<void> {
-      const { code, stderr } = await work.run(['run', job], {
+      const { code, stderr } = await work.call(['run', job], {
         PROMPTMILL_BASE_URL: emulator.url,
         PROMPTMILL_API_KEY: emulator.keys[0],
         PROMPTMILL_QUEUE: store,

@@ -17,7 +17,7 @@ describe('wrong usage', () => {
     args: readonly string[],
     env: Readonly<Record<string, string>> = base,
   ): Promise<string> {
-    const { code, stdout, stderr } = await work.run(args, env);
+    const { code, stdout, stderr } = await work.call(args, env);
     expect(code, stderr).toBe(2);
     expect(stdout).toBe('');
     expect(stderr).not.toMatch(/^ +at /m);
@@ -102,9 +102,9 @@ describe('wrong usage', () => {
     try {
       const env = { PROMPTMILL_BASE_URL: service.url };
       const again = variant('again', { output: { path: 'again.csv' } });
-      expect((await work.run(['run', again], env)).code).toBe(0);
+      expect((await work.call(['run', again], env)).code).toBe(0);
       expect(await refused(['run', again], env)).toContain('--overwrite');
-      expect((await work.run(['run', again, '--overwrite'], env)).code).toBe(0);
+      expect((await work.call(['run', again, '--overwrite'], env)).code).toBe(0);
       expect(service.requests.length).toBe(6);
     } finally {
       await service.close();
@@ -116,7 +116,7 @@ describe('wrong usage', () => {
     try {
       const env = { PROMPTMILL_BASE_URL: service.url };
       const edited = variant('edited', { output: { path: 'edited.csv' } });
-      expect((await work.run(['run', edited], env)).code).toBe(3);
+      expect((await work.call(['run', edited], env)).code).toBe(3);
       variant('edited', { output: { path: 'edited.csv' }, prompt: 'other {{ id }}' });
       const message = await refused(['run', edited], env);
       expect(message).toContain('prompt');
@@ -127,14 +127,17 @@ describe('wrong usage', () => {
   });
 
   it('fault 48: a second run to an output that is being written', async () => {
-    const waiting: (() => void)[] = [];
+    let answer: () => void = () => {};
+    const refusedOther = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
     let called: () => void = () => {};
     const first = new Promise<void>((resolve) => {
       called = resolve;
     });
     const service = await startScriptedService(async () => {
       called();
-      await new Promise<void>((resolve) => waiting.push(resolve));
+      await refusedOther;
       return {};
     });
     try {
@@ -143,7 +146,7 @@ describe('wrong usage', () => {
       const running = work.start(['run', busy], env);
       await first;
       expect(await refused(['run', busy], env)).toContain('busy.csv');
-      for (const answer of waiting) answer();
+      answer();
       const { code, stderr } = await running.ended;
       expect(code, stderr).toBe(0);
     } finally {
@@ -153,7 +156,7 @@ describe('wrong usage', () => {
 
   it('fault 26: a service that cannot be reached shows only at the first call: exit 3', async () => {
     const unreachable = variant('unreachable', { output: { path: 'unreachable.csv' } });
-    const { code, stderr } = await work.run(['run', unreachable], base);
+    const { code, stderr } = await work.call(['run', unreachable], base);
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('cannot reach the service');
     expect(stderr).toContain('PROMPTMILL_BASE_URL');

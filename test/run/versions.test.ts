@@ -65,7 +65,7 @@ describe('a run of each completions model with its API version', () => {
       prompt: '{{ text }}',
       output: { path: output },
     });
-    const { code, stderr } = await work.run(['run', job], {
+    const { code, stderr } = await work.call(['run', job], {
       PROMPTMILL_BASE_URL: emulator.url,
       PROMPTMILL_API_KEY: emulator.keys[0],
       PROMPTMILL_STATE_DIR: state.folder,
@@ -74,12 +74,7 @@ describe('a run of each completions model with its API version', () => {
     return work.json(output.replace(/\.\w+$/, '.summary.json'));
   }
 
-  const jsonl = () =>
-    work
-      .read('out.jsonl')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+  const jsonl = () => work.lines('out.jsonl');
 
   it('covers every version that is documented', () => {
     expect([...API_VERSIONS.keys()].sort()).toEqual(['2022-12-01', '2023-09-15-preview']);

@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
 
@@ -15,21 +15,21 @@ describe('promptmill schedule', () => {
   it('syncs, lists and removes', async () => {
     job('night', NIGHT);
     job('by-hand', undefined);
-    const synced = await work.run(['schedule', 'sync']);
+    const synced = await work.call(['schedule', 'sync']);
     expect(synced.code, synced.stderr).toBe(0);
     expect(synced.stderr).toMatch(
       /^scheduled: night \(0 2 \* \* \*, Europe\/Berlin\), next \w{3} \d{4}-\d\d-\d\d 02:00 /,
     );
     expect(synced.stdout).toBe('');
 
-    const listed = await work.run(['schedule', 'list', '--json']);
+    const listed = await work.call(['schedule', 'list', '--json']);
     const [entry, ...others] = JSON.parse(listed.stdout);
     expect(others).toEqual([]);
     expect(entry).toMatchObject({ job: 'night', ...NIGHT, running_since: null, last: null });
     expect(entry.path).toMatch(/\/jobs\/night\.yaml$/);
     expect(entry.next).toHaveLength(5);
 
-    expect(await work.run(['schedule', 'remove', 'night'])).toMatchObject({
+    expect(await work.call(['schedule', 'remove', 'night'])).toMatchObject({
       code: 0,
       stderr: 'removed: night\n',
     });
@@ -41,7 +41,7 @@ describe('promptmill schedule', () => {
     const serve = new Serve(work.start(['serve', '--port', '0'], env));
     try {
       await serve.logs(/^serving the schedule/);
-      const refused = await work.run(['schedule', 'sync']);
+      const refused = await work.call(['schedule', 'sync']);
       expect(refused.code).toBe(2);
       expect(refused.stderr).toContain('most likely promptmill serve');
       expect(refused.stderr).toContain('SIGHUP');
@@ -56,8 +56,12 @@ describe('promptmill schedule', () => {
       rmSync(work.path('jobs/night.yaml'));
       serve.running.process.kill('SIGHUP');
       await serve.logs(/^not scheduled any more/);
-      const { stdout } = await work.run(['schedule', 'list']);
-      expect(stdout).toMatch(/^noon {2}0 12 \* \* \* {2}/);
+      // What the list is read from is written after the log says so.
+      const stdout = await vi.waitFor(async () => {
+        const listed = await work.call(['schedule', 'list']);
+        expect(listed.stdout).toMatch(/^noon {2}0 12 \* \* \* {2}/);
+        return listed.stdout;
+      });
       expect(stdout.match(/ 12:00 /g)).toHaveLength(5);
       expect(stdout).toContain('last  no run yet');
       serve.running.process.kill('SIGTERM');

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'yaml';
+import { callCommand } from './called.js';
 import { putMadeStore } from './made-store.js';
 
 const CLI = join(import.meta.dirname, '../../dist/cli.js');
@@ -64,6 +65,15 @@ export class Workplace {
     return parse(this.read(name), { columns: true, relax_column_count: false });
   }
 
+  /** What the lines of a JSONL file say. */
+  // biome-ignore lint/suspicious/noExplicitAny: as of JSON.parse
+  lines(name: string): any[] {
+    return this.read(name)
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+  }
+
   json(name: string): Record<string, unknown> {
     return JSON.parse(this.read(name));
   }
@@ -73,14 +83,9 @@ export class Workplace {
    * store finds one that is made.
    */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Running {
-    const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
-    const queueIsElsewhere = args.includes('--queue') || 'PROMPTMILL_QUEUE_FILE' in env;
-    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !queueIsElsewhere) {
-      putMadeStore(resolve(this.folder, state));
-    }
     const child = spawn(process.execPath, [CLI, ...args], {
       cwd: this.folder,
-      env: { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'a-key-for-tests-only', ...env },
+      env: this.#prepare(args, env),
       stdio: 'pipe',
     });
     let stdout = '';
@@ -99,8 +104,24 @@ export class Workplace {
     return { process: child, ended };
   }
 
+  /** Runs `promptmill` here in a process of its own, to its end. */
   run(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Promise<Ended> {
     return this.start(args, env, stdin).ended;
+  }
+
+  /** Runs `promptmill` here to its end without a process of its own, which is cheaper; see `callCommand` for what differs. */
+  call(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
+    return callCommand({ args, folder: this.folder, env: this.#prepare(args, env) });
+  }
+
+  /** Puts an embedded store where a run will look for it, and tells the environment of the command. */
+  #prepare(args: readonly string[], env: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+    const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
+    const queueIsElsewhere = args.includes('--queue') || 'PROMPTMILL_QUEUE_FILE' in env;
+    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !queueIsElsewhere) {
+      putMadeStore(resolve(this.folder, state));
+    }
+    return { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'a-key-for-tests-only', ...env };
   }
 
   remove(): void {

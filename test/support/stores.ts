@@ -21,10 +21,13 @@ export interface StoreUnderTest {
   open(ledgerTimes?: LedgerTimes): Promise<Store>;
 }
 
-const KINDS = [
-  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
+const SERVERS = [
   { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
   { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
+] as const;
+const KINDS = [
+  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
+  ...SERVERS,
 ] as const;
 
 /**
@@ -65,6 +68,17 @@ export function describeEachStore(name: string, suite: (store: () => StoreUnderT
         return { kind, target, stateDir, server, open };
       });
     });
+  }
+}
+
+/** Runs a suite for each kind of server; each of its tests starts those that it needs. */
+export function describeEachServer(
+  name: string,
+  suite: (server: { readonly kind: 'redis' | 'postgres'; readonly start: () => Promise<Server> }) => void,
+): void {
+  for (const { kind, have, start, needs } of SERVERS) {
+    if (have()) describe(`${name} on ${kind}`, () => suite({ kind, start }));
+    else describeMissing(`${name} on ${kind}`, needs);
   }
 }
 
