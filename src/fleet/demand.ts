@@ -10,7 +10,7 @@ export interface WantedQueue {
   readonly answered: boolean;
 }
 
-export interface Demand {
+interface Demand {
   readonly wanted: readonly WantedQueue[];
   /** The queues of runs of other addresses, one for each run. */
   readonly elsewhere: readonly string[];

@@ -95,7 +95,7 @@ export class Heartbeat {
   }
 }
 
-export interface RunHeartbeatParts {
+interface RunHeartbeatParts {
   readonly keyValue: Pick<KeyValue, 'list' | 'put' | 'remove'>;
   readonly log: Logger;
   readonly settings: Settings;
@@ -216,7 +216,7 @@ async function dropOldest(keyValue: Pick<KeyValue, 'list' | 'remove'>): Promise<
   for (const { beat } of ended.slice(RUNS_KEPT)) await keyValue.remove('run', beat.run);
 }
 
-export interface WorkerHeartbeatParts {
+interface WorkerHeartbeatParts {
   readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
   readonly log: Logger;
   /** The run that the worker belongs to; null for `promptmill work`. */

@@ -2,7 +2,7 @@ import { count, duration, rate } from '../figures.js';
 import { cells, clip, flow, type Paint, padEnd, painter, plain } from '../report/terminal-text.js';
 import type { RunStatus, Status, WorkerStatus } from './status.js';
 
-export interface StatusTextOptions {
+interface StatusTextOptions {
   /** Cells of the terminal. */
   readonly width: number;
   readonly color: boolean;

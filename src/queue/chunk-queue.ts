@@ -18,7 +18,7 @@ const ASKED_EVERY_MS = 1_000;
 const ASKED = 3;
 
 /** Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. */
-export type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
+type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
 
 /** The producer's side of a deployment's queue. */
 export class ChunkQueue {

@@ -8,7 +8,7 @@ import { decodeChunk } from './chunk.js';
 const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as const;
 
 /** Entries of a queue by their state. */
-export type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
+type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
 
 /** Queues are shown at most: each costs a connection of its own, and their names come from heartbeats, which anybody may write. */
 const MOST_VIEWS = 20;

@@ -7,7 +7,7 @@ import { type JobState, type LastRun, resultOf } from './serve-state.js';
 const TIMES = 5;
 
 /** One job of `promptmill schedule list --json`. */
-export interface ListedJob {
+interface ListedJob {
   readonly job: string;
   readonly path: string;
   readonly cron: string;
@@ -20,7 +20,7 @@ export interface ListedJob {
 }
 
 /** What is known of the runs of jobs. */
-export interface History {
+interface History {
   /** What `serve` has noted on this machine: also runs that did not start. */
   readonly states: readonly JobState[];
   /** The last beats of the runs of the queue. */

@@ -9,7 +9,7 @@ import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { type Found, JOB_NAME, readSchedule, type ScheduledJob } from './job-files.js';
 
-export interface ScheduleStoreOptions {
+interface ScheduleStoreOptions {
   /** What `--queue` says. */
   readonly queue: string;
   readonly stateDir: string;
@@ -69,7 +69,7 @@ export const scheduleQueue = (emulated: boolean): string =>
   emulated ? 'promptmill-schedule-emulated' : 'promptmill-schedule';
 
 /** What makes the schedule match the job files. */
-export interface SyncPlan {
+interface SyncPlan {
   /** New ones, and those whose job file says something else now. */
   readonly put: readonly ScheduledJob[];
   readonly kept: readonly ScheduledJob[];
@@ -188,7 +188,7 @@ export interface Tick {
 /** `taken`: its run is safely begun, or it is not wanted. `left`: it goes back for the next `serve`. */
 export type TickEnd = 'taken' | 'left';
 
-export interface TickOptions {
+interface TickOptions {
   readonly store: Store;
   readonly emulated: boolean;
   /** Resolves when the tick is taken or left; until then it stays with this process. */

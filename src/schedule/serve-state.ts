@@ -51,7 +51,7 @@ const scheduledJobs = z.array(
 const jobProblem = z.object({ path: z.string(), code: z.string(), problem: z.string() });
 
 /** A job file that `serve` was told to follow and cannot use, and why not. Others run meanwhile (fault 83). */
-export type JobProblem = z.output<typeof jobProblem>;
+type JobProblem = z.output<typeof jobProblem>;
 
 /** Folder of what `serve` knows: its lock, the schedule as it follows it, and the state of each job. */
 export const serveFolder = (stateDir: string, emulated = false): string =>

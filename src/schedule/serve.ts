@@ -11,7 +11,7 @@ import { listenForTicks, openScheduleStore, Schedule } from './schedule.js';
 import { Scheduler, type SchedulerOptions } from './scheduler.js';
 import { JobStates, noteSchedule, serveFolder } from './serve-state.js';
 
-export interface ServeOptions extends Pick<SchedulerOptions, 'jobs' | 'run' | 'log'> {
+interface ServeOptions extends Pick<SchedulerOptions, 'jobs' | 'run' | 'log'> {
   /** Job files and folders of them. */
   readonly paths: readonly string[];
   readonly queue: string;

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { UsageError } from '../errors.js';
 
 /** Where the queue and the ledger are. */
-export type StoreAddress =
+type StoreAddress =
   | { readonly kind: 'embedded' }
   | { readonly kind: 'redis'; readonly url: URL }
   | { readonly kind: 'postgres'; readonly url: URL };

@@ -12,7 +12,7 @@ const APART_MS = 10_000;
 const AGAIN_MS = 500;
 
 /** A store that refuses now. */
-export interface Refusal {
+interface Refusal {
   /** When it began, in milliseconds of the clock. */
   readonly since: number;
   /** In words, with the address. */

@@ -5,7 +5,7 @@ import type { Ledger } from './ledger.js';
 import type { LedgerTimes } from './times.js';
 
 /** What a connection is for. A worker needs connections of its own, because it blocks on them. */
-export type ConnectionUse = 'queue' | 'worker';
+type ConnectionUse = 'queue' | 'worker';
 
 /** The place that holds the queue and the ledger: `new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory)`. */
 export interface Store {

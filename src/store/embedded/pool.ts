@@ -10,7 +10,7 @@ const DISK_FULL = '53100';
 /** Statements between two rounds of maintenance. */
 const MAINTAIN_EVERY = 1_000;
 
-export interface PglitePoolOptions {
+interface PglitePoolOptions {
   /** Statements that keep the files small; run one by one, outside of transactions. */
   readonly maintenance: readonly string[];
   /** @default 1000 statements */
