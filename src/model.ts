@@ -74,6 +74,9 @@ export interface Usage {
   readonly estimated?: true;
 }
 
+/** What calls take, by the two kinds of tokens that have a price. */
+export type Tokens = Pick<Usage, 'prompt_tokens' | 'completion_tokens'>;
+
 /** What the service answered for one row. `null` means that the service did not say. */
 export interface Completion {
   /** The raw text of the first choice. */
@@ -186,7 +189,7 @@ export interface CallCounts {
 /** What a run counts while it goes on. */
 export interface Counters extends CallCounts {
   /**
-   * Rows of calls that were announced and whose end nobody has told. A call that is never heard of again, because
+   * Rows of calls that were reserved and whose end nobody has told. A call that is never heard of again, because
    * its process was killed, stays in it: it may have been paid for.
    */
   readonly in_flight: number;

@@ -1,10 +1,8 @@
 import { cost, count } from '../figures.js';
-import type { Fault, Parameters, Usage } from '../model.js';
+import type { Fault, Parameters, Tokens } from '../model.js';
 import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { costOf, type Prices } from '../report/summary.js';
-
-/** What calls take, by the two kinds of tokens that have a price. */
-export type Tokens = Pick<Usage, 'prompt_tokens' | 'completion_tokens'>;
+import type { Bounds } from '../store/ledger.js';
 
 export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
 
@@ -53,19 +51,21 @@ export function passed({ tokens, cost: money, prices }: Budget, sum: Tokens): 't
   return null;
 }
 
-/**
- * Which requests may be made together, each by the most that it can be billed. In their order, and a small one may
- * take the room that is too small for one before it.
- * @param sum what is spent and reserved without them
- */
-export function admitted(budget: Budget, sum: Tokens, requests: readonly Tokens[]): readonly boolean[] {
-  let taken = sum;
-  return requests.map((request) => {
-    const withIt = plus(taken, request);
-    if (passed(budget, withIt) !== null) return false;
-    taken = withIt;
-    return true;
-  });
+/** More than any sum comes to. */
+const WITHOUT_END = Number.MAX_SAFE_INTEGER;
+
+/** A budget as the ledger keeps it: a sum is within it when {@link passed} says null. */
+export function boundsOf({ tokens, cost: money, prices }: Budget): Bounds {
+  const bounds = { tokens: tokens ?? WITHOUT_END, cost: 0, promptPrice: 0, completionPrice: 0 };
+  if (money === null || prices === null) return bounds;
+  // The summary shows a cost rounded to a millionth; prices are those of 1,000 tokens.
+  const millionths = Math.floor(money * 1e6 + 1e-6) + 0.4999;
+  return {
+    ...bounds,
+    cost: millionths / 1e3,
+    promptPrice: prices.prompt,
+    completionPrice: prices.completion,
+  };
 }
 
 /** Why a run stops whose next request does not fit. */

@@ -172,7 +172,7 @@ export class RunHeartbeat {
 
   #beat(): RunBeat {
     const { settings, run, queue, summary, latency } = this.parts;
-    const { limits, emulated } = settings;
+    const { emulated } = settings;
     // A message may quote an answer, and nothing in a heartbeat does.
     const { error_samples: _, ...now } = summary();
     this.#said = highest(this.#said, now.calls);
@@ -190,13 +190,7 @@ export class RunHeartbeat {
       known,
       rows_per_second: rateOf(this.#rate),
       waiting: this.#waiting,
-      limits: {
-        requests_per_minute: limits.requestsPerMinute,
-        tokens_per_minute: limits.tokensPerMinute,
-        token_estimate: limits.tokenEstimate,
-        prompts_per_request: limits.promptsPerRequest,
-        chunk_size: limits.chunkSize,
-      },
+      limits: limitsOf(settings),
       summary: { ...now, calls: this.#said },
       latency: latency(),
     };
@@ -282,3 +276,12 @@ export class WorkerHeartbeat {
     };
   }
 }
+
+/** What workers must know to call for a run. */
+export const limitsOf = ({ limits }: Settings): RunBeat['limits'] => ({
+  requests_per_minute: limits.requestsPerMinute,
+  tokens_per_minute: limits.tokensPerMinute,
+  token_estimate: limits.tokenEstimate,
+  prompts_per_request: limits.promptsPerRequest,
+  chunk_size: limits.chunkSize,
+});

@@ -7,8 +7,9 @@ import { type FileId, fileAt, giveFreeName, isSame } from '../output/own-file.js
 import { PartFile, type RecordWriter, StreamWriter, WriteError, writing } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
-import type { Totals } from '../worker/recorder.js';
+import type { Totals } from '../worker/batcher.js';
 import { mayReplace, type OutputTarget, sha256Of } from './begin.js';
+
 import { lostPart, outOfPlace } from './lost-place.js';
 import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
 

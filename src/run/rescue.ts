@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { Chunk } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import { chunkId } from '../queue/names.js';
-import type { Ledger } from '../store/ledger.js';
+import { type Ledger, NOTHING } from '../store/ledger.js';
 import type { Window, WindowChunk } from './window.js';
 
 export interface RescueParts {
@@ -69,7 +69,8 @@ async function rescueNextRow(chunk: Chunk, parts: RescueParts): Promise<void> {
       message: 'every worker that called this row ended before it answered',
     };
     const outcome = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
-    await parts.ledger.record([{ run: chunk.run, first: chunk.first, row: row.row, outcome }], new Map());
+    const settled = [{ run: chunk.run, first: chunk.first, row: row.row, call: null, outcome }];
+    await parts.ledger.write({ ...NOTHING, settled });
     await parts.queue.remove(id);
   }
 }

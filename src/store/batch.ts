@@ -1,32 +1,52 @@
-import type { Counters } from '../model.js';
+import type { Counters, Tokens } from '../model.js';
 import { NO_CALLS } from './counters.js';
-import type { Announced, Entry, Flights, Settled } from './ledger.js';
+import type { Answer, Batch, Reservation, RowState, Settlement } from './ledger.js';
 
-/** What one call of `record` has for one run. */
+/** What one batch has for one run. */
 export interface RunBatch {
   readonly run: string;
-  readonly entries: readonly Entry[];
-  readonly calls: Counters;
-  readonly announced: readonly Announced[];
-  readonly settled: readonly Settled[];
+  readonly settled: readonly Settlement[];
+  readonly counts: Counters;
+  readonly reservations: readonly Reservation[];
+  readonly atLeast: Tokens;
+  /** False where it only looks at what is there. */
+  readonly changes: boolean;
 }
 
+const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
+
 /**
- * Splits what is to be recorded by run. In the order of runs, chunks and rows, so that two workers that write
- * the same rows at the same time lock them in the same order and never wait for each other in a circle.
+ * Splits a batch by run. In the order of runs, chunks and rows, so that two workers that write the same rows at the same
+ * time lock them in the same order and never wait for each other in a circle.
  */
-export function byRun(
-  entries: readonly Entry[],
-  calls: ReadonlyMap<string, Partial<Counters>>,
-  { announced, settled }: Flights,
-): readonly RunBatch[] {
-  const named = [...entries, ...announced, ...settled].map(({ run }) => run);
-  const runs = [...new Set([...calls.keys(), ...named])].sort();
-  return runs.map((run) => ({
-    run,
-    entries: entries.filter((entry) => entry.run === run).sort((a, b) => a.first - b.first || a.row - b.row),
-    calls: { ...NO_CALLS, ...calls.get(run) },
-    announced: announced.filter((row) => row.run === run),
-    settled: settled.filter((row) => row.run === run),
-  }));
+export function byRun({ settled, counts, reservations, atLeast }: Batch): readonly RunBatch[] {
+  const named = [...settled, ...reservations].map(({ run }) => run);
+  const runs = [...new Set([...counts.keys(), ...named])].sort();
+  return runs.map((run) => {
+    const ofRun = settled.filter((each) => each.run === run);
+    const asked = reservations.filter((each) => each.run === run);
+    return {
+      run,
+      settled: ofRun.sort((a, b) => a.first - b.first || a.row - b.row),
+      counts: { ...NO_CALLS, ...counts.get(run) },
+      reservations: asked,
+      atLeast: atLeast.get(run) ?? NO_TOKENS,
+      changes: ofRun.length > 0 || counts.has(run) || asked.some(({ looks }) => !looks),
+    };
+  });
+}
+
+/** What a store says of a row: the state, and of the call that holds it the name and the age. */
+export type RowReply = readonly [state: string, call?: unknown, ageMs?: unknown];
+
+const STATES: ReadonlySet<string> = new Set<RowState & string>(['granted', 'known', 'unwanted', 'no_room']);
+const isState = (text: string): text is RowState & string => STATES.has(text);
+
+/** @param replies for the rows of the reservation, in their order */
+export function answerOf(replies: readonly RowReply[], spent: Tokens, inFlight: number): Answer {
+  const rows = replies.map(
+    ([state, call, ageMs]): RowState =>
+      isState(state) ? state : { call: String(call), ageMs: Number(ageMs) },
+  );
+  return { rows, spent, inFlight };
 }

@@ -1,4 +1,4 @@
-import type { CalledOutcome, Counters } from '../model.js';
+import type { CalledOutcome, Counters, Tokens } from '../model.js';
 
 /** A chunk is known by its run and the number of its first row. */
 export interface ChunkKey {
@@ -6,46 +6,83 @@ export interface ChunkKey {
   readonly first: number;
 }
 
-/** An outcome on its way into the ledger. */
-export interface Entry extends ChunkKey {
+/** What came of one row. */
+export interface Settlement extends ChunkKey {
   readonly row: number;
-  readonly outcome: CalledOutcome;
-  /** The call that it came of, where that one is in flight until this is recorded. */
-  readonly call?: string;
+  /** The call that has ended for the row, and is in flight no longer; null where the outcome comes of no call in flight. */
+  readonly call: string | null;
+  /** Null when there is none: the row is to be called again, or was not called after all. */
+  readonly outcome: CalledOutcome | null;
 }
 
-/** A row that is about to be called. */
-export interface Announced extends ChunkKey {
+/** A row, and the most that it can be billed; nothing where its run has no budget. */
+export interface RowMost {
   readonly row: number;
+  readonly most: Tokens;
+}
+
+/** What a run may be billed in all. Its cost is the sum of both kinds of tokens, each by its price. */
+export interface Bounds {
+  readonly tokens: number;
+  readonly cost: number;
+  readonly promptPrice: number;
+  readonly completionPrice: number;
+}
+
+/** One request that is about to be made, for rows of one chunk. */
+export interface Reservation extends ChunkKey {
   readonly execution: number;
-  /** Name of the call: that of the visit to the chunk, which calls a row once at a time. */
+  /** Name of the call: that of the chunk's lease, under which each row is called once at a time. */
   readonly call: string;
-  /** The row must not be called while another call for it is in flight (`limits.unknown_outcome: hold`). */
+  /** A row must not be called while another call for it is in flight (`limits.unknown_outcome: hold`). */
   readonly hold: boolean;
+  readonly rows: readonly RowMost[];
+  /** Null where the run has no budget. */
+  readonly bounds: Bounds | null;
+  /** True to learn what is known of the rows; then none is reserved. */
+  readonly looks: boolean;
 }
 
-/** A call that has ended, for one of its rows, or was not made after all. */
-export interface Settled {
-  readonly run: string;
-  readonly row: number;
-  readonly call: string;
+/** What a process tells the ledger in one step, and asks of it. */
+export interface Batch {
+  readonly settled: readonly Settlement[];
+  /** What to add to the counters, by run. */
+  readonly counts: ReadonlyMap<string, Partial<Counters>>;
+  readonly reservations: readonly Reservation[];
+  /** What this process knows to be spent, by run: a store that came back empty may have forgotten it. */
+  readonly atLeast: ReadonlyMap<string, Tokens>;
 }
 
-/** What is to become of the rows in flight. */
-export interface Flights {
-  readonly announced: readonly Announced[];
-  readonly settled: readonly Settled[];
-}
+export const NOTHING: Batch = { settled: [], counts: new Map(), reservations: [], atLeast: new Map() };
 
-export const NO_FLIGHTS: Flights = { announced: [], settled: [] };
+/**
+ * Whether a row may be called.
+ * - `granted`: it is in flight from now on; to one who only looks: it could be called.
+ * - `known`: it has an outcome.
+ * - `unwanted`: nobody collects this run at present (it finished, or its collector is gone), the chunk is of an earlier
+ *   execution, or it is already written.
+ * - `no_room`: not now. The budget has no room for the rows of this request.
+ * - otherwise the call in flight that keeps it from being called.
+ */
+export type RowState = 'granted' | 'known' | 'unwanted' | 'no_room' | InFlight;
+
+/** What the ledger says to a reservation. */
+export interface Answer {
+  /** By the rows of the reservation, in their order. */
+  readonly rows: readonly RowState[];
+  /** Billed and reserved, once the whole batch was answered; only where there was no room. */
+  readonly spent: Tokens;
+  /** Rows of the run in flight then, of all workers; only where there was no room. */
+  readonly inFlight: number;
+}
 
 /** How the names of calls begin that the process makes which works on the run; there is one at a time. */
 export const OWN = 'own:';
 
-/** A row whose call was announced, and of which nobody has told the end. */
+/** A call for a row that was reserved, and of which nobody has told the end; of several the first. */
 export interface InFlight {
   readonly call: string;
-  /** Since it was announced, in milliseconds of the store's clock. */
+  /** Since it was reserved, in milliseconds of the store's clock. */
   readonly ageMs: number;
 }
 
@@ -57,19 +94,6 @@ export const OUTCOME_UNKNOWN = 'outcome_unknown';
  * the place of one until it is written.
  */
 export const UNKNOWN_TEXT = `"code":"${OUTCOME_UNKNOWN}"`;
-
-/** What a worker must know before it calls the service for a chunk. */
-export interface Standing {
-  /**
-   * False when nobody collects this run at present (it finished, or its collector is gone), when the chunk
-   * belongs to an earlier execution of it, or when the chunk is already written: the worker drops the chunk.
-   */
-  readonly wanted: boolean;
-  /** Rows of the chunk whose outcome is already known: never called again. */
-  readonly known: ReadonlySet<number>;
-  /** Of the rows asked for those in flight, by row number; of several calls for one row, the first. */
-  readonly inFlight: ReadonlyMap<number, InFlight>;
-}
 
 /** What the collector sees of a run's chunks. */
 export interface Progress {
@@ -112,32 +136,23 @@ export interface Ledger {
   ): Promise<boolean>;
 
   /**
-   * Asked when a chunk is taken, and again when the answer is older than a few seconds.
-   * @param rows rows of which to tell whether they are in flight. @default none
-   */
-  standing(chunk: ChunkKey, execution: number, rows?: readonly number[]): Promise<Standing>;
-
-  /**
-   * Records outcomes, and which rows are in flight, in this order: calls that ended, outcomes, calls that are about to
-   * be made.
+   * Writes down what came of calls, and which rows are about to be called: in this order, and in one step for each run.
    *
    * The first outcome recorded for a row wins; a later one, or one for a committed row, is dropped and counted in
    * `repeated`. Other calls for a row that are in flight when its outcome is recorded count there at once, and not again
-   * when they are heard of. An outcome that is unknown counts nothing, and a real one takes its place.
+   * when they are heard of. An outcome that is unknown counts nothing, and a real one takes its place. Outcomes of a run
+   * that nobody collects at present are kept: they are paid for.
    *
-   * A row may be called when its run is wanted by this execution, it has no outcome, and, with `hold`, no other call
-   * for it is in flight. Only then it is in flight from now on. Asking again for the same call answers the same.
+   * A row is granted when its run is wanted by this execution, it has no outcome, with `hold` no other call for it is in
+   * flight, and all such rows of the request fit the budget beside what is spent and reserved. Requests are looked at in
+   * their order, and a small one may take the room that is too small for one before it. What is granted counts at once:
+   * the request in `sent`, its rows in `in_flight`, and the most that they can be billed in the tokens.
    *
-   * Outcomes of a run that nobody collects at present are kept: they are paid for. A write that the driver sends
-   * again after a lost reply counts once; a second call of this method does not know of the first.
-   * @param calls what to add to the run's counters, by run
-   * @returns for each announced row whether it may be called
+   * A write that the driver sends again after a lost reply counts once, and is answered by what is in flight already; a
+   * second call of this method does not know of the first.
+   * @returns what became of each reservation
    */
-  record(
-    entries: readonly Entry[],
-    calls: ReadonlyMap<string, Partial<Counters>>,
-    flights?: Flights,
-  ): Promise<readonly boolean[]>;
+  write(batch: Batch): Promise<readonly Answer[]>;
 
   /** Tells the collector of a run to stop it. The first reason wins; one of an earlier execution means nothing. */
   stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void>;

@@ -1,4 +1,4 @@
-import type { Counters, Failed, Fault, Parameters } from '../model.js';
+import type { Counters, Fault, Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
@@ -9,14 +9,6 @@ import { withRowUsage } from './row-usage.js';
 
 /** Called for each thing worth counting. */
 export type Count = (what: keyof Counters, by?: number) => void;
-
-/** The outcome of a row whose attempts are used up. */
-export const failedRow = (error: Fault, attempts: number, latency_ms: number | null): Failed => ({
-  status: 'failed',
-  error,
-  attempts,
-  latency_ms,
-});
 
 /**
  * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
@@ -51,7 +43,7 @@ export class Caller {
    * neighbours are answered.
    *
    * @param attempt number of this attempt for the rows, from 1
-   * @param count gets everything but the first exchange, which was announced before
+   * @param count gets everything but the first exchange, which was reserved, and counted with that
    * @returns a result for each row, in their order
    */
   async call(
@@ -68,11 +60,11 @@ export class Caller {
     rows: readonly ChunkRow[],
     attempt: number,
     count: Count,
-    announced: boolean,
+    reserved: boolean,
   ): Promise<readonly RowResult[]> {
     const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
     const endpoint = this.#endpoint(chunk);
-    const exchange = await this.#exchange(endpoint, request, count, announced);
+    const exchange = await this.#exchange(endpoint, request, count, reserved);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
     if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
@@ -100,10 +92,10 @@ export class Caller {
     endpoint: Endpoint,
     request: ServiceRequest,
     count: Count,
-    announced: boolean,
+    reserved: boolean,
   ): Promise<Exchange | null> {
     const { keys } = this.access;
-    let counted = announced;
+    let counted = reserved;
     let refusal: Exchange | null = null;
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
       if (refusal !== null) count('retried');

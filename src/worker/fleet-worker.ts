@@ -1,6 +1,5 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import { steadyNow } from '../clock.js';
 import { RUN_LOST_MS, readRuns, readWorkers } from '../fleet/beats.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
 import { WorkerHeartbeat } from '../fleet/heartbeat.js';
@@ -9,9 +8,7 @@ import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import { within } from '../store/deadline.js';
 import type { Store } from '../store/store.js';
-import { Caller } from './caller.js';
-import { serviceWait } from './service-wait.js';
-import { ChunkWorker, type WorkerOptions } from './worker.js';
+import { ChunkWorker, type WorkPlace } from './worker.js';
 
 /**
  * Time from one look at the heartbeats to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
@@ -37,7 +34,7 @@ export interface FleetWorkerOptions extends ServiceAccess {
   /** Told why this process cannot call any more. */
   readonly onStop: (fault: Fault) => void;
   /** Shorter times than a user has, for tests of what happens when they run out. */
-  readonly times?: WorkerOptions['times'];
+  readonly times?: WorkPlace['times'];
   /** Time after which a queue without a run is left, in milliseconds. @default 60000 */
   readonly idleMs?: number;
 }
@@ -76,13 +73,7 @@ export class FleetWorker {
       run: null,
       concurrency,
       view: () => ({
-        queues: [...this.#hands.values()].map(({ want, worker }) => ({
-          queue: want.queue,
-          deployment: want.deployment,
-          concurrency: worker.concurrency,
-          in_flight: worker.inFlight,
-          waiting: serviceWait(worker, steadyNow()),
-        })),
+        queues: [...this.#hands.values()].map(({ worker }) => worker.heartbeat),
         draining: this.#closing !== null,
         rows: this.#rowsOfLeft + [...this.#hands.values()].reduce((sum, { worker }) => sum + worker.rows, 0),
       }),
@@ -174,30 +165,11 @@ export class FleetWorker {
     }
   }
 
-  #hire({ queue, deployment, limits, answered }: WantedQueue): ChunkWorker {
-    const { store, concurrency, log, onStop, times } = this.options;
-    const caller = new Caller(
-      this.options,
-      concurrency,
-      answered,
-      () => log.warn('the service refused the first key; going on with the second'),
-      (status) => this.#heartbeat.called(status),
-    );
-    return new ChunkWorker({
-      store,
-      queue,
-      deployment,
-      concurrency,
-      slots: this.#slots,
-      chunkSize: limits.chunk_size,
-      promptsPerRequest: limits.prompts_per_request,
-      pace: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
-      tokenBasis: limits.token_estimate,
-      caller,
-      onStop,
-      log,
-      ...(times !== undefined && { times }),
-    });
+  #hire(want: WantedQueue): ChunkWorker {
+    const { address, keys, store, concurrency, log, onStop, times } = this.options;
+    const onExchange = (status: string): void => this.#heartbeat.called(status);
+    const place = { address, keys, store, concurrency, log, onStop, onExchange, times };
+    return new ChunkWorker({ ...place, slots: this.#slots }, want);
   }
 
   #dismiss(worker: ChunkWorker): void {

@@ -1,13 +1,10 @@
 import type { Logger } from 'pino';
-import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { WorkerHeartbeat } from '../fleet/heartbeat.js';
+import { limitsOf, WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
-import { Caller } from './caller.js';
-import { serviceWait } from './service-wait.js';
 import { ChunkWorker } from './worker.js';
 
 /** The worker of a run that makes its calls itself. */
@@ -35,51 +32,26 @@ export function startOwnWorker(
   wasReached: boolean,
   onStop: (fault: Fault) => void,
 ): OwnWorker {
-  const { concurrency, chunkSize, promptsPerRequest } = settings.limits;
-  const { deployment } = settings.service;
+  const { concurrency } = settings.limits;
   const heartbeat = new WorkerHeartbeat({
     keyValue: store.keyValue,
     log: world.log,
     run,
     concurrency,
     view: () => ({
-      queues: [
-        {
-          queue,
-          deployment,
-          concurrency: worker.concurrency,
-          in_flight: worker.inFlight,
-          waiting: serviceWait(worker, steadyNow()),
-        },
-      ],
+      queues: [worker.heartbeat],
       draining: world.halt.reason !== null,
       rows: worker.rows,
     }),
   });
-  const caller = new Caller(
-    world,
-    concurrency,
-    wasReached,
-    () => world.log.warn('the service refused the first key; going on with the second'),
-    (status) => heartbeat.called(status),
-  );
-  const worker = new ChunkWorker({
-    store,
-    queue,
-    deployment,
-    concurrency,
-    chunkSize,
-    promptsPerRequest,
-    pace: {
-      requestsPerMinute: settings.limits.requestsPerMinute,
-      tokensPerMinute: settings.limits.tokensPerMinute,
+  const worker = new ChunkWorker(
+    {
+      ...{ address: world.address, keys: world.keys, store, concurrency, onStop, log: world.log },
+      begun: { run, calls },
+      onExchange: (status) => heartbeat.called(status),
     },
-    tokenBasis: settings.limits.tokenEstimate,
-    caller,
-    begun: { run, calls },
-    onStop,
-    log: world.log,
-  });
+    { queue, deployment: settings.service.deployment, limits: limitsOf(settings), answered: wasReached },
+  );
   heartbeat.begin();
   return { worker, heartbeat };
 }

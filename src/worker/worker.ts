@@ -1,27 +1,28 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { backoffMs } from '../backoff.js';
-import { NO_TOKENS, plus, type Tokens } from '../budget/budget.js';
 import { steadyNow, watchClock } from '../clock.js';
+import type { WorkerBeat } from '../fleet/beats.js';
+import type { WantedQueue } from '../fleet/demand.js';
 import type { Counters, Fault } from '../model.js';
 import { Outage, type OutageView } from '../pace/outage.js';
 import { Pacer } from '../pace/pacer.js';
 import { QuotaWait } from '../pace/quota-wait.js';
-import { NOTHING, type PaceLimits } from '../pace/shared-pace.js';
-import { type TokenBasis, TokenEstimate } from '../pace/token-estimate.js';
+import { TokenEstimate } from '../pace/token-estimate.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
+import type { ServiceAccess } from '../service/endpoint.js';
 import { within } from '../store/deadline.js';
 import type { Store } from '../store/store.js';
-import { BudgetGate } from './budget-gate.js';
-import type { Caller } from './caller.js';
-import { ChunkVisit } from './chunk-visit.js';
-import { ChunkWork, STORE_PAUSE_MS, type VisitEnd } from './chunk-work.js';
+import { Batcher, type Totals } from './batcher.js';
+import { MostBilled } from './billing.js';
+import { BudgetWait } from './budget-wait.js';
+import { Caller } from './caller.js';
+import { ChunkRun, type ChunkRunParts } from './chunk-run.js';
 import { ENTRY_LIMIT } from './entry-limit.js';
 import { FairLimit } from './fair-limit.js';
-import { Recorder, type Totals } from './recorder.js';
-import { Reservations } from './reservation.js';
+import { Feedback } from './feedback.js';
+import { serviceWait } from './service-wait.js';
 
 /**
  * How long an entry stays with a worker that shows no sign of life, in milliseconds. Renewed at half of it.
@@ -38,7 +39,7 @@ const GRACE_MS = 30_000;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
-/** Faults that another run need not have: of its parameters, its deployment or its patience. */
+/** Faults that another run need not have: of its parameters, its deployment, its patience. */
 const OF_THE_RUN = new Set([
   'operation_not_supported',
   'api_version_not_supported',
@@ -47,33 +48,25 @@ const OF_THE_RUN = new Set([
   'rate_limited',
 ]);
 
-export interface WorkerOptions {
+/** Where a process works and with what, the same for all its queues. */
+export interface WorkPlace extends ServiceAccess {
   readonly store: Store;
-  readonly queue: string;
-  readonly deployment: string;
   /** Calls in flight at once. */
   readonly concurrency: number;
   /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
   readonly slots?: LimitFunction;
-  /** Rows that a chunk usually has; decides how many chunks are taken at once. */
-  readonly chunkSize: number;
-  /** Rows that a request usually has. */
-  readonly promptsPerRequest: number;
-  /** The quota of the deployment, when the job says one. @default none: it is found out */
-  readonly pace?: PaceLimits;
-  /** What the service goes by when it admits a request. @default 'full' */
-  readonly tokenBasis?: TokenBasis;
-  readonly caller: Caller;
   /**
    * The run of this process, and its counters before this process called anything: a store that comes back empty
    * cannot make it forget what is spent. @default none: what the store says counts
    */
   readonly begun?: { readonly run: string; readonly calls: Counters };
+  /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
+  readonly onExchange: (status: string) => void;
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
   /** Shorter times than a user has, for tests of what happens when they run out. */
-  readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number };
+  readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number } | undefined;
 }
 
 /** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
@@ -82,30 +75,45 @@ export class ChunkWorker {
   /** Only for the pause that all workers of the deployment keep. */
   readonly #queue: Queue<ChunkData>;
   readonly #limit: FairLimit;
-  readonly #recorder: Recorder;
+  readonly #batcher: Batcher;
+  readonly #caller: Caller;
   readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
   readonly #pacer: Pacer;
-  readonly #work: ChunkWork;
+  /** What all chunks share. */
+  readonly #parts: ChunkRunParts;
   readonly #baseSlots: number;
   readonly #lockMs: number;
   readonly #clock: NodeJS.Timeout;
   #chunks = 0;
-  /** The visits under way, by the ids of their entries. */
-  readonly #visits = new Map<string, Promise<void>>();
+  /** Requests that may be made and for which the process has no slot free. */
+  #waitingForSlot = 0;
+  /** The leases under way, by the ids of their entries. */
+  readonly #leases = new Map<string, Promise<void>>();
   /** Executions of runs that were stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
   /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
   #releasing = false;
 
-  constructor(private readonly options: WorkerOptions) {
-    const { store, queue, concurrency, chunkSize, promptsPerRequest, log } = options;
-    this.#lockMs = options.times?.lockMs ?? LOCK_MS;
-    this.#recorder = new Recorder(store.ledger, log);
+  constructor(
+    private readonly place: WorkPlace,
+    private readonly wanted: WantedQueue,
+  ) {
+    const { store, concurrency, times, log } = place;
+    const { queue, limits, answered } = wanted;
+    this.#lockMs = times?.lockMs ?? LOCK_MS;
+    this.#batcher = new Batcher(store.ledger, log, place.begun);
+    this.#caller = new Caller(
+      place,
+      concurrency,
+      answered,
+      () => log.warn('the service refused the first key; going on with the second'),
+      place.onExchange,
+    );
     this.#limit = new FairLimit(concurrency);
     // Enough chunks that the limit stays full while the last rows of some are still in flight.
-    this.#baseSlots = 2 * Math.ceil((concurrency * promptsPerRequest) / chunkSize) + 1;
+    this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
     this.#worker = new Worker<ChunkData>(
       queue,
@@ -116,7 +124,7 @@ export class ChunkWorker {
         lockDuration: this.#lockMs,
         // Its own renewal goes by the system's clock, and stops for as long as that was set back (fault 90).
         skipLockRenewal: true,
-        stalledInterval: options.times?.stalledCheckMs ?? STALLED_CHECK_MS,
+        stalledInterval: times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MAX_STALLED,
         limiter: ENTRY_LIMIT,
         // A worker without the strategy would stall every chunk that is to be retried.
@@ -127,7 +135,7 @@ export class ChunkWorker {
     this.#pacer = new Pacer({
       values: store.keyValue,
       queue,
-      limits: options.pace ?? NOTHING,
+      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
       ceiling: concurrency,
       underWay: () => this.#limit.activeCount,
       onConcurrency: (most) => {
@@ -140,38 +148,41 @@ export class ChunkWorker {
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
     });
     this.#limit.concurrency = this.#pacer.concurrency;
-    this.#work = new ChunkWork({
-      caller: options.caller,
-      limit: this.#limit,
-      slots: options.slots ?? null,
+    const calling = {
+      caller: this.#caller,
       quota: this.#quota,
       outage: this.#outage,
       pacer: this.#pacer,
-      estimate: new TokenEstimate(options.tokenBasis ?? 'full'),
-      gate: new BudgetGate({
-        ledger: store.ledger,
-        recorder: this.#recorder,
-        atLeast: (run) => this.#countedFor(run),
+      estimate: new TokenEstimate(limits.token_estimate),
+      log,
+    };
+    this.#parts = {
+      ...calling,
+      feedback: new Feedback(calling),
+      limit: this.#limit,
+      inSlot: (job) => this.#inSlot(job),
+      batcher: this.#batcher,
+      budgets: new BudgetWait({
+        inFlight: (run) => this.#batcher.totals(run).in_flight,
         now: steadyNow,
         random: Math.random,
       }),
-      reservations: new Reservations(),
-      recorder: this.#recorder,
-      log,
+      mostBilled: new MostBilled(),
       releasing: () => this.#releasing,
+      isStopped: (chunk) => this.#stopped.has(nameOf(chunk)),
       onRequest: () => this.#takeAnotherChunkIfLast(),
       stop: (chunk, fault) => this.#stop(chunk, fault),
-    });
+    };
     this.#clock = watchClock((ms) => void this.#clockWasSetBack(ms));
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
   }
 
-  /** A lock that is lost is found by whoever takes the entry again; the visit goes on, because it is being paid for. */
+  /** A lock that is lost is found by whoever takes the entry again; the calls go on, because they are being paid for. */
   async #renew(job: Job<ChunkData>, token: string): Promise<void> {
     await job
       .extendLock(token, this.#lockMs)
-      .catch((error) => this.options.log.debug({ err: error, entry: job.id }, 'a lock was not renewed'));
+      .catch((error) => this.place.log.debug({ err: error, entry: job.id }, 'a lock was not renewed'));
   }
 
   /**
@@ -180,7 +191,7 @@ export class ChunkWorker {
    * itself.
    */
   async #clockWasSetBack(ms: number): Promise<void> {
-    const { log } = this.options;
+    const { log } = this.place;
     log.warn({ seconds: Math.round(ms / 1000) }, 'the clock of this machine was set back');
     try {
       await this.#queue.removeRateLimitKey();
@@ -192,23 +203,29 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    const waiting = this.#pacer.waiting + this.#work.waitingForSlot;
+    const waiting = this.#pacer.waiting + this.#waitingForSlot;
     return Math.max(0, this.#limit.activeCount - waiting);
   }
 
-  /** Calls at once that this worker may make now. */
-  get concurrency(): number {
-    return this.#limit.concurrency;
+  /** What the process says of this queue. */
+  get heartbeat(): WorkerBeat['queues'][number] {
+    return {
+      queue: this.wanted.queue,
+      deployment: this.wanted.deployment,
+      concurrency: this.#limit.concurrency,
+      in_flight: this.inFlight,
+      waiting: serviceWait(this, steadyNow()),
+    };
   }
 
   /** Rows recorded since it started. */
   get rows(): number {
-    return this.#recorder.outcomes;
+    return this.#batcher.outcomes;
   }
 
   /** Outcomes that the store has not taken yet. */
   get unrecorded(): number {
-    return this.#recorder.unrecorded;
+    return this.#batcher.unrecorded;
   }
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
@@ -223,12 +240,17 @@ export class ChunkWorker {
 
   /** What this process has done for a run. */
   totals(run: string): Totals {
-    return this.#recorder.totals(run);
+    return this.#batcher.totals(run);
   }
 
-  #countedFor(run: string): Tokens {
-    const { begun } = this.options;
-    return begun?.run === run ? plus(begun.calls, this.#recorder.totals(run)) : NO_TOKENS;
+  async #inSlot<T>(job: () => Promise<T>): Promise<T> {
+    const { slots } = this.place;
+    if (slots === undefined) return job();
+    this.#waitingForSlot++;
+    return slots(() => {
+      this.#waitingForSlot--;
+      return job();
+    });
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
@@ -251,33 +273,33 @@ export class ChunkWorker {
     this.#pacer.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
-      this.options.log.warn({ err: error }, 'calls in flight were given up'),
+      this.place.log.warn({ err: error }, 'calls in flight were given up'),
     );
-    await this.options.caller.close();
-    await within(LEAVE_MS, Promise.all([this.#recorder.flushed(), this.#queue.close()])).catch(() => {});
+    await this.#caller.close();
+    await within(LEAVE_MS, Promise.all([this.#batcher.flushed(), this.#queue.close()])).catch(() => {});
   }
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
     const chunk = decodeChunk(job.data);
-    if (chunk === null || chunk.deployment !== this.options.deployment) {
-      this.options.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
+    if (chunk === null || chunk.deployment !== this.wanted.deployment) {
+      this.place.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError('refused: not a chunk of this deployment');
     }
     const id = job.id ?? '';
-    // The entry of a process that was frozen, or that lost its store, comes back while the first visit goes on.
-    while (this.#visits.has(id)) await this.#visits.get(id);
+    // The entry of a process that was frozen, or that lost its store, comes back while the first lease goes on.
+    while (this.#leases.has(id)) await this.#leases.get(id);
     this.#chunks++;
-    const visit = this.#visit(chunk, job, token);
-    this.#visits.set(
+    const lease = this.#work(chunk, job, token);
+    this.#leases.set(
       id,
-      visit.catch(() => {}),
+      lease.catch(() => {}),
     );
     const renewal = setInterval(() => void this.#renew(job, token), this.#lockMs / 2);
     try {
-      await visit;
+      await lease;
     } finally {
       clearInterval(renewal);
-      this.#visits.delete(id);
+      this.#leases.delete(id);
       this.#chunks--;
       // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
       if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
@@ -285,8 +307,15 @@ export class ChunkWorker {
     }
   }
 
-  async #visit(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
-    const end = await this.#endOf(chunk, job);
+  /** Has the rows of a chunk called for, and does with its entry what comes of them. */
+  async #work(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
+    if (this.#stopped.has(nameOf(chunk))) return;
+    const attempts = job.opts.attempts ?? 1;
+    const isOwn = this.place.begun?.run === chunk.run;
+    const end = await new ChunkRun(this.#parts, {
+      ...{ chunk, attempts, isOwn },
+      attempt: job.attemptsMade + 1,
+    }).run();
     switch (end.kind) {
       case 'done':
         return;
@@ -309,38 +338,26 @@ export class ChunkWorker {
   async #keepEntries(ms: number): Promise<void> {
     await this.#queue
       .rateLimit(ms)
-      .catch((error) => this.options.log.debug({ err: error }, 'the queue refused to pause'));
-  }
-
-  /** A store that refuses costs no attempt: the entry goes back after a pause. */
-  async #endOf(chunk: Chunk, job: Job<ChunkData>): Promise<VisitEnd> {
-    if (this.#stopped.has(`${chunk.run} ${chunk.execution}`)) return { kind: 'done' };
-    let visit: ChunkVisit;
-    try {
-      const isOwn = this.options.begun?.run === chunk.run;
-      visit = await ChunkVisit.begin(this.options.store.ledger, chunk, job.opts.attempts ?? 1, isOwn);
-    } catch (error) {
-      this.options.log.debug({ err: error }, 'the ledger refused to say what it knows of a chunk');
-      await sleep(STORE_PAUSE_MS);
-      return { kind: 'left' };
-    }
-    return this.#work.visit(visit, job.attemptsMade + 1);
+      .catch((error) => this.place.log.debug({ err: error }, 'the queue refused to pause'));
   }
 
   /**
    * Nothing can pass until somebody mends something: the collector of the run is told, wherever it is. This process
    * stops calling, and the rows go back, unless the fault is that of another process's run: then the others go on.
    */
-  async #stop({ run, execution }: Chunk, fault: Fault): Promise<void> {
-    if (OF_THE_RUN.has(fault.code) && run !== this.options.begun?.run) {
-      this.#stopped.add(`${run} ${execution}`);
-      return this.options.store.ledger.stop(run, execution, fault);
+  async #stop(chunk: Chunk, fault: Fault): Promise<void> {
+    const { store, begun } = this.place;
+    const { run, execution } = chunk;
+    if (fault.code === 'budget' || (OF_THE_RUN.has(fault.code) && run !== begun?.run)) {
+      await store.ledger.stop(run, execution, fault);
+      this.#stopped.add(nameOf(chunk));
+      return;
     }
     this.#releasing = true;
     this.#pacer.close();
-    this.options.onStop(fault);
+    this.place.onStop(fault);
     await this.#worker.pause(true);
-    await this.options.store.ledger.stop(run, execution, fault);
+    await store.ledger.stop(run, execution, fault);
   }
 
   /**
@@ -349,7 +366,7 @@ export class ChunkWorker {
    * when something ends, so it is nudged.
    */
   #takeAnotherChunkIfLast(): void {
-    const most = this.options.concurrency + 1;
+    const most = this.place.concurrency + 1;
     if (this.#limit.pendingCount > 0 || this.#chunks < this.#worker.concurrency) return;
     if (this.#releasing || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
@@ -358,3 +375,6 @@ export class ChunkWorker {
     });
   }
 }
+
+/** Of the execution of a run. */
+const nameOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;

@@ -1,16 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  admitted,
   type Budget,
+  boundsOf,
   budgetFault,
   mostBilled,
   passed,
-  plus,
   spentText,
-  type Tokens,
 } from '../../src/budget/budget.js';
-import { costOf } from '../../src/report/summary.js';
+import type { Tokens } from '../../src/model.js';
 
 const PRICES = { prompt: 0.0015, completion: 0.002 };
 const tokens = (prompt_tokens: number, completion_tokens = 0): Tokens => ({
@@ -56,31 +54,24 @@ describe('the most that a prompt can be billed', () => {
   });
 });
 
-describe('requests that ask for a budget', () => {
-  it('are admitted in their order, and a small one takes the room that a large one leaves', () => {
-    const asked = [tokens(30), tokens(50), tokens(20), tokens(1)];
-    expect(admitted(budget({ tokens: 150 }), tokens(100), asked)).toEqual([true, false, true, false]);
-  });
-
-  it('never pass it together, and nobody is sent away who would have fitted', () => {
-    const amount = fc.record({ prompt_tokens: fc.nat(500), completion_tokens: fc.nat(500) });
+describe('a budget as the ledger keeps it', () => {
+  it('holds exactly the sums that are within it', () => {
+    const money = fc.integer({ min: 1, max: 20_000 }).map((millionths) => millionths / 1e6);
     const limit = fc.record({
       tokens: fc.option(fc.nat(5_000)),
-      cost: fc.option(fc.double({ min: 0, max: 0.01, noNaN: true })),
-      prices: fc.constant(PRICES),
+      cost: fc.option(money),
+      prices: fc.constantFrom(PRICES, { prompt: 1, completion: 3 }, { prompt: 0.1, completion: 0.7 }),
     });
-    const property = fc.property(limit, amount, fc.array(amount), (limits, before, asked) => {
-      const verdicts = admitted(limits, before, asked);
-      const sum = asked.filter((_, i) => verdicts[i]).reduce(plus, before);
-      if (verdicts.includes(true)) {
-        if (limits.tokens !== null)
-          expect(sum.prompt_tokens + sum.completion_tokens).toBeLessThanOrEqual(limits.tokens);
-        if (limits.cost !== null) expect(costOf(sum, PRICES)).toBeLessThanOrEqual(limits.cost);
-      }
-      for (const refused of asked.filter((_, i) => !verdicts[i]))
-        expect(passed(limits, plus(sum, refused))).not.toBeNull();
+    const sum = fc.record({ prompt_tokens: fc.nat(5_000), completion_tokens: fc.nat(5_000) });
+    const property = fc.property(limit, sum, (limits, spent) => {
+      const { tokens, cost, promptPrice, completionPrice } = boundsOf(limits);
+      const { prompt_tokens, completion_tokens } = spent;
+      const fits =
+        prompt_tokens + completion_tokens <= tokens &&
+        prompt_tokens * promptPrice + completion_tokens * completionPrice <= cost;
+      expect(fits).toBe(passed(limits, spent) === null);
     });
-    fc.assert(property);
+    fc.assert(property, { numRuns: 1_000 });
   });
 });
 

@@ -178,7 +178,7 @@ describeEachFleet('a fleet with limits.unknown_outcome: hold', (fleet) => {
       const sleeper = workers[0]?.pid ?? 0;
       process.kill(sleeper, 'SIGSTOP');
       trial.release();
-      // The other has taken every row that the sleeper had not announced.
+      // The other has taken every row that the sleeper had not reserved.
       await running.until(trial.called(80));
       process.kill(sleeper, 'SIGCONT');
       await trial.whole(running, { repeats: 0 }, context);

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Schedule } from '../../src/schedule/schedule.js';
-import { hear } from '../support/ticks.js';
 import { describeEachStore } from '../support/stores.js';
+import { hear } from '../support/ticks.js';
 
 /** Ticks that go by while nothing serves. */
 const MISSED = 6;

@@ -15,7 +15,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
 import { built, startChild } from '../support/children.js';
-import { entry, NO_CALLS, NOTHING } from './samples.js';
+import { entry, NO_CALLS, record } from './samples.js';
 
 /** A state directory that was used before, so that not every test makes a database. */
 let template: string;
@@ -92,7 +92,12 @@ test('fault 39: after kill -9 the next run takes the directory over at once, wit
     await store.ledger.open('run', 1, 0, NO_CALLS);
     for (let row = 1; ; row++) {
       const outcome = { status: 'failed', error: { code: 'c', message: 'x'.repeat(2000) }, attempts: 1, latency_ms: null };
-      await store.ledger.record([{ run: 'run', first: 1, row, outcome }], new Map([['run', { sent: 1 }]]));
+      await store.ledger.write({
+        settled: [{ run: 'run', first: 1, row, call: null, outcome }],
+        counts: new Map([['run', { sent: 1 }]]),
+        reservations: [],
+        atLeast: new Map(),
+      });
       console.log(String(row));
     }
   `);
@@ -159,7 +164,7 @@ test('the directory does not grow with the rows that have gone through it', asyn
   const work = async (from: number, to: number): Promise<void> => {
     for (let first = from; first < to; first += 20) {
       const rows = Array.from({ length: 20 }, (_, i) => entry('run', first, first + i, text));
-      await ledger.record(rows, NOTHING);
+      await record(ledger, rows);
       await ledger.forget('run', first + 19, [first]);
     }
   };

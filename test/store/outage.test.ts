@@ -7,7 +7,7 @@ import type { Store } from '../../src/store/store.js';
 import { startLossyProxy } from '../support/lossy-proxy.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { entry, NO_CALLS, NOTHING } from './samples.js';
+import { entry, isWanted, NO_CALLS, record, reserve, tokens } from './samples.js';
 
 /** Without its deadline a store never closes; on a busy machine a server takes its time before and after that. */
 const CLOSED_MS = 60_000;
@@ -20,10 +20,18 @@ async function countsOnceAfterALostReply(server: Server): Promise<void> {
   const store = await open(proxy);
   const { ledger } = store;
   await ledger.open('lost', 1, 0, NO_CALLS);
-  await ledger.record([entry('lost', 1, 1)], new Map([['lost', { sent: 1 }]]));
+  await record(ledger, [entry('lost', 1, 1)], new Map([['lost', { sent: 1 }]]));
   proxy.loseNextReply();
-  await ledger.record([entry('lost', 1, 1, 'again'), entry('lost', 1, 2)], new Map([['lost', { sent: 2 }]]));
+  await record(ledger, [entry('lost', 1, 1, 'again'), entry('lost', 1, 2)], new Map([['lost', { sent: 2 }]]));
   expect(await ledger.progress('lost', [1])).toMatchObject({ counts: [2], calls: { sent: 3, repeated: 1 } });
+  proxy.loseNextReply();
+  const [answer] = await reserve(ledger, {
+    ...{ run: 'lost', first: 3, execution: 1, call: 'a', hold: true, bounds: null, looks: false },
+    rows: [3, 4].map((row) => ({ row, most: tokens(5, 2) })),
+  });
+  expect(answer?.rows).toEqual(['granted', 'granted']);
+  const { calls } = await ledger.progress('lost', []);
+  expect(calls).toMatchObject({ sent: 4, in_flight: 2, prompt_tokens: 10, completion_tokens: 4 });
   await store.close();
   await proxy.close();
 }
@@ -44,13 +52,13 @@ if (haveRedis()) {
     test('fault 30: what was asked of the ledger meanwhile is done when it is back', async () => {
       const { ledger } = store;
       await ledger.open('run', 1, 0, NO_CALLS);
-      await ledger.record([entry('run', 1, 1)], new Map([['run', { sent: 1 }]]));
+      await record(ledger, [entry('run', 1, 1)], new Map([['run', { sent: 1 }]]));
       await server.kill('SIGKILL');
-      const recorded = ledger.record([entry('run', 1, 2)], new Map([['run', { sent: 1 }]]));
-      const standing = ledger.standing({ run: 'run', first: 1 }, 1);
+      const recorded = record(ledger, [entry('run', 1, 2)], new Map([['run', { sent: 1 }]]));
+      const wanted = isWanted(ledger, 'run', 1, 1);
       await server.restart();
       await recorded;
-      expect((await standing).wanted).toBe(true);
+      expect(await wanted).toBe(true);
       expect(await ledger.progress('run', [1])).toMatchObject({
         counts: [2],
         calls: { sent: 2, repeated: 0 },
@@ -59,7 +67,7 @@ if (haveRedis()) {
 
     test('fault 31: a frozen server answers when it wakes, and nothing is done twice', async () => {
       await server.kill('SIGSTOP');
-      const recorded = store.ledger.record([entry('run', 1, 1)], new Map([['run', { sent: 1 }]]));
+      const recorded = record(store.ledger, [entry('run', 1, 1)], new Map([['run', { sent: 1 }]]));
       await server.kill('SIGCONT');
       await recorded;
       expect(await store.ledger.progress('run', [1])).toMatchObject({
@@ -78,12 +86,12 @@ if (haveRedis()) {
       const admin = new Redis(server.url);
       await admin.config('SET', 'maxmemory', '1');
       await expect(admin.set('anything', 'x')).rejects.toThrow(/OOM/);
-      await ledger.record([entry('run', 1, 1)], NOTHING);
+      await record(ledger, [entry('run', 1, 1)]);
       await ledger.open('run', 1, 0, NO_CALLS);
       expect((await ledger.progress('run', [1])).counts).toEqual([1]);
       await ledger.forget('run', 1, [1]);
       expect((await ledger.progress('run', [1])).counts).toEqual([0]);
-      expect((await ledger.standing({ run: 'run', first: 1 }, 1)).wanted).toBe(false);
+      expect(await isWanted(ledger, 'run', 1, 1)).toBe(false);
       await ledger.close('run');
       expect(await admin.keys('*')).toEqual([]);
       await admin.quit();
@@ -145,7 +153,7 @@ if (havePostgres()) {
       expect(await terminateAll()).toBeGreaterThan(0);
       await Promise.all(
         [1, 2, 3, 4].map((row) =>
-          ledger.record([entry('terminated', 1, row)], new Map([['terminated', { sent: 1 }]])),
+          record(ledger, [entry('terminated', 1, row)], new Map([['terminated', { sent: 1 }]])),
         ),
       );
       expect(await ledger.progress('terminated', [1])).toMatchObject({
@@ -162,7 +170,7 @@ if (havePostgres()) {
       await blocker.connect();
       await blocker.query('BEGIN');
       await blocker.query('LOCK promptmill.outcome');
-      const recorded = ledger.record([entry('under-way', 1, 1)], new Map([['under-way', { sent: 1 }]]));
+      const recorded = record(ledger, [entry('under-way', 1, 1)], new Map([['under-way', { sent: 1 }]]));
       const admin = new pg.Client(server.url);
       await admin.connect();
       for (let waiting = 0; waiting === 0; ) {
@@ -186,11 +194,11 @@ if (havePostgres()) {
       const { ledger } = store;
       await ledger.open('restarted', 1, 0, NO_CALLS);
       await server.kill('SIGQUIT');
-      const recorded = ledger.record([entry('restarted', 1, 1)], NOTHING);
-      const standing = ledger.standing({ run: 'restarted', first: 1 }, 1);
+      const recorded = record(ledger, [entry('restarted', 1, 1)]);
+      const wanted = isWanted(ledger, 'restarted', 1, 1);
       await server.restart();
       await recorded;
-      expect((await standing).wanted).toBe(true);
+      expect(await wanted).toBe(true);
       expect((await ledger.progress('restarted', [1])).counts).toEqual([1]);
     });
 

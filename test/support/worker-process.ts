@@ -54,24 +54,27 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
   return startChild(`
     const { openStore } = await import(${module('store/open.js')});
     const { ChunkWorker } = await import(${module('worker/worker.js')});
-    const { Caller } = await import(${module('worker/caller.js')});
     const { queueName } = await import(${module('queue/names.js')});
     const { KeyRing } = await import(${module('service/keys.js')});
     const { createLog } = await import(${module('commands/log.js')});
 
     const address = { baseUrl: ${JSON.stringify(service)}, segment: 'openai' };
     const deployment = 'lm-35-turbo-instruct';
-    new ChunkWorker({
+    const place = {
+      address,
+      keys: new KeyRing(['a-key-for-tests-only']),
       store: await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} }),
-      queue: queueName(deployment, address.baseUrl + '/' + address.segment),
-      deployment,
       concurrency: ${concurrency},
-      chunkSize: ${chunkSize},
-      promptsPerRequest: 1,
-      caller: new Caller({ address, keys: new KeyRing(['a-key-for-tests-only']) }, ${concurrency}, true, () => {}),
+      onExchange: () => {},
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log: createLog('silent'),
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
+    };
+    new ChunkWorker(place, {
+      queue: queueName(deployment, address.baseUrl + '/' + address.segment),
+      deployment,
+      limits: { requests_per_minute: null, tokens_per_minute: null, token_estimate: 'full', prompts_per_request: 1, chunk_size: ${chunkSize} },
+      answered: true,
     });
     console.log('ready');
   `);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Parameters, Usage } from '../../src/model.js';
-import { billedFor } from '../../src/worker/reservation.js';
+import { billedFor } from '../../src/worker/billing.js';
 import type { RowResult } from '../../src/worker/row-result.js';
 import { withRowUsage } from '../../src/worker/row-usage.js';
 

@@ -1,23 +1,22 @@
 import { randomBytes } from 'node:crypto';
 import type { CalledOutcome, Counters } from '../../model.js';
-import { byRun } from '../batch.js';
+import { answerOf, byRun, type RowReply } from '../batch.js';
 import { COUNTERS, inOrder, NO_CALLS } from '../counters.js';
-import {
-  type Announced,
-  type ChunkKey,
-  type Entry,
-  type Flights,
-  type Ledger,
-  NO_FLIGHTS,
-  type Progress,
-  type Standing,
-} from '../ledger.js';
+import type { Answer, Batch, ChunkKey, Ledger, Progress } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
 
 /** What the ledger needs of a driver: `pg` has it, and so has the embedded store. */
 export interface Sql {
   query<Row>(text: string, values?: readonly unknown[]): Promise<{ rows: Row[] }>;
+}
+
+/** What WRITE answers. */
+interface Answers {
+  /** By the rows of all reservations, in their order. */
+  readonly rows: readonly RowReply[];
+  /** By run: prompt and completion tokens, and rows in flight. */
+  readonly spent: { readonly [run: string]: readonly number[] };
 }
 
 /**
@@ -49,65 +48,48 @@ export class PostgresLedger implements Ledger {
     return rows[0]?.open ?? false;
   }
 
-  async standing(chunk: ChunkKey, execution: number, asked: readonly number[] = []): Promise<Standing> {
-    const { rows } = await this.sql.query<{
-      wanted: boolean;
-      known: number[];
-      in_flight: [row: number, call: string, ageMs: number][];
-    }>(statements.STANDING, [chunk.run, chunk.first, execution, asked]);
-    const { wanted = false, known = [], in_flight = [] } = rows[0] ?? {};
-    const inFlight = new Map(in_flight.map(([row, call, ageMs]) => [row, { call, ageMs }]));
-    return { wanted, known: new Set(known), inFlight };
-  }
-
-  /** Calls that ended first: a row may go again in the same batch. */
-  async record(
-    entries: readonly Entry[],
-    calls: ReadonlyMap<string, Partial<Counters>>,
-    flights: Flights = NO_FLIGHTS,
-  ): Promise<readonly boolean[]> {
-    if (entries.length + calls.size + flights.settled.length > 0) await this.#settle(entries, calls, flights);
-    return flights.announced.length > 0 ? await this.#announce(flights.announced) : [];
-  }
-
-  async #announce(announced: readonly Announced[]): Promise<readonly boolean[]> {
-    const { rows } = await this.sql.query<{ run: string; row: number | string; call: string }>(
-      statements.ANNOUNCE,
-      [
-        announced.map(({ run }) => run),
-        announced.map(({ first }) => first),
-        announced.map(({ row }) => row),
-        announced.map(({ execution }) => execution),
-        announced.map(({ call }) => call),
-        announced.map(({ hold }) => hold),
-      ],
+  async write(batch: Batch): Promise<readonly Answer[]> {
+    const parts = byRun(batch);
+    const written = parts.filter(({ changes }) => changes);
+    const settled = written.flatMap((part) => part.settled);
+    const { reservations } = batch;
+    const rows = reservations.flatMap((each, i) =>
+      each.rows.map(({ row, most }) => ({ ...each, row, most, request: i + 1 })),
     );
-    const granted = new Set(rows.map(({ run, row, call }) => `${row} ${call} ${run}`));
-    return announced.map(({ run, row, call }) => granted.has(`${row} ${call} ${run}`));
-  }
-
-  async #settle(
-    entries: readonly Entry[],
-    calls: ReadonlyMap<string, Partial<Counters>>,
-    { settled }: Flights,
-  ): Promise<void> {
-    const batches = byRun(entries, calls, { announced: [], settled });
-    const ended = batches.flatMap((batch) => batch.settled);
-    const outcomes = batches.flatMap((batch) => batch.entries);
-    await this.sql.query(statements.RECORD, [
+    const { rows: replies } = await this.sql.query<{ answers: Answers }>(statements.WRITE, [
       this.#writer,
       ++this.#writes,
-      outcomes.map((entry) => entry.run),
-      outcomes.map((entry) => entry.first),
-      outcomes.map((entry) => entry.row),
-      outcomes.map((entry) => JSON.stringify(entry.outcome)),
-      outcomes.map((entry) => entry.call ?? ''),
-      ended.map(({ run }) => run),
-      ended.map(({ row }) => row),
-      ended.map(({ call }) => call),
-      batches.map((batch) => batch.run),
-      ...COUNTERS.map((name) => batches.map((batch) => batch.calls[name])),
+      written.map(({ run }) => run),
+      written.map((part) => part.reservations.some(({ hold, bounds }) => hold || bounds !== null)),
+      written.map(({ atLeast }) => atLeast.prompt_tokens),
+      written.map(({ atLeast }) => atLeast.completion_tokens),
+      ...COUNTERS.map((name) => written.map(({ counts }) => counts[name])),
+      settled.map(({ run }) => run),
+      settled.map(({ first }) => first),
+      settled.map(({ row }) => row),
+      settled.map(({ call }) => call ?? ''),
+      settled.map(({ outcome }) => (outcome === null ? null : JSON.stringify(outcome))),
+      rows.map(({ request }) => request),
+      rows.map(({ run }) => run),
+      rows.map(({ first }) => first),
+      rows.map(({ row }) => row),
+      rows.map(({ execution }) => execution),
+      rows.map(({ call }) => call),
+      rows.map(({ hold }) => hold),
+      rows.map(({ looks }) => looks),
+      rows.map(({ most }) => most.prompt_tokens),
+      rows.map(({ most }) => most.completion_tokens),
+      reservations.map(({ bounds }) => bounds?.tokens ?? null),
+      reservations.map(({ bounds }) => bounds?.cost ?? null),
+      reservations.map(({ bounds }) => bounds?.promptPrice ?? null),
+      reservations.map(({ bounds }) => bounds?.completionPrice ?? null),
     ]);
+    const { answers } = replies[0] ?? {};
+    const states = [...(answers?.rows ?? [])];
+    return reservations.map(({ run, rows }) => {
+      const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = answers?.spent[run] ?? [];
+      return answerOf(states.splice(0, rows.length), { prompt_tokens, completion_tokens }, inFlight);
+    });
   }
 
   async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {

@@ -2,6 +2,7 @@ import { type PgPool, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
+import { MAKE_WRITE } from './statements.js';
 
 /** BullMQ's schema. Its statements name no schema, so every connection has it as its search path. */
 export const QUEUE_SCHEMA = 'bullmq';
@@ -10,15 +11,15 @@ export const QUEUE_SCHEMA = 'bullmq';
 const SETUP_LOCK = 5_741_310_226;
 
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '4';
+const LAYOUT = '5';
 
 const NAMES = ['run', 'calls', 'outcome', 'board'];
 
 /**
- * The ledger's tables. A call's counters have one row for each writer, so that the workers of a fleet never
- * wait for each other's commits; `''` is the row with which the collector seeds them. `written` holds the
- * numbers of that writer's last writes. `flight` has the rows whose calls nobody has told the end of, with the names of
- * these calls, the first announced first.
+ * The ledger's tables, and the function that writes to them. A call's counters have one row for each writer, so that the
+ * workers of a fleet wait for each other's commits only where a budget or `hold` decides; `''` is the row with which the
+ * collector seeds them. `written` holds the numbers of that writer's last writes. `flight` has the rows whose calls nobody
+ * has told the end of, with the names of these calls, the first reserved first.
  */
 const TABLES = `
 CREATE SCHEMA IF NOT EXISTS promptmill;
@@ -63,6 +64,7 @@ CREATE TABLE IF NOT EXISTS promptmill.board (
   PRIMARY KEY (kind, id)
 );
 ${COUNTERS.map((name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`).join('\n')}
+${MAKE_WRITE}
 COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
 `;
 
@@ -93,7 +95,8 @@ export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TI
 async function createTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
     `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
-       AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')} AS found`,
+       AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')}
+       AND to_regproc('promptmill.write') IS NOT NULL AS found`,
   );
   // Asked first, so that a user who may use the tables and not make any can work.
   if (rows[0]?.found) return;

@@ -59,116 +59,244 @@ WITH before AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM head) AS open
 `;
 
-/** $1 run, $2 first row, $3 execution, $4 rows */
-export const STANDING = `
-SELECT
-  EXISTS (
-    SELECT FROM promptmill.run
-    WHERE run = $1 AND execution = $3 AND committed < $2 AND alive_until > clock_timestamp()
-  ) AS wanted,
-  (SELECT coalesce(json_agg(row), '[]') FROM promptmill.outcome WHERE run = $1 AND first = $2) AS known,
-  (SELECT coalesce(json_agg(json_build_array(
-      row, calls[1], floor(1000 * extract(epoch FROM clock_timestamp() - seen_at))
-    )), '[]')
-    FROM promptmill.flight WHERE run = $1 AND row = ANY($4::bigint[])
-  ) AS in_flight
-`;
-
 /** Those of the worker; the outcomes that were given, count, and were not kept; the other calls of rows that end. */
 const REPEATED = `n.repeated
-  + (SELECT count(*) FROM given AS g WHERE g.run = n.run AND g.counts)
-  - (SELECT count(*) FROM ended AS e WHERE e.run = n.run AND e.counts)
-  + (SELECT coalesce(sum(e.others), 0) FROM ended AS e WHERE e.run = n.run)`;
+    + (SELECT count(*) FROM given AS g WHERE g.run = n.run AND g.counts)
+    - (SELECT count(*) FROM ended AS e WHERE e.run = n.run AND e.counts)
+    + (SELECT coalesce(sum(e.others), 0) FROM ended AS e WHERE e.run = n.run)`;
+
+/** The parameters of WRITE, by name and type; the order is that of the arguments of every call. */
+const PARAMETERS = [
+  ['by_writer', 'text'],
+  ['write_number', 'bigint'],
+  // Runs that are written to, in their order; whether nobody else may write to them meanwhile; known to be spent.
+  ['runs', 'text[]'],
+  ['alone', 'boolean[]'],
+  ['prompt_at_least', 'bigint[]'],
+  ['completion_at_least', 'bigint[]'],
+  ...COUNTERS.map((name) => [`add_${name}`, 'bigint[]']),
+  // What is settled, by rows.
+  ['s_runs', 'text[]'],
+  ['s_firsts', 'bigint[]'],
+  ['s_rows', 'bigint[]'],
+  ['s_calls', 'text[]'],
+  ['s_outcomes', 'text[]'],
+  // What is to be reserved, by rows; `requests` are the numbers of their reservations.
+  ['requests', 'integer[]'],
+  ['r_runs', 'text[]'],
+  ['r_firsts', 'bigint[]'],
+  ['r_rows', 'bigint[]'],
+  ['r_executions', 'integer[]'],
+  ['r_calls', 'text[]'],
+  ['r_holds', 'boolean[]'],
+  ['r_looks', 'boolean[]'],
+  ['r_prompts', 'bigint[]'],
+  ['r_completions', 'bigint[]'],
+  // The budgets, by reservations; null where there is none.
+  ['b_tokens', 'float8[]'],
+  ['b_costs', 'float8[]'],
+  ['b_prompt_prices', 'float8[]'],
+  ['b_completion_prices', 'float8[]'],
+] as const;
 
 /**
- * $1 writer, $2 number of the write, $3 runs, $4 firsts, $5 rows, $6 outcomes, $7 calls, then of calls that ended
- * $8 runs, $9 rows, $10 calls, then by run: $11 runs, $12… counters.
+ * Makes the function behind WRITE. A function, so that one statement takes its locks first and then sees what others have
+ * written until it got them, and so that its plans are made once for each connection.
  *
- * The share lock makes a commit that moves the mark wait for this, or this for it: otherwise an outcome could
- * slip in behind the mark, and a second payment for a row that is on disk would go uncounted. The lock on the rows in
- * flight does the same for two calls of one row that end at the same time. A write whose number is among the writer's
- * last 64 was done already: the outcomes are there, and the counters stay.
+ * The share lock on the run makes a commit that moves the mark wait for this, or this for it: otherwise an outcome could
+ * slip in behind the mark, and a second payment for a row that is on disk would go uncounted. Where a budget or `hold`
+ * decides, the lock is exclusive: of two workers that ask at the same time the second sees what the first was granted.
+ * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
+ * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
  */
-export const RECORD = `
-WITH head AS MATERIALIZED (
-  SELECT run, committed FROM promptmill.run WHERE run = ANY($3::text[]) ORDER BY run FOR SHARE
-), settled AS MATERIALIZED (
-  SELECT * FROM unnest($8::text[], $9::bigint[], $10::text[]) AS s (run, row, call)
-), flown AS MATERIALIZED (
-  SELECT run, row, calls FROM promptmill.flight
-  WHERE (run, row) IN (
-    SELECT * FROM unnest($3::text[], $5::bigint[]) UNION SELECT run, row FROM settled
-  )
-  ORDER BY run, row FOR UPDATE
-), given AS MATERIALIZED (
-  SELECT g.*, g.call = '' OR coalesce(f.calls @> ARRAY[g.call], false) AS counts,
-    (SELECT count(*) FROM unnest(f.calls) AS c WHERE NOT EXISTS (
-      SELECT FROM settled AS s WHERE s.run = g.run AND s.row = g.row AND s.call = c
-    )) AS others
-  FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
-    WITH ORDINALITY AS g (run, first, row, outcome, call, nth)
-  LEFT JOIN flown AS f USING (run, row)
-), kept AS (
-  INSERT INTO promptmill.outcome AS o (run, first, row, outcome)
-  SELECT DISTINCT ON (g.run, g.first, g.row) g.run, g.first, g.row, g.outcome
-  FROM given AS g LEFT JOIN head USING (run)
-  WHERE g.row > coalesce(head.committed, 0)
-  ORDER BY g.run, g.first, g.row, g.nth
-  ON CONFLICT (run, first, row) DO UPDATE SET outcome = excluded.outcome, seen_at = now()
-  WHERE ${isUnknown('o.outcome')} AND NOT ${isUnknown('excluded.outcome')}
-  RETURNING run, row, outcome
-), ended AS (
-  SELECT DISTINCT ON (g.run, g.row) g.run, g.row, g.counts,
-    CASE WHEN ${isUnknown('g.outcome')} THEN 0 ELSE g.others END AS others
-  FROM given AS g JOIN kept USING (run, row)
-  ORDER BY g.run, g.row, g.nth
-), landed AS (
-  DELETE FROM promptmill.flight AS f USING flown AS w
-  WHERE f.run = w.run AND f.row = w.row AND (
-    EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
-    OR EXISTS (SELECT FROM settled AS s WHERE s.run = w.run AND s.row = w.row AND w.calls <@ ARRAY[s.call])
-  )
-), thinned AS (
-  UPDATE promptmill.flight AS f SET calls = array_remove(f.calls, s.call)
-  FROM flown AS w JOIN settled AS s ON s.run = w.run AND s.row = w.row AND w.calls @> ARRAY[s.call]
-  WHERE f.run = w.run AND f.row = w.row AND cardinality(w.calls) > 1
-    AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
-)
-INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
-SELECT n.run, $1, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
-  ARRAY[$2::bigint]
-FROM unnest($11::text[], ${parameters(12, 'bigint[]')}) AS n (run, ${NAMES})
-ON CONFLICT (run, writer) DO UPDATE SET
-  ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
-  written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
-  seen_at = now()
-WHERE NOT c.written @> excluded.written
+export const MAKE_WRITE = `
+DROP FUNCTION IF EXISTS promptmill.write;
+CREATE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
+RETURNS json LANGUAGE plpgsql SET enable_seqscan TO off AS $write$
+DECLARE
+  is_new boolean;
+  states text[];
+  holders text[];
+  ages bigint[];
+  full_requests integer[] := '{}';
+  asked record;
+  spent_run text;
+  spent_prompt float8;
+  spent_completion float8;
+BEGIN
+  FOR i IN 1 .. cardinality(runs) LOOP
+    IF alone[i] THEN
+      PERFORM FROM promptmill.run AS h WHERE h.run = runs[i] FOR UPDATE;
+    ELSE
+      PERFORM FROM promptmill.run AS h WHERE h.run = runs[i] FOR SHARE;
+    END IF;
+  END LOOP;
+  SELECT NOT coalesce(bool_or(done.written @> ARRAY[write_number]), false) INTO is_new FROM (
+    SELECT c.written FROM promptmill.calls AS c
+    WHERE c.run = ANY(runs) AND c.writer = by_writer ORDER BY c.run FOR UPDATE
+  ) AS done;
+
+  IF cardinality(s_runs) + cardinality(r_runs) > 0 THEN
+    PERFORM FROM promptmill.flight AS f
+    WHERE (f.run, f.row) IN (
+      SELECT * FROM unnest(s_runs, s_rows)
+      UNION SELECT r.run, r.row FROM unnest(r_runs, r_rows, r_looks) AS r (run, row, looks) WHERE NOT r.looks
+    )
+    ORDER BY f.run, f.row FOR UPDATE;
+  END IF;
+
+  IF is_new AND cardinality(runs) > 0 THEN
+    WITH given_all AS MATERIALIZED (
+      SELECT * FROM unnest(s_runs, s_firsts, s_rows, s_calls, s_outcomes)
+        WITH ORDINALITY AS s (run, first, row, call, outcome, nth)
+    ), flown AS MATERIALIZED (
+      SELECT f.run, f.row, f.calls, ARRAY(
+        SELECT u.call FROM unnest(f.calls) WITH ORDINALITY AS u (call, nth)
+        WHERE NOT EXISTS (SELECT FROM given_all AS s WHERE s.run = f.run AND s.row = f.row AND s.call = u.call)
+        ORDER BY u.nth
+      ) AS others
+      FROM promptmill.flight AS f WHERE (f.run, f.row) IN (SELECT s.run, s.row FROM given_all AS s)
+    ), given AS MATERIALIZED (
+      SELECT g.*, g.call = '' OR coalesce(f.calls @> ARRAY[g.call], false) AS counts,
+        coalesce(cardinality(f.others), 0) AS others
+      FROM given_all AS g LEFT JOIN flown AS f USING (run, row) WHERE g.outcome IS NOT NULL
+    ), kept AS (
+      INSERT INTO promptmill.outcome AS o (run, first, row, outcome)
+      SELECT DISTINCT ON (g.run, g.first, g.row) g.run, g.first, g.row, g.outcome
+      FROM given AS g LEFT JOIN promptmill.run AS h ON h.run = g.run
+      WHERE g.row > coalesce(h.committed, 0)
+      ORDER BY g.run, g.first, g.row, g.nth
+      ON CONFLICT (run, first, row) DO UPDATE SET outcome = excluded.outcome, seen_at = now()
+      WHERE ${isUnknown('o.outcome')} AND NOT ${isUnknown('excluded.outcome')}
+      RETURNING o.run, o.row
+    ), ended AS (
+      SELECT DISTINCT ON (g.run, g.row) g.run, g.row, g.counts,
+        CASE WHEN ${isUnknown('g.outcome')} THEN 0 ELSE g.others END AS others
+      FROM given AS g JOIN kept USING (run, row)
+      ORDER BY g.run, g.row, g.nth
+    ), landed AS (
+      DELETE FROM promptmill.flight AS f USING flown AS w
+      WHERE f.run = w.run AND f.row = w.row AND (
+        w.others = '{}' OR EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
+      )
+    ), thinned AS (
+      UPDATE promptmill.flight AS f SET calls = w.others
+      FROM flown AS w
+      WHERE f.run = w.run AND f.row = w.row AND w.others NOT IN ('{}', w.calls)
+        AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
+    )
+    INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
+    SELECT n.run, by_writer, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
+      ARRAY[write_number]
+    FROM unnest(runs, ${COUNTERS.map((name) => `add_${name}`).join(', ')}) AS n (run, ${NAMES})
+    ON CONFLICT (run, writer) DO UPDATE SET
+      ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
+      written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
+      seen_at = now()
+    WHERE NOT c.written @> excluded.written;
+  END IF;
+  IF cardinality(r_runs) = 0 THEN
+    RETURN json_build_object('rows', '[]'::json, 'spent', '{}'::json);
+  END IF;
+
+  SELECT
+    array_agg(CASE WHEN d.state = 'free' AND d.turn > 1 THEN 'no_room' ELSE d.state END ORDER BY d.nth),
+    array_agg(d.holder ORDER BY d.nth), array_agg(d.age ORDER BY d.nth)
+  INTO states, holders, ages
+  FROM (
+    SELECT r.*, row_number() OVER (PARTITION BY r.run, r.row, r.state ORDER BY r.nth) AS turn FROM (
+      SELECT r.nth, r.run, r.row,
+        CASE
+          WHEN h.run IS NULL THEN 'unwanted'
+          WHEN o.row IS NOT NULL THEN 'known'
+          WHEN f.calls @> ARRAY[r.call] THEN 'granted'
+          WHEN r.hold AND f.row IS NOT NULL THEN 'held'
+          WHEN r.looks THEN 'granted'
+          WHEN is_new THEN 'free'
+          ELSE 'no_room'
+        END AS state,
+        f.calls[1] AS holder, floor(1000 * extract(epoch FROM clock_timestamp() - f.seen_at))::bigint AS age
+      FROM unnest(r_runs, r_firsts, r_rows, r_executions, r_calls, r_holds, r_looks)
+        WITH ORDINALITY AS r (run, first, row, execution, call, hold, looks, nth)
+      LEFT JOIN promptmill.run AS h ON h.run = r.run AND h.execution = r.execution
+        AND h.committed < r.row AND h.alive_until > clock_timestamp()
+      LEFT JOIN promptmill.outcome AS o ON o.run = r.run AND o.first = r.first AND o.row = r.row
+      LEFT JOIN promptmill.flight AS f ON f.run = r.run AND f.row = r.row
+    ) AS r
+  ) AS d;
+
+  FOR asked IN
+    SELECT r.run, r.request, sum(r.prompt)::float8 AS prompt, sum(r.completion)::float8 AS completion
+    FROM unnest(requests, r_runs, r_prompts, r_completions, states) AS r (request, run, prompt, completion, state)
+    WHERE r.state = 'free' AND b_tokens[r.request] IS NOT NULL
+    GROUP BY r.run, r.request ORDER BY r.run, r.request
+  LOOP
+    IF asked.run IS DISTINCT FROM spent_run THEN
+      spent_run := asked.run;
+      SELECT greatest(coalesce(sum(c.prompt_tokens), 0), prompt_at_least[array_position(runs, spent_run)]),
+        greatest(coalesce(sum(c.completion_tokens), 0), completion_at_least[array_position(runs, spent_run)])
+      INTO spent_prompt, spent_completion FROM promptmill.calls AS c WHERE c.run = spent_run;
+    END IF;
+    IF spent_prompt + asked.prompt + spent_completion + asked.completion <= b_tokens[asked.request]
+      AND (spent_prompt + asked.prompt) * b_prompt_prices[asked.request]
+        + (spent_completion + asked.completion) * b_completion_prices[asked.request] <= b_costs[asked.request]
+    THEN
+      spent_prompt := spent_prompt + asked.prompt;
+      spent_completion := spent_completion + asked.completion;
+    ELSE
+      full_requests := full_requests || asked.request;
+    END IF;
+  END LOOP;
+
+  IF 'free' = ANY(states) THEN
+    WITH granted AS MATERIALIZED (
+      SELECT r.* FROM unnest(requests, r_runs, r_rows, r_calls, r_holds, r_prompts, r_completions, states)
+        AS r (request, run, row, call, hold, prompt, completion, state)
+      WHERE r.state = 'free' AND r.request <> ALL(full_requests)
+    ), flying AS (
+      INSERT INTO promptmill.flight AS f (run, row, calls, hold)
+      SELECT g.run, g.row, ARRAY[g.call], g.hold FROM granted AS g ORDER BY g.run, g.row
+      ON CONFLICT (run, row) DO UPDATE SET calls = f.calls || excluded.calls, seen_at = clock_timestamp()
+    )
+    UPDATE promptmill.calls AS c SET
+      sent = c.sent + g.sent,
+      prompt_tokens = c.prompt_tokens + g.prompt,
+      completion_tokens = c.completion_tokens + g.completion
+    FROM (
+      SELECT run, count(DISTINCT request) AS sent, sum(prompt) AS prompt, sum(completion) AS completion
+      FROM granted GROUP BY run
+    ) AS g
+    WHERE c.run = g.run AND c.writer = by_writer;
+  END IF;
+
+  RETURN json_build_object(
+    'rows', (
+      SELECT json_agg(CASE
+          WHEN r.state = 'held' THEN json_build_array(r.state, r.holder, r.age)
+          WHEN r.state <> 'free' THEN json_build_array(r.state)
+          WHEN r.request = ANY(full_requests) THEN json_build_array('no_room')
+          ELSE json_build_array('granted')
+        END ORDER BY r.nth)
+      FROM unnest(requests, states, holders, ages) WITH ORDINALITY AS r (request, state, holder, age, nth)
+    ),
+    'spent', (
+      SELECT coalesce(json_object_agg(n.run, json_build_array(
+          greatest(s.prompt, n.prompt), greatest(s.completion, n.completion),
+          s.in_flight + (SELECT count(*) FROM promptmill.flight AS f WHERE f.run = n.run)
+        )), '{}')
+      FROM unnest(runs, prompt_at_least, completion_at_least) AS n (run, prompt, completion), LATERAL (
+        SELECT coalesce(sum(c.prompt_tokens), 0) AS prompt, coalesce(sum(c.completion_tokens), 0) AS completion,
+          coalesce(sum(c.in_flight), 0) AS in_flight
+        FROM promptmill.calls AS c WHERE c.run = n.run
+      ) AS s
+      WHERE full_requests <> '{}' OR 'no_room' = ANY(states)
+    )
+  );
+END
+$write$;
 `;
 
-/**
- * $1 runs, $2 firsts, $3 rows, $4 executions, $5 calls, $6 whether other calls in flight forbid it. Answers with the rows
- * that may be called.
- */
-export const ANNOUNCE = `
-WITH asked AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::text[], $6::boolean[])
-    AS a (run, first, row, execution, call, hold)
-), flying AS (
-  INSERT INTO promptmill.flight AS f (run, row, calls, hold)
-  SELECT DISTINCT ON (a.run, a.row) a.run, a.row, ARRAY[a.call], a.hold
-  FROM asked AS a JOIN promptmill.run AS h ON h.run = a.run AND h.execution = a.execution
-    AND h.committed < a.row AND h.alive_until > clock_timestamp()
-  WHERE NOT EXISTS (
-    SELECT FROM promptmill.outcome AS o WHERE o.run = a.run AND o.first = a.first AND o.row = a.row
-  )
-  ORDER BY a.run, a.row
-  ON CONFLICT (run, row) DO UPDATE SET
-    calls = CASE WHEN excluded.hold OR f.calls @> excluded.calls THEN f.calls ELSE f.calls || excluded.calls END,
-    seen_at = CASE WHEN excluded.hold THEN f.seen_at ELSE clock_timestamp() END
-  RETURNING f.run, f.row, f.calls
-)
-SELECT a.run, a.row, a.call FROM asked AS a JOIN flying AS f ON f.run = a.run AND f.row = a.row AND f.calls @> ARRAY[a.call]
-`;
+export const WRITE = `SELECT promptmill.write(${PARAMETERS.map((_, i) => `$${i + 1}`).join(', ')}) AS answers`;
 
 /** $1 run */
 export const WAITING = 'SELECT count(*)::integer AS waiting FROM promptmill.outcome WHERE run = $1';

@@ -1,20 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { CalledOutcome, Counters } from '../../model.js';
-import { byRun, type RunBatch } from '../batch.js';
+import { answerOf, byRun, type RowReply, type RunBatch } from '../batch.js';
 import { inOrder, NO_CALLS } from '../counters.js';
-import {
-  type Announced,
-  type ChunkKey,
-  type Entry,
-  type Flights,
-  type Ledger,
-  NO_FLIGHTS,
-  type Progress,
-  type Standing,
-} from '../ledger.js';
+import type { Answer, Batch, Bounds, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
-import { CLOSE, FORGET, OPEN, RECORD, STANDING, STOP, WAITING } from './scripts.js';
+import { CLOSE, FORGET, OPEN, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
 /** Tries again what the store refused and may yet take. */
@@ -42,54 +33,34 @@ export class RedisLedger implements Ledger {
     return (await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed])) === 1;
   }
 
-  async standing(chunk: ChunkKey, execution: number, asked: readonly number[] = []): Promise<Standing> {
-    const keys = [key(chunk.run, 'head'), rows(chunk.run, chunk.first), key(chunk.run, 'flight')];
-    const reply = await this.#eval(STANDING, keys, [execution, chunk.first, ...asked]);
-    const [wanted, known, inFlight] = Array.isArray(reply) ? reply : [];
-    return {
-      wanted: wanted === 1,
-      known: new Set(Array.isArray(known) ? known.map(Number) : []),
-      inFlight: new Map(
-        (Array.isArray(inFlight) ? inFlight : []).map(([row, call, ageMs]) => [
-          Number(row),
-          { call: String(call), ageMs: Number(ageMs) },
-        ]),
-      ),
-    };
+  async write(batch: Batch): Promise<readonly Answer[]> {
+    const answers = new Map<Reservation, Answer>();
+    await Promise.all(byRun(batch).map((part) => this.#writeRun(part, answers)));
+    return batch.reservations.map((each) => answers.get(each) ?? NO_ANSWER);
   }
 
-  async record(
-    entries: readonly Entry[],
-    calls: ReadonlyMap<string, Partial<Counters>>,
-    flights: Flights = NO_FLIGHTS,
-  ): Promise<readonly boolean[]> {
-    const granted = new Set(
-      (await Promise.all(byRun(entries, calls, flights).map((batch) => this.#recordRun(batch)))).flat(),
-    );
-    return flights.announced.map((row) => granted.has(row));
-  }
-
-  /** @returns the announced rows that may be called */
-  async #recordRun({ run, entries, calls, announced, settled }: RunBatch): Promise<readonly Announced[]> {
+  async #writeRun(
+    { run, settled, counts, reservations, atLeast, changes }: RunBatch,
+    answers: Map<Reservation, Answer>,
+  ): Promise<void> {
     const keys = ['head', 'calls', 'chunks', 'written', 'flight'].map((name) => key(run, name));
     // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
-    const id = randomBytes(9).toString('base64');
-    const reply = await this.#eval(RECORD, keys, [
-      ...[rows(run), this.times.outcomeTtlMs, id, settled.length, entries.length],
-      ...inOrder(calls),
-      ...settled.flatMap(({ row, call }) => [row, call]),
-      ...entries.flatMap(({ first, row, outcome, call }) => [
-        first,
-        row,
-        JSON.stringify(outcome),
-        call ?? '',
+    const id = changes ? randomBytes(9).toString('base64') : '';
+    const reply = await this.#eval(WRITE, keys, [
+      ...[rows(run), this.times.outcomeTtlMs, id, settled.length],
+      ...[atLeast.prompt_tokens, atLeast.completion_tokens],
+      ...inOrder(counts),
+      ...settled.flatMap(({ first, row, call, outcome }) => [
+        ...[first, row, call ?? ''],
+        outcome === null ? '' : JSON.stringify(outcome),
       ]),
-      ...announced.flatMap(({ first, row, execution, call, hold }) => [
-        ...[first, row, execution, call],
-        hold ? 1 : 0,
-      ]),
+      ...reservations.flatMap(reservationArguments),
     ]);
-    return announced.filter((_, i) => Array.isArray(reply) && reply[i] === 1);
+    const [totals, states] = reply as [readonly number[], readonly (readonly RowReply[])[]];
+    const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = totals;
+    reservations.forEach((each, i) => {
+      answers.set(each, answerOf(states[i] ?? [], { prompt_tokens, completion_tokens }, inFlight));
+    });
   }
 
   async waiting(run: string): Promise<number> {
@@ -146,6 +117,22 @@ export class RedisLedger implements Ledger {
     }
   }
 }
+
+const NO_ANSWER: Answer = answerOf([], { prompt_tokens: 0, completion_tokens: 0 }, 0);
+
+const flag = (is: boolean): number => (is ? 1 : 0);
+
+function reservationArguments(reservation: Reservation): Argument[] {
+  const { first, execution, call, hold, looks, bounds, rows } = reservation;
+  const { tokens, cost, promptPrice, completionPrice } = bounds ?? NO_BOUNDS;
+  return [
+    ...[first, execution, call, flag(hold), flag(looks), flag(bounds !== null)],
+    ...[tokens, cost, promptPrice, completionPrice, rows.length],
+    ...rows.flatMap(({ row, most }) => [row, most.prompt_tokens, most.completion_tokens]),
+  ];
+}
+
+const NO_BOUNDS: Bounds = { tokens: 0, cost: 0, promptPrice: 0, completionPrice: 0 };
 
 /** The braces put all keys of a run into one slot of a cluster. */
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;

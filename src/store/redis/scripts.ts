@@ -10,7 +10,7 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * - `chunks`: sorted set of the first rows of the chunks that have outcomes
  * - `written`: sorted set of the last writes by their ids, oldest first
  * - `stop`: why the run must stop
- * - `flight`: hash of row → when its last call was announced, and the names of its calls that have not ended, by lines
+ * - `flight`: hash of row → when its last call was reserved, and the names of its calls that have not ended, by lines
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
  * Every script's first write is one that frees memory. A full server refuses the others (fault 34), unless a
@@ -19,8 +19,8 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
 
 /** The counters' names as a table of Lua. */
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
-/** Where outcomes begin among the arguments of RECORD. */
-const FIRST_OUTCOME = 6 + COUNTERS.length;
+/** Where what is settled begins among the arguments of WRITE. */
+const FIRST_SETTLED = 7 + COUNTERS.length;
 
 const NOW = `
 local time = redis.call('TIME')
@@ -74,29 +74,33 @@ return 1
 
 /**
  * KEYS head calls chunks written flight;
- * ARGV prefix ttl id settled outcomes counter… {row call}… {first row outcome call}… {first row execution call hold}…
- * Returns for each announced row whether it may be called. A write that was done before answers the same again.
+ * ARGV prefix ttl id settled promptAtLeast completionAtLeast counter… {first row call outcome}…
+ *   {first execution call hold looks isBounded tokens cost promptPrice completionPrice rows {row prompt completion}…}…
+ * Returns what is spent and in flight, where there was no room, and for each reservation the states of its rows. A write
+ * that was done before reserves nothing more; one that only looks has no id.
  */
-export const RECORD = `${NOW}
+export const WRITE = `${NOW}
 local head, calls, chunks, written, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ttl = ARGV[2]
-local outcomes = ${FIRST_OUTCOME} + 2 * ARGV[4]
-local announced = outcomes + 4 * ARGV[5]
+local reservations = ${FIRST_SETTLED} + 4 * ARGV[4]
 local function callsOf(row)
   local text = redis.call('HGET', flight, row)
   local names = {}
   if text then for name in string.gmatch(text, '\\n([^\\n]+)') do names[#names + 1] = name end end
   return names, text
 end
-redis.call('ZREMRANGEBYRANK', written, 0, -10001)
-local n = redis.call('HINCRBY', calls, 'writes', 1)
-local isNew = redis.call('ZADD', written, 'NX', n, ARGV[3]) == 1
+local isNew = false
+if ARGV[3] ~= '' then
+  redis.call('ZREMRANGEBYRANK', written, 0, -10001)
+  local n = redis.call('HINCRBY', calls, 'writes', 1)
+  isNew = redis.call('ZADD', written, 'NX', n, ARGV[3]) == 1
+end
 local execution, committed, untilMs = unpack(redis.call('HMGET', head, 'execution', 'committed', 'until'))
 committed = tonumber(committed or 0)
 if isNew then
   local ended = {}
-  for i = ${FIRST_OUTCOME}, outcomes - 1, 2 do
-    local row, call = ARGV[i], ARGV[i + 1]
+  for i = ${FIRST_SETTLED}, reservations - 1, 4 do
+    local row, call = ARGV[i + 1], ARGV[i + 2]
     local names, text = callsOf(row)
     local left = text and string.match(text, '^[^\\n]*')
     local count = 0
@@ -106,63 +110,107 @@ if isNew then
     if count == 0 then redis.call('HDEL', flight, row) else redis.call('HSET', flight, row, left) end
   end
   local repeated = 0
-  for i = outcomes, announced - 1, 4 do
-    local first, row, outcome, call = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-    local rows = ARGV[1] .. first
-    local isUnknown = string.find(outcome, '${UNKNOWN_TEXT}', 1, true)
-    local before = tonumber(row) > committed and redis.call('HGET', rows, row)
-    local isKept = tonumber(row) > committed
-      and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true)))
-    if isKept then
-      redis.call('HSET', rows, row, outcome)
-      redis.call('ZADD', chunks, first, first)
-      redis.call('PEXPIRE', rows, ttl)
-      if not isUnknown then repeated = repeated + #callsOf(row) end
-      redis.call('HDEL', flight, row)
-    elseif call == '' or ended[row .. ' ' .. call] then
-      repeated = repeated + 1
+  for i = ${FIRST_SETTLED}, reservations - 1, 4 do
+    local first, row, call, outcome = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    if outcome ~= '' then
+      local rows = ARGV[1] .. first
+      local isUnknown = string.find(outcome, '${UNKNOWN_TEXT}', 1, true)
+      local before = tonumber(row) > committed and redis.call('HGET', rows, row)
+      local isKept = tonumber(row) > committed
+        and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true)))
+      if isKept then
+        redis.call('HSET', rows, row, outcome)
+        redis.call('ZADD', chunks, first, first)
+        redis.call('PEXPIRE', rows, ttl)
+        if not isUnknown then repeated = repeated + #callsOf(row) end
+        redis.call('HDEL', flight, row)
+      elseif call == '' or ended[row .. ' ' .. call] then
+        repeated = repeated + 1
+      end
     end
   end
   for i, name in ipairs(${NAMES}) do
-    if ARGV[5 + i] ~= '0' then redis.call('HINCRBY', calls, name, ARGV[5 + i]) end
+    if ARGV[6 + i] ~= '0' then redis.call('HINCRBY', calls, name, ARGV[6 + i]) end
   end
   if repeated > 0 then redis.call('HINCRBY', calls, 'repeated', repeated) end
 end
-local granted = {}
-for i = announced, #ARGV, 5 do
-  local first, row, call = ARGV[i], ARGV[i + 1], ARGV[i + 3]
-  local names, text = callsOf(row)
-  local isIn = false
-  for _, name in ipairs(names) do isIn = isIn or name == call end
-  local mayFly = isNew and not isIn and execution and tonumber(execution) == tonumber(ARGV[i + 2])
-    and committed < tonumber(row) and tonumber(untilMs) > now
-    and redis.call('HEXISTS', ARGV[1] .. first, row) == 0
-    and (ARGV[i + 4] == '0' or #names == 0)
-  if mayFly then
-    names[#names + 1] = call
-    redis.call('HSET', flight, row, now .. '\\n' .. table.concat(names, '\\n'))
-    isIn = true
+local isOpen = execution and tonumber(untilMs) > now
+execution = tonumber(execution or 0)
+local prompt, completion
+local function readSpent()
+  if prompt then return end
+  local sums = redis.call('HMGET', calls, 'prompt_tokens', 'completion_tokens')
+  prompt = math.max(tonumber(sums[1] or 0), tonumber(ARGV[5]))
+  completion = math.max(tonumber(sums[2] or 0), tonumber(ARGV[6]))
+end
+local sent, reservedPrompt, reservedCompletion, isFull = 0, 0, 0, false
+local answers = {}
+local at = reservations
+while at <= #ARGV do
+  local first, call, hold, looks, isBounded = ARGV[at], ARGV[at + 2], ARGV[at + 3] == '1', ARGV[at + 4] == '1', ARGV[at + 5] == '1'
+  local isWanted = isOpen and execution == tonumber(ARGV[at + 1])
+  local rows = at + 11
+  local states, free, mostPrompt, mostCompletion = {}, {}, 0, 0
+  for i = 1, tonumber(ARGV[at + 10]) do
+    local argument = rows + 3 * (i - 1)
+    local row = ARGV[argument]
+    local names, text = callsOf(row)
+    local isIn = false
+    for _, name in ipairs(names) do isIn = isIn or name == call end
+    if not isWanted or committed >= tonumber(row) then
+      states[i] = {'unwanted'}
+    elseif redis.call('HEXISTS', ARGV[1] .. first, row) == 1 then
+      states[i] = {'known'}
+    elseif isIn then
+      states[i] = {'granted'}
+    elseif hold and #names > 0 then
+      states[i] = {'held', names[1], now - tonumber(string.match(text, '^%d+'))}
+    else
+      states[i] = {'granted'}
+      free[#free + 1] = {i, row, names}
+      mostPrompt = mostPrompt + ARGV[argument + 1]
+      mostCompletion = mostCompletion + ARGV[argument + 2]
+    end
   end
-  granted[#granted + 1] = isIn and 1 or 0
+  if #free > 0 and not looks then
+    local fits = isNew
+    if fits and isBounded then
+      readSpent()
+      local p, c = prompt + mostPrompt, completion + mostCompletion
+      fits = p + c <= tonumber(ARGV[at + 6]) and p * ARGV[at + 8] + c * ARGV[at + 9] <= tonumber(ARGV[at + 7])
+      if fits then prompt, completion = p, c end
+    end
+    if fits then
+      sent = sent + 1
+      reservedPrompt, reservedCompletion = reservedPrompt + mostPrompt, reservedCompletion + mostCompletion
+    else
+      isFull = true
+    end
+    for _, each in ipairs(free) do
+      local i, row, names = unpack(each)
+      if fits then
+        names[#names + 1] = call
+        redis.call('HSET', flight, row, now .. '\\n' .. table.concat(names, '\\n'))
+      else
+        states[i] = {'no_room'}
+      end
+    end
+  end
+  answers[#answers + 1] = states
+  at = rows + 3 * ARGV[at + 10]
+end
+if sent > 0 then
+  redis.call('HINCRBY', calls, 'sent', sent)
+  if reservedPrompt > 0 then redis.call('HINCRBY', calls, 'prompt_tokens', reservedPrompt) end
+  if reservedCompletion > 0 then redis.call('HINCRBY', calls, 'completion_tokens', reservedCompletion) end
+end
+local totals = {0, 0, 0}
+if isFull then
+  readSpent()
+  totals = {prompt, completion, redis.call('HLEN', flight) + (redis.call('HGET', calls, 'in_flight') or 0)}
 end
 for _, key in ipairs({calls, chunks, written, flight}) do redis.call('PEXPIRE', key, ttl) end
-return granted
-`;
-
-/** KEYS head rows flight; ARGV execution first row…. Returns whether the chunk is wanted, its known rows, the rows in flight. */
-export const STANDING = `${NOW}
-local head = redis.call('HMGET', KEYS[1], 'execution', 'committed', 'until')
-local wanted = head[1] and tonumber(head[1]) == tonumber(ARGV[1])
-  and tonumber(head[2]) < tonumber(ARGV[2]) and tonumber(head[3]) > now
-local inFlight = {}
-for i = 3, #ARGV do
-  local text = redis.call('HGET', KEYS[3], ARGV[i])
-  if text then
-    local since, call = string.match(text, '^(%d+)\\n([^\\n]+)')
-    inFlight[#inFlight + 1] = {ARGV[i], call, now - tonumber(since)}
-  end
-end
-return {wanted and 1 or 0, redis.call('HKEYS', KEYS[2]), inFlight}
+return {totals, answers}
 `;
 
 /** KEYS chunks; ARGV prefix */

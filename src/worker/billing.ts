@@ -1,5 +1,5 @@
-import { most, mostBilled, NO_TOKENS, plus, type Tokens } from '../budget/budget.js';
-import type { Parameters } from '../model.js';
+import { most, mostBilled, NO_TOKENS } from '../budget/budget.js';
+import type { Parameters, Tokens } from '../model.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { type Deployed, modelBehind } from '../service/catalogue.js';
@@ -17,10 +17,10 @@ const AROUND = 2;
 type CountOf = (text: string) => number;
 
 /** Knows the most that rows can be billed. */
-export class Reservations {
+export class MostBilled {
   readonly #counts = new Map<string, Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }>>();
 
-  /** Rows with what must be reserved for each; counting tokens costs time that only a budget is worth. */
+  /** Rows with the most that each can be billed; counting tokens costs time that only a budget is worth. */
   async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
     if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
     const { prompt, suffix } = await this.#countOf(chunk);
@@ -52,9 +52,6 @@ async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; 
   const tokenizer = await loadTokenizer(model.encoding);
   return { prompt: promptCounter(tokenizer), suffix: tokenizer.count };
 }
-
-export const sumOf = (rows: readonly ReservedRow[]): Tokens =>
-  rows.reduce((sum, { most }) => plus(sum, most), NO_TOKENS);
 
 /**
  * What a row counts when its call has ended: what it was billed, and where nobody knows whether or how much, all that

@@ -1,0 +1,195 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { minus, NO_TOKENS, plus } from '../budget/budget.js';
+import { steadyNow } from '../clock.js';
+import { errorText } from '../errors.js';
+import type { Counters, Tokens } from '../model.js';
+import { NO_CALLS } from '../store/counters.js';
+import type { Answer, Ledger, Reservation, RowMost, Settlement } from '../store/ledger.js';
+
+/**
+ * What is settled and reserved within this time, in milliseconds, shares one write to the ledger; so does what comes
+ * while the write before is under way.
+ */
+const BATCH_MS = 5;
+/** Pause before a write that the store refused is tried again. */
+const AGAIN_MS = 500;
+/** Refusals in a row between two warnings: one a minute. */
+const WARN_EVERY = 120;
+
+/** What a process has done for a run, by its own count: a store that comes back empty cannot lose it. */
+export interface Totals extends Counters {
+  /** Outcomes handed to the ledger. */
+  readonly outcomes: number;
+}
+
+/** What the ledger said to a reservation, and when it was asked, by the steady clock: the grant is as old as that. */
+export interface Reply extends Answer {
+  readonly askedAt: number;
+}
+
+interface Batch {
+  readonly settled: Settlement[];
+  readonly counts: Map<string, Partial<Record<keyof Counters, number>>>;
+  readonly reservations: Reservation[];
+  /** Resolves when the batch is in the ledger, to what it said to the reservations. */
+  readonly written: Promise<ReadonlyMap<Reservation, Reply>>;
+}
+
+/**
+ * Tells the ledger what came of calls and asks it for those that come next, in small batches over all chunks of the
+ * process. Batches follow each other, so whoever is granted a call after it has settled one knows that the ledger has
+ * that one too. What is added is never given up.
+ */
+export class Batcher {
+  #open: Batch | null = null;
+  #outcomes = 0;
+  #unrecorded = 0;
+  readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
+  /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    private readonly ledger: Ledger,
+    private readonly log: Logger,
+    /** The run of this process, and its counters before this process called anything. */
+    private readonly begun?: { readonly run: string; readonly calls: Counters },
+  ) {}
+
+  /** Asks which rows of a request may be called. Resolves when the ledger has answered, and never rejects. */
+  async reserve(reservation: Reservation): Promise<Reply> {
+    const batch = this.#batch();
+    batch.reservations.push(reservation);
+    const replies = await batch.written;
+    return replies.get(reservation) ?? { rows: [], spent: NO_TOKENS, inFlight: 0, askedAt: 0 };
+  }
+
+  /**
+   * What came of rows of a run. Those of a call are in flight no longer, and what it was billed takes the place of what
+   * was reserved for it.
+   * @returns a promise that resolves when it is in the ledger; it never rejects
+   */
+  async settle(
+    run: string,
+    settled: readonly Settlement[],
+    reserved: Tokens = NO_TOKENS,
+    billed: Tokens = NO_TOKENS,
+  ): Promise<void> {
+    const batch = this.#batch();
+    batch.settled.push(...settled);
+    const outcomes = settled.filter(({ outcome }) => outcome !== null).length;
+    const totals = this.#totalsOf(run);
+    totals.in_flight -= settled.filter(({ call }) => call !== null).length;
+    totals.outcomes += outcomes;
+    this.#outcomes += outcomes;
+    this.#unrecorded += outcomes;
+    const { prompt_tokens, completion_tokens } = minus(billed, reserved);
+    if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
+    if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
+    await batch.written;
+  }
+
+  /** Settles rows that were granted and are not called. */
+  giveBack({ run, first, call }: Reservation, granted: readonly RowMost[]): void {
+    this.count(run, 'sent', -1);
+    const settled = granted.map(({ row }) => ({ run, first, row, call, outcome: null }));
+    void this.settle(run, settled, sumOf(granted));
+  }
+
+  /** Adds to a run's counters, with the next batch. */
+  count(run: string, name: keyof Counters, by = 1): void {
+    const { counts } = this.#batch();
+    const ofRun = counts.get(run) ?? {};
+    ofRun[name] = (ofRun[name] ?? 0) + by;
+    counts.set(run, ofRun);
+    this.#totalsOf(run)[name] += by;
+  }
+
+  /** Outcomes handed to the ledger, of all runs. */
+  get outcomes(): number {
+    return this.#outcomes;
+  }
+
+  /** Outcomes that the ledger has not taken yet. */
+  get unrecorded(): number {
+    return this.#unrecorded;
+  }
+
+  totals(run: string): Totals {
+    return { ...this.#totalsOf(run) };
+  }
+
+  #totalsOf(run: string): { -readonly [name in keyof Totals]: number } {
+    const totals = this.#totals.get(run) ?? { ...NO_CALLS, outcomes: 0 };
+    this.#totals.set(run, totals);
+    return totals;
+  }
+
+  /** Resolves when all that was added is in the ledger. */
+  async flushed(): Promise<void> {
+    await this.#last;
+  }
+
+  #batch(): Batch {
+    if (this.#open === null) {
+      const contents = { settled: [], counts: new Map(), reservations: [] };
+      const written = this.#write(contents, this.#last);
+      this.#last = written;
+      this.#open = { ...contents, written };
+    }
+    return this.#open;
+  }
+
+  async #write(
+    batch: Omit<Batch, 'written'>,
+    last: Promise<unknown>,
+  ): Promise<ReadonlyMap<Reservation, Reply>> {
+    await sleep(BATCH_MS);
+    await last;
+    this.#open = null;
+    const { settled, counts, reservations } = batch;
+    const atLeast = new Map(
+      reservations.filter(({ bounds }) => bounds !== null).map(({ run }) => [run, this.#spent(run)]),
+    );
+    const outcomes = settled.filter(({ outcome }) => outcome !== null).length;
+    for (let refusals = 0; ; refusals++) {
+      const askedAt = steadyNow();
+      try {
+        const answers = await this.ledger.write({ settled, counts, reservations, atLeast });
+        this.#unrecorded -= outcomes;
+        reservations.forEach((each, i) => {
+          this.#countGranted(each, answers[i]);
+        });
+        return new Map(answers.flatMap((answer, i) => pair(reservations[i], { ...answer, askedAt })));
+      } catch (error) {
+        const why = { reason: errorText(error), outcomes };
+        if (refusals % WARN_EVERY === 0)
+          this.log.warn(why, 'the ledger refuses outcomes; trying again until it takes them');
+        await sleep(AGAIN_MS);
+      }
+    }
+  }
+
+  /** What is spent and reserved for a run, as far as this process knows. */
+  #spent(run: string): Tokens {
+    const own = this.#totalsOf(run);
+    return this.begun?.run === run ? plus(this.begun.calls, own) : plus(NO_TOKENS, own);
+  }
+
+  /** The ledger has counted it already. */
+  #countGranted({ run, rows, looks }: Reservation, answer: Answer | undefined): void {
+    const granted = rows.filter((_, i) => answer?.rows[i] === 'granted');
+    if (looks || granted.length === 0) return;
+    const totals = this.#totalsOf(run);
+    const { prompt_tokens, completion_tokens } = sumOf(granted);
+    totals.sent++;
+    totals.in_flight += granted.length;
+    totals.prompt_tokens += prompt_tokens;
+    totals.completion_tokens += completion_tokens;
+  }
+}
+
+const pair = <K, V>(key: K | undefined, value: V): [K, V][] => (key === undefined ? [] : [[key, value]]);
+
+export const sumOf = (rows: readonly { readonly most: Tokens }[]): Tokens =>
+  rows.reduce((sum, { most }) => plus(sum, most), NO_TOKENS);

@@ -1,0 +1,95 @@
+import type { Chunk, ChunkBudget } from '../queue/chunk.js';
+import type { Answer } from '../store/ledger.js';
+
+/** Pause before the ledger is asked again whether others have left room, in milliseconds; some are longer, by chance. */
+const AGAIN_MS = 200;
+/** A call that has not ended this long after its deadline was made by a process that is gone, in milliseconds. */
+const GONE_MS = 10_000;
+
+export interface BudgetWaitParts {
+  /** Rows of a run that this process has in flight. */
+  readonly inFlight: (run: string) => number;
+  /** Milliseconds of a clock. */
+  readonly now: () => number;
+  readonly random: () => number;
+}
+
+interface RunWait {
+  readonly waiting: Set<() => void>;
+  /** What the ledger said last, and since when it says so. */
+  said: string;
+  saidAt: number;
+}
+
+/** Requests for which the budgets of their runs have no room, and which wait for calls in flight to leave some. */
+export class BudgetWait {
+  /** By run and execution. */
+  readonly #runs = new Map<string, RunWait>();
+
+  constructor(private readonly parts: BudgetWaitParts) {}
+
+  /**
+   * Resolves when the ledger is to be asked again. At the first time that is at once, and all who wait ask with it: a
+   * smaller request may fit, and leave room when its call ends.
+   * @returns false when no call is in flight that could leave room
+   */
+  async room(
+    chunk: Chunk,
+    budget: ChunkBudget,
+    answer: Pick<Answer, 'spent' | 'inFlight'>,
+    isFirst: boolean,
+  ): Promise<boolean> {
+    const run = this.#runOf(chunk);
+    const mayLeaveRoom = this.#mayLeaveRoom(run, chunk, budget, answer);
+    if (isFirst) this.wake(chunk);
+    else if (mayLeaveRoom) await this.#pause(run);
+    return isFirst || mayLeaveRoom;
+  }
+
+  /** Calls of a run have ended, and may have left room. */
+  wake(chunk: Chunk): void {
+    const { waiting } = this.#runOf(chunk);
+    for (const wake of waiting) wake();
+  }
+
+  #runOf({ run, execution }: Chunk): RunWait {
+    const name = `${run} ${execution}`;
+    const known = this.#runs.get(name) ?? { waiting: new Set(), said: '', saidAt: 0 };
+    this.#runs.set(name, known);
+    return known;
+  }
+
+  /** True while calls are in flight that may be heard of, each by its deadline. */
+  #mayLeaveRoom(
+    known: RunWait,
+    { run, timeoutMs }: Chunk,
+    { unheard }: ChunkBudget,
+    { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
+  ): boolean {
+    const said = JSON.stringify([inFlight, spent]);
+    if (said !== known.said) [known.said, known.saidAt] = [said, this.parts.now()];
+    const own = this.parts.inFlight(run);
+    // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
+    const lost = own === 0 && inFlight <= unheard;
+    const deadline = known.saidAt + (lost ? 0 : timeoutMs) + GONE_MS;
+    return inFlight + own > 0 && this.parts.now() < deadline;
+  }
+
+  /** Until calls of this process have ended, or others may have. */
+  async #pause({ waiting }: RunWait): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    let wake = (): void => {};
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+      waiting.add(wake);
+      timer = setTimeout(
+        () => {
+          for (const each of waiting) each();
+        },
+        AGAIN_MS * (1 + this.parts.random()),
+      );
+    });
+    waiting.delete(wake);
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,376 @@
+import fc from 'fast-check';
+import pLimit from 'p-limit';
+import { pino } from 'pino';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { NO_TOKENS, plus } from '../../src/budget/budget.js';
+import type { Counters, Fault, Tokens } from '../../src/model.js';
+import type { Outage } from '../../src/pace/outage.js';
+import type { Pacer } from '../../src/pace/pacer.js';
+import { QuotaWait } from '../../src/pace/quota-wait.js';
+import { TokenEstimate } from '../../src/pace/token-estimate.js';
+import type { Chunk } from '../../src/queue/chunk.js';
+import { NO_CALLS } from '../../src/store/counters.js';
+import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
+import { Batcher } from '../../src/worker/batcher.js';
+import type { MostBilled } from '../../src/worker/billing.js';
+import { BudgetWait } from '../../src/worker/budget-wait.js';
+import type { Caller } from '../../src/worker/caller.js';
+import { type ChunkEnd, ChunkRun, type ChunkRunParts } from '../../src/worker/chunk-run.js';
+import { FairLimit } from '../../src/worker/fair-limit.js';
+import type { Feedback } from '../../src/worker/feedback.js';
+import type { RowResult } from '../../src/worker/row-result.js';
+import { outcome } from '../store/samples.js';
+
+const TIMEOUT_MS = 60_000;
+const tokens = (prompt_tokens: number, completion_tokens = 0): Tokens => ({
+  prompt_tokens,
+  completion_tokens,
+});
+const sumOf = ({ prompt_tokens, completion_tokens }: Tokens): number => prompt_tokens + completion_tokens;
+
+/** The ledger of one run of which nothing is known but its counters and its calls in flight. */
+class MemoryLedger {
+  calls: Counters = NO_CALLS;
+  readonly states = new Map<number, RowState>();
+  stopped: Fault | null = null;
+  /** Told before each write. */
+  onWrite: (batch: Batch) => void = () => {};
+
+  async write(batch: Batch): Promise<readonly Answer[]> {
+    this.onWrite(batch);
+    for (const counts of batch.counts.values()) this.#add(counts);
+    this.#add({ in_flight: -batch.settled.filter(({ call }) => call !== null).length });
+    const answers = batch.reservations.map(({ rows, bounds, looks, run }) => {
+      const known = rows.map(({ row }) => this.states.get(row));
+      const free = rows.filter((_, i) => known[i] === undefined);
+      const most = free.reduce((sum, row) => plus(sum, row.most), NO_TOKENS);
+      const atLeast = batch.atLeast.get(run) ?? NO_TOKENS;
+      const before = Math.max(sumOf(this.calls), sumOf(atLeast));
+      const fits = looks || bounds === null || before + sumOf(most) <= bounds.tokens;
+      if (fits && !looks && free.length > 0) this.#add({ sent: 1, in_flight: free.length, ...most });
+      return known.map((state): RowState => state ?? (fits ? 'granted' : 'no_room'));
+    });
+    const { prompt_tokens, completion_tokens, in_flight: inFlight } = this.calls;
+    return answers.map((rows) => ({ rows, spent: { prompt_tokens, completion_tokens }, inFlight }));
+  }
+
+  #add(counts: Partial<Counters>): void {
+    const sums: Record<string, number> = { ...this.calls };
+    for (const [name, by] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + by;
+    this.calls = { ...this.calls, ...sums };
+  }
+}
+
+interface CallOf {
+  readonly row: number;
+  readonly end: (result: RowResult) => void;
+}
+
+const answered = (usage: Tokens): RowResult => {
+  const { completion, ...rest } = outcome('text');
+  const total_tokens = sumOf(usage);
+  return {
+    kind: 'settled',
+    outcome: { ...rest, completion: { ...completion, usage: { ...usage, total_tokens } } },
+  };
+};
+
+/** A worker as far as a chunk needs one. Calls end when the test says so; its pauses are short, and its clock is the test's. */
+class TestWorker {
+  now = 0;
+  releasing = false;
+  readonly called: CallOf[] = [];
+  readonly quota = new QuotaWait();
+  readonly batcher: Batcher;
+  readonly #parts: ChunkRunParts;
+
+  /** @param spent before this worker called anything */
+  constructor(
+    readonly ledger: MemoryLedger,
+    spent = NO_TOKENS,
+  ) {
+    const begun = { run: 'run', calls: { ...NO_CALLS, ...spent } };
+    this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), begun);
+    const caller: Pick<Caller, 'call'> = {
+      call: async (_, rows) =>
+        Promise.all(rows.map(({ row }) => new Promise<RowResult>((end) => this.called.push({ row, end })))),
+    };
+    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn'> = {
+      admit: async () => ({ turn: 0 }),
+      space: async () => {},
+      withdrawn: () => {},
+    };
+    const outage: Pick<Outage, 'view' | 'remaining' | 'through' | 'settled'> = {
+      view: null,
+      remaining: () => 0,
+      through: (_, call) => call(),
+      settled: () => {},
+    };
+    const feedback: Pick<Feedback, 'learn' | 'packSize'> = {
+      learn: () => ({ down: false, tell: async () => null }),
+      packSize: () => 1,
+    };
+    // A prompt says itself what it can be billed.
+    const mostBilled: Pick<MostBilled, 'of'> = {
+      of: async (_, rows) => rows.map((row) => ({ row, most: JSON.parse(row.prompt) })),
+    };
+    this.#parts = {
+      // What a chunk uses of them.
+      ...({ caller, pacer, outage, feedback, mostBilled } as unknown as ChunkRunParts),
+      batcher: this.batcher,
+      limit: new FairLimit(100),
+      inSlot: pLimit(100),
+      quota: this.quota,
+      estimate: new TokenEstimate('full'),
+      budgets: new BudgetWait({
+        inFlight: (run) => this.batcher.totals(run).in_flight,
+        now: () => this.now,
+        random: () => -0.95,
+      }),
+      log: pino({ level: 'silent' }),
+      releasing: () => this.releasing,
+      isStopped: () => this.ledger.stopped !== null,
+      onRequest: () => {},
+      stop: async (_, fault) => {
+        this.ledger.stopped ??= fault;
+      },
+    };
+  }
+
+  /** Has rows called that can be billed so much, from row 1 on. */
+  run(
+    rows: readonly Tokens[],
+    budget: number | null = null,
+    more: Partial<Chunk> & { unheard?: number } = {},
+  ) {
+    const { unheard = 0, ...changed } = more;
+    const chunk: Chunk = {
+      ...{ run: 'run', execution: 1, first: 1, deployment: 'd', apiVersion: 'v', style: 'deployments' },
+      ...{ timeoutMs: TIMEOUT_MS, promptsPerRequest: 1, parameters: {}, hold: false },
+      budget: budget === null ? null : { tokens: budget, cost: null, prices: null, unheard },
+      rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
+      ...changed,
+    };
+    return new ChunkRun(this.#parts, { chunk, attempt: 1, attempts: 3, isOwn: true }).run();
+  }
+
+  /** Resolves when so many calls were made in all. */
+  async calls(count: number): Promise<readonly CallOf[]> {
+    await untilTrue(() => this.called.length >= count);
+    return this.called;
+  }
+}
+
+const untilTrue = async (happened: () => boolean): Promise<void> => {
+  while (!happened()) await new Promise((resolve) => setImmediate(resolve));
+};
+
+/** Resolves when the ledger was asked so many times more. */
+async function writes(ledger: MemoryLedger, count: number): Promise<void> {
+  let written = 0;
+  ledger.onWrite = () => written++;
+  await untilTrue(() => written >= count);
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('a chunk', () => {
+  it('has the rows called that have no outcome, each reserved before and settled after it', async () => {
+    const ledger = new MemoryLedger();
+    ledger.states.set(2, 'known');
+    const worker = new TestWorker(ledger);
+    const end = worker.run([NO_TOKENS, NO_TOKENS, NO_TOKENS]);
+    const calls = await worker.calls(2);
+    expect(calls.map(({ row }) => row)).toEqual([1, 3]);
+    expect(ledger.calls).toMatchObject({ sent: 2, in_flight: 2 });
+    for (const call of calls) call.end(answered(tokens(5, 3)));
+    expect(await end).toEqual({ kind: 'done' });
+    expect(ledger.calls).toMatchObject({ sent: 2, in_flight: 0, prompt_tokens: 10, completion_tokens: 6 });
+    expect(worker.batcher.totals('run')).toMatchObject({ sent: 2, in_flight: 0, outcomes: 2 });
+  });
+
+  it('is dropped when nobody wants it', async () => {
+    const ledger = new MemoryLedger();
+    ledger.states.set(1, 'unwanted');
+    const worker = new TestWorker(ledger);
+    expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'done' });
+    expect(worker.called).toEqual([]);
+  });
+
+  it('gives back what was granted when all calls are to wait meanwhile', async () => {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger);
+    ledger.onWrite = ({ reservations }) => {
+      if (reservations.some(({ looks }) => !looks)) worker.quota.joined(60_000, Date.now());
+    };
+    expect(await worker.run([tokens(7)], 100)).toEqual({ kind: 'wait' });
+    await worker.batcher.flushed();
+    expect(ledger.calls).toEqual(NO_CALLS);
+    expect(worker.batcher.totals('run')).toEqual({ ...NO_CALLS, outcomes: 0 });
+    expect(worker.called).toEqual([]);
+  });
+
+  it('faults 31 and 43: asks again when its process slept after the grant, and finds the row answered', async () => {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger);
+    const now = performance.now.bind(performance);
+    ledger.onWrite = ({ reservations }) => {
+      if (reservations.every(({ looks }) => looks)) return;
+      ledger.onWrite = () => ledger.states.set(1, 'known');
+      vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+    };
+    expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'done' });
+    expect(worker.called).toEqual([]);
+    expect(ledger.calls).toEqual(NO_CALLS);
+  });
+
+  it('calls by the second grant when its process slept after the first', async () => {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger);
+    const now = performance.now.bind(performance);
+    ledger.onWrite = ({ reservations }) => {
+      if (reservations.every(({ looks }) => looks)) return;
+      ledger.onWrite = () => {};
+      vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+    };
+    const end = worker.run([NO_TOKENS]);
+    const [call] = await worker.calls(1);
+    expect(ledger.calls).toEqual({ ...NO_CALLS, sent: 1, in_flight: 1 });
+    call?.end(answered(NO_TOKENS));
+    expect(await end).toEqual({ kind: 'done' });
+  });
+});
+
+describe('a chunk of a run with a budget', () => {
+  it('reserves the most that a call can be billed, and puts what it was billed in its place', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    const end = worker.run([tokens(60, 40)], 100);
+    const [call] = await worker.calls(1);
+    expect(worker.ledger.calls).toEqual({ ...NO_CALLS, sent: 1, in_flight: 1, ...tokens(60, 40) });
+    call?.end(answered(tokens(50, 3)));
+    expect(await end).toEqual({ kind: 'done' });
+    expect(worker.ledger.calls).toEqual({ ...NO_CALLS, sent: 1, ...tokens(50, 3) });
+  });
+
+  it('stops the run when nothing is in flight and the next call does not fit, and leaves nothing reserved', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    worker.ledger.calls = { ...NO_CALLS, sent: 3, prompt_tokens: 50 };
+    expect(await worker.run([tokens(40, 11)], 100)).toEqual({ kind: 'done' });
+    expect(worker.ledger.stopped?.code).toBe('budget');
+    expect(worker.ledger.stopped?.message).toContain('of which 50 is spent, and the next call could take 51');
+    expect(worker.ledger.calls).toEqual({ ...NO_CALLS, sent: 3, prompt_tokens: 50 });
+    await worker.run([tokens(1)], 100);
+    expect(worker.called, 'a small request afterwards').toEqual([]);
+  });
+
+  it('waits while a call in flight may leave room, and goes on when it has', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    const end = worker.run([tokens(60), tokens(60)], 100);
+    const [first] = await worker.calls(1);
+    await writes(worker.ledger, 3);
+    expect(worker.called).toHaveLength(1);
+    first?.end(answered(tokens(40)));
+    const [, second] = await worker.calls(2);
+    second?.end(answered(tokens(40)));
+    expect(await end).toEqual({ kind: 'done' });
+    expect(worker.ledger.stopped).toBeNull();
+  });
+
+  it('does not stop for a large request while a small one that waits would fit', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    const end = worker.run([tokens(50), tokens(80), tokens(55)], 100);
+    const [first] = await worker.calls(1);
+    await writes(worker.ledger, 3);
+    first?.end(answered(tokens(45)));
+    const [, second] = await worker.calls(2);
+    expect(second?.row).toBe(3);
+    expect(worker.ledger.stopped).toBeNull();
+    second?.end(answered(tokens(0)));
+    await end;
+    expect(worker.ledger.stopped?.code).toBe('budget');
+  });
+
+  it('waits for a call of another worker until it is over time, and takes it then for one that was killed', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    worker.ledger.calls = { ...NO_CALLS, sent: 1, in_flight: 1, prompt_tokens: 60 };
+    const end = worker.run([tokens(60)], 100);
+    await writes(worker.ledger, 4);
+    expect(worker.ledger.stopped).toBeNull();
+    worker.now = TIMEOUT_MS * 2;
+    expect(await end).toEqual({ kind: 'done' });
+    expect(worker.ledger.stopped?.code).toBe('budget');
+    expect(worker.ledger.calls).toMatchObject({ in_flight: 1, prompt_tokens: 60 });
+  });
+
+  it('waits ten seconds for calls of an earlier execution, whose worker may be alive', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    worker.ledger.calls = { ...NO_CALLS, sent: 4, in_flight: 4, prompt_tokens: 60 };
+    const end = worker.run([tokens(60)], 100, { unheard: 4 });
+    await writes(worker.ledger, 4);
+    expect(worker.ledger.stopped).toBeNull();
+    worker.now = 10_000;
+    await end;
+    expect(worker.ledger.stopped?.code).toBe('budget');
+  });
+
+  it('gives a request back that waits for room when all calls are to wait', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    const end = worker.run([tokens(60), tokens(60)], 100);
+    const [first] = await worker.calls(1);
+    await writes(worker.ledger, 3);
+    worker.quota.joined(60_000, Date.now());
+    first?.end(answered(tokens(50)));
+    expect(await end).toEqual({ kind: 'wait' });
+    expect(worker.ledger.calls).toEqual({ ...NO_CALLS, sent: 1, prompt_tokens: 50 });
+  });
+
+  it('fault 35: goes by what it knows itself in a store that came back empty', async () => {
+    const worker = new TestWorker(new MemoryLedger(), tokens(50));
+    expect(await worker.run([tokens(60)], 100)).toEqual({ kind: 'done' });
+    expect(worker.ledger.stopped?.code).toBe('budget');
+  });
+
+  it('never passes it with others that ask at the same time, and hardly any of it is left over', async () => {
+    const request = fc.record({
+      most: fc.integer({ min: 10, max: 100 }),
+      share: fc.double({ min: 0, max: 1, noNaN: true }),
+    });
+    const property = fc.asyncProperty(
+      fc.array(fc.array(request, { minLength: 15, maxLength: 30 }), { minLength: 2, maxLength: 4 }),
+      async (asked) => {
+        const limit = 600;
+        const ledger = new MemoryLedger();
+        let billed = 0;
+        let inFlight = 0;
+        let highest = 0;
+        const working = asked.map((requests) => {
+          const worker = new TestWorker(ledger);
+          worker.called.push = (call: CallOf) => {
+            const { most = 0, share = 0 } = requests[call.row - 1] ?? {};
+            inFlight += most;
+            highest = Math.max(highest, billed + inFlight);
+            setTimeout(() => {
+              inFlight -= most;
+              const real = Math.round(most * share);
+              billed += real;
+              call.end(answered(tokens(real)));
+            }, share * 4);
+            return 0;
+          };
+          return worker.run(
+            requests.map(({ most }) => tokens(most)),
+            limit,
+          );
+        });
+        const ends: ChunkEnd[] = await Promise.all(working);
+        expect(ends.every(({ kind }) => kind === 'done')).toBe(true);
+        expect(highest).toBeLessThanOrEqual(limit);
+        if (ledger.stopped !== null) expect(billed).toBeGreaterThan(limit - 100);
+        expect(ledger.calls).toMatchObject({ in_flight: 0, prompt_tokens: billed });
+      },
+    );
+    await fc.assert(property, { numRuns: 15 });
+  }, 60_000);
+});
