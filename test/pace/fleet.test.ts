@@ -93,13 +93,13 @@ describe.each([
   { name: '1200 a minute, 300 ms', perMinute: 1_200, latency: 300, refusalMs: 300 },
 ])(`on a busy machine, with $name (seed ${SEED})`, ({ perMinute, latency, refusalMs }) => {
   it.each([1, 4])(
-    '%i workers use 86 % of a quota that only refusals tell, with 1 percent refused at most',
+    '%i workers use 87 % of a quota that only refusals tell, with 1 percent refused at most',
     async (workers) => {
-      // Worker and service stand still a tenth of the time.
+      // Every process stands still a tenth of the time, in the midst of what it asks of the store too.
       const busy = { everyMs: 400, forMs: 40 };
       const quota = { requestsPerMinute: perMinute };
       const { admitted, refusedShare } = await run({ workers, quota, latency, refusalMs, busy }, 10, 120);
-      expect(admitted / (perMinute * 2)).toBeGreaterThanOrEqual(0.86);
+      expect(admitted / (perMinute * 2)).toBeGreaterThanOrEqual(0.87);
       expect(refusedShare).toBeLessThanOrEqual(0.01);
     },
   );

@@ -23,6 +23,38 @@ class MemoryPace implements PaceValues {
   }
 }
 
+/**
+ * The store as a process on a busy machine sees it: questions and replies take their time, and a change that was made
+ * up while the process stood still is made up again when it goes on, by what is true then.
+ */
+class DistantPace implements PaceValues {
+  constructor(
+    private readonly values: PaceValues,
+    private readonly stalls: Stalls,
+    private readonly random: () => number,
+  ) {}
+
+  get(folder: 'pace', name: string): Promise<Cell> {
+    return this.#there(() => this.values.get(folder, name));
+  }
+
+  async swap(folder: 'pace', name: string, before: string | null, after: string, ttl: number): Promise<Cell> {
+    const stoodStill = await this.stalls.over();
+    return this.#there(() =>
+      stoodStill ? this.values.get(folder, name) : this.values.swap(folder, name, before, after, ttl),
+    );
+  }
+
+  async #there(ask: () => Promise<Cell>): Promise<Cell> {
+    await this.stalls.over();
+    await sleep(this.random());
+    const reply = await ask();
+    await sleep(this.random());
+    await this.stalls.over();
+    return reply;
+  }
+}
+
 /** What came of a call. */
 export interface Visit {
   readonly at: number;
@@ -76,6 +108,7 @@ export class Fleet {
   #quota: Quota;
   readonly #random: () => number;
   readonly #stalls: Stalls[] = [];
+  readonly #preparing: Promise<void>[] = [];
   #troubledUntil = 0;
   #refusals = 0;
 
@@ -136,7 +169,7 @@ export class Fleet {
       }
     };
     const pacer = new Pacer({
-      values: this.values,
+      values: this.#valuesOf(worker),
       queue: 'q',
       limits,
       ceiling,
@@ -159,6 +192,24 @@ export class Fleet {
     setTimeout(start, this.#random() * 500);
   }
 
+  #valuesOf(worker: number): PaceValues {
+    const stalls = this.#stalls[worker];
+    if (!this.options.busy || stalls === undefined) return this.values;
+    return new DistantPace(this.values, stalls, this.#random);
+  }
+
+  /** Making a call takes some milliseconds of its worker, one call after the other. */
+  async #prepare(worker: number): Promise<void> {
+    if (!this.options.busy) return sleep(1 + this.#random() * 4);
+    const last = this.#preparing[worker] ?? Promise.resolve();
+    const done = last.then(async () => {
+      await sleep(1 + this.#random() * 3);
+      await this.#stalls[worker]?.over();
+    });
+    this.#preparing[worker] = done;
+    return done;
+  }
+
   async #slot(worker: number, pacer: Pacer, wait: QuotaWait, ended: () => boolean): Promise<boolean> {
     const { latency = 120, tokens = 100, told = NOTHING, refusalMs = 0, hints = true } = this.options;
     while (!ended()) {
@@ -166,14 +217,22 @@ export class Fleet {
       if (pause > 0) await sleep(pause);
       const admission = await pacer.admit(tokens);
       if (admission === 'closed') return false;
-      if (admission === 'pause') continue;
+      if (admission === 'pause') {
+        // By way of the queue.
+        await sleep(1);
+        continue;
+      }
       if (wait.remaining(Date.now()) > 0) {
         pacer.withdrawn(tokens);
         continue;
       }
       await this.#stalls[worker]?.over();
       // The ledger: some milliseconds, never the same.
-      await sleep(1 + this.#random() * 4);
+      await this.#prepare(worker);
+      if (wait.remaining(Date.now()) > 0) {
+        pacer.withdrawn(tokens);
+        continue;
+      }
       await pacer.space(admission.turn);
       await this.#stalls[worker]?.over();
       const startedAt = Date.now();
@@ -220,15 +279,15 @@ class Stalls {
     private readonly random: () => number,
   ) {}
 
-  /** Resolves at once, or when the process goes on. */
-  async over(): Promise<void> {
-    if (this.busy === null || this.busy === undefined) return;
-    for (;;) {
+  /** Resolves at once, or when the process goes on. @returns whether it stood still */
+  async over(): Promise<boolean> {
+    if (this.busy === null || this.busy === undefined) return false;
+    for (let stoodStill = false; ; stoodStill = true) {
       while (this.#end <= Date.now() && this.#next <= Date.now()) {
         this.#end = this.#next - Math.log(1 - this.random()) * this.busy.forMs;
         this.#next = this.#end - Math.log(1 - this.random()) * this.busy.everyMs;
       }
-      if (this.#end <= Date.now()) return;
+      if (this.#end <= Date.now()) return stoodStill;
       await sleep(this.#end - Date.now());
     }
   }
