@@ -1,11 +1,9 @@
-import { heard, OwnNews } from './news.js';
-import { type PaceChange, PaceChanges } from './pace-changes.js';
+import { PaceCell, type PaceValues } from './pace-cell.js';
+import { type Admission, type Given, Permits, Spacing } from './permits.js';
 import { hold, pause, refuse } from './refusal.js';
-import { needsTurns, type PaceLimits, takeTurns } from './shared-pace.js';
-import { type PaceValues, SharedRegister } from './shared-register.js';
+import { needsPermits, type PaceChange, PaceChanges, type PaceLimits, takePermits } from './shared-pace.js';
 import { SlowStart } from './slow-start.js';
-import { Spacing } from './spacing.js';
-import { type Admission, type Given, Turns } from './turns.js';
+import { applyReport, UsageReporter } from './usage.js';
 
 /** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
 const LOOK_MS = 500;
@@ -27,7 +25,7 @@ export interface PacerParts {
   readonly limits: PaceLimits;
   /** Most calls at once in this process. */
   readonly ceiling: number;
-  /** Calls at once in this process now, those included that wait for their turn. */
+  /** Calls at once in this process now, those included that wait for their permit. */
   readonly underWay: () => number;
   /** Told when the calls that this process may make at once change. */
   readonly onConcurrency: (limit: number) => void;
@@ -45,13 +43,13 @@ export interface PacerParts {
 }
 
 /**
- * Decides when this process makes its calls: by slow start while nothing is known of the quota, and by turns that it
- * takes from the shared pace of the queue once there is a limit, configured, told by the service, or found.
+ * Decides when this process makes its calls: by slow start while nothing is known of the quota, and by permits that it
+ * takes from the shared pace of the queue once there is a limit, configured, advertised by the service, or estimated from its refusals.
  */
 export class Pacer {
-  readonly #shared: SharedRegister;
+  readonly #shared: PaceCell;
   readonly #start: SlowStart;
-  readonly #turns: Turns;
+  readonly #permits: Permits;
   readonly #changes: PaceChanges;
   readonly #spacing = new Spacing();
   readonly #clock: () => number;
@@ -66,7 +64,7 @@ export class Pacer {
     this.#ended = resolve;
   });
   /** Told with the next change. */
-  readonly #news = new OwnNews();
+  readonly #usage = new UsageReporter();
   #heldAt = Number.NEGATIVE_INFINITY;
   /** End of the pause that was heeded last. */
   #joined = 0;
@@ -75,8 +73,8 @@ export class Pacer {
     this.#clock = parts.clock ?? Date.now;
     this.#grownAt = this.#clock();
     this.#start = new SlowStart(parts.ceiling);
-    this.#shared = new SharedRegister(parts.values, parts.queue, this.#clock, parts.onStoreError);
-    this.#turns = new Turns((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
+    this.#shared = new PaceCell(parts.values, parts.queue, this.#clock, parts.onStoreError);
+    this.#permits = new Permits((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
   }
 
@@ -85,9 +83,9 @@ export class Pacer {
     return this.#start.limit;
   }
 
-  /** Calls that wait for their turn, or whose turn has not come. */
+  /** Calls that wait for their permit, or whose permit has not come. */
   get waiting(): number {
-    return this.#turns.waiting;
+    return this.#permits.waiting;
   }
 
   /**
@@ -101,40 +99,40 @@ export class Pacer {
     if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
     if (this.#closed) return 'closed';
     if (this.#pauseMs > 0) return 'pause';
-    let admission: Admission = { turn: this.#clock() };
-    if (needsTurns(this.#shared.pace, this.parts.limits)) {
-      admission = await this.#turns.wait(tokens);
+    let admission: Admission = { permit: this.#clock() };
+    if (needsPermits(this.#shared.pace, this.parts.limits)) {
+      admission = await this.#permits.wait(tokens);
       if (typeof admission === 'string') return admission;
     } else {
       // Owed, in case the service tells a quota of tokens in its answer.
-      this.#news.took(tokens);
+      this.#usage.took(tokens);
     }
-    this.#news.made(this.#clock());
+    this.#usage.made(this.#clock());
     return admission;
   }
 
-  /** Waits until a call whose turn has come may be made: at once, unless a call of a window before was late. */
-  async space(turn: number): Promise<void> {
-    if (!needsTurns(this.#shared.pace, this.parts.limits)) return;
+  /** Waits until a call whose permit has come may be made: at once, unless a call of a window before was late. */
+  async space(permit: number): Promise<void> {
+    if (!needsPermits(this.#shared.pace, this.parts.limits)) return;
     const now = this.#clock();
-    const at = this.#spacing.at(turn, now);
+    const at = this.#spacing.at(permit, now);
     if (at > now) await new Promise((resolve) => setTimeout(resolve, at - now));
   }
 
   /** A call that might have been made is not made after all. */
   withdrawn(tokens: number): void {
-    this.#news.took(-tokens);
-    this.#news.notMade();
+    this.#usage.took(-tokens);
+    this.#usage.notMade();
   }
 
   /**
    * A call was admitted by the service, whatever it answered.
    * @param tokens what it took beyond what was reserved for it; negative when it took less
-   * @param told what the service said of its quota
+   * @param advertised what the service said of its quota
    */
-  answered(tokens: number, told: PaceLimits): void {
-    this.#news.took(tokens);
-    if (this.#news.said(told)) void this.#tellQuota();
+  answered(tokens: number, advertised: PaceLimits): void {
+    this.#usage.took(tokens);
+    if (this.#usage.said(advertised)) void this.#reportQuota();
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
@@ -142,7 +140,7 @@ export class Pacer {
   async failed(): Promise<void> {
     const local = this.#clock();
     this.#start.failed(local);
-    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
+    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.estimate === null) return;
     this.#heldAt = local;
     await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
     this.#changes.tell('held', this.#shared.pace);
@@ -157,10 +155,10 @@ export class Pacer {
   async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
     this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
-    const news = this.#news.take(this.#shared.offset, this.#clock());
+    const report = this.#usage.take(this.#shared.offset, this.#clock());
     const cut = await this.#shared.change((before, now) => {
-      const pace = refuse(before, call, news, this.parts.limits, now);
-      return { pace, result: pace.found !== null && pace.found.at !== before.found?.at };
+      const pace = refuse(before, call, report, this.parts.limits, now);
+      return { pace, result: pace.estimate !== null && pace.estimate.at !== before.estimate?.at };
     });
     if (cut) this.#changes.tell('refused', this.#shared.pace);
     await this.#joinPause();
@@ -177,7 +175,7 @@ export class Pacer {
     this.#closed = true;
     this.#ended();
     clearInterval(this.#looking ?? undefined);
-    this.#turns.close();
+    this.#permits.close();
   }
 
   async #begin(): Promise<void> {
@@ -204,17 +202,17 @@ export class Pacer {
       this.#grownAt = local;
       if (this.#start.waited(local)) this.#concurrencyGrew();
     }
-    this.#news.fade(local);
+    this.#usage.fade(local);
     void this.#look();
   }
 
-  /** Takes turns for calls of this process. */
+  /** Takes permits for calls of this process. */
   async #take(tokens: readonly number[]): Promise<Given> {
-    const news = this.#news.take(this.#shared.offset, this.#clock());
+    const report = this.#usage.take(this.#shared.offset, this.#clock());
     const { limits } = this.parts;
     const { waits, again, asked } = await this.#shared.change((before, now) => {
-      const turns = takeTurns(heard(before, news, limits, now), tokens, limits, now);
-      return { pace: turns.pace, result: { ...turns, asked: this.#clock() } };
+      const permits = takePermits(applyReport(before, report, limits, now), tokens, limits, now);
+      return { pace: permits.pace, result: { ...permits, asked: this.#clock() } };
     });
     this.#changes.look(this.#shared.pace);
     const passed = this.#clock() - asked;
@@ -222,16 +220,16 @@ export class Pacer {
     return { waits: waits.map((ms) => ms - passed), again, paused: this.#pauseMs > 0 };
   }
 
-  /** At once, because it may be long until somebody takes a turn. */
-  async #tellQuota(): Promise<void> {
-    await this.#tellNews();
+  /** At once, because it may be long until somebody takes a permit. */
+  async #reportQuota(): Promise<void> {
+    await this.#report();
     this.#changes.tell('told', this.#shared.pace);
   }
 
-  #tellNews(): Promise<void> {
-    const news = this.#news.take(this.#shared.offset, this.#clock());
+  #report(): Promise<void> {
+    const report = this.#usage.take(this.#shared.offset, this.#clock());
     return this.#shared.change((before, now) => ({
-      pace: heard(before, news, this.parts.limits, now),
+      pace: applyReport(before, report, this.parts.limits, now),
       result: undefined,
     }));
   }
@@ -250,11 +248,11 @@ export class Pacer {
     const { waitUntil } = this.#shared.pace;
     if (waitUntil <= this.#joined + SAME_MS) return;
     this.#joined = waitUntil;
-    if (!needsTurns(this.#shared.pace, this.parts.limits) && this.#start.again()) {
+    if (!needsPermits(this.#shared.pace, this.parts.limits) && this.#start.again()) {
       this.parts.onConcurrency(this.#start.limit);
       this.#changes.tell('pause', this.#shared.pace);
     }
-    if (this.#news.ofCalls) await this.#tellNews();
+    if (this.#usage.hasCalls) await this.#report();
     await this.parts.onPause(ms);
   }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { grown, isForgotten, rateOf } from './found-rate.js';
+import { grown, isForgotten, rateOf } from './estimated-rate.js';
 
 /** A pace that nobody has used for this long is dropped, in milliseconds: then nothing of it is true any more. */
 export const PACE_TTL_MS = 3_600_000;
@@ -7,7 +7,7 @@ export const PACE_TTL_MS = 3_600_000;
 const perMinute = z.number().positive().nullable();
 
 /**
- * The pace of a deployment's queue, one value that all its workers share. Calls take turns at even distances: a turn
+ * The pace of a deployment's queue, one value that all its workers share. Calls take permits at even distances: a permit
  * is the earliest time at which a call may begin, by the quota of requests and by that of tokens ("virtual scheduling",
  * ITU-T I.371, known as GCRA). A bucket for each worker with its share of the quota would not do: the service counts
  * over windows of one second, and buckets that know nothing of each other fall into step and pour out together.
@@ -15,13 +15,13 @@ const perMinute = z.number().positive().nullable();
  * Times are milliseconds of the store's clock.
  */
 const paceSchema = z.object({
-  /** The turn that was given last; the next one follows at the distance of the rate then. */
-  turn: z.number(),
+  /** The permit that was given last; the next one follows at the distance of the rate then. */
+  permit: z.number(),
   /** When the tokens that were taken have flowed in again. */
   tokens: z.number(),
   /** The service asked everybody to wait until then. */
   waitUntil: z.number(),
-  /** Calls that the service admitted since a time: the end of the pause after the last change of what was found. */
+  /** Calls that the service admitted since a time: the end of the pause after the last change of the estimate. */
   admitted: z.number(),
   since: z.number(),
   /** When the last pause ended, or ends, that no rate was taken from; 0 when there was none. */
@@ -33,9 +33,9 @@ const paceSchema = z.object({
   /** Until then single refusals are taken to be chance: they cost their pause, and no rate is cut. */
   chanceUntil: z.number().default(0),
   /** The quota per minute as the service says it in its answers; null where it says nothing. */
-  told: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
-  /** What the service was found to take; null while it hardly refused. */
-  found: z
+  advertised: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
+  /** What the service is estimated to take, by its refusals; null while it hardly refused. */
+  estimate: z
     .object({
       peak: z.number().positive(),
       age: z.number(),
@@ -63,7 +63,7 @@ export const NOTHING: PaceLimits = { requestsPerMinute: null, tokensPerMinute: n
  * calls arrive 15 ms early or late without one too many in a window. Tokens are counted over a minute.
  */
 const USED = { requests: 0.985, tokens: 0.99 };
-/** Turns are given out this long before they come, in milliseconds, so that asking for them costs no time. */
+/** Permits are given out this long before they come, in milliseconds, so that asking for them costs no time. */
 const AHEAD_MS = 250;
 /** Pause after the first call of all, in milliseconds. */
 const FIRST_MS = 400;
@@ -75,7 +75,7 @@ export const SET_MS = 2_000;
 
 export function newPace(): SharedPace {
   return {
-    turn: 0,
+    permit: 0,
     tokens: 0,
     waitUntil: 0,
     admitted: 0,
@@ -84,8 +84,8 @@ export function newPace(): SharedPace {
     waves: [],
     inVain: null,
     chanceUntil: 0,
-    told: NOTHING,
-    found: null,
+    advertised: NOTHING,
+    estimate: null,
   };
 }
 
@@ -96,7 +96,7 @@ export function readPace(text: string | null, now: number): SharedPace {
   // Written at a time that is yet to come: the clock was set back, and the times are moved with it (fault 90).
   const back = (written.at ?? now) - now;
   const pace = back > SET_MS ? moved(written.pace, -back) : written.pace;
-  const last = Math.max(pace.turn, pace.since, pace.waitUntil, pace.found?.at ?? 0);
+  const last = Math.max(pace.permit, pace.since, pace.waitUntil, pace.estimate?.at ?? 0);
   return Math.abs(last - now) > PACE_TTL_MS + MINUTE ? newPace() : pace;
 }
 
@@ -107,15 +107,16 @@ export const textOf = (pace: SharedPace, at: number): string => JSON.stringify({
 export function moved(pace: SharedPace, by: number): SharedPace {
   // 0 stands for never.
   const move = (time: number): number => (time === 0 ? 0 : time + by);
-  const { found } = pace;
+  const { estimate } = pace;
   return {
     ...pace,
-    turn: move(pace.turn),
+    permit: move(pace.permit),
     tokens: move(pace.tokens),
     waitUntil: move(pace.waitUntil),
     since: move(pace.since),
     suspected: move(pace.suspected),
-    found: found === null ? null : { ...found, at: move(found.at), heldUntil: move(found.heldUntil) },
+    estimate:
+      estimate === null ? null : { ...estimate, at: move(estimate.at), heldUntil: move(estimate.heldUntil) },
   };
 }
 
@@ -132,66 +133,66 @@ function parse(text: string): { readonly pace: SharedPace; readonly at: number |
 export function allowedRate(pace: SharedPace, configured: PaceLimits): number | null {
   const { requestsPerMinute } = known(pace, configured);
   const most = requestsPerMinute === null ? null : requestsPerMinute * USED.requests;
-  if (pace.found === null) return most;
-  return Math.min(rateOf(pace.found), most ?? Number.POSITIVE_INFINITY);
+  if (pace.estimate === null) return most;
+  return Math.min(rateOf(pace.estimate), most ?? Number.POSITIVE_INFINITY);
 }
 
-/** Whether calls need a turn. Where they do not, nobody asks the store for one. */
-export function needsTurns(pace: SharedPace, configured: PaceLimits): boolean {
+/** Whether calls need a permit: only then does anybody ask the store for one. */
+export function needsPermits(pace: SharedPace, configured: PaceLimits): boolean {
   const { requestsPerMinute, tokensPerMinute } = known(pace, configured);
-  return requestsPerMinute !== null || tokensPerMinute !== null || pace.found !== null;
+  return requestsPerMinute !== null || tokensPerMinute !== null || pace.estimate !== null;
 }
 
 /** What the job says goes before what the service says: the user may share the quota with others. */
-export function known({ told }: SharedPace, configured: PaceLimits): PaceLimits {
+export function known({ advertised }: SharedPace, configured: PaceLimits): PaceLimits {
   return {
-    requestsPerMinute: configured.requestsPerMinute ?? told.requestsPerMinute,
-    tokensPerMinute: configured.tokensPerMinute ?? told.tokensPerMinute,
+    requestsPerMinute: configured.requestsPerMinute ?? advertised.requestsPerMinute,
+    tokensPerMinute: configured.tokensPerMinute ?? advertised.tokensPerMinute,
   };
 }
 
-/** Turns that were given out. */
-export interface TurnsGiven {
+/** Permits that were given out. */
+export interface PermitsGiven {
   readonly pace: SharedPace;
-  /** Milliseconds until each turn, for the first so many of the calls that asked. */
+  /** Milliseconds until each permit, for the first so many of the calls that asked. */
   readonly waits: readonly number[];
-  /** Milliseconds after which the others may ask again; 0 when all have their turn. */
+  /** Milliseconds after which the others may ask again; 0 when all have their permit. */
   readonly again: number;
 }
 
 /**
- * Gives turns to calls in their order, as far as they come soon.
+ * Gives permits to calls in their order, as far as they come soon.
  * @param tokens what each call is reckoned to take
  */
-export function takeTurns(
+export function takePermits(
   before: SharedPace,
   tokens: readonly number[],
   configured: PaceLimits,
   now: number,
-): TurnsGiven {
+): PermitsGiven {
   const limits = known(before, configured);
-  const using = before.turn + distanceOf(before, configured) > now;
-  const idle = before.found === null || isForgotten(Math.max(before.found.at, before.waitUntil), now);
-  const older = before.found === null || idle ? null : grown(before.found, using, now);
-  const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
-  // A clock that was put back must not hold the calls until it has caught up: no turn is further ahead than this.
-  let pace: SharedPace = { ...before, found, turn: Math.min(before.turn, now + MINUTE + AHEAD_MS) };
+  const using = before.permit + distanceOf(before, configured) > now;
+  const idle = before.estimate === null || isForgotten(Math.max(before.estimate.at, before.waitUntil), now);
+  const older = before.estimate === null || idle ? null : grown(before.estimate, using, now);
+  const estimate = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
+  // A clock that was put back must not hold the calls until it has caught up: no permit is further ahead than this.
+  let pace: SharedPace = { ...before, estimate, permit: Math.min(before.permit, now + MINUTE + AHEAD_MS) };
   const distance = distanceOf(pace, configured);
   const each = limits.tokensPerMinute === null ? 0 : msPerToken(limits.tokensPerMinute);
   const waits: number[] = [];
   for (const cost of tokens) {
-    const turn = Math.max(now, pace.waitUntil, pace.turn + distance, pace.tokens);
-    if (turn - now > AHEAD_MS) return { pace, waits, again: Math.ceil(turn - now - AHEAD_MS) };
-    waits.push(turn - now);
+    const permit = Math.max(now, pace.waitUntil, pace.permit + distance, pace.tokens);
+    if (permit - now > AHEAD_MS) return { pace, waits, again: Math.ceil(permit - now - AHEAD_MS) };
+    waits.push(permit - now);
     // The first call of all makes its connection first, and comes late into the window that it opens.
-    const first = pace.turn === 0 ? FIRST_MS : 0;
+    const first = pace.permit === 0 ? FIRST_MS : 0;
     const flowing = Math.max(pace.tokens, now, pace.waitUntil);
-    pace = { ...pace, turn: turn + first, tokens: each === 0 ? pace.tokens : flowing + cost * each };
+    pace = { ...pace, permit: permit + first, tokens: each === 0 ? pace.tokens : flowing + cost * each };
   }
   return { pace, waits, again: 0 };
 }
 
-/** Milliseconds between two turns. */
+/** Milliseconds between two permits. */
 function distanceOf(pace: SharedPace, configured: PaceLimits): number {
   const rate = allowedRate(pace, configured);
   return rate === null ? 0 : MINUTE / rate;
@@ -202,3 +203,50 @@ export const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensP
 
 const lifted = (rate: number, peak: number, { requestsPerMinute }: PaceLimits): boolean =>
   rate > peak * LIFTED || (requestsPerMinute !== null && rate >= requestsPerMinute * USED.requests);
+
+/** A rate is told again when it has changed by this fraction. */
+const TOLD_AGAIN = 0.15;
+
+/** A change of what is allowed, for the log. Its words are those of the log. */
+export interface PaceChange {
+  /**
+   * `slow_start`: more calls at once. `told`: the service said what its quota is. `refused`: it refused, and the rate is
+   * cut. `pause`: nobody may call for a while, and slow start begins again. `growth`: nothing was refused for a while.
+   * `held`: calls fail for other reasons, so the rate does not grow. `lifted`: the estimate holds nothing back any more.
+   */
+  readonly reason: 'slow_start' | 'told' | 'refused' | 'pause' | 'growth' | 'held' | 'lifted';
+  /** Calls a minute of the whole fleet; null when nothing but the concurrency, or a quota of tokens, holds calls back. */
+  readonly calls_per_minute: number | null;
+  /** Calls at once of this process. */
+  readonly concurrency: number;
+}
+
+/** Tells the changes of the pace, and each of them once: the rate itself changes with every call. */
+export class PaceChanges {
+  #rate: number | null = null;
+  #estimated = false;
+
+  constructor(
+    private readonly limits: PaceLimits,
+    private readonly concurrency: () => number,
+    private readonly onChange: (change: PaceChange) => void,
+  ) {}
+
+  tell(reason: PaceChange['reason'], pace: SharedPace): void {
+    this.#rate = allowedRate(pace, this.limits);
+    this.#estimated = pace.estimate !== null;
+    this.onChange({
+      reason,
+      calls_per_minute: this.#rate === null ? null : Math.round(this.#rate * 10) / 10,
+      concurrency: this.concurrency(),
+    });
+  }
+
+  /** Looks at a pace that somebody may have changed. */
+  look(pace: SharedPace): void {
+    const rate = allowedRate(pace, this.limits);
+    if (this.#estimated && pace.estimate === null) this.tell('lifted', pace);
+    else if (this.#rate === null || rate === null) this.#rate = rate;
+    else if (rate > this.#rate * (1 + TOLD_AGAIN)) this.tell('growth', pace);
+  }
+}

@@ -4,10 +4,9 @@ import type { Logger } from 'pino';
 import { boundsOf, budgetFault, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import type { CalledOutcome, Fault } from '../model.js';
-import type { Outage } from '../pace/outage.js';
 import type { Pacer } from '../pace/pacer.js';
-import type { QuotaWait } from '../pace/quota-wait.js';
-import type { Reserved, TokenEstimate } from '../pace/token-estimate.js';
+import type { Outage, QuotaWait } from '../pace/pauses.js';
+import type { Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import {
   type InFlight,
@@ -183,7 +182,7 @@ export class ChunkRun {
   }
 
   /**
-   * Makes a request when it may be made. The slot comes last, so that a queue that waits for its turn takes none from
+   * Makes a request when it may be made. The slot comes last, so that a queue that waits for its permit takes none from
    * the others.
    */
   async #request(rows: readonly ChunkRow[]): Promise<readonly RowEnd[]> {
@@ -195,7 +194,7 @@ export class ChunkRun {
     const admission = await pacer.admit(reserved.tokens);
     if (typeof admission === 'string') return notCalled(rows, admission === 'pause' ? 'paused' : 'left');
     return inSlot(async () => {
-      const { granted, others } = await this.#reserve(rows, admission.turn);
+      const { granted, others } = await this.#reserve(rows, admission.permit);
       if (granted.length > 0) return [...(await this.#callFor(granted, reserved)), ...others];
       pacer.withdrawn(reserved.tokens);
       return others;
@@ -218,7 +217,7 @@ export class ChunkRun {
    */
   async #reserve(
     asked: readonly ChunkRow[],
-    turn: number,
+    permit: number,
   ): Promise<{ readonly granted: readonly ReservedRow[]; readonly others: readonly RowEnd[] }> {
     const { batcher, pacer, budgets, mostBilled, stop } = this.parts;
     const { chunk } = this.lease;
@@ -240,7 +239,7 @@ export class ChunkRun {
       );
       if (granted.length > 0) {
         // The store may have taken its time, for several calls at once.
-        await pacer.space(turn);
+        await pacer.space(permit);
         const isGood = steadyNow() - reply.askedAt < GRANT_MS;
         if (isGood && this.#hindrance() === null) return { granted, others };
         batcher.giveBack(reservation, granted.map(numbered));

@@ -1,10 +1,9 @@
 import type { Logger } from 'pino';
 import { steadyNow } from '../clock.js';
 import type { CalledOutcome, Fault } from '../model.js';
-import type { Outage } from '../pace/outage.js';
 import type { Pacer } from '../pace/pacer.js';
-import type { QuotaWait } from '../pace/quota-wait.js';
-import type { Reserved, TokenEstimate } from '../pace/token-estimate.js';
+import type { Outage, QuotaWait } from '../pace/pauses.js';
+import type { Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Caller } from './caller.js';
 import type { RowResult } from './row-result.js';
 

@@ -1,4 +1,4 @@
-import type { OutageView } from '../pace/outage.js';
+import type { OutageView } from '../pace/pauses.js';
 
 /** A worker, as far as its waits are told. */
 export interface Calling {

@@ -60,10 +60,10 @@ describe.each([1, 4])(`%i workers without the quota in the job (seed ${SEED})`, 
   });
 
   it('use 97 % of a quota that the service tells in its answers', async () => {
-    const requests = await run({ workers, quota: REQUESTS, told: REQUESTS }, 10, 60);
+    const requests = await run({ workers, quota: REQUESTS, advertised: REQUESTS }, 10, 60);
     expect(requests.admitted / 600).toBeGreaterThanOrEqual(0.97);
     fleet.close();
-    const tokens = await run({ workers, quota: TOKENS, told: TOKENS }, 10, 60);
+    const tokens = await run({ workers, quota: TOKENS, advertised: TOKENS }, 10, 60);
     expect((tokens.admitted * 100) / 90_000).toBeGreaterThanOrEqual(0.97);
   });
 
@@ -167,12 +167,12 @@ describe(`a fleet (seed ${SEED})`, () => {
 
   it('neither cuts nor grows its rate while the service answers 503', async () => {
     await run({ workers: 2, quota: REQUESTS }, 0, 40);
-    const found = () => JSON.parse(fleet.values.texts.get('q') ?? '{}').found;
+    const estimate = () => JSON.parse(fleet.values.texts.get('q') ?? '{}').estimate;
     fleet.trouble(8_000);
     await fleet.pass(1);
-    const { peak, age } = found();
+    const { peak, age } = estimate();
     await fleet.pass(6);
-    expect(found()).toMatchObject({ peak, age });
+    expect(estimate()).toMatchObject({ peak, age });
   });
 
   it('reaches its ceiling within a second where nothing limits it', async () => {

@@ -1,10 +1,10 @@
 import { vi } from 'vitest';
 import { type Admission, Quota, type QuotaSettings } from '../../src/emulator/quota.js';
-import type { PaceChange } from '../../src/pace/pace-changes.js';
+import type { PaceValues } from '../../src/pace/pace-cell.js';
 import { Pacer } from '../../src/pace/pacer.js';
-import { QuotaWait } from '../../src/pace/quota-wait.js';
+import { QuotaWait } from '../../src/pace/pauses.js';
+import type { PaceChange } from '../../src/pace/shared-pace.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
-import type { PaceValues } from '../../src/pace/shared-register.js';
 import type { Cell } from '../../src/store/key-value.js';
 
 /** The pace in memory, as a store has it; its clock is off by a while, as clocks of other machines are. */
@@ -69,7 +69,7 @@ export interface FleetOptions {
   /** What the service really admits. */
   readonly quota: Partial<QuotaSettings>;
   /** What the service says of its quota in its answers. @default nothing */
-  readonly told?: PaceLimits;
+  readonly advertised?: PaceLimits;
   /** Milliseconds of an answer. @default 120 */
   readonly latency?: number;
   /** Calls at once of one worker. @default 20 */
@@ -211,7 +211,7 @@ export class Fleet {
   }
 
   async #slot(worker: number, pacer: Pacer, wait: QuotaWait, ended: () => boolean): Promise<boolean> {
-    const { latency = 120, tokens = 100, told = NOTHING, refusalMs = 0, hints = true } = this.options;
+    const { latency = 120, tokens = 100, advertised = NOTHING, refusalMs = 0, hints = true } = this.options;
     while (!ended()) {
       const pause = wait.remaining(Date.now());
       if (pause > 0) await sleep(pause);
@@ -233,7 +233,7 @@ export class Fleet {
         pacer.withdrawn(tokens);
         continue;
       }
-      await pacer.space(admission.turn);
+      await pacer.space(admission.permit);
       await this.#stalls[worker]?.over();
       const startedAt = Date.now();
       await sleep(1 + this.#random() * 4);
@@ -248,7 +248,7 @@ export class Fleet {
       await this.#stalls[worker]?.over();
       if (answer.admitted) {
         wait.admitted();
-        pacer.answered(0, told);
+        pacer.answered(0, advertised);
       } else {
         const hint = hints ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : null;
         const verdict = wait.refused(hint, startedAt, Date.now());

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type FailedCall, Outage } from '../../src/pace/outage.js';
+import { type FailedCall, Outage } from '../../src/pace/pauses.js';
 
 const DOWN = { code: 'server_error', message: 'HTTP 503' };
 const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): FailedCall => ({

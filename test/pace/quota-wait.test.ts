@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { backoffMs } from '../../src/backoff.js';
-import { QuotaWait } from '../../src/pace/quota-wait.js';
+import { QuotaWait } from '../../src/pace/pauses.js';
 
 describe('a wait for the quota', () => {
   it('lasts as long as asked, and a later hint only makes it longer', () => {

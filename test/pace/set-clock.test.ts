@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { newPace, type SharedPace, takeTurns } from '../../src/pace/shared-pace.js';
-import { type PaceValues, SharedRegister } from '../../src/pace/shared-register.js';
+import { PaceCell, type PaceValues } from '../../src/pace/pace-cell.js';
+import { newPace, type SharedPace, takePermits } from '../../src/pace/shared-pace.js';
 import type { Cell } from '../../src/store/key-value.js';
 
 const HOUR = 3_600_000;
@@ -31,7 +31,7 @@ function fleet() {
   const store = new SettablePace();
   let local = 5_000;
   const worker = () =>
-    new SharedRegister(
+    new PaceCell(
       store,
       'queue',
       () => local,
@@ -47,9 +47,9 @@ function fleet() {
   };
 }
 /** For how long everybody waits, as a worker sees it. */
-const pauseOf = (worker: SharedRegister): number => Math.max(0, worker.pace.waitUntil - worker.now);
+const pauseOf = (worker: PaceCell): number => Math.max(0, worker.pace.waitUntil - worker.now);
 const paused = (ms: number) => (pace: SharedPace, now: number) => ({
-  pace: { ...pace, waitUntil: now + ms, turn: now, since: now },
+  pace: { ...pace, waitUntil: now + ms, permit: now, since: now },
   result: null,
 });
 
@@ -75,12 +75,12 @@ describe('a store whose clock is set', () => {
     for (const worker of workers) {
       await worker.look();
       expect(pauseOf(worker)).toBe(0);
-      const turns = await worker.change((pace, now) => {
-        const given = takeTurns(pace, [1], LIMITS, now);
+      const permits = await worker.change((pace, now) => {
+        const given = takePermits(pace, [1], LIMITS, now);
         return { pace: given.pace, result: given };
       });
-      expect(turns.again).toBe(0);
-      expect(turns.waits[0]).toBeLessThan(250);
+      expect(permits.again).toBe(0);
+      expect(permits.waits[0]).toBeLessThan(250);
     }
   });
 
@@ -113,7 +113,7 @@ describe('a store whose clock is set', () => {
   it('reads what an earlier version wrote, without the time of writing', async () => {
     const { store, workers } = fleet();
     const [worker] = workers;
-    store.text = JSON.stringify({ ...newPace(), turn: store.now, waitUntil: store.now + 5_000 });
+    store.text = JSON.stringify({ ...newPace(), permit: store.now, waitUntil: store.now + 5_000 });
     await worker.look();
     expect(pauseOf(worker)).toBe(5_000);
   });

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { heard } from '../../src/pace/news.js';
 import { hold, refuse } from '../../src/pace/refusal.js';
 import {
   allowedRate,
@@ -8,24 +7,25 @@ import {
   newPace,
   readPace,
   type SharedPace,
-  takeTurns,
+  takePermits,
 } from '../../src/pace/shared-pace.js';
+import { applyReport } from '../../src/pace/usage.js';
 
 const T = 1_700_000_000_000;
-const NO_NEWS = { admitted: 0, since: T, tokens: 0, told: NOTHING };
+const NO_REPORT = { admitted: 0, since: T, tokens: 0, advertised: NOTHING };
 /** Calls of the five seconds before: enough to take a rate from. */
-const BUSY = { ...NO_NEWS, admitted: 50, since: T - 5_000 };
+const BUSY = { ...NO_REPORT, admitted: 50, since: T - 5_000 };
 /** A first refusal, of which nobody learned, was five seconds ago. */
 const SUSPECTED: SharedPace = { ...newPace(), suspected: T - 5_000, since: T - 5_000 };
 const requests = (perMinute: number) => ({ requestsPerMinute: perMinute, tokensPerMinute: null });
 const tokens = (perMinute: number) => ({ requestsPerMinute: null, tokensPerMinute: perMinute });
 
-/** Takes every turn that there is for a while; each call takes so many tokens. */
+/** Takes every permit that there is for a while; each call takes so many tokens. */
 function takeAll(pace: SharedPace, limits: typeof NOTHING, ms: number, cost = 1): number[] {
   const times: number[] = [];
   let now = T;
   for (let state = pace; now < T + ms; ) {
-    const { pace: next, waits, again } = takeTurns(state, [cost, cost, cost], limits, now);
+    const { pace: next, waits, again } = takePermits(state, [cost, cost, cost], limits, now);
     times.push(...waits.map((wait) => now + wait - T));
     state = next;
     now += again;
@@ -33,7 +33,7 @@ function takeAll(pace: SharedPace, limits: typeof NOTHING, ms: number, cost = 1)
   return times.filter((time) => time < ms);
 }
 
-describe('turns', () => {
+describe('permits', () => {
   it('come at even distances, a little slower than the quota, and later after the very first', () => {
     const times = takeAll(newPace(), requests(600), 3_000);
     const distances = times.slice(1).map((time, i) => time - (times[i] ?? 0));
@@ -62,21 +62,21 @@ describe('turns', () => {
 
   it('come later when calls took more tokens than was reserved, and sooner when they took less', () => {
     const limits = tokens(60_000);
-    const used = takeTurns(newPace(), [1], limits, T - 10_000).pace;
-    const { pace } = takeTurns(used, [100], limits, T);
+    const used = takePermits(newPace(), [1], limits, T - 10_000).pace;
+    const { pace } = takePermits(used, [100], limits, T);
     const next = (extra: number) =>
-      takeTurns(heard(pace, { ...NO_NEWS, tokens: extra }, limits, T), [1], limits, T).waits[0];
+      takePermits(applyReport(pace, { ...NO_REPORT, tokens: extra }, limits, T), [1], limits, T).waits[0];
     expect(next(50)).toBeCloseTo(150 / 0.99, 2);
     expect(next(-50)).toBeCloseTo(50 / 0.99, 2);
   });
 
   it('are not saved up', () => {
-    const { pace } = takeTurns(newPace(), [1], requests(600), T - 60_000);
+    const { pace } = takePermits(newPace(), [1], requests(600), T - 60_000);
     expect(takeAll(pace, requests(600), 1_000).length).toBe(10);
   });
 
   it('begin again at the end of the pause that the service asked for', () => {
-    const pace = refuse(newPace(), { startedAt: T - 10, wait: 7_000 }, NO_NEWS, requests(600), T);
+    const pace = refuse(newPace(), { startedAt: T - 10, wait: 7_000 }, NO_REPORT, requests(600), T);
     const times = takeAll(pace, requests(600), 8_000);
     expect(times[0]).toBe(7_000);
   });
@@ -84,14 +84,14 @@ describe('turns', () => {
 
 describe('a refusal', () => {
   const limits = requests(600);
-  const refused = (pace: SharedPace, startedAt: number, now: number, news = NO_NEWS) =>
-    refuse(pace, { startedAt, wait: 1_000 }, news, limits, now);
+  const refused = (pace: SharedPace, startedAt: number, now: number, report = NO_REPORT) =>
+    refuse(pace, { startedAt, wait: 1_000 }, report, limits, now);
 
   it('cuts the rate, and one of a call from before the end of the pause belongs to it', () => {
     const first = refused(SUSPECTED, T - 10, T, BUSY);
     const cut = allowedRate(first, limits);
     expect(cut).toBeLessThan(591);
-    const later = { ...NO_NEWS, admitted: 5, since: T + 1_000 };
+    const later = { ...NO_REPORT, admitted: 5, since: T + 1_000 };
     expect(allowedRate(refused(first, T + 500, T + 600, later), limits)).toBe(cut);
     expect(allowedRate(refused(first, T + 1_001, T + 1_510, later), limits)).toBeLessThan(cut ?? 0);
   });
@@ -107,63 +107,63 @@ describe('a refusal', () => {
     expect(stray.waitUntil).toBe(T + 1_000);
     expect(allowedRate(stray, NOTHING)).toBe(null);
     expect(allowedRate(refused(newPace(), T - 10, T, BUSY), limits)).toBe(591);
-    const news = { ...NO_NEWS, admitted: 900, since: T + 1_000 };
+    const report = { ...NO_REPORT, admitted: 900, since: T + 1_000 };
     const later = T + 6_000;
-    const told = refuse(stray, { startedAt: later - 10, wait: 55_000 }, news, NOTHING, later);
-    expect(told.found?.peak).toBeCloseTo(900, 0);
+    const minute = refuse(stray, { startedAt: later - 10, wait: 55_000 }, report, NOTHING, later);
+    expect(minute.estimate?.peak).toBeCloseTo(900, 0);
   });
 
   it('is a first one again when none came for a minute', () => {
     const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
     const later = T + 62_000;
-    const news = { ...NO_NEWS, admitted: 9_000, since: T + 1_000 };
-    const again = refuse(stray, { startedAt: later - 10, wait: 1_000 }, news, NOTHING, later);
+    const report = { ...NO_REPORT, admitted: 9_000, since: T + 1_000 };
+    const again = refuse(stray, { startedAt: later - 10, wait: 1_000 }, report, NOTHING, later);
     expect(allowedRate(again, NOTHING)).toBe(null);
   });
 
   it('at a rate far above the calls that were made brings it near to them, by half at once', () => {
     const generous = requests(60_000);
     const pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, generous, T);
-    expect(pace.found?.peak).toBeLessThanOrEqual(30_000);
+    expect(pace.estimate?.peak).toBeLessThanOrEqual(30_000);
   });
 
   it('lets the rate come back to what it was', () => {
     let pace = refused(SUSPECTED, T - 10, T, BUSY);
-    for (let now = T + 1_000; now < T + 30_000; now += 100) pace = takeTurns(pace, [1], limits, now).pace;
-    expect(pace.found).toBe(null);
+    for (let now = T + 1_000; now < T + 30_000; now += 100) pace = takePermits(pace, [1], limits, now).pace;
+    expect(pace.estimate).toBe(null);
     expect(allowedRate(pace, limits)).toBe(591);
   });
 
   it('is forgotten when the service tells another quota', () => {
-    const told = requests(1_200);
-    const pace = heard(refused(SUSPECTED, T - 10, T, BUSY), { ...NO_NEWS, told }, NOTHING, T);
+    const advertised = requests(1_200);
+    const pace = applyReport(refused(SUSPECTED, T - 10, T, BUSY), { ...NO_REPORT, advertised }, NOTHING, T);
     expect(allowedRate(pace, NOTHING)).toBe(1_200 * 0.985);
   });
 
   it('is forgotten when nobody has called for a minute', () => {
     const pace = refused(SUSPECTED, T - 10, T, BUSY);
-    expect(takeTurns(pace, [1], limits, T + 60_000).pace.found).not.toBe(null);
-    expect(takeTurns(pace, [1], limits, T + 62_000).pace.found).toBe(null);
+    expect(takePermits(pace, [1], limits, T + 60_000).pace.estimate).not.toBe(null);
+    expect(takePermits(pace, [1], limits, T + 62_000).pace.estimate).toBe(null);
   });
 });
 
 it('a job says more than the service about the quota', () => {
-  const pace = heard(newPace(), { ...NO_NEWS, told: requests(1_200) }, requests(600), T);
+  const pace = applyReport(newPace(), { ...NO_REPORT, advertised: requests(1_200) }, requests(600), T);
   expect(allowedRate(pace, requests(600))).toBe(591);
 });
 
 it('a held rate stays what it is, and grows again afterwards', () => {
   let pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
   const grow = (from: number, until: number): void => {
-    for (let now = from; now < until; now += 100) pace = takeTurns(pace, [1], requests(600), now).pace;
+    for (let now = from; now < until; now += 100) pace = takePermits(pace, [1], requests(600), now).pace;
   };
   grow(T + 1_000, T + 3_000);
   pace = hold(pace, 5_000, T + 3_000);
-  const held = pace.found?.age;
+  const held = pace.estimate?.age;
   grow(T + 3_000, T + 8_000);
-  expect(pace.found?.age).toBe(held);
+  expect(pace.estimate?.age).toBe(held);
   grow(T + 8_000, T + 9_000);
-  expect(pace.found?.age).toBeGreaterThan(held ?? 0);
+  expect(pace.estimate?.age).toBeGreaterThan(held ?? 0);
 });
 
 describe('what a store holds', () => {
@@ -176,7 +176,7 @@ describe('what a store holds', () => {
   it.each([
     ['nothing', null, T],
     ['no JSON', 'x', T],
-    ['no pace', '{"turn":"soon"}', T],
+    ['no pace', '{"permit":"soon"}', T],
     ['a pace of yesterday', JSON.stringify(pace), T + 24 * 3_600_000],
     ['a pace of a clock that is a day ahead', JSON.stringify(pace), T - 24 * 3_600_000],
   ])('is a new pace when it is %s', (_, text, now) => {

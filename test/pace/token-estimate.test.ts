@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { TokenEstimate } from '../../src/pace/token-estimate.js';
+import { TokenEstimate } from '../../src/pace/usage.js';
 
 const PROMPT = 'Classify the review: the strap is short.'; // 40 characters, about 10 tokens
 

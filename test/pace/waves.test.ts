@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Spacing } from '../../src/pace/spacing.js';
-import { tellQuota, type Wave } from '../../src/pace/waves.js';
+import { Spacing } from '../../src/pace/permits.js';
+import { tellQuota, type Wave } from '../../src/pace/refusal.js';
 
 const wave = (admitted: number, refused = 1, wait = 1_000): Wave => ({ admitted, refused, wait, ms: 2_000 });
 
@@ -23,7 +23,7 @@ describe('refusals tell a quota', () => {
 });
 
 describe('calls that come late', () => {
-  it('push back those whose turn is a window later, and no others', () => {
+  it('push back those whose permit is a window later, and no others', () => {
     const spacing = new Spacing();
     expect(spacing.at(0, 0)).toBe(0);
     expect(spacing.at(100, 350)).toBe(350);
@@ -34,15 +34,15 @@ describe('calls that come late', () => {
     expect(spacing.at(1_350, 1_350)).toBe(1_350);
   });
 
-  it('never have a window with more of them than it has turns, however late they are', () => {
+  it('never have a window with more of them than it has permits, however late they are', () => {
     const spacing = new Spacing();
     const made: number[] = [];
     let now = 0;
     for (let i = 0; i < 2_000; i++) {
-      const turn = i * 101;
+      const permit = i * 101;
       // The machine stands still now and then.
-      now = Math.max(now, turn) + (i % 37 === 0 ? 400 : 0);
-      made.push(spacing.at(turn, now));
+      now = Math.max(now, permit) + (i % 37 === 0 ? 400 : 0);
+      made.push(spacing.at(permit, now));
     }
     made.sort((a, b) => a - b);
     for (const [i, at] of made.entries())

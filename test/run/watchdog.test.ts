@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { OutageView } from '../../src/pace/outage.js';
+import type { OutageView } from '../../src/pace/pauses.js';
 import { type Fleet, Watchdog } from '../../src/run/watchdog.js';
 
 const HOUR = 3_600_000;

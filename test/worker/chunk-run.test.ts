@@ -4,10 +4,9 @@ import { pino } from 'pino';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { NO_TOKENS, plus } from '../../src/budget/budget.js';
 import type { Counters, Fault, Tokens } from '../../src/model.js';
-import type { Outage } from '../../src/pace/outage.js';
 import type { Pacer } from '../../src/pace/pacer.js';
-import { QuotaWait } from '../../src/pace/quota-wait.js';
-import { TokenEstimate } from '../../src/pace/token-estimate.js';
+import { type Outage, QuotaWait } from '../../src/pace/pauses.js';
+import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
@@ -96,7 +95,7 @@ class TestWorker {
         Promise.all(rows.map(({ row }) => new Promise<RowResult>((end) => this.called.push({ row, end })))),
     };
     const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn'> = {
-      admit: async () => ({ turn: 0 }),
+      admit: async () => ({ permit: 0 }),
       space: async () => {},
       withdrawn: () => {},
     };

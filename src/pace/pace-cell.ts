@@ -17,7 +17,7 @@ const DRIFT_MS = 0.02;
  * The pace of a queue as this process knows it, and the way to change it for all. A change is made again when another
  * came first. A store that refuses is no reason not to call: then the process goes on by its own copy.
  */
-export class SharedRegister {
+export class PaceCell {
   #text: string | null = null;
   #pace: SharedPace;
   #offset = 0;
@@ -120,8 +120,8 @@ export class SharedRegister {
 
   /** One after the other, so that no change of this process comes between another and its reply. */
   #inTurn<T>(job: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(job);
-    this.#last = turn.catch(() => {});
-    return turn;
+    const permit = this.#last.then(job);
+    this.#last = permit.catch(() => {});
+    return permit;
   }
 }

@@ -1,22 +1,22 @@
-/** Calls that ask for their turns at once, at most. */
+/** Calls that ask for their permits at once, at most. */
 const MOST_ASKING = 500;
 /**
  * Workers ask again this much later at most, in milliseconds, and each at another moment: who comes first takes the
- * turn. Less than the time for which turns are given out ahead, so that none is lost.
+ * permit. Less than the time for which permits are given out ahead, so that none is lost.
  */
 const AFTER_MS = 120;
-/** Longest time between two questions for a turn, in milliseconds: the rate may have grown meanwhile. */
+/** Longest time between two questions for a permit, in milliseconds: the rate may have grown meanwhile. */
 const LONGEST_SLEEP_MS = 1_000;
 
 /**
- * Whether a call may be made: yes, and when its turn was, by the clock of this process; not now, because the fleet was told to
+ * Whether a call may be made: yes, and when its permit was, by the clock of this process; not now, because the fleet was told to
  * wait; or no more.
  */
-export type Admission = { readonly turn: number } | 'pause' | 'closed';
+export type Admission = { readonly permit: number } | 'pause' | 'closed';
 
-/** What came of asking for turns. */
+/** What came of asking for permits. */
 export interface Given {
-  /** Milliseconds until each turn, for the first so many of the calls that asked. */
+  /** Milliseconds until each permit, for the first so many of the calls that asked. */
   readonly waits: readonly number[];
   /** Milliseconds after which the others may ask again. */
   readonly again: number;
@@ -29,17 +29,17 @@ interface Waiting {
   readonly go: (admission: Admission) => void;
 }
 
-/** The calls of one process that wait for their turn, in the order in which they came. */
-export class Turns {
+/** The calls of one process that wait for their permit, in the order in which they came. */
+export class Permits {
   #waiting: Waiting[] = [];
-  /** Those whose turn is known, and has not come. */
+  /** Those whose permit is known, and has not come. */
   readonly #given = new Map<NodeJS.Timeout, Waiting>();
   #wake: (() => void) | null = null;
   #asking = false;
   #closed = false;
 
   /**
-   * @param ask takes turns for calls that are reckoned to take so many tokens each
+   * @param ask takes permits for calls that are reckoned to take so many tokens each
    * @param random numbers in [0, 1)
    */
   constructor(
@@ -53,7 +53,7 @@ export class Turns {
     return this.#waiting.length + this.#given.size;
   }
 
-  /** Resolves when the turn has come, or there will be none. */
+  /** Resolves when the permit has come, or there will be none. */
   wait(tokens: number): Promise<Admission> {
     return new Promise((go) => {
       this.#waiting.push({ tokens, go });
@@ -87,10 +87,10 @@ export class Turns {
 
   #give(waiting: Waiting | undefined, ms: number): void {
     if (waiting === undefined) return;
-    const turn = this.clock() + ms;
+    const permit = this.clock() + ms;
     const timer = setTimeout(() => {
       this.#given.delete(timer);
-      waiting.go({ turn });
+      waiting.go({ permit });
     }, ms);
     this.#given.set(timer, waiting);
   }
@@ -110,5 +110,33 @@ export class Turns {
         resolve();
       };
     });
+  }
+}
+
+/** The service counts requests over windows of this length, in milliseconds. */
+const WINDOW_MS = 1_000;
+
+/**
+ * Keeps calls that come late from coming together. Permits are at even distances, but a busy machine makes a call later than
+ * its permit, and the calls after it come on time: then a window has one call too many. So of two calls whose permits are a
+ * window apart the later one is made a window after the earlier one at least. Then no window has more calls than it has
+ * permits, and nothing is lost as long as the rate leaves the least room.
+ *
+ * One process keeps its own calls apart. Times are milliseconds of its clock.
+ */
+export class Spacing {
+  /** Calls of the last windows, in the order of their permits. */
+  #made: { readonly permit: number; readonly at: number }[] = [];
+
+  /** When a call may be made whose permit has come; counts it as made then. */
+  at(permit: number, now: number): number {
+    const before = this.#made.filter((call) => call.permit <= permit - WINDOW_MS);
+    const at = before.reduce((latest, call) => Math.max(latest, call.at + WINDOW_MS), now);
+    // Of those a window before this permit the latest is enough for all that follow.
+    this.#made = this.#made.filter(
+      (call) => call.permit > permit - 2 * WINDOW_MS || call.at > now - WINDOW_MS,
+    );
+    this.#made.push({ permit, at });
+    return at;
   }
 }
