@@ -10,10 +10,17 @@ export type HaltReason =
 /** The run was halted before it had begun in earnest. */
 class Halted extends Error {}
 
-/** The one switch that stops a run. The first reason stands; everything in the run listens to its signal. */
+/** The one switch that stops a run. The first reason stands; everything in the run listens to it. */
 export class Halt {
   readonly #controller = new AbortController();
   #reason: HaltReason | null = null;
+
+  #tell: (reason: HaltReason) => void = () => {};
+
+  /** Resolves when the run is halted. */
+  readonly pulled = new Promise<HaltReason>((resolve) => {
+    this.#tell = resolve;
+  });
 
   get signal(): AbortSignal {
     return this.#controller.signal;
@@ -23,18 +30,12 @@ export class Halt {
     return this.#reason;
   }
 
-  /** Calls back once when the run is halted, at once when it is already. */
-  onPull(callback: () => void): void {
-    if (this.#reason !== null) callback();
-    else this.signal.addEventListener('abort', callback, { once: true });
-  }
-
   /** What is awaited, unless the run is halted before: for what may last as long as a store is away. @throws Halted */
   async orHalted<T>(awaited: Promise<T>): Promise<T> {
-    const halted = new Promise<never>((_, reject) => {
-      this.onPull(() => reject(new Halted()));
-    });
     awaited.catch(() => {});
+    const halted = this.pulled.then(() => {
+      throw new Halted();
+    });
     return Promise.race([awaited, halted]);
   }
 
@@ -42,5 +43,6 @@ export class Halt {
     if (this.#reason !== null) return;
     this.#reason = reason;
     this.#controller.abort();
+    this.#tell(reason);
   }
 }

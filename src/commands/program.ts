@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import type { Exit } from './signals.js';
 import type { UnderWay } from './last-words.js';
+import type { Exit } from './signals.js';
 
 /** Each command, loaded when it is used: to load them all takes half a second. */
 const COMMANDS = {

@@ -4,7 +4,7 @@ import { DEFAULT_CONCURRENCY } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
-import { Halt, type HaltReason } from '../halt.js';
+import { Halt } from '../halt.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
@@ -81,7 +81,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
     store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
     underWay.begin('Start it again: its rows go back to the queue by themselves.');
     worker.begin();
-    const reason = await pulled(halt);
+    const reason = await halt.pulled;
     if (reason.kind === 'signal')
       say(`${reason.signal}: finishing ${counted(worker.inFlight, 'call')} in flight`);
     const over = new AbortController();
@@ -132,11 +132,3 @@ const notShared = (queue: string): UsageError =>
     `the queue is ${queue}, which only the process of a run can open`,
     'Name the queue of the runs with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or in PROMPTMILL_QUEUE.',
   );
-
-function pulled(halt: Halt): Promise<HaltReason> {
-  return new Promise((resolve) => {
-    halt.onPull(() => {
-      if (halt.reason !== null) resolve(halt.reason);
-    });
-  });
-}

@@ -1,4 +1,5 @@
-import { extname } from 'node:path';
+import { existsSync, readdirSync } from 'node:fs';
+import { extname, join } from 'node:path';
 
 /** The files that belong to an output. */
 export interface OutputFiles {
@@ -25,4 +26,38 @@ export function fillOutputPath(path: string, run: string, now: Date): string {
   const two = (n: number): string => String(n).padStart(2, '0');
   const date = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
   return path.replace(/\{\{\s*date\s*\}\}/g, date).replace(/\{\{\s*run\s*\}\}/g, run);
+}
+
+/** What stands for a placeholder in the path of an output. */
+const FILLED = { date: String.raw`\d{4}-\d\d-\d\d`, run: String.raw`\d{8}-\d{6}-[0-9a-f]{6}` } as const;
+const PLACEHOLDER = /\{\{\s*(date|run)\s*\}\}/g;
+
+export const hasPlaceholder = (path: string): boolean => path.search(PLACEHOLDER) !== -1;
+
+/** Outputs with a manifest whose path fits the one with placeholders, newest name first. */
+export function filledPaths(path: string): string[] {
+  const segments = path.split('/');
+  let found = [path.startsWith('/') ? '/' : '.'];
+  for (const [i, segment] of segments.entries()) {
+    const last = i === segments.length - 1;
+    const name = last ? `${segment}.run.json` : segment;
+    found = found.flatMap((folder) => namesIn(folder, name).map((match) => join(folder, match)));
+  }
+  return found
+    .map((manifest) => manifest.slice(0, -'.run.json'.length))
+    .sort()
+    .reverse();
+}
+
+/** Entries of a folder that fit a name with placeholders. */
+function namesIn(folder: string, name: string): string[] {
+  if (name === '' || !hasPlaceholder(name)) return [name];
+  const pattern = name
+    .split(PLACEHOLDER)
+    .map((part, i) =>
+      i % 2 === 1 ? FILLED[part as keyof typeof FILLED] : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'),
+    )
+    .join('');
+  const fits = new RegExp(`^${pattern}$`);
+  return existsSync(folder) ? readdirSync(folder).filter((entry) => fits.test(entry)) : [];
 }

@@ -1,4 +1,13 @@
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  createReadStream,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+} from 'node:fs';
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
 import { errorCode } from '../errors.js';
 
@@ -84,4 +93,11 @@ export async function giveFreeName(path: string, name: string): Promise<boolean>
 function nullIfMissing(error: unknown): null {
   if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null;
   throw error;
+}
+
+/** The digest of a file, as `sha256sum` shows it. */
+export async function sha256Of(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const piece of createReadStream(path)) hash.update(piece);
+  return hash.digest('hex');
 }

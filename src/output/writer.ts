@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open, rename } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { errorCode } from '../errors.js';
 import { createOwn, fileAt, isSame, openOwn } from './own-file.js';
@@ -208,6 +209,41 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
     return await work();
   } catch (cause) {
     throw new WriteError(path, cause);
+  }
+}
+
+/** Replaces a file in one step that a crash cannot halve. @throws WriteError; then the old file stands */
+export async function writeDurably(path: string, text: string): Promise<void> {
+  const temporary = `${path}.tmp`;
+  await writing(path, async () => {
+    try {
+      const file = await createOwn(temporary);
+      try {
+        await file.writeFile(text);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path);
+    } catch (error) {
+      // On a full disk the half of it takes space that the next try needs.
+      await rm(temporary, { force: true }).catch(() => {});
+      throw error;
+    }
+  });
+  await syncFolder(dirname(path));
+}
+
+/** Makes a rename durable; some file systems refuse to sync a folder, and then there is nothing to do. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => null);
+  if (folder === null) return;
+  try {
+    await folder.sync();
+  } catch {
+    // EINVAL or EPERM on file systems that cannot.
+  } finally {
+    await folder.close();
   }
 }
 

@@ -33,7 +33,7 @@ export class ChunkQueue {
    */
   constructor(
     store: Store,
-    name: string,
+    readonly name: string,
     private readonly attempts: number,
     private readonly log: Logger,
   ) {

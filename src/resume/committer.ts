@@ -3,15 +3,23 @@ import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StopError, UsageError } from '../errors.js';
 import type { Counters } from '../model.js';
-import { type FileId, fileAt, giveFreeName, isSame } from '../output/own-file.js';
-import { PartFile, type RecordWriter, StreamWriter, WriteError, writing } from '../output/writer.js';
+import { type FileId, fileAt, giveFreeName, isSame, sha256Of } from '../output/own-file.js';
+import {
+  type Loss,
+  PartFile,
+  type RecordWriter,
+  StreamWriter,
+  syncFolder,
+  WriteError,
+  writeDurably,
+  writing,
+} from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
+import { added, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
-import { mayReplace, type OutputTarget, sha256Of } from './begin.js';
-
-import { lostPart, outOfPlace } from './lost-place.js';
-import { type Manifest, removeManifest, syncFolder, writeDurably, writeManifest } from './manifest.js';
+import { type Manifest, removeManifest, writeManifest } from './manifest.js';
+import { mayReplace, type OutputTarget } from './output-target.js';
 
 /** The next rows of the output, in order. */
 export interface Commit {
@@ -68,6 +76,7 @@ export class Committer {
           bytes: writer.bytes,
           seal: writer.seal,
           finishing: renamed,
+          reach: Math.max(total, manifest.reach ?? 0),
           ...(goesOn && { replaces: await sha256Of(files.output) }),
         },
         writer,
@@ -129,30 +138,9 @@ export class Committer {
    * @param finished every row is written, so an outcome more than rows is an answer that was paid for twice
    */
   recount(before: Counters, own: Totals, finished: boolean): void {
-    const { calls } = this.#manifest;
     const twice = finished ? Math.max(0, own.outcomes - this.#called) : 0;
-    this.#manifest = {
-      ...this.#manifest,
-      calls: {
-        sent: Math.max(calls.sent, before.sent + own.sent),
-        retried: Math.max(calls.retried, before.retried + own.retried),
-        rate_limited: Math.max(calls.rate_limited, before.rate_limited + own.rate_limited),
-        repeated: Math.max(calls.repeated, before.repeated + own.repeated + twice),
-        in_flight: Math.max(0, calls.in_flight, own.in_flight),
-        prompt_tokens: Math.max(calls.prompt_tokens, before.prompt_tokens + own.prompt_tokens),
-        completion_tokens: Math.max(
-          calls.completion_tokens,
-          before.completion_tokens + own.completion_tokens,
-        ),
-      },
-    };
-  }
-
-  /** Takes over what the ledger has of the run under its former name. */
-  adopt(left: Counters): void {
-    const { calls } = this.#manifest;
-    const repeated = calls.repeated + left.repeated;
-    this.#manifest = { ...this.#manifest, calls: { ...(left.sent > calls.sent ? left : calls), repeated } };
+    const counted = added(before, { ...own, repeated: own.repeated + twice });
+    this.count(highest(this.#manifest.calls, { ...counted, in_flight: Math.max(0, own.in_flight) }));
   }
 
   /**
@@ -265,4 +253,66 @@ function stopFor(target: OutputTarget | null, error: unknown): StopError {
       ? `${remedy}, and begin again: a run to standard output cannot be continued. One with --output FILE can.`
       : `${remedy} and run the same command: it goes on where it stopped.`;
   return new StopError('output_not_written', `${error.message}.`, hint, { cause: error.cause });
+}
+
+const AGAIN = 'run the same command: it goes on where it stopped.';
+
+/** Why a run may not go on writing to its place, in words; the path is what the words are about. */
+const WORDS = {
+  taken: [
+    'output_taken',
+    (path: string) =>
+      `${path} was not there when the run began, and is there now. Every row is written, in ${path}.part.`,
+    'Move that file away, or add --overwrite, and run the same command: only the name is left to be given.',
+  ],
+  moved: [
+    'output_moved',
+    (path: string) => `the folder ${path} was moved or removed while the run went on.`,
+    `Put it back and ${AGAIN}`,
+  ],
+  lock: [
+    'lock_lost',
+    (path: string) =>
+      `another run writes to ${path} now, because this process gave no sign of life, or its lock was removed.`,
+    'What this run has written stays; the other one goes on with it.',
+  ],
+  'manifest deleted': [
+    'manifest_lost',
+    (path: string) => `${path} was deleted while the run went on; it is written again.`,
+    `Leave it there and ${AGAIN}`,
+  ],
+  'manifest replaced': [
+    'manifest_lost',
+    (path: string) => `${path} was replaced by another file while the run went on.`,
+    'Restore it, or start over with --restart; rows already answered are then called again.',
+  ],
+} as const;
+
+/** The place is not this run's any more; what was paid for is on disk or in the ledger. */
+function outOfPlace(why: keyof typeof WORDS, path: string): StopError {
+  const [code, message, hint] = WORDS[why];
+  return new StopError(code, message(path), hint);
+}
+
+/** The part file is not where it was, or not what it was. What it held is put on disk again where it would be gone. */
+async function lostPart(loss: Loss, path: string, part: PartFile): Promise<StopError> {
+  const stop = (message: string, hint: string): StopError =>
+    new StopError('part_lost', `${path} ${message} while the run went on.`, hint);
+  switch (loss) {
+    case 'moved':
+      return stop('was moved away', `Put it back and ${AGAIN}`);
+    case 'resized':
+      return stop('was changed by another process', `Keep others from it and ${AGAIN}`);
+    case 'deleted':
+      await part.rescue(path);
+      return stop('was deleted', `It is written again: leave it there and ${AGAIN}`);
+    case 'replaced': {
+      const rescued = `${path}.rescued`;
+      await part.rescue(rescued);
+      return stop(
+        'was replaced by another file',
+        `What the run had written is in ${rescued}: give it the name ${path} and ${AGAIN}`,
+      );
+    }
+  }
 }

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { StopError } from '../errors.js';
+import { errorText, StopError, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import type { CalledOutcome, Origin } from '../model.js';
 import { PartFile } from '../output/writer.js';
@@ -242,3 +243,27 @@ export function answeredPath(stateDir: string, job: string, where: string | null
     .digest('hex');
   return join(folderOf(stateDir), `${job.replace(/[^\w.-]/g, '_')}-${hash.slice(0, 8)}${ANSWERED}`);
 }
+
+/**
+ * A run that is given up takes its outcomes with it, unless it goes on under another name.
+ * @param to name of the run that goes on; null drops the outcomes
+ * @throws UsageError when the state directory cannot be written
+ */
+export async function passOnOutcomes(stateDir: string, from: string, to: string | null): Promise<void> {
+  const path = outcomesPath(stateDir, from);
+  try {
+    if (to === null) await rm(path, { force: true });
+    else if (existsSync(path)) await rename(path, outcomesPath(stateDir, to));
+  } catch (error) {
+    throw unkept(stateDir, error);
+  }
+}
+
+/** What is told to the user when outcomes cannot be kept. */
+export const unkept = (stateDir: string, error: unknown): UsageError =>
+  new UsageError(
+    'bad_state_dir',
+    `cannot keep outcomes in the state directory ${stateDir}: ${errorText(error)}`,
+    'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
+    { cause: error },
+  );

@@ -1,9 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CalledOutcome, Counters, Fault, Outcome, Row } from '../model.js';
 import type { Committer } from '../resume/committer.js';
+import type { RunLease } from '../resume/resume.js';
 import type { RowKeys } from '../reuse/keys.js';
-import { LEASE_MS, type Ledger } from '../store/ledger.js';
+import type { Ledger } from '../store/ledger.js';
+import type { RunEvents } from './events.js';
 import type { Plan, RowRecord } from './plan.js';
+import type { Rescue } from './rescue.js';
 import type { Reuse, Taken } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
@@ -13,32 +16,22 @@ const LOOK_MS = 100;
 const LOOK_AHEAD = 256;
 /** Rows in one commit, at most: bounds the text that is built in memory. */
 const COMMIT_ROWS = 2_000;
-/** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
-const STUCK_MS = 5_000;
-/** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
-const APART_MS = 250;
-
 export interface CollectorParts {
-  readonly run: string;
   readonly window: Window;
   readonly ledger: Ledger;
+  readonly lease: RunLease;
   readonly committer: Committer;
   /** The record of a row, and what the tally counts of it. */
   readonly recordOf: Plan['recordOf'];
   /** Has the outcomes of rows that were not sent, and keeps others for them; null for a job that reuses nothing. */
   readonly reuse: Pick<Reuse, 'take' | 'keep'> | null;
-  /** Opens the run in the ledger, or renews its lease. */
-  readonly open: () => Promise<void>;
   /** Looks after the oldest chunk when it is stuck. */
-  readonly rescue: (head: WindowChunk) => Promise<'whole' | 'apart'>;
-  /** True when the producer has added its last chunk. */
-  readonly produced: () => boolean;
-  /** Told after each look: rows on disk or known to the ledger. */
-  readonly onProgress: (known: number) => void;
+  readonly rescue: Rescue;
+  readonly events: RunEvents;
   /** A worker asked for the run to stop. */
-  readonly onStop: (reason: Fault) => void;
-  /** True when the run was halted and no call is in flight any more. */
-  readonly drained: () => boolean;
+  readonly stop: (reason: Fault) => void;
+  /** Aborted when the run was halted and no call is in flight any more. */
+  readonly drained: AbortSignal;
 }
 
 /**
@@ -46,32 +39,18 @@ export interface CollectorParts {
  * row is on disk, or, once the run is halted and its calls have ended, when nothing more is complete.
  */
 export async function collect(parts: CollectorParts): Promise<void> {
-  const { window, committer } = parts;
-  let renewAt = performance.now() + LEASE_MS / 4;
-  let oldest = { first: 0, known: 0, since: performance.now(), patience: STUCK_MS };
-
+  const { window, committer, lease, rescue, events, drained } = parts;
   for (;;) {
-    const last = parts.drained();
+    const last = drained.aborted;
     const look = await lookAt(parts);
     if (look.opened) committer.count(look.calls);
-    if (look.stop !== null) parts.onStop(look.stop);
+    if (look.stop !== null) parts.stop(look.stop);
     const rows = await commit(parts, look);
-    parts.onProgress(committer.manifest.rows + look.known);
-    if (rows === 0 && (last || (parts.produced() && window.empty))) return;
-
-    const now = performance.now();
-    const head = window.heads(1)[0];
-    if (head?.first !== oldest.first || look.headKnown !== oldest.known) {
-      const patience = head?.first === oldest.first ? oldest.patience : STUCK_MS;
-      oldest = { first: head?.first ?? 0, known: look.headKnown, since: now, patience };
-    } else if (head !== undefined && now - oldest.since > oldest.patience) {
-      const patience = (await parts.rescue(head)) === 'apart' ? APART_MS : STUCK_MS;
-      oldest = { ...oldest, since: now, patience };
-    }
-    if (now >= renewAt) {
-      renewAt = now + LEASE_MS / 4;
-      await parts.open();
-    }
+    const { manifest } = committer;
+    events.emit({ type: 'rows settled', known: manifest.rows + look.known, written: manifest.tally.rows });
+    if (rows === 0 && (last || window.done)) return;
+    await rescue.looked(window.heads(1)[0], look.headKnown);
+    await lease.keep();
     if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);
   }
 }
@@ -88,10 +67,10 @@ interface Look {
 }
 
 /** What the ledger knows of the oldest chunks. */
-async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
+async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Look> {
   const heads = window.heads(LOOK_AHEAD);
   const called = heads.filter((chunk) => expected(chunk) > 0);
-  const { counts, calls, opened, stop } = await ledger.progress(run, called.map(firstOf));
+  const { counts, calls, opened, stop } = await ledger.progress(committer.manifest.run, called.map(firstOf));
   const byChunk = new Map(called.map((chunk, i) => [chunk.first, counts[i] ?? 0]));
   const knownOf = (chunk: WindowChunk): number => byChunk.get(chunk.first) ?? 0;
 
@@ -121,7 +100,8 @@ async function lookAt({ window, ledger, run }: CollectorParts): Promise<Look> {
  * @returns rows committed
  */
 async function commit(parts: CollectorParts, look: Look): Promise<number> {
-  const { ledger, run, committer, window, reuse } = parts;
+  const { ledger, committer, window, reuse } = parts;
+  const { run } = committer.manifest;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
       expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
@@ -132,7 +112,7 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
   const taken = new Map<number, Taken>();
   const keys = new Map<number, RowKeys>();
   for (const [i, chunk] of look.complete.entries()) {
-    const ended = endOf(chunk, outcomes[i] ?? NO_OUTCOMES, parts, taken);
+    const ended = endOf(chunk, outcomes[i] ?? NO_OUTCOMES, { run, reuse }, taken);
     // The store lost outcomes after it had counted them; they will be called again.
     if (ended === null) break;
     for (const [row, outcome] of ended) records.push(parts.recordOf(row, outcome));
@@ -164,7 +144,7 @@ const NO_OUTCOMES: ReadonlyMap<number, CalledOutcome> = new Map();
 function endOf(
   chunk: WindowChunk,
   called: ReadonlyMap<number, CalledOutcome>,
-  { run, reuse }: Pick<CollectorParts, 'run' | 'reuse'>,
+  { run, reuse }: { readonly run: string; readonly reuse: CollectorParts['reuse'] },
   taken: Map<number, Taken>,
 ): readonly (readonly [Row, Outcome])[] | null {
   const ended: [Row, Outcome][] = [];

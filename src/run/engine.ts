@@ -1,38 +1,34 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { errorCode, StopError, UsageError } from '../errors.js';
-import { counted, kept } from '../figures.js';
+import { errorCode, StopError } from '../errors.js';
+import { kept } from '../figures.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Counters, Fault } from '../model.js';
-import { ChunkQueue } from '../queue/chunk-queue.js';
-import { queueName, serviceQueue } from '../queue/names.js';
-import { startProgress } from '../report/progress.js';
-import type { OutputTarget } from '../resume/begin.js';
+import type { ChunkQueue } from '../queue/chunk-queue.js';
 import type { Committer } from '../resume/committer.js';
-import type { Manifest } from '../resume/manifest.js';
 import { answered } from '../resume/repair.js';
+import { RunLease, WINDOW_ROWS } from '../resume/resume.js';
 import { rows } from '../source/source.js';
 import { storeErrorOf } from '../store/error.js';
-import type { Ledger } from '../store/ledger.js';
 import { silenceOf } from '../store/silence.js';
 import type { Store } from '../store/store.js';
-import { startOwnWorker } from '../worker/own-worker.js';
+import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
-import { watchFleet } from './fleet-watch.js';
+import { logReader, progressReader, type RunEvent, RunEvents } from './events.js';
+import { type FleetWatch, watchFleet } from './fleet-watch.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
-import { rescue } from './rescue.js';
+import { Rescue } from './rescue.js';
 import type { Reuse } from './reuse.js';
 import { Watchdog } from './watchdog.js';
-import { Window, type WindowChunk } from './window.js';
+import { Window } from './window.js';
 import type { World } from './world.js';
 
-/** Most rows between the queue and the output: enough that a row in its longest pause holds nothing back. */
-const WINDOW_ROWS = 10_000;
 /** Most bytes of input and prompts in the window. */
 const WINDOW_BYTES = 32 * 1024 * 1024;
 
@@ -44,270 +40,225 @@ const HALT_MS = 40_000;
 /** The longest wait for a store that is away when every row is on disk, in milliseconds. */
 const LEAVE_MS = 30_000;
 
-export interface Parts {
-  readonly target: OutputTarget | null;
+/** What the pipeline has opened for the run. */
+export interface EngineParts {
   readonly input: Input;
   readonly plan: Plan;
   readonly store: Store;
+  readonly queue: ChunkQueue;
   readonly committer: Committer;
   /** Null for a job that reuses nothing. */
   readonly reuse: Reuse | null;
   readonly heartbeat: RunHeartbeat;
 }
 
-/** The queue of a run. */
-export const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
-  emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
-
 /**
  * Producer, worker and collector together, until every row is on disk or the run is halted.
  * @returns rows whose outcome is known, also where it is not written yet
  */
-export async function work(settings: Settings, world: World, parts: Parts): Promise<number> {
-  const { input, plan, store, committer, reuse, target, heartbeat } = parts;
+export async function runEngine(settings: Settings, world: World, parts: EngineParts): Promise<number> {
+  const { store, queue, committer, heartbeat } = parts;
   const { run, execution, rows: committed } = committer.manifest;
-  const { halt, log } = world;
-  const { ledger } = store;
-
-  const name = queueOf(settings, world);
-  const queue = new ChunkQueue(store, name, settings.limits.attempts, log);
-  const window = new Window(WINDOW_ROWS, WINDOW_BYTES);
-  const hold = settings.limits.unknownOutcome === 'hold';
-  const prepare = async (): Promise<{ readonly before: Counters; readonly waiting: number }> => {
-    if (target?.discarded) {
-      await queue.withdraw(target.discarded.run);
-      // A run that goes on under another name, after its part file was repaired, leaves answers behind that were paid for.
-      if (target.unfinished !== null) committer.adopt(await leftBehind(ledger, target.discarded));
-      await ledger.close(target.discarded.run);
-    }
-    // What an earlier execution left in the queue is not wanted any more; its outcomes are in the ledger.
-    if (execution > 1) await queue.withdraw(run);
-    const seed = hold && committer.manifest.opened ? null : withLost(committer.manifest.calls);
-    if (!(await ledger.open(run, execution, committed, seed, !hold))) throw forgotten(store, committed);
-    await committer.opened();
-    const known = { before: (await ledger.progress(run, [])).calls, waiting: await ledger.waiting(run) };
-    const inFlight = hold ? Math.max(0, known.before.in_flight) : 0;
-    await assertNoneBehind(ledger, committer.manifest, input.total, known.waiting, inFlight);
-    return known;
-  };
-  const { before, waiting } = await halt.orHalted(prepare()).catch((error) => {
-    // Nothing was sent yet.
-    throw store.health.usageErrorFor(error);
-  });
-  committer.count(before);
-  if (execution > 1) {
-    world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
-  }
+  const stop = (fault: Fault): void => world.halt.pull({ kind: 'stop', fault });
+  const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', stop);
+  const { before, waiting } = await world.halt
+    .orHalted(lease.take(queue, parts.input.total))
+    .catch((error) => {
+      // Nothing was sent yet.
+      throw store.health.usageErrorFor(error);
+    });
+  if (execution > 1) world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
   await heartbeat.begin();
+  store.health.onFault(stop);
+  return await new Engine(settings, world, parts, lease, before, stop).run();
+}
 
-  const onStop = (fault: Fault): void => halt.pull({ kind: 'stop', fault });
-  store.health.onFault(onStop);
-  /** Renews the lease; in a store that came back empty the run begins anew, unless rows might then be called twice. */
-  const open = async (): Promise<void> => {
-    const { rows, calls } = committer.manifest;
-    if (await ledger.open(run, execution, rows, hold ? null : { ...calls, in_flight: 0 }, !hold)) return;
-    const { code, message, hint } = forgotten(store, rows);
-    if (hold) onStop({ code, message: `${message}. ${hint}` });
-  };
-  const reached = answered(committer.manifest) > 0;
-  const own = settings.work
-    ? startOwnWorker({ settings, world, store }, { run, queue: name, calls: before }, reached, onStop)
-    : null;
-  const worker = own?.worker ?? null;
-  const others = worker === null ? watchFleet(store.keyValue, name, log) : null;
-  const progress = startProgress({
-    stream: world.stderr,
-    isTTY: world.stderr.isTTY === true,
-    total: input.total,
-    done: committed,
-    quiet: world.quiet,
-  });
-  const watchdog = new Watchdog(
-    {
-      worker,
+class Engine {
+  readonly #window = new Window(WINDOW_ROWS, WINDOW_BYTES);
+  readonly #events = new RunEvents();
+  readonly #canary: Canary;
+  /** The worker of this process; null where the fleet makes the calls. */
+  readonly #own: OwnWorker | null;
+  readonly #fleet: FleetWatch | null;
+  readonly #watchdog: Watchdog;
+  /** Aborted when the run was halted and its calls have ended. */
+  readonly #drained = new AbortController();
+
+  /** @param before the counters of the executions before */
+  constructor(
+    private readonly settings: Settings,
+    private readonly world: World,
+    private readonly parts: EngineParts,
+    private readonly lease: RunLease,
+    private readonly before: Counters,
+    private readonly stop: (fault: Fault) => void,
+  ) {
+    const { input, store, queue, committer, heartbeat } = parts;
+    const { manifest } = committer;
+    const calling = { run: manifest.run, queue: queue.name, calls: before };
+    this.#own = settings.work
+      ? startOwnWorker({ settings, world, store }, calling, answered(manifest) > 0, stop)
+      : null;
+    this.#fleet = settings.work ? null : watchFleet(store.keyValue, queue.name, world.log);
+    this.#canary = new Canary(settings.limits.canary, manifest.tally.rows);
+    const watched = {
+      worker: this.#own?.worker ?? null,
       giveUpMs: settings.limits.giveUpMs,
       total: input.total,
       queue: store.describe(),
       refusal: () => store.health.refusal,
-      fleet: () => others?.seen ?? null,
-    },
-    committed,
-    steadyNow(),
-  );
-  const pulse = setInterval(() => {
-    const now = steadyNow();
-    const waiting = watchdog.waiting(now);
-    progress.update({
-      done: watchdog.known,
-      inFlight: worker?.inFlight ?? others?.seen?.inFlight ?? 0,
-      failed: committer.manifest.tally.rows.failed,
-      waiting,
+      fleet: () => this.#fleet?.seen ?? null,
+    };
+    this.#watchdog = new Watchdog(watched, manifest.rows, steadyNow());
+    this.#events.readBy(
+      (event) => this.#judge(event),
+      logReader(world.log),
+      progressReader(world, input.total, manifest.rows, settings.limits.unknownOutcome),
+      (event) => event.type === 'pulse' && heartbeat.tell(event.known, event.waiting),
+    );
+  }
+
+  /** From the first row to the last, or to the halt. */
+  async run(): Promise<number> {
+    const { committer } = this.parts;
+    const { halt, say } = this.world;
+    const { run, execution, rows: committed } = committer.manifest;
+    this.#events.emit({ type: 'run started', run, execution, committed });
+    const pulse = setInterval(() => this.#pulse(), PULSE_MS);
+    void halt.pulled.then((reason) => this.#finishCalls(reason));
+    const work = Promise.all([this.#produce(), this.#collect()]);
+    const end = await this.#untilLeft(work).finally(() => {
+      clearInterval(pulse);
+      this.#fleet?.stop();
     });
-    heartbeat.tell(watchdog.known, waiting);
-    const fault = watchdog.overdue(now);
-    if (fault !== null) onStop(fault);
-  }, PULSE_MS);
-  const canary = new Canary(settings.limits.canary, committer.manifest.tally.rows);
-  let produced = false;
-  let drained = false;
-  const onHalt = async (): Promise<void> => {
-    progress.note(stoppingText(halt.reason, worker?.inFlight ?? 0, settings.limits.unknownOutcome));
-    window.close();
-    canary.close();
-    await worker?.close();
-    drained = true;
+    const worker = this.#own?.worker;
+    if (worker !== undefined) committer.recount(this.before, worker.totals(run), halt.reason === null);
+    const gone = this.#own?.heartbeat.end();
+    if (end !== 'away') await gone;
+    this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
+    if (end === 'away') say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
+    if (end === 'late') say('warning: the run did not end in time; the queue keeps what it has of it');
+    return this.#watchdog.known;
+  }
+
+  /** What is known of the rows may release the rest of them, or end the run. */
+  #judge(event: RunEvent): void {
+    if (event.type !== 'rows settled') return;
+    const { known, written } = event;
+    this.#watchdog.looked(known, steadyNow());
+    this.#canary.looked(written);
+    const fault = reachedLimit(this.settings.limits, written, this.parts.committer.ranMs);
+    if (fault !== null && written.total < this.parts.input.total) this.stop(fault);
+  }
+
+  #pulse(): void {
+    const now = steadyNow();
+    this.#events.emit({
+      type: 'pulse',
+      known: this.#watchdog.known,
+      failed: this.parts.committer.manifest.tally.rows.failed,
+      inFlight: this.#own?.worker.inFlight ?? this.#fleet?.seen?.inFlight ?? 0,
+      waiting: this.#watchdog.waiting(now),
+    });
+    const fault = this.#watchdog.overdue(now);
+    if (fault !== null) this.stop(fault);
+  }
+
+  async #produce(): Promise<void> {
+    const { input, plan, queue, committer, reuse } = this.parts;
+    const { rows: committed, chunk_size: chunkSize } = committer.manifest;
+    const onGrown = (to: number): void =>
+      this.#events.emit({ type: 'input grown', from: input.survey.bytes, to });
+    await produce({
+      rows: rows(input.spec, input.survey, { onGrown }),
+      committed,
+      total: input.total,
+      chunkSize,
+      requestOf: plan.requestOf,
+      toChunk: this.#toChunk(),
+      reuse,
+      window: this.#window,
+      queue,
+      signal: this.world.halt.signal,
+      canary: this.#canary,
+    }).catch(this.#failed);
+  }
+
+  async #collect(): Promise<void> {
+    const { plan, store, queue, committer, reuse } = this.parts;
+    const { ledger } = store;
+    const toChunk = this.#toChunk();
+    const rescue = new Rescue({
+      queue,
+      ledger,
+      window: this.#window,
+      render: (chunk) => renderChunk(chunk, plan.requestOf, toChunk),
+      reopen: () => this.lease.renew(),
+      log: this.world.log,
+    });
+    await collect({
+      window: this.#window,
+      ledger,
+      lease: this.lease,
+      committer,
+      recordOf: plan.recordOf,
+      reuse,
+      rescue,
+      events: this.#events,
+      stop: this.stop,
+      drained: this.#drained.signal,
+    }).catch(this.#failed);
+  }
+
+  #toChunk(): ReturnType<Plan['toChunk']> {
+    const { run, execution } = this.parts.committer.manifest;
+    return this.parts.plan.toChunk(run, execution, Math.max(0, this.before.in_flight));
+  }
+
+  #failed = (error: unknown): void => {
+    this.world.halt.pull(haltReason(this.parts.store.health.stopFor(error)));
   };
-  halt.onPull(() => void onHalt());
-  const failed = (error: unknown): void => halt.pull(haltReason(store.health.stopFor(error)));
 
-  const toChunk = plan.toChunk(run, execution, Math.max(0, before.in_flight));
-  const render = (chunk: WindowChunk) => renderChunk(chunk, plan.requestOf, toChunk);
-  const split = new Set<number>();
-  const producing = produce({
-    rows: rows(input.spec, input.survey, {
-      onGrown: (bytes) =>
-        progress.note(
-          `warning: the input has grown from ${input.survey.bytes} to ${bytes} bytes since the run began; what was added is no part of this run`,
-        ),
-    }),
-    committed,
-    total: input.total,
-    chunkSize: committer.manifest.chunk_size,
-    requestOf: plan.requestOf,
-    toChunk,
-    reuse,
-    window,
-    queue,
-    signal: halt.signal,
-    canary,
-  }).then(() => {
-    produced = true;
-  }, failed);
-  const collecting = collect({
-    run,
-    window,
-    ledger,
-    committer,
-    recordOf: plan.recordOf,
-    reuse,
-    open,
-    rescue: (head) => rescue(head, split, { queue, ledger, window, render, reopen: open, log }),
-    produced: () => produced,
-    drained: () => drained,
-    onStop,
-    onProgress: (known) => {
-      const { rows: written } = committer.manifest.tally;
-      watchdog.looked(known, steadyNow());
-      canary.looked(written);
-      const fault = reachedLimit(settings.limits, written, committer.ranMs);
-      if (fault !== null && written.total < input.total) onStop(fault);
-    },
-  }).catch(failed);
+  /** The run was halted: nothing more is sent, and the collector goes on until the calls in flight have ended. */
+  async #finishCalls(reason: HaltReason): Promise<void> {
+    const signal = reason.kind === 'signal' ? reason.signal : null;
+    this.#events.emit({ type: 'run halted', signal, inFlight: this.#own?.worker.inFlight ?? 0 });
+    this.#window.close();
+    this.#canary.close();
+    await this.#own?.worker.close();
+    this.#drained.abort();
+  }
 
-  const over = new AbortController();
-  let goneAlone: (end: 'late' | 'away') => void = () => {};
-  const alone = new Promise<'late' | 'away'>((resolve) => {
-    goneAlone = resolve;
-  });
-  const withoutStore = (afterMs?: number): void =>
-    void silenceOf(store, over.signal, afterMs).then(() => goneAlone('away'));
-  // A halted run ends, whatever state the store is in (faults 46 and 82): what is on disk is right at any moment.
-  halt.onPull(() => {
-    setTimeout(goneAlone, HALT_MS, 'late').unref();
-    withoutStore();
-  });
-  const leave = async (): Promise<void> => {
-    await Promise.all([producing, collecting]);
+  /** Leaves when the work is done, or when there is nothing left to wait for. */
+  async #untilLeft(work: Promise<unknown>): Promise<'left' | 'late' | 'away'> {
+    const { store } = this.parts;
+    const over = new AbortController();
+    const away = (afterMs?: number) => silenceOf(store, over.signal, afterMs).then(() => 'away' as const);
+    // A halted run ends, whatever state the store is in (faults 46 and 82): what is on disk is right at any moment.
+    const halted = this.world.halt.pulled.then(() =>
+      over.signal.aborted ? 'left' : Promise.race([away(), sleep(HALT_MS, 'late' as const, { ref: false })]),
+    );
     // Nor does one whose rows are all on disk need it any more.
-    withoutStore(LEAVE_MS);
-    await worker?.close();
+    const done = work.then(() => Promise.race([this.#leave(), away(LEAVE_MS)]));
+    return await Promise.race([halted, done]).finally(() => over.abort());
+  }
+
+  async #leave(): Promise<'left'> {
+    const { queue, committer, store } = this.parts;
+    const { run } = committer.manifest;
+    await this.#own?.worker.close();
     try {
-      if (halt.reason !== null) await queue.withdraw(run);
+      if (this.world.halt.reason !== null) await queue.withdraw(run);
       await queue.close();
       // What ended with the worker's last calls.
-      const { calls, opened } = await ledger.progress(run, []);
+      const { calls, opened } = await store.ledger.progress(run, []);
       if (opened) committer.count(calls);
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
-      log.debug({ err: error }, 'the store refused the last words of the run');
+      this.world.log.debug({ err: error }, 'the store refused the last words of the run');
     }
-  };
-  const end = await Promise.race([leave(), alone]).finally(() => over.abort());
-  if (worker !== null) committer.recount(before, worker.totals(run), halt.reason === null);
-  clearInterval(pulse);
-  others?.stop();
-  const gone = own?.heartbeat.end();
-  if (end !== 'away') await gone;
-  progress.stop();
-  if (end === 'away') world.say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
-  if (end === 'late') world.say('warning: the run did not end in time; the queue keeps what it has of it');
-  return watchdog.known;
-}
-
-/** What a signal has begun, and what another one does. */
-function stoppingText(
-  reason: HaltReason | null,
-  inFlight: number,
-  unknown: Settings['limits']['unknownOutcome'],
-): string {
-  if (inFlight === 0) return 'stopping';
-  const calls = counted(inFlight, 'call');
-  const stopping = `stopping: finishing ${calls} in flight`;
-  if (reason?.kind !== 'signal') return stopping;
-  const again = reason.signal === 'SIGINT' ? 'Ctrl-C again' : 'a second signal';
-  const then = unknown === 'hold' ? 'may then end outcome_unknown' : 'may then be paid for twice';
-  return `${stopping}; ${again} stops at once, and ${calls} ${then}`;
-}
-
-/** In a store that does not know the run any more, calls in flight were never heard of again. */
-const withLost = ({ in_flight, ...calls }: Counters): Counters => ({
-  ...calls,
-  repeated: calls.repeated + Math.max(0, in_flight),
-  in_flight: 0,
-});
-
-/** A store that came back empty does not know which rows were called, and with `hold` none may be called twice. */
-const forgotten = (store: Store, committed: number): UsageError =>
-  new UsageError(
-    'ledger_lost',
-    `${store.describe()} has forgotten the run: which of the rows after row ${committed} were called is not known any more, ` +
-      'and limits.unknown_outcome is hold',
-    'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart begins anew.',
-  );
-
-/**
- * A run that finishes with its first rows forgets what is known of those behind them, and they would be called again.
- * @param waiting outcomes in the ledger
- * @param inFlight rows that were called, and are not to be called again though nothing came of it
- * @throws UsageError when an execution with a larger limit has called rows that this one leaves out
- */
-async function assertNoneBehind(
-  ledger: Ledger,
-  { run, rows, reach, chunk_size }: Manifest,
-  total: number,
-  waiting: number,
-  inFlight: number,
-): Promise<void> {
-  if (reach === undefined || reach <= total || waiting + inFlight === 0) return;
-  const length = Math.min(WINDOW_ROWS, total - rows) / chunk_size;
-  const firsts = Array.from({ length: Math.ceil(length) }, (_, i) => rows + 1 + i * chunk_size);
-  const { counts } = await ledger.progress(run, firsts.slice(0, -1));
-  const last = firsts.at(-1);
-  const atEnd = last === undefined ? [] : [...(await ledger.outcomes({ run, first: last })).keys()];
-  const within = counts.reduce((sum, known) => sum + known, 0) + atEnd.filter((row) => row <= total).length;
-  if (waiting <= within && inFlight === 0) return;
-  throw new UsageError(
-    'limit_too_small',
-    `the unfinished run has called rows behind row ${total}, and a run that ends there would forget their answers`,
-    'Go on with a larger --limit, or without one; --restart discards what is there.',
-  );
-}
-
-/** The counters of a run, its answers that are not on disk counted as repeated: they will be asked for again. */
-async function leftBehind(ledger: Ledger, { run, rows: committed, chunk_size }: Manifest): Promise<Counters> {
-  const firsts = Array.from({ length: WINDOW_ROWS / chunk_size }, (_, i) => committed + 1 + i * chunk_size);
-  const { counts, calls } = await ledger.progress(run, firsts);
-  return { ...calls, repeated: calls.repeated + counts.reduce((sum, known) => sum + known, 0) };
+    return 'left';
+  }
 }
 
 /** @param unrecorded answers of this process that the store has not taken */

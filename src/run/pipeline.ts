@@ -4,18 +4,22 @@ import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
+import { ChunkQueue } from '../queue/chunk-queue.js';
+import { queueName, serviceQueue } from '../queue/names.js';
 import { type Summary, summarise } from '../report/summary.js';
-import { beginManifest, findTarget, type OutputTarget, settleTarget } from '../resume/begin.js';
 import { Committer } from '../resume/committer.js';
 import { fingerprint } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
-import { lockOutput } from '../resume/output-lock.js';
+import { lockOutput } from '../resume/output-place.js';
+import { findTarget, type OutputTarget, settleTarget } from '../resume/output-target.js';
+import { beginManifest, giveUp } from '../resume/resume.js';
 import { within } from '../store/deadline.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { openStore } from '../store/open.js';
-import { queueOf, work } from './engine.js';
+import type { Store } from '../store/store.js';
+import { type EngineParts, runEngine } from './engine.js';
 import { type Input, openInput } from './input.js';
-import { planRows } from './plan.js';
+import { type Plan, planRows } from './plan.js';
 import { Reuse } from './reuse.js';
 import type { World } from './world.js';
 
@@ -63,79 +67,111 @@ async function runOver(
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, new Date());
   const manifest = beginManifest(target, settings, print, new Date());
-  const opening = openStore(settings.queue, {
-    stateDir: settings.stateDir,
-    preferred: manifest.store,
-    onWarning: (message) => world.say(`warning: ${message}`),
-  });
-  const store = await world.halt.orHalted(opening).catch((error) => {
+  const store = await openStoreOf(manifest, settings, world);
+  try {
+    announce(settings, world, input, manifest, target, store);
+    return await runIn(store, { input, plan, target, manifest }, settings, world);
+  } finally {
+    await store.close();
+  }
+}
+
+/** The store of the run's queue and ledger: the one that it was begun with, where it is still there. */
+async function openStoreOf({ store: preferred }: Manifest, settings: Settings, world: World): Promise<Store> {
+  const onWarning = (message: string): void => world.say(`warning: ${message}`);
+  const opening = openStore(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
+  return await world.halt.orHalted(opening).catch((error) => {
     // Halted meanwhile: whatever it opens yet is left at once.
     void opening.then((late) => late.close()).catch(() => {});
     throw error;
   });
+}
+
+/** What is settled of a run before its store is opened. */
+interface Prepared {
+  readonly input: Input;
+  readonly plan: Plan;
+  readonly target: OutputTarget | null;
+  readonly manifest: Manifest;
+}
+
+/** From the first file on disk to the summary. */
+async function runIn(
+  store: Store,
+  { input, plan, target, manifest }: Prepared,
+  settings: Settings,
+  world: World,
+): Promise<RunResult> {
+  const begun = { ...manifest, store: placeOf(store) };
+  const committer = await Committer.open(target, begun, plan.header, world.stdout, input.total);
+  await world.onBegun?.(target?.files.manifest ?? null);
+  const queue = new ChunkQueue(store, queueOf(settings, world), settings.limits.attempts, world.log);
+  // As it stands, whenever it is asked.
+  const summary = (): Summary => summaryOf(settings, input, target, committer, world.halt.reason);
+  const heartbeat = new RunHeartbeat(
+    {
+      keyValue: store.keyValue,
+      log: world.log,
+      settings,
+      run: manifest.run,
+      queue: queue.name,
+      summary,
+      latency: () => committer.manifest.tally.latency,
+    },
+    manifest.rows,
+  );
   let reuse: Reuse | null = null;
-  let heartbeat: RunHeartbeat | null = null;
   try {
-    announce(settings, world, input, manifest, target, store.describe());
-    const place = store.name ?? store.describe();
-    if (manifest.store !== null && manifest.store !== place) {
-      world.say(
-        `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
-      );
+    if (target !== null) {
+      const traces = { stateDir: settings.stateDir, queue, ledger: store.ledger, heartbeat };
+      await world.halt.orHalted(giveUp(target, committer, traces)).catch((error) => {
+        throw store.health.usageErrorFor(error);
+      });
     }
-    reuse = await Reuse.open({ settings, address: world.address, input, target, manifest });
+    reuse = await Reuse.open({ settings, address: world.address, input, manifest });
     if (settings.reuse.onlyNew)
       world.say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
-    // The ledger forgets a run that has finished with its first rows, and then no call of it is unwritten.
-    const reachBefore = target?.unfinished?.finished === undefined ? (manifest.reach ?? 0) : 0;
-    const committer = await Committer.open(
-      target,
-      { ...manifest, store: place, reach: Math.max(input.total, reachBefore) },
-      plan.header,
-      world.stdout,
-      input.total,
-    );
-    await world.onBegun?.(target?.files.manifest ?? null);
-    // As it stands, whenever it is asked.
-    const summaryNow = (): Summary => summaryOf(settings, input, target, committer, world.halt.reason);
-    heartbeat = new RunHeartbeat(
-      {
-        keyValue: store.keyValue,
-        log: world.log,
-        settings,
-        run: manifest.run,
-        queue: queueOf(settings, world),
-        summary: summaryNow,
-        latency: () => committer.manifest.tally.latency,
-      },
-      manifest.rows,
-    );
-    if (target?.discarded) await heartbeat.replaces(target.discarded.run);
-    const known = await work(settings, world, { target, input, plan, store, committer, reuse, heartbeat });
-
-    const halted = world.halt.reason;
-    const summary = summaryNow();
-    if (reuse?.isFull) world.say(`warning: ${TOO_MANY_KEYS}`);
-    const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
-    if (halted === null && unknown > 0) world.say(`warning: ${heldText(unknown)}`);
-    const beyond = input.survey.rows - input.total;
-    if (halted === null)
-      await committer.finish(summary, () => reuse?.finish() ?? Promise.resolve(), beyond > 0);
-    else await committer.pause();
-    // Without a file there is nothing to continue.
-    if (halted === null || target === null) {
-      await within(5_000, store.ledger.close(summary.run)).catch(() => {});
-      if (halted !== null) await reuse?.discard();
-    }
-    await heartbeat.end(endOf(halted));
-    if (halted?.kind === 'error') throw halted.error;
-    return { summary, halted, files: target?.files ?? null, beyond, known };
+    const parts = { input, plan, store, queue, committer, reuse, heartbeat };
+    const known = await runEngine(settings, world, parts);
+    const result = await endRun(summary(), target, known, parts, world);
+    await heartbeat.end(endOf(result.halted));
+    if (result.halted?.kind === 'error') throw result.halted.error;
+    return result;
   } finally {
     await reuse?.close();
-    await heartbeat?.end('stopped');
-    await store.close();
+    await heartbeat.end('stopped');
   }
 }
+
+/** Gives the output its name when every row is in it; else leaves the run as the same command finds it. */
+async function endRun(
+  summary: Summary,
+  target: OutputTarget | null,
+  known: number,
+  { input, store, committer, reuse }: EngineParts,
+  { halt, say }: World,
+): Promise<RunResult> {
+  const halted = halt.reason;
+  if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
+  const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
+  if (halted === null && unknown > 0) say(`warning: ${heldText(unknown)}`);
+  const beyond = input.survey.rows - input.total;
+  if (halted === null) await committer.finish(summary, async () => reuse?.finish(), beyond > 0);
+  else await committer.pause();
+  // Without a file there is nothing to continue.
+  if (halted === null || target === null) {
+    await within(5_000, store.ledger.close(summary.run)).catch(() => {});
+    if (halted !== null) await reuse?.discard();
+  }
+  return { summary, halted, files: target?.files ?? null, beyond, known };
+}
+
+/** The store by the name under which a run finds it again. */
+const placeOf = (store: Store): string => store.name ?? store.describe();
+
+/** The queue of a run. */
+const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
+  emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
 
 /** What a person can do about rows that were not called again. */
 const heldText = (rows: number): string =>
@@ -158,7 +194,7 @@ function announce(
   { total, survey }: Input,
   manifest: Manifest,
   target: OutputTarget | null,
-  store: string,
+  store: Store,
 ): void {
   const { input, service, emulated, limits, work } = settings;
   const from = input.path === '-' ? 'standard input' : input.path;
@@ -172,12 +208,17 @@ function announce(
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
     work
-      ? `calling ${service.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store}`
-      : `leaving the calls to workers; queue in ${store}`,
+      ? `calling ${service.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store.describe()}`
+      : `leaving the calls to workers; queue in ${store.describe()}`,
   );
   if (address.proxy) say(`calls go through the proxy ${address.proxy.address}`);
   if (manifest.execution > 1 && limits.budget !== null)
     say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
+  if (manifest.store !== null && manifest.store !== placeOf(store)) {
+    say(
+      `warning: the run was begun with its queue in ${manifest.store}; what it knew there and had not written is called again`,
+    );
+  }
 }
 
 function summaryOf(

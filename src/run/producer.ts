@@ -90,6 +90,7 @@ export async function produce(parts: ProducerParts): Promise<void> {
   if (signal.aborted) return;
   if (rows.length > 0) await close(first);
   await send();
+  window.close();
 }
 
 /** The queue's form of chunks that are in the window already: rendered again, without the rows that are not sent. */

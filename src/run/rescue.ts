@@ -5,6 +5,11 @@ import { chunkId } from '../queue/names.js';
 import { type Ledger, NOTHING } from '../store/ledger.js';
 import type { Window, WindowChunk } from './window.js';
 
+/** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
+const STUCK_MS = 5_000;
+/** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
+const APART_MS = 250;
+
 export interface RescueParts {
   readonly queue: ChunkQueue;
   readonly ledger: Ledger;
@@ -19,58 +24,75 @@ export interface RescueParts {
  * Looks after the oldest chunk when nothing has come of it for a while. The queue is disposable: an entry that
  * is gone (a store that came back empty, a lease that ran out) is added again, and a chunk whose workers
  * crashed again and again is taken apart, so that only the culprit ends `failed` (faults 35 and 44).
- * @returns whether the chunk is in the queue as one entry, or row by row
  */
-export async function rescue(
-  head: WindowChunk,
-  split: Set<number>,
-  parts: RescueParts,
-): Promise<'whole' | 'apart'> {
-  const chunk = parts.render(head);
-  if (chunk === null) return 'whole';
-  if (!split.has(head.first)) await rescueChunk(head, chunk, split, parts);
-  if (!split.has(head.first)) return 'whole';
-  await rescueNextRow(chunk, parts);
-  return 'apart';
-}
+export class Rescue {
+  /** The oldest chunk, how many of its rows were known, and since when. */
+  #oldest = { first: 0, known: 0, since: performance.now() };
+  /** The first rows of chunks that were taken apart. */
+  readonly #apart = new Set<number>();
 
-async function rescueChunk(
-  head: WindowChunk,
-  chunk: Chunk,
-  split: Set<number>,
-  parts: RescueParts,
-): Promise<void> {
-  const id = chunkId(chunk.run, chunk.execution, chunk.first);
-  const state = await parts.queue.state(id);
-  if (state === 'missing') {
-    parts.log.warn({ chunk: id }, 'the queue lost entries; adding them again');
-    await parts.reopen();
-    await parts.queue.add(parts.window.all().flatMap((each) => parts.render(each) ?? []));
-  } else if (state === 'failed') {
-    parts.log.warn({ chunk: id }, 'a chunk crashed its workers; trying its rows one by one');
-    split.add(head.first);
-    await parts.queue.remove(id);
+  constructor(private readonly parts: RescueParts) {}
+
+  /**
+   * Told of each look at the ledger.
+   * @param head the oldest chunk that is not complete
+   * @param known how many of its rows have an outcome
+   */
+  async looked(head: WindowChunk | undefined, known: number): Promise<void> {
+    const now = performance.now();
+    const { first } = head ?? { first: 0 };
+    if (first !== this.#oldest.first || known !== this.#oldest.known) {
+      this.#oldest = { first, known, since: now };
+    } else if (head !== undefined && now - this.#oldest.since > this.#patience(head)) {
+      await this.#rescue(head);
+      this.#oldest = { first, known, since: now };
+    }
   }
-}
 
-/** One row of a chunk that was taken apart, and only one: beside the culprit, innocents would crash with it. */
-async function rescueNextRow(chunk: Chunk, parts: RescueParts): Promise<void> {
-  const known = await parts.ledger.outcomes(chunk);
-  const row = chunk.rows.find((each) => !known.has(each.row));
-  if (row === undefined) return;
-  const id = chunkId(chunk.run, chunk.execution, chunk.first, row.row);
-  const state = await parts.queue.state(id);
-  if (state === 'missing') {
-    await parts.reopen();
-    await parts.queue.add([{ ...chunk, rows: [row] }], () => row.row);
-  } else if (state === 'failed') {
-    const error = {
-      code: 'worker_crashed',
-      message: 'every worker that called this row ended before it answered',
-    };
-    const outcome = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
-    const settled = [{ run: chunk.run, first: chunk.first, row: row.row, call: null, outcome }];
-    await parts.ledger.write({ ...NOTHING, settled });
-    await parts.queue.remove(id);
+  #patience = ({ first }: WindowChunk): number => (this.#apart.has(first) ? APART_MS : STUCK_MS);
+
+  async #rescue(head: WindowChunk): Promise<void> {
+    const chunk = this.parts.render(head);
+    if (chunk === null) return;
+    if (!this.#apart.has(head.first)) await this.#rescueChunk(chunk);
+    if (this.#apart.has(head.first)) await this.#rescueNextRow(chunk);
+  }
+
+  async #rescueChunk(chunk: Chunk): Promise<void> {
+    const { queue, window, render, reopen, log } = this.parts;
+    const id = chunkId(chunk.run, chunk.execution, chunk.first);
+    const state = await queue.state(id);
+    if (state === 'missing') {
+      log.warn({ chunk: id }, 'the queue lost entries; adding them again');
+      await reopen();
+      await queue.add(window.all().flatMap((each) => render(each) ?? []));
+    } else if (state === 'failed') {
+      log.warn({ chunk: id }, 'a chunk crashed its workers; trying its rows one by one');
+      this.#apart.add(chunk.first);
+      await queue.remove(id);
+    }
+  }
+
+  /** One row of a chunk that was taken apart, and only one: beside the culprit, innocents would crash with it. */
+  async #rescueNextRow(chunk: Chunk): Promise<void> {
+    const { queue, ledger, reopen } = this.parts;
+    const known = await ledger.outcomes(chunk);
+    const row = chunk.rows.find((each) => !known.has(each.row));
+    if (row === undefined) return;
+    const id = chunkId(chunk.run, chunk.execution, chunk.first, row.row);
+    const state = await queue.state(id);
+    if (state === 'missing') {
+      await reopen();
+      await queue.add([{ ...chunk, rows: [row] }], () => row.row);
+    } else if (state === 'failed') {
+      const error = {
+        code: 'worker_crashed',
+        message: 'every worker that called this row ended before it answered',
+      };
+      const outcome = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
+      const settled = [{ run: chunk.run, first: chunk.first, row: row.row, call: null, outcome }];
+      await ledger.write({ ...NOTHING, settled });
+      await queue.remove(id);
+    }
   }
 }

@@ -2,12 +2,11 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/settings.js';
-import { errorText, UsageError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
-import { PartFile, writing } from '../output/writer.js';
-import type { OutputTarget } from '../resume/begin.js';
-import { type Manifest, syncFolder } from '../resume/manifest.js';
+import { PartFile, syncFolder, writing } from '../output/writer.js';
+import type { Manifest } from '../resume/manifest.js';
 import { idReader, type RowKeys, rowKeys } from '../reuse/keys.js';
 import {
   ANSWERED,
@@ -20,6 +19,7 @@ import {
   type Source,
   scan,
   takenOver,
+  unkept,
 } from '../reuse/outcome.js';
 import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
 import type { ServiceAddress } from '../service/endpoint.js';
@@ -41,7 +41,6 @@ export interface ReuseParts {
   readonly settings: Settings;
   readonly address: ServiceAddress;
   readonly input: Pick<Input, 'survey' | 'total'>;
-  readonly target: OutputTarget | null;
   readonly manifest: Pick<Manifest, 'run' | 'rows'>;
   /** Distinct requests that are remembered. @default {@link MOST_PLACES} */
   readonly most?: number;
@@ -74,11 +73,10 @@ export class Reuse {
    * @throws UsageError when the state directory cannot be written
    */
   static async open(parts: ReuseParts): Promise<Reuse | null> {
-    const { settings, address, input, manifest, target } = parts;
+    const { settings, address, input, manifest } = parts;
     const { stateDir, reuse } = settings;
     const own = outcomesPath(stateDir, manifest.run);
     try {
-      if (target?.discarded) await leaveBehind(outcomesPath(stateDir, target.discarded.run), target, own);
       if (!reuse.dedupe && !reuse.onlyNew) return null;
       makePrivateFolder(dirname(own));
       await sweep(dirname(own), own);
@@ -113,12 +111,7 @@ export class Reuse {
       return new Reuse(parts, { own, answered }, keysOf, asked, answers, before, file);
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      throw new UsageError(
-        'bad_state_dir',
-        `cannot keep outcomes in the state directory ${stateDir}: ${errorText(error)}`,
-        'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
-        { cause: error },
-      );
+      throw unkept(stateDir, error);
     }
   }
 
@@ -230,12 +223,6 @@ async function copyAs(from: string, to: string): Promise<void> {
   await PartFile.copy(from, `${to}.tmp`);
   await writing(to, async () => rename(`${to}.tmp`, to));
   await syncFolder(dirname(to));
-}
-
-/** A run that is given up takes its outcomes with it, unless it goes on under another name. */
-async function leaveBehind(path: string, { unfinished }: OutputTarget, own: string): Promise<void> {
-  if (unfinished === null) await rm(path, { force: true });
-  else if (existsSync(path)) await rename(path, own);
 }
 
 /** Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well. */

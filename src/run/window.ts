@@ -47,8 +47,9 @@ export class Window {
     return this.#rows > 0 && (this.#rows >= this.maxRows || this.#bytes >= this.maxBytes);
   }
 
-  get empty(): boolean {
-    return this.#chunks.length === 0;
+  /** Everything that was added is on disk, and nothing more comes. */
+  get done(): boolean {
+    return this.#closed && this.#chunks.length === 0;
   }
 
   all(): readonly WindowChunk[] {
@@ -84,7 +85,7 @@ export class Window {
     this.#wake?.();
   }
 
-  /** Lets a waiting producer go: the run stops. */
+  /** Nothing more comes: the input has ended, or the run stops, and then a waiting producer may go. */
   close(): void {
     this.#closed = true;
     this.#wake?.();

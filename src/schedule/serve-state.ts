@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { parseJson } from '../json.js';
+import { writeDurably } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
-import { writeDurably } from '../resume/manifest.js';
 import { type Found, readSchedule, type ScheduledJob } from './job-files.js';
 
 /** How a run of a job ended, in a few words. */

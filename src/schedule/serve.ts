@@ -66,9 +66,7 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
   const schedule = new Schedule(store, emulated, onError);
   const over = new AbortController();
   // Container engines give ten seconds, whatever state the store is in (fault 82).
-  const away = new Promise<void>((resolve) => {
-    halt.onPull(() => void silenceOf(store, over.signal).then(resolve));
-  });
+  const away = halt.pulled.then(() => silenceOf(store, over.signal));
   store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
   try {
     const startedAt = new Date();
@@ -84,7 +82,7 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
     const stopLooking = files.watch();
     log.info({ queue: store.describe(), jobs }, 'serving the schedule');
 
-    await new Promise<void>((resolve) => halt.onPull(resolve));
+    await halt.pulled;
     stopLooking();
     const { running } = scheduler;
     log.info(

@@ -11,15 +11,23 @@ export const COUNTERS = [
   'completion_tokens',
 ] as const satisfies readonly (keyof Counters)[];
 
+const each = (of: (name: keyof Counters) => number): Counters => ({
+  sent: of('sent'),
+  retried: of('retried'),
+  rate_limited: of('rate_limited'),
+  repeated: of('repeated'),
+  in_flight: of('in_flight'),
+  prompt_tokens: of('prompt_tokens'),
+  completion_tokens: of('completion_tokens'),
+});
+
 /** A run of which nothing was called yet. */
-export const NO_CALLS: Counters = {
-  sent: 0,
-  retried: 0,
-  rate_limited: 0,
-  repeated: 0,
-  in_flight: 0,
-  prompt_tokens: 0,
-  completion_tokens: 0,
-};
+export const NO_CALLS: Counters = each(() => 0);
 
 export const inOrder = (counters: Counters): number[] => COUNTERS.map((name) => counters[name]);
+
+/** The sums of two counts of different calls. */
+export const added = (a: Counters, b: Counters): Counters => each((name) => a[name] + b[name]);
+
+/** The higher of two counts of the same calls, one by one. */
+export const highest = (a: Counters, b: Counters): Counters => each((name) => Math.max(a[name], b[name]));

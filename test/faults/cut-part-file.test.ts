@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outcome } from '../../src/model.js';
-import { findTarget } from '../../src/resume/begin.js';
+import { findTarget } from '../../src/resume/output-target.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';

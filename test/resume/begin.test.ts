@@ -5,7 +5,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, settle } from '../../src/config/settings.js';
-import { beginManifest, findTarget } from '../../src/resume/begin.js';
+import { findTarget } from '../../src/resume/output-target.js';
+import { beginManifest } from '../../src/resume/resume.js';
 
 const NOW = new Date(2026, 10, 21, 2, 0);
 

@@ -111,7 +111,7 @@ describe('fault 52: an output without the permission to write it', () => {
 
 /** Finds the target of a run as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
 const FIND = `
-  import { findTarget } from '${built('resume/begin.js')}';
+  import { findTarget } from '${built('resume/output-target.js')}';
   const settings = JSON.parse((await lines.next()).value);
   if (process.getuid() === 0) process.setuid('nobody');
   const found = await findTarget(settings, new Date()).catch((error) => error);

@@ -19,9 +19,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import { makeFolder, prepareStateDir } from '../../src/folder.js';
 import { Halt } from '../../src/halt.js';
-import { findTarget } from '../../src/resume/begin.js';
 import type { Committer } from '../../src/resume/committer.js';
-import { lockOutput } from '../../src/resume/output-lock.js';
+import { lockOutput } from '../../src/resume/output-place.js';
+import { findTarget } from '../../src/resume/output-target.js';
 import { completed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from './run-files.js';
 

@@ -13,8 +13,9 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
 import type { CalledOutcome, Row } from '../../src/model.js';
-import { beginManifest, findTarget } from '../../src/resume/begin.js';
 import { Committer } from '../../src/resume/committer.js';
+import { findTarget } from '../../src/resume/output-target.js';
+import { beginManifest } from '../../src/resume/resume.js';
 import { planRows } from '../../src/run/plan.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
@@ -94,7 +95,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     const manifest = beginManifest(target, settings, { input: 'same' }, NOW);
     const input = { survey: { ...survey, rows: rows.length }, total: rows.length };
     const address = { baseUrl: 'http://127.0.0.1:9', segment: 'openai' };
-    const reuse = await Reuse.open({ settings, address, input, target, manifest });
+    const reuse = await Reuse.open({ settings, address, input, manifest });
     if (reuse === null) throw new Error('the job reuses outcomes');
     try {
       const committer = await Committer.open(target, manifest, plan.header, process.stdout, notes.length);

@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
-import { outputFiles } from '../../src/output/files.js';
-import { beginManifest, type OutputTarget } from '../../src/resume/begin.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
+import { passOnOutcomes } from '../../src/reuse/outcome.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
@@ -28,15 +27,6 @@ interface Run {
   readonly last?: number;
   /** Distinct requests that are remembered. */
   readonly most?: number;
-  /** The unfinished run that `--restart` gives up. */
-  readonly discarded?: string;
-}
-
-/** The target of a run that begins again, as far as it matters here. */
-function restarted(run: string): OutputTarget {
-  const manifest = beginManifest(null, settingsFor('out.csv'), {}, new Date());
-  const place = { run: 'new', files: outputFiles('out.csv'), lock: null, renamed: false };
-  return { ...place, unfinished: null, discarded: { ...manifest, run }, warning: null };
 }
 
 describe('what a run takes over', () => {
@@ -80,7 +70,6 @@ describe('what a run takes over', () => {
         },
         total: limit,
       },
-      target: options.discarded === undefined ? null : restarted(options.discarded),
       manifest: { run, rows: committed },
       ...(most !== undefined && { most }),
     });
@@ -233,10 +222,13 @@ describe('what a run takes over', () => {
     expect(third.slice(3)).toEqual(['called', 'copy of 4', 'from r2', 'from r2', 'from r1']);
   });
 
-  it('are none of a run that was given up', async () => {
-    const notes = ['a', 'b'];
-    await over({ run: 'r1', input: dedupe, notes, last: 1 });
-    await over({ run: 'r2', notes, discarded: 'r1' });
+  it('go with a run that goes on under another name, and away with one that is given up', async () => {
+    await over({ run: 'r1', input: dedupe, notes: ['a', 'b'], last: 1 });
+    await passOnOutcomes(state.folder, 'r1', 'r2');
+    expect(left()).toEqual(['r2.jsonl']);
+    expect(await over({ run: 'r2', input: dedupe, notes: ['a', 'a'], committed: 1 })).toEqual(['copy of 1']);
+    await over({ run: 'r3', input: dedupe, notes: ['a', 'b'], last: 1 });
+    await passOnOutcomes(state.folder, 'r3', null);
     expect(left()).toEqual([]);
   });
 

@@ -55,7 +55,9 @@ describe('a scheduler', () => {
         new Promise((resolve) => {
           runs.push({ ...night, end: (end = FINISHED) => resolve(end) });
           // As a run does that a signal halts.
-          night.halt.onPull(() => resolve({ run: 'r', state: 'interrupted', result: '0 of 1 rows' }));
+          void night.halt.pulled.then(() =>
+            resolve({ run: 'r', state: 'interrupted', result: '0 of 1 rows' }),
+          );
           onBegin();
         }),
     };

@@ -1,0 +1,190 @@
+import { existsSync, rmSync } from 'node:fs';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { isLiving, LockedError } from '../lock.js';
+import { fillOutputPath, type OutputFiles, outputFiles } from '../output/files.js';
+import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
+import { isSealed } from '../output/writer.js';
+import { changedParts } from './fingerprint.js';
+import type { Manifest } from './manifest.js';
+import {
+  assertUsable,
+  goesOn,
+  newRun,
+  type OutputPlace,
+  placeOutput,
+  readOrDiscard,
+} from './output-place.js';
+import { repair } from './repair.js';
+
+/** The output of a run and what is there of it already. */
+export interface OutputTarget extends OutputPlace {
+  /** The output has its name already, with the rows of the manifest in it: the run was killed then (fault 42). */
+  readonly renamed: boolean;
+  /** The run to continue, unfinished or finished with its first rows only; null for a new one. */
+  readonly unfinished: Manifest | null;
+  /** The run that is given up: by `--restart`, or because a damaged part file is continued under another name. */
+  readonly discarded: Manifest | null;
+  /** What a person should know of the part file before rows are called again. */
+  readonly warning: string | null;
+}
+
+/**
+ * Finds out whether a run waits at its place to be continued, before anything costly is done.
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
+ */
+export async function findTarget(
+  settings: Settings,
+  now: Date,
+  place: OutputPlace = placeOutput(settings, now),
+): Promise<OutputTarget> {
+  const { files } = place;
+  assertUsable(files, settings);
+  const left = readOrDiscard(files.manifest, settings.restart);
+  if (left !== null && left.finished === undefined) assertLeft(files, left);
+  if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
+    return await resume(place, left, settings, now);
+  if (isTaken(files.output) && !settings.overwrite) {
+    throw new UsageError(
+      'output_exists',
+      `${files.output} exists: this job has finished already`,
+      'Replace it with --overwrite, or name another file with --output.',
+    );
+  }
+  return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
+}
+
+/**
+ * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
+ * another input or of another job is left as it is, and a new one begins beside it.
+ */
+export async function settleTarget(
+  target: OutputTarget | null,
+  settings: Settings,
+  print: Record<string, string>,
+  now: Date,
+): Promise<OutputTarget | null> {
+  if (target?.unfinished?.finished === undefined) return target;
+  if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
+  const run = newRun(now);
+  const files = outputFiles(fillOutputPath(settings.output.path, run, now));
+  if (files.output === target.files.output) return target;
+  await target.lock?.take(files.output);
+  return await findTarget(settings, now, { run, files, lock: target.lock });
+}
+
+/** A limit below what is written already asks for something that is there, or for less. */
+function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }: Settings): void {
+  if (input.limit === null || input.limit > rows || (input.limit === rows && finished === undefined)) return;
+  const first = rows === 1 ? 'its first row' : `its first ${rows} rows`;
+  throw new UsageError(
+    'output_exists',
+    finished === undefined
+      ? `${files.part} has ${first} already, more than --limit ${input.limit}`
+      : `${files.output} has finished already with ${first}`,
+    finished === undefined
+      ? 'Go on with a larger --limit, or without one for all rows; --restart discards what is there.'
+      : 'Go on with a larger --limit, or without one for all rows; --overwrite begins anew.',
+  );
+}
+
+/** An earlier version has its lock in the state directory; a run with another one is found by its manifest (fault 48). */
+function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
+  if (last.pid === process.pid || !isLiving(last)) return;
+  throw new LockedError(files.output, { ...last, purpose: `writing ${files.output}` });
+}
+
+/** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
+async function resume(
+  place: OutputPlace,
+  manifest: Manifest,
+  settings: Settings,
+  now: Date,
+): Promise<OutputTarget> {
+  const { files } = place;
+  const { run } = manifest;
+  assertMore(files, manifest, settings);
+  const target = { ...place, run, unfinished: manifest, discarded: null, renamed: false, warning: null };
+  if (manifest.finished !== undefined) {
+    await assertUnchanged(files.output, manifest.finished.sha256, manifest.rows);
+    return { ...target, renamed: true };
+  }
+  const part = await fileAt(files.part);
+  const named = await fileAt(files.output);
+  // A part file beside it is the same file under its first name, or a copy that was begun to go on with.
+  if (named !== null && (part === null || manifest.finishing === true)) {
+    if (await isFinished(files.output, named.size, manifest)) {
+      rmSync(files.part, { force: true });
+      return { ...target, renamed: true };
+    }
+  }
+  const size = part?.size;
+  if (named !== null && !settings.overwrite && !(await mayReplace(files.output, manifest))) {
+    throw new UsageError(
+      'output_exists',
+      `${files.output} was not there when the unfinished run of ${files.manifest} began, and is there now`,
+      'Move it away, or replace it with --overwrite.',
+    );
+  }
+  if (size !== undefined && size >= manifest.bytes) {
+    if (await isSealedAs(files.part, manifest)) return target;
+    throw new UsageError(
+      'part_foreign',
+      `${files.part} is not what ${files.manifest} counts: another file has its name`,
+      'Restore the part file, or start over with --restart; rows already answered are then called again.',
+    );
+  }
+  // Nothing but the header was in it.
+  if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
+  return { ...target, ...(await repaired(files, size, manifest, settings, newRun(now))) };
+}
+
+/** A run over the first rows goes on from its output as that run left it. */
+async function assertUnchanged(output: string, sha256: string, rows: number): Promise<void> {
+  if ((await sha256Of(output)) === sha256) return;
+  throw new UsageError(
+    'output_changed',
+    `${output} was changed since it got its first ${rows} rows`,
+    'Put it back to go on with the rows behind them, begin anew with --overwrite, or name another file with --output.',
+  );
+}
+
+/** The run under another name, with what is left of its part file. @throws UsageError `part_damaged` */
+async function repaired(
+  files: OutputFiles,
+  size: number | undefined,
+  manifest: Manifest,
+  settings: Settings,
+  run: string,
+): Promise<Pick<OutputTarget, 'run' | 'unfinished' | 'discarded' | 'warning'>> {
+  const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
+  // A missing file is more likely moved away than lost. The lost rows are called again, and with `hold` none may be.
+  const mayRepair = size !== undefined && settings.limits.unknownOutcome === 'retry';
+  const unfinished = mayRepair ? await repair(files.part, size, manifest, settings, run) : null;
+  if (unfinished === null) {
+    throw new UsageError(
+      'part_damaged',
+      damage,
+      'Restore the part file, or start over with --restart; rows already answered are then called again.',
+    );
+  }
+  const again = manifest.rows - unfinished.rows;
+  const warning = `${damage}: the last ${again} of its rows are lost, and they are called again`;
+  return { run, unfinished, discarded: manifest, warning };
+}
+
+/** True when the run was killed between giving the output its name and dropping the manifest (fault 42). */
+async function isFinished(output: string, size: number, manifest: Manifest): Promise<boolean> {
+  // An earlier version did not say that it is finishing.
+  const { finishing = manifest.bytes > 0 } = manifest;
+  return finishing && size === manifest.bytes && (await isSealedAs(output, manifest));
+}
+
+/** An earlier version did not seal its part files. */
+const isSealedAs = async (path: string, { bytes, seal }: Manifest): Promise<boolean> =>
+  seal === undefined || (await isSealed(path, bytes, seal));
+
+/** Whether the output may take the place of what has its name: anything with `--overwrite`, else its own first rows. */
+export async function mayReplace(output: string, { overwrite = true, replaces }: Manifest): Promise<boolean> {
+  return overwrite || (replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces);
+}

@@ -1,0 +1,87 @@
+import type { Logger } from 'pino';
+import type { Settings } from '../config/settings.js';
+import { counted } from '../figures.js';
+import { startProgress } from '../report/progress.js';
+import type { RowCounts } from '../report/tally.js';
+import type { World } from './world.js';
+
+/** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
+export type RunEvent =
+  /** The run is open for this execution, and calls begin. `committed` rows are on disk already. */
+  | {
+      readonly type: 'run started';
+      readonly run: string;
+      readonly execution: number;
+      readonly committed: number;
+    }
+  /** The input has more bytes than at first; what was added is no part of the run. */
+  | { readonly type: 'input grown'; readonly from: number; readonly to: number }
+  /** The collector has looked: `known` rows have an outcome, in the ledger or on disk, and those on disk ended so. */
+  | { readonly type: 'rows settled'; readonly known: number; readonly written: RowCounts }
+  /** Four times a second: `inFlight` calls are under way, and what the run waits for, in words, if it does. */
+  | {
+      readonly type: 'pulse';
+      readonly known: number;
+      readonly failed: number;
+      readonly inFlight: number;
+      readonly waiting: string | null;
+    }
+  /** The run stops early, by a signal or for a reason of its own; calls in flight are finished. */
+  | { readonly type: 'run halted'; readonly signal: string | null; readonly inFlight: number }
+  /** Producer, worker and collector have ended. */
+  | { readonly type: 'run ended'; readonly known: number };
+
+export type RunReader = (event: RunEvent) => void;
+
+/** The one stream of events of a run. Nobody waits for a reader. */
+export class RunEvents {
+  readonly #readers: RunReader[] = [];
+
+  readBy(...readers: readonly RunReader[]): void {
+    this.#readers.push(...readers);
+  }
+
+  emit(event: RunEvent): void {
+    for (const reader of this.#readers) reader(event);
+  }
+}
+
+/** Writes to the log when the run starts, halts and ends; what comes many times a second would fill it. */
+export const logReader =
+  (log: Logger): RunReader =>
+  ({ type, ...figures }) => {
+    if (type !== 'rows settled' && type !== 'pulse') log.debug(figures, type);
+  };
+
+/** Shows a person how the run gets on, as a bar or in lines. */
+export function progressReader(
+  { stderr, quiet }: World,
+  total: number,
+  done: number,
+  unknown: Settings['limits']['unknownOutcome'],
+): RunReader {
+  const progress = startProgress({ stream: stderr, isTTY: stderr.isTTY === true, total, done, quiet });
+  return (event) => {
+    if (event.type === 'pulse') progress.update({ ...event, done: event.known });
+    else if (event.type === 'run halted') progress.note(stoppingText(event, unknown));
+    else if (event.type === 'input grown') progress.note(grownText(event));
+    else if (event.type === 'run ended') progress.stop();
+  };
+}
+
+/** What a signal has begun, and what another one does. */
+function stoppingText(
+  { signal, inFlight }: Extract<RunEvent, { type: 'run halted' }>,
+  unknown: Settings['limits']['unknownOutcome'],
+): string {
+  if (inFlight === 0) return 'stopping';
+  const calls = counted(inFlight, 'call');
+  const stopping = `stopping: finishing ${calls} in flight`;
+  if (signal === null) return stopping;
+  const again = signal === 'SIGINT' ? 'Ctrl-C again' : 'a second signal';
+  const then = unknown === 'hold' ? 'may then end outcome_unknown' : 'may then be paid for twice';
+  return `${stopping}; ${again} stops at once, and ${calls} ${then}`;
+}
+
+const grownText = ({ from, to }: Extract<RunEvent, { type: 'input grown' }>): string =>
+  `warning: the input has grown from ${from} to ${to} bytes since the run began; what was added is no part of this run`;
