@@ -25,6 +25,10 @@ local text, seen, untilKey = KEYS[1], KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function isOver(name) return tonumber(redis.call('ZSCORE', untilKey, name) or 0) <= now end
+local function heldBy(name)
+  local held = redis.call('HGET', text, name)
+  return held and not isOver(name) and held
+end
 `;
 
 /** Removes what is over, a bounded number at a time. Nobody has to be there at the moment when it is. */
@@ -38,7 +42,7 @@ end
 
 /** KEYS text seen until; ARGV name. Returns the text and the microtime. */
 const GET = `${NOW}
-return {not isOver(ARGV[1]) and redis.call('HGET', text, ARGV[1]), time[1], time[2]}
+return {heldBy(ARGV[1]), time[1], time[2]}
 `;
 
 const WRITE = `
@@ -52,7 +56,7 @@ const PUT = `${NOW_WITHOUT_OLD}${WRITE}return 1`;
 
 /** KEYS text seen until; ARGV name after ttl [before]. Returns the text, the microtime, and 1 if it was written. */
 const SWAP = `${NOW_WITHOUT_OLD}
-local held = not isOver(ARGV[1]) and redis.call('HGET', text, ARGV[1])
+local held = heldBy(ARGV[1])
 if held ~= (ARGV[4] or false) then return {held, time[1], time[2], 0} end
 ${WRITE}
 return {ARGV[2], time[1], time[2], 1}
