@@ -48,12 +48,11 @@ export class BudgetWait {
 
   /** Calls of a run have ended, and may have left room. */
   wake(chunk: Chunk): void {
-    const { waiting } = this.#runOf(chunk);
-    for (const wake of waiting) wake();
+    for (const wake of this.#runs.get(nameOf(chunk))?.waiting ?? []) wake();
   }
 
-  #runOf({ run, execution }: Chunk): RunWait {
-    const name = `${run} ${execution}`;
+  #runOf(chunk: Chunk): RunWait {
+    const name = nameOf(chunk);
     const known = this.#runs.get(name) ?? { waiting: new Set(), said: '', saidAt: 0 };
     this.#runs.set(name, known);
     return known;
@@ -93,3 +92,5 @@ export class BudgetWait {
     clearTimeout(timer);
   }
 }
+
+const nameOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;
