@@ -38,7 +38,7 @@ const GRACE_MS = 30_000;
 /** Time to leave the store, in milliseconds. */
 const LEAVE_MS = 5_000;
 
-/** Faults that another run need not have: of its parameters, its deployment, its patience. */
+/** Faults that another run need not have: of its parameters, its deployment or its patience. */
 const OF_THE_RUN = new Set([
   'operation_not_supported',
   'api_version_not_supported',

@@ -30,7 +30,7 @@ const OPTIMISE_AFTER = '--wasm-tiering-budget=100000000';
 
 /** What changes with every chunk. Of the system's own tables those that BullMQ's `addBulk` makes temporary tables in. */
 const CHURNED = [
-  ...['promptmill.outcome', 'promptmill.calls', 'promptmill.run'],
+  ...['promptmill.outcome', 'promptmill.calls', 'promptmill.flight', 'promptmill.run'],
   ...['bullmq.job', 'bullmq.event', 'bullmq.meta', 'bullmq.rate_limit'],
   ...['pg_catalog.pg_attribute', 'pg_catalog.pg_class', 'pg_catalog.pg_type', 'pg_catalog.pg_depend'],
 ];

@@ -1,0 +1,46 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openStore } from '../../src/store/open.js';
+import type { Store } from '../../src/store/store.js';
+import { havePostgres, type Server, startPostgres } from '../support/servers.js';
+import { describeMissing } from '../support/stores.js';
+import { entry, look, NO_CALLS, record } from './samples.js';
+
+if (!havePostgres()) describeMissing('tables of an earlier version', 'postgres and initdb');
+
+describe.runIf(havePostgres())('tables of an earlier version', () => {
+  let server: Server;
+  beforeAll(async () => {
+    server = await startPostgres();
+  }, 60_000);
+  afterAll(() => server.stop());
+  const open = (): Promise<Store> =>
+    openStore(server.url, { stateDir: '/dev/null/never', onWarning: () => {} });
+
+  test('are brought up to date once, and an unfinished run goes on in them', async () => {
+    const before = await open();
+    await before.ledger.open('run', 1, 0, NO_CALLS);
+    await record(before.ledger, [entry('run', 1, 1)], new Map([['run', { sent: 2 }]]));
+    await before.close();
+    // As layout 4 was left by a process that was killed.
+    const admin = new pg.Client(server.url);
+    await admin.connect();
+    await admin.query('DROP FUNCTION promptmill.write');
+    await admin.query("COMMENT ON SCHEMA promptmill IS '4'");
+    await admin.query(
+      "INSERT INTO promptmill.flight (run, row, calls, hold) VALUES ('run', 2, '{own:1:a}', false), ('run', 3, '{any:1:b}', true)",
+    );
+    await admin.end();
+
+    const { ledger, ...store } = await open();
+    expect(await ledger.open('run', 2, 0, null)).toBe(true);
+    expect(await look(ledger, 'run', 1, 2, [1, 2, 3])).toMatchObject([
+      'known',
+      'granted',
+      { call: 'any:1:b' },
+    ]);
+    const { calls } = await ledger.progress('run', []);
+    expect(calls).toEqual({ ...NO_CALLS, sent: 2, repeated: 1, in_flight: 1 });
+    await store.close();
+  });
+});
