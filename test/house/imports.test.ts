@@ -35,7 +35,7 @@ const ROOMS = [
   'entry points',
 ];
 
-/** Files of `src/` itself that everything else may be imported by; the others are the ground floor. */
+/** Files of `src/` that may import everything; the others of that folder are the ground floor. */
 const ENTRY_POINTS = ['cli.ts', 'index.ts'];
 
 /** Packages that only some rooms may import. */
@@ -54,6 +54,12 @@ const imports = new Map(files.map((file) => [file, importsOf(file)]));
 describe('the house', () => {
   it('has a place for every room', () => {
     expect([...new Set(files.map(roomOf))].sort()).toEqual([...ROOMS].sort());
+  });
+
+  it('is described room by room, in the same order, in CONTRIBUTING.md', () => {
+    const text = readFileSync(join(src, '../CONTRIBUTING.md'), 'utf8');
+    const described = [...text.matchAll(/^\| `([a-z]+)\/`/gm)].map((match) => match[1]);
+    expect(described).toEqual(ROOMS.slice(1, -1));
   });
 
   it('imports only from rooms below', () => {
