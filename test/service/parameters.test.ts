@@ -24,7 +24,7 @@ describe('parameters', () => {
     [{ temperature: 3 }, 'temperature must be between 0 and 2, got 3'],
     [{ temperature: -0.1 }, 'temperature must be between 0 and 2, got -0.1'],
     [{ temperature: 'hot' }, 'temperature must be between 0 and 2, got "hot"'],
-    [{ temperature: Number.NaN }, 'temperature must be between 0 and 2, got null'],
+    [{ temperature: Number.NaN }, 'temperature must be between 0 and 2, got NaN'],
     [{ top_p: 1.1 }, 'top_p must be between 0 and 1, got 1.1'],
     [{ max_tokens: -1 }, 'max_tokens must be a whole number of at least 0, got -1'],
     [{ max_tokens: 1.5 }, 'max_tokens must be a whole number of at least 0, got 1.5'],

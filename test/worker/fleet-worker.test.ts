@@ -24,6 +24,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
   }, 60_000);
   afterAll(async () => {
     clearInterval(renewing);
+    await renewed;
     await store.close();
     await server.stop();
   });
@@ -35,10 +36,13 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       await store.keyValue.put('run', beat.run, JSON.stringify(beat), 3_600_000);
   };
   let renewing: NodeJS.Timeout | undefined;
+  let renewed: Promise<void> | undefined;
   const put = async (beat: RunBeat): Promise<void> => {
     runs.set(beat.run, beat);
     await hang();
-    renewing ??= setInterval(() => void hang(), 1_000);
+    renewing ??= setInterval(() => {
+      renewed = hang();
+    }, 1_000);
   };
   /** What the board says that the worker may do at once, by deployment. */
   const onBoard = async (): Promise<string[]> =>
