@@ -33,7 +33,7 @@ function suitesOf({ parent }: { readonly parent: TestCase['parent'] }): string[]
 export default class ShownFaults implements Reporter {
   onTestRunStart(): void {
     console.log(
-      '\nThis takes about eight minutes on two free cores, and longer on busy ones. It starts and stops its own servers.',
+      '\nThis takes about four minutes on two free cores, and six on busy ones. It starts and stops its own servers.',
     );
   }
 
