@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
 import { errorCode, PromptmillError } from '../errors.js';
 
@@ -25,7 +27,7 @@ export function lastWords(error: unknown, resume: string | null): LastWords {
 function limitOf(error: unknown): [string, string] | null {
   if (!(error instanceof Error)) return null;
   const code = errorCode(error);
-  if (code === 'EMFILE' || code === 'ENFILE') {
+  if (code === 'EMFILE' || code === 'ENFILE' || isUnopened(error)) {
     return [
       `this process may open no more files (${error.message})`,
       'Raise the limit, for example with: ulimit -n 1024',
@@ -37,6 +39,13 @@ function limitOf(error: unknown): [string, string] | null {
     `there is not enough memory or address space (${error.message})`,
     'Raise the limit, for example with: ulimit -v unlimited',
   ];
+}
+
+/** Node looks for a package elsewhere when it may not open the `package.json` that is there, and then says it is missing. */
+function isUnopened(error: Error): boolean {
+  if (errorCode(error) !== 'ERR_MODULE_NOT_FOUND') return false;
+  const file = /'([^']+)' imported from/.exec(error.message)?.[1];
+  return file !== undefined && existsSync(join(dirname(file), 'package.json'));
 }
 
 const lines = (message: string, ...more: readonly (string | null | undefined)[]): string =>
