@@ -140,6 +140,8 @@ async function runIn(
   } finally {
     await reuse?.close();
     await heartbeat.end('stopped');
+    // Where the engine has not come to it: a `serve` would keep its connections.
+    await within(1_000, queue.close()).catch(() => {});
   }
 }
 

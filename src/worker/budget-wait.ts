@@ -5,6 +5,8 @@ import type { Answer } from '../store/ledger.js';
 const AGAIN_MS = 200;
 /** A call that has not ended this long after its deadline was made by a process that is gone, in milliseconds. */
 const GONE_MS = 10_000;
+/** Whoever waits asks several times a second; longer than this without anybody means that nobody waited, in milliseconds. */
+const GAP_MS = 5_000;
 
 export interface BudgetWaitParts {
   /** Rows of a run that this process has in flight. */
@@ -19,6 +21,8 @@ interface RunWait {
   /** What the ledger said last, and since when it says so. */
   said: string;
   saidAt: number;
+  /** When somebody last asked, or waited to. */
+  askedAt: number;
 }
 
 /** Requests for which the budgets of their runs have no room, and which wait for calls in flight to leave some. */
@@ -53,9 +57,15 @@ export class BudgetWait {
 
   #runOf(chunk: Chunk): RunWait {
     const name = nameOf(chunk);
-    const known = this.#runs.get(name) ?? { waiting: new Set(), said: '', saidAt: 0 };
-    this.#runs.set(name, known);
-    return known;
+    const known = this.#runs.get(name);
+    if (known !== undefined) return known;
+    const now = this.parts.now();
+    for (const [other, { waiting, askedAt }] of this.#runs) {
+      if (waiting.size === 0 && now - askedAt > GAP_MS) this.#runs.delete(other);
+    }
+    const begun = { waiting: new Set<() => void>(), said: '', saidAt: now, askedAt: now };
+    this.#runs.set(name, begun);
+    return begun;
   }
 
   /** True while calls are in flight that may be heard of, each by its deadline. */
@@ -66,16 +76,20 @@ export class BudgetWait {
     { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
   ): boolean {
     const said = JSON.stringify([inFlight, spent]);
-    if (said !== known.said) [known.said, known.saidAt] = [said, this.parts.now()];
+    const now = this.parts.now();
+    // The service paused all calls, for example: the time of those in flight begins anew with them.
+    if (said !== known.said || now - known.askedAt > GAP_MS) [known.said, known.saidAt] = [said, now];
+    known.askedAt = now;
     const own = this.parts.inFlight(run);
     // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
     const lost = own === 0 && inFlight <= unheard;
     const deadline = known.saidAt + (lost ? 0 : timeoutMs) + GONE_MS;
-    return inFlight + own > 0 && this.parts.now() < deadline;
+    return inFlight + own > 0 && now < deadline;
   }
 
   /** Until calls of this process have ended, or others may have. */
-  async #pause({ waiting }: RunWait): Promise<void> {
+  async #pause(known: RunWait): Promise<void> {
+    const { waiting } = known;
     let timer: NodeJS.Timeout | undefined;
     let wake = (): void => {};
     await new Promise<void>((resolve) => {
@@ -90,6 +104,7 @@ export class BudgetWait {
     });
     waiting.delete(wake);
     clearTimeout(timer);
+    known.askedAt = this.parts.now();
   }
 }
 

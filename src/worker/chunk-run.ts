@@ -35,7 +35,7 @@ const GONE_MS = 10_000;
  * A grant is good for this time, in milliseconds. A process that was frozen for longer than its lock may find its rows
  * answered by another (faults 31 and 43), so it asks again.
  */
-const GRANT_MS = 5_000;
+const GRANT_MS = 15_000;
 
 /** How a chunk ends: every row recorded, rows to be tried again, a pause, or rows not called. */
 export type ChunkEnd =

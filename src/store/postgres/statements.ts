@@ -110,8 +110,7 @@ const PARAMETERS = [
  * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
  */
 export const MAKE_WRITE = `
-DROP FUNCTION IF EXISTS promptmill.write;
-CREATE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
+CREATE OR REPLACE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
 RETURNS json LANGUAGE plpgsql SET enable_seqscan TO off AS $write$
 DECLARE
   is_new boolean;

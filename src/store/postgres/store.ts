@@ -24,7 +24,7 @@ const UNFIT = [UnsupportedPostgresVersionError, SchemaVersionMismatchError];
 export async function openPostgresStore(url: URL, options: StoreOptions): Promise<Store> {
   const shown = withoutPassword(url.href);
   const config: pg.PoolConfig = {
-    connectionString: withSearchPath(url),
+    connectionString: withSettings(url),
     max: CONNECTIONS,
     connectionTimeoutMillis: START_MS,
     keepAlive: true,
@@ -55,10 +55,12 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
   };
 }
 
-/** The address decides over the configuration, so the search path has to be in it, beside what is there. */
-function withSearchPath(url: URL): string {
+/** The address decides over the configuration, so what is needed has to be in it, beside what is there. */
+function withSettings(url: URL): string {
   const copy = new URL(url);
-  const options = [url.searchParams.get('options'), `-c search_path=${QUEUE_SCHEMA}`];
+  // The ledger's writes wait for each other by locks, and must then see what the other has written.
+  const isolation = String.raw`-c default_transaction_isolation=read\ committed`;
+  const options = [url.searchParams.get('options'), `-c search_path=${QUEUE_SCHEMA}`, isolation];
   copy.searchParams.set('options', options.filter(Boolean).join(' '));
   return copy.href;
 }
