@@ -64,19 +64,31 @@ describe('a run that reaches a limit', () => {
   });
   afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
 
-  const run = (count: number, limits: object) => {
+  const command = (count: number, limits: object) => {
     const job = work.job({
       input: { path: work.rows(count) },
       output: { path: 'out.csv' },
       limits: { concurrency: 5, ...limits },
     });
-    return work.call(['run', job], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: stateDir });
+    return [['run', job], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: stateDir }] as const;
   };
+  const run = (count: number, limits: object) => work.call(...command(count, limits));
+  const start = (count: number, limits: object) => work.start(...command(count, limits));
   const REFUSED = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 
   it('of failures stops with 3, and goes on where it stopped when the limit is raised', async () => {
-    script = ({ total }) => (total % 2 === 0 ? REFUSED : {});
-    const { code, stderr } = await run(100, { stop_after_failures: 10 });
+    const reply = ({ total }: { total: number }) => (total % 2 === 0 ? REFUSED : {});
+    const { process: stopping, ended } = start(100, { stop_after_failures: 10 });
+    // From the 61st call on, nothing is answered until the run is about to stop.
+    const isStopping = new Promise<void>((resolve) => {
+      stopping.stderr?.on('data', (text: string) => text.includes('stopping') && resolve());
+    });
+    script = async (request) => {
+      if (request.total > 60) await isStopping;
+      return reply(request);
+    };
+    const { code, stderr } = await ended;
+    script = reply;
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('too_many_failures');
     const called = service.requests.length;
