@@ -205,8 +205,8 @@ describeEachStore('a run', (store) => {
 
     const running = work.start(['run', job], env());
     await half;
+    running.process.stderr?.on('data', (text: string) => text.includes('stopping') && goOn());
     running.process.kill('SIGTERM');
-    goOn();
     const interrupted = await running.ended;
     expect(interrupted.code, interrupted.stderr).toBe(143);
     const before = service.requests.length;
