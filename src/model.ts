@@ -174,34 +174,6 @@ export type AnswerSpec =
   | { readonly kind: 'labels'; readonly labels: readonly string[] }
   | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
 
-/** Counts of calls over a whole run, as the summary shows them. */
-export interface CallCounts {
-  /** Requests sent to the service, refused and repeated ones included. */
-  readonly sent: number;
-  /** Requests sent again after a fault that may pass. */
-  readonly retried: number;
-  /** Requests refused with 429. */
-  readonly rate_limited: number;
-  /** Rows paid for, or perhaps paid for, once more than needed; a row counts once for each time too many. */
-  readonly repeated: number;
-}
-
-/** What a run counts while it goes on. */
-export interface Counters extends CallCounts {
-  /**
-   * Rows of calls that were reserved and whose end nobody has told. A call that is never heard of again, because
-   * its process was killed, stays in it: it may have been paid for.
-   */
-  readonly in_flight: number;
-  /**
-   * Tokens of prompts that were billed or may yet be: the usage of the calls that ended, and, under a budget, the most
-   * that the others can take. A call of which nobody knows whether it was billed stays in it with that.
-   */
-  readonly prompt_tokens: number;
-  /** The same of completions. */
-  readonly completion_tokens: number;
-}
-
 /** What was read from a completion's text. */
 export interface Answer {
   /** One value for each answer column of the output, `null` where nothing was found. */

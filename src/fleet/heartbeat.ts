@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
-import type { CallCounts } from '../model.js';
+import { within } from '../deadline.js';
 import type { Latency } from '../report/latency.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
 import type { Summary } from '../report/summary.js';
 import { Counter } from '../report/tally.js';
-import { within } from '../store/deadline.js';
+import { CALLS, type CallCounts, highest, NO_CALLS } from '../store/counters.js';
 import type { KeyValue } from '../store/key-value.js';
 import { type RunBeat, type RunState, readRuns, standingOf, type WorkerBeat } from './beats.js';
 
@@ -114,7 +114,7 @@ export class RunHeartbeat {
   #waiting: string | null = null;
   #rate: RateWindow = [];
   /** A request that is not made after all is taken back; what was said of it once is not, because counters never fall. */
-  #said: CallCounts = { sent: 0, retried: 0, rate_limited: 0, repeated: 0 };
+  #said: CallCounts = NO_CALLS;
 
   /** @param done rows that earlier executions have written */
   constructor(
@@ -175,7 +175,7 @@ export class RunHeartbeat {
     const { emulated } = settings;
     // A message may quote an answer, and nothing in a heartbeat does.
     const { error_samples: _, ...now } = summary();
-    this.#said = highest(this.#said, now.calls);
+    this.#said = highest(CALLS, this.#said, now.calls);
     // The last rows may have been written since the run was last looked at.
     const known = Math.max(this.#known, now.rows.total);
     this.#rate = sampled(this.#rate, { at: performance.now(), done: known });
@@ -196,13 +196,6 @@ export class RunHeartbeat {
     };
   }
 }
-
-const highest = (a: CallCounts, b: CallCounts): CallCounts => ({
-  sent: Math.max(a.sent, b.sent),
-  retried: Math.max(a.retried, b.retried),
-  rate_limited: Math.max(a.rate_limited, b.rate_limited),
-  repeated: Math.max(a.repeated, b.repeated),
-});
 
 /** Keeps the newest of the runs that have ended; those that go on are never dropped. */
 async function dropOldest(keyValue: Pick<KeyValue, 'list' | 'remove'>): Promise<void> {

@@ -15,10 +15,10 @@ export interface ChunkRow {
 /** What a run may still be billed, as its workers must know it. */
 export interface ChunkBudget extends Budget {
   /**
-   * Rows in flight when this execution began: calls of an earlier one. Hardly any of them will be heard of again, so
-   * they are waited for only while the sums of the run move.
+   * Rows in flight when this execution began: orphaned calls of an earlier one, hardly any of which will be heard of
+   * again. So they are waited for only while the sums of the run move.
    */
-  readonly unheard: number;
+  readonly orphaned: number;
 }
 
 /** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
@@ -57,14 +57,19 @@ export interface ChunkData {
 
 const rowSchema = z.tuple([z.int().positive(), z.string(), parametersSchema.nullable()]);
 
-const budgetSchema = z.strictObject({
-  tokens: z.int().positive().nullable(),
-  cost: z.number().positive().nullable(),
-  prices: z
-    .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
-    .nullable(),
-  unheard: z.int().nonnegative(),
-});
+const budgetSchema = z
+  .strictObject({
+    tokens: z.int().positive().nullable(),
+    cost: z.number().positive().nullable(),
+    prices: z
+      .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
+      .nullable(),
+    unheard: z.int().nonnegative(),
+  })
+  .transform(({ unheard, ...budget }): ChunkBudget => ({ ...budget, orphaned: unheard }));
+
+/** In entries of every version the orphaned calls have this name. */
+const encodeBudget = ({ orphaned, ...budget }: ChunkBudget) => ({ ...budget, unheard: orphaned });
 
 const dataSchema = z.strictObject({
   v: z.literal(1),
@@ -89,9 +94,10 @@ const bodySchema = z.strictObject({
 });
 
 export function encodeChunk(chunk: Chunk): ChunkData {
-  const { run, execution, first, rows, hold, ...rest } = chunk;
+  const { run, execution, first, rows, hold, budget, ...rest } = chunk;
   const body = {
     ...rest,
+    budget: budget && encodeBudget(budget),
     ...(hold && { hold }),
     rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]),
   };

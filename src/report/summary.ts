@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { z } from 'zod';
 import type { Fault, Usage } from '../model.js';
+import { CALLS, eachOf } from '../store/counters.js';
 import { percentiles } from './latency.js';
 import type { Tally } from './tally.js';
 import { amount, counts, moment, words } from './untrusted.js';
@@ -46,7 +47,7 @@ export const summarySchema = z.object({
   errors: counts,
   /** One message of each code of `errors`, the first that came. Only where there are any; never in a run's heartbeat. */
   error_samples: z.exactOptional(z.record(z.string(), words)),
-  calls: z.object({ sent: amount, retried: amount, rate_limited: amount, repeated: amount }),
+  calls: z.object(eachOf(CALLS, () => amount)),
   latency_ms: z.object({
     p50: milliseconds,
     p90: milliseconds,
@@ -112,12 +113,7 @@ export function summarise(parts: SummaryParts): Summary {
     filters: tally.filters,
     errors: tally.errors,
     ...(tally.samples !== undefined && { error_samples: tally.samples }),
-    calls: {
-      sent: calls.sent,
-      retried: calls.retried,
-      rate_limited: calls.rate_limited,
-      repeated: calls.repeated,
-    },
+    calls: eachOf(CALLS, (name) => calls[name]),
     latency_ms: percentiles(tally.latency),
     rows_per_second: parts.duration_s > 0 ? rounded(total / parts.duration_s, 2) : 0,
     ...(parts.reuses && {

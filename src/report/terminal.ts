@@ -1,4 +1,5 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
+import { CALLS } from '../store/counters.js';
 import type { Summary } from './summary.js';
 import type { Counts, FilterCounts, ReusedCounts, RowCounts } from './tally.js';
 import {
@@ -178,12 +179,7 @@ function filterLines({ prompt, completion }: Summary['filters'], width: number):
 }
 
 function callLines({ calls, cost: price, rows, reused }: Summary, width: number): string[] {
-  const parts = [
-    `${count(calls.sent)} sent`,
-    `${count(calls.retried)} retried`,
-    `${count(calls.rate_limited)} rate limited`,
-    `${count(calls.repeated)} repeated`,
-  ];
+  const parts = CALLS.map((name) => `${count(calls[name])} ${name.replaceAll('_', ' ')}`);
   const lines = [
     ...flow(parts, SEPARATOR, width),
     ...(reused === undefined ? [] : flow(reusedText(reused).split(' '), ' ', width)),

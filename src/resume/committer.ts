@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StopError, UsageError } from '../errors.js';
-import type { Counters } from '../model.js';
 import { type FileId, fileAt, giveFreeName, isSame, sha256Of } from '../output/own-file.js';
 import {
   type Loss,
@@ -16,7 +15,7 @@ import {
 } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
-import { added, highest } from '../store/counters.js';
+import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
 import { type Manifest, removeManifest, writeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
@@ -140,7 +139,8 @@ export class Committer {
   recount(before: Counters, own: Totals, finished: boolean): void {
     const twice = finished ? Math.max(0, own.outcomes - this.#called) : 0;
     const counted = added(before, { ...own, repeated: own.repeated + twice });
-    this.count(highest(this.#manifest.calls, { ...counted, in_flight: Math.max(0, own.in_flight) }));
+    const now = { ...counted, in_flight: Math.max(0, own.in_flight) };
+    this.count(highest(COUNTERS, this.#manifest.calls, now));
   }
 
   /**

@@ -2,10 +2,10 @@ import { rmSync } from 'node:fs';
 import { z } from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import type { Counters } from '../model.js';
 import { type FileId, fileAt, readOwn } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
 import type { Tally } from '../report/tally.js';
+import { CALLS, type Counters, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();
 
@@ -50,10 +50,7 @@ const shape = z.object({
   /** Every row is written, and the output gets its name now. */
   finishing: z.boolean().optional(),
   calls: z.object({
-    sent: count,
-    retried: count,
-    rate_limited: count,
-    repeated: count,
+    ...eachOf(CALLS, () => count),
     in_flight: z.int(),
     prompt_tokens: z.int().optional(),
     completion_tokens: z.int().optional(),

@@ -1,11 +1,11 @@
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { thisProcess } from '../lock.js';
-import type { Counters, Fault } from '../model.js';
+import type { Fault } from '../model.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import { emptyTally } from '../report/tally.js';
 import { passOnOutcomes } from '../reuse/outcome.js';
-import { NO_CALLS } from '../store/counters.js';
+import { type Counters, NO_CALLS } from '../store/counters.js';
 import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Store } from '../store/store.js';
 import type { Committer } from './committer.js';

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { CalledOutcome, Counters, Fault, Outcome, Row } from '../model.js';
+import type { CalledOutcome, Fault, Outcome, Row } from '../model.js';
 import type { Committer } from '../resume/committer.js';
 import type { RunLease } from '../resume/resume.js';
 import type { RowKeys } from '../reuse/keys.js';
+import type { Counters } from '../store/counters.js';
 import type { Ledger } from '../store/ledger.js';
 import type { RunEvents } from './events.js';
 import type { Plan, RowRecord } from './plan.js';

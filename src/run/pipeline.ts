@@ -13,7 +13,7 @@ import type { Manifest } from '../resume/manifest.js';
 import { lockOutput } from '../resume/output-place.js';
 import { findTarget, type OutputTarget, settleTarget } from '../resume/output-target.js';
 import { beginManifest, giveUp } from '../resume/resume.js';
-import { within } from '../store/deadline.js';
+import { within } from '../deadline.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';

@@ -26,12 +26,12 @@ export interface Plan {
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
   /**
    * The queue's form of rows that are to be sent.
-   * @param unheard rows in flight before this execution called any
+   * @param orphaned rows in flight before this execution called any
    */
   readonly toChunk: (
     run: string,
     execution: number,
-    unheard: number,
+    orphaned: number,
   ) => (first: number, rows: readonly ChunkRow[]) => Chunk;
 }
 
@@ -87,7 +87,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       const read = text === null ? null : answer.read(text.text);
       return { text: format.format(row, outcome, read), outcome, answer: read };
     },
-    toChunk: (run, execution, unheard) => (first, rows) => ({
+    toChunk: (run, execution, orphaned) => (first, rows) => ({
       run,
       execution,
       first,
@@ -98,7 +98,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       timeoutMs: limits.timeoutMs,
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
-      budget: limits.budget && { ...limits.budget, prices: settings.prices, unheard },
+      budget: limits.budget && { ...limits.budget, prices: settings.prices, orphaned },
       hold: limits.unknownOutcome === 'hold',
       rows,
     }),

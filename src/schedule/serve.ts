@@ -4,7 +4,7 @@ import { errorText, UsageError } from '../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock } from '../lock.js';
-import { within } from '../store/deadline.js';
+import { within } from '../deadline.js';
 import { silenceOf } from '../store/silence.js';
 import { type Found, findScheduledJobs, type ScheduledJob } from './job-files.js';
 import { listenForTicks, openScheduleStore, Schedule } from './schedule.js';

@@ -1,5 +1,5 @@
-import type { Counters, Tokens } from '../model.js';
-import { NO_CALLS } from './counters.js';
+import type { Tokens } from '../model.js';
+import { type Counters, NO_CALLS } from './counters.js';
 import type { Answer, Batch, Reservation, RowState, Settlement } from './ledger.js';
 
 /** What one batch has for one run. */

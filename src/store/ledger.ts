@@ -1,4 +1,5 @@
-import type { CalledOutcome, Counters, Tokens } from '../model.js';
+import type { CalledOutcome, Tokens } from '../model.js';
+import type { Counters } from './counters.js';
 
 /** A chunk is known by its run and the number of its first row. */
 export interface ChunkKey {

@@ -4,6 +4,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { SeenWorker } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
 import { type Latency, latencyBuckets } from '../report/latency.js';
+import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
 /** Runs that ended longer ago are left out, so that what Prometheus keeps of an old run ends with it: a day. */
@@ -22,7 +23,6 @@ const PATIENCE_MS = 2_000;
 
 const STATES = ['running', 'lost', 'finished', 'stopped', 'interrupted'] as const;
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
-const CALLS = ['sent', 'retried', 'rate_limited', 'repeated'] as const;
 
 export interface MetricsOptions {
   readonly watch: FleetWatch;

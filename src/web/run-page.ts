@@ -3,6 +3,7 @@ import type { Summary } from '../report/summary.js';
 import type { Counts, FilterCounts } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import { type Figure, type Share, sharesOf } from './front-page.js';
+import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import type { WatchedRun } from './watch.js';
 
 /** A table of the page of a run. Rows with a share get a bar. */
@@ -71,15 +72,7 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
       { title: 'Finish reasons', rows: shared(summary.finish_reasons) },
       { title: 'Errors', rows: counted(summary.errors) },
       { title: 'Tokens', rows: tokens(summary) },
-      {
-        title: 'Calls',
-        rows: [
-          row('sent', count(summary.calls.sent)),
-          row('retried', count(summary.calls.retried)),
-          row('rate limited (429)', count(summary.calls.rate_limited)),
-          row('repeated, perhaps paid twice', count(summary.calls.repeated)),
-        ],
-      },
+      { title: 'Calls', rows: CALLS.map((name) => row(CALL_COUNTS[name], count(summary.calls[name]))) },
       { title: 'Rows without a call', rows: reused(summary) },
       {
         title: 'Latency',

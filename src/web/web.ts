@@ -91,7 +91,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   } catch (error) {
     watch.close();
     await app.close();
-    throw unheard(error, host, port);
+    throw cannotListen(error, host, port);
   }
   if (!isLoopback(host)) {
     log.warn(
@@ -122,7 +122,7 @@ function addHealth(app: FastifyInstance, watch: FleetWatch): void {
   });
 }
 
-function unheard(error: unknown, host: string, port: number): unknown {
+function cannotListen(error: unknown, host: string, port: number): unknown {
   if (!(error instanceof Error) || !('syscall' in error)) return error;
   return new UsageError(
     'dashboard_address',

@@ -3,8 +3,8 @@ import type { Logger } from 'pino';
 import { minus, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
-import type { Counters, Tokens } from '../model.js';
-import { NO_CALLS } from '../store/counters.js';
+import type { Tokens } from '../model.js';
+import { type Counters, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, RowMost, Settlement } from '../store/ledger.js';
 
 /**

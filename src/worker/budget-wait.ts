@@ -72,7 +72,7 @@ export class BudgetWait {
   #mayLeaveRoom(
     known: RunWait,
     { run, timeoutMs }: Chunk,
-    { unheard }: ChunkBudget,
+    { orphaned }: ChunkBudget,
     { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
   ): boolean {
     const said = JSON.stringify([inFlight, spent]);
@@ -82,7 +82,7 @@ export class BudgetWait {
     known.askedAt = now;
     const own = this.parts.inFlight(run);
     // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
-    const lost = own === 0 && inFlight <= unheard;
+    const lost = own === 0 && inFlight <= orphaned;
     const deadline = known.saidAt + (lost ? 0 : timeoutMs) + GONE_MS;
     return inFlight + own > 0 && now < deadline;
   }

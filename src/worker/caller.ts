@@ -1,9 +1,10 @@
-import type { Counters, Fault, Parameters } from '../model.js';
+import type { Fault, Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
 import type { Verdict } from '../service/verdict.js';
+import type { Counters } from '../store/counters.js';
 import type { RowResult } from './row-result.js';
 import { withRowUsage } from './row-usage.js';
 

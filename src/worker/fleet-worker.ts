@@ -6,7 +6,7 @@ import { WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Fault } from '../model.js';
 import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
-import { within } from '../store/deadline.js';
+import { within } from '../deadline.js';
 import type { Store } from '../store/store.js';
 import { ChunkWorker, type WorkPlace } from './worker.js';
 

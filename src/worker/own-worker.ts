@@ -2,8 +2,9 @@ import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import { limitsOf, WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
-import type { Counters, Fault } from '../model.js';
+import type { Fault } from '../model.js';
 import type { ServiceAccess } from '../service/endpoint.js';
+import type { Counters } from '../store/counters.js';
 import type { Store } from '../store/store.js';
 import { ChunkWorker } from './worker.js';
 

@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { Heartbeat, type HeartbeatOptions, RunHeartbeat } from '../../src/fleet/heartbeat.js';
-import type { CallCounts } from '../../src/model.js';
+import type { CallCounts } from '../../src/store/counters.js';
 import { settingsFor } from '../resume/run-files.js';
 import { runBeat } from './samples.js';
 

@@ -1,13 +1,14 @@
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
-import type { CallCounts, Outcome } from '../../src/model.js';
+import type { Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
 import { Committer } from '../../src/resume/committer.js';
 import { type OutputPlace, placeOutput } from '../../src/resume/output-place.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
+import type { CallCounts } from '../../src/store/counters.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
 export interface Rows {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { CalledOutcome, Counters, Tokens } from '../../src/model.js';
+import type { CalledOutcome, Tokens } from '../../src/model.js';
+import type { Counters } from '../../src/store/counters.js';
 import {
   type Answer,
   type Bounds,

@@ -1,4 +1,5 @@
-import type { Completed, Counters, Tokens } from '../../src/model.js';
+import type { Completed, Tokens } from '../../src/model.js';
+import type { Counters } from '../../src/store/counters.js';
 import {
   type Answer,
   type Ledger,

@@ -5,7 +5,7 @@ import { BudgetWait } from '../../src/worker/budget-wait.js';
 const TIMEOUT_MS = 60_000;
 
 describe('requests that wait for a budget', () => {
-  const budget = { tokens: 1_000, cost: null, prices: null, unheard: 0 };
+  const budget = { tokens: 1_000, cost: null, prices: null, orphaned: 0 };
   const answer = { spent: { prompt_tokens: 900, completion_tokens: 0 }, inFlight: 1 };
   const chunk = { run: 'r', execution: 1, timeoutMs: TIMEOUT_MS } as Chunk;
 

@@ -3,12 +3,12 @@ import pLimit from 'p-limit';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { NO_TOKENS, plus } from '../../src/budget/budget.js';
-import type { Counters, Fault, Tokens } from '../../src/model.js';
+import type { Fault, Tokens } from '../../src/model.js';
 import type { Pacer } from '../../src/pace/pacer.js';
 import { type Outage, QuotaWait } from '../../src/pace/pauses.js';
 import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
-import { NO_CALLS } from '../../src/store/counters.js';
+import { type Counters, NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
 import { Batcher } from '../../src/worker/batcher.js';
 import type { MostBilled } from '../../src/worker/billing.js';
@@ -140,13 +140,13 @@ class TestWorker {
   run(
     rows: readonly Tokens[],
     budget: number | null = null,
-    more: Partial<Chunk> & { unheard?: number } = {},
+    more: Partial<Chunk> & { orphaned?: number } = {},
   ) {
-    const { unheard = 0, ...changed } = more;
+    const { orphaned = 0, ...changed } = more;
     const chunk: Chunk = {
       ...{ run: 'run', execution: 1, first: 1, deployment: 'd', apiVersion: 'v', style: 'deployments' },
       ...{ timeoutMs: TIMEOUT_MS, promptsPerRequest: 1, parameters: {}, hold: false },
-      budget: budget === null ? null : { tokens: budget, cost: null, prices: null, unheard },
+      budget: budget === null ? null : { tokens: budget, cost: null, prices: null, orphaned },
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
       ...changed,
     };
@@ -306,7 +306,7 @@ describe('a chunk of a run with a budget', () => {
   it('waits ten seconds for calls of an earlier execution, whose worker may be alive', async () => {
     const worker = new TestWorker(new MemoryLedger());
     worker.ledger.calls = { ...NO_CALLS, sent: 4, in_flight: 4, prompt_tokens: 60 };
-    const end = worker.run([tokens(60)], 100, { unheard: 4 });
+    const end = worker.run([tokens(60)], 100, { orphaned: 4 });
     await writes(worker.ledger, 4);
     expect(worker.ledger.stopped).toBeNull();
     worker.now = 10_000;

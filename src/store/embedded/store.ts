@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
-import { within } from '../deadline.js';
+import { within } from '../../deadline.js';
 import { StoreHealth } from '../health.js';
 import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import type { CalledOutcome, Counters } from '../../model.js';
+import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply } from '../batch.js';
-import { COUNTERS, inOrder, NO_CALLS } from '../counters.js';
+import { COUNTERS, type Counters, inOrder, NO_CALLS } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';

@@ -2,7 +2,7 @@ import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bul
 import pg from 'pg';
 import { UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
-import { within } from '../deadline.js';
+import { within } from '../../deadline.js';
 import { openingErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';

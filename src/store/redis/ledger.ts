@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import type { CalledOutcome, Counters } from '../../model.js';
+import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply, type RunBatch } from '../batch.js';
-import { inOrder, NO_CALLS } from '../counters.js';
+import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
 import type { Answer, Batch, Bounds, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, STOP, WAITING, WRITE } from './scripts.js';
@@ -141,16 +141,8 @@ const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${
 /** @param named rows in flight that are known by name; others were counted by what came before */
 function parseCounts(reply: unknown, named: number): Counters {
   const found = new Map(Object.entries(reply ?? {}));
-  const count = (name: keyof Counters): number => Number(found.get(name) ?? 0);
-  return {
-    sent: count('sent'),
-    retried: count('retried'),
-    rate_limited: count('rate_limited'),
-    repeated: count('repeated'),
-    in_flight: named + count('in_flight'),
-    prompt_tokens: count('prompt_tokens'),
-    completion_tokens: count('completion_tokens'),
-  };
+  const counts = eachOf(COUNTERS, (name) => Number(found.get(name) ?? 0));
+  return { ...counts, in_flight: named + counts.in_flight };
 }
 
 /** ioredis hangs the refused command with its arguments on the error; texts of rows have no place in a log. */
