@@ -9,3 +9,4 @@ export type { Summary } from './report/summary.js';
 export { type RunResult, runJob } from './run/pipeline.js';
 export type { World } from './run/world.js';
 export { KeyRing } from './service/keys.js';
+export type { CallCounts, Counters } from './store/counters.js';

@@ -21,7 +21,7 @@ import { errorCode, UsageError } from './errors.js';
 import { makeFolder } from './folder.js';
 
 /** A process, so that another can find out whether it still lives. */
-export interface ProcessMark {
+interface ProcessMark {
   readonly pid: number;
   readonly host: string;
   /** When the process began, in the words of its system: tells it from a later one with the same number. */

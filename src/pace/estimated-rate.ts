@@ -55,7 +55,7 @@ const FORGOTTEN_MS = 60_000;
 const MINUTE = 60_000;
 
 /** Calls that the service admitted within a time. */
-export interface Seen {
+interface Seen {
   readonly admitted: number;
   /** Milliseconds. */
   readonly ms: number;

@@ -8,7 +8,7 @@ const SHORTEST_PAUSE_MS = 1_000;
 const MOST_IN_A_ROW = 30;
 
 /** What to do after a 429: wait until a time, or give the run up for now. */
-export type QuotaVerdict = { readonly kind: 'wait'; readonly ms: number } | { readonly kind: 'give-up' };
+type QuotaVerdict = { readonly kind: 'wait'; readonly ms: number } | { readonly kind: 'give-up' };
 
 /**
  * Remembers refusals for lack of quota in one process. However many calls in flight see the same refusal,

@@ -152,7 +152,7 @@ export function known({ advertised }: SharedPace, configured: PaceLimits): PaceL
 }
 
 /** Permits that were given out. */
-export interface PermitsGiven {
+interface PermitsGiven {
   readonly pace: SharedPace;
   /** Milliseconds until each permit, for the first so many of the calls that asked. */
   readonly waits: readonly number[];

@@ -9,7 +9,7 @@ const DEFAULT_MAX_TOKENS = 16;
 const WEIGHT = 0.05;
 
 /** What the service goes by when it admits a request; see {@link TokenEstimate}. */
-export type TokenBasis = 'full' | 'learned';
+type TokenBasis = 'full' | 'learned';
 
 /** What one request is reckoned to take. */
 export interface Reserved {

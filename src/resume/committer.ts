@@ -21,7 +21,7 @@ import { type Manifest, removeManifest, writeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
 /** The next rows of the output, in order. */
-export interface Commit {
+interface Commit {
   readonly text: string;
   readonly ended: readonly Ended[];
   /** Puts on disk what must be there before the manifest says that these rows are written. */

@@ -19,7 +19,7 @@ import { newRunId } from '../queue/names.js';
 import { type Manifest, readManifest, removeManifest } from './manifest.js';
 
 /** The lock of the place of an output. */
-export interface PlaceLock extends Lock {
+interface PlaceLock extends Lock {
   /** Takes one more place for the same run. @throws LockedError */
   take(output: string): Promise<void>;
 }

@@ -64,7 +64,7 @@ export function beginManifest(
 export const WINDOW_ROWS = 10_000;
 
 /** What a run that is given up is known by elsewhere. */
-export interface Traces {
+interface Traces {
   readonly stateDir: string;
   readonly queue: ChunkQueue;
   readonly ledger: Ledger;
@@ -99,7 +99,7 @@ export async function giveUp(
 }
 
 /** What is known of a run when an execution of it begins to call. */
-export interface Begun {
+interface Begun {
   /** The counters of the executions before. */
   readonly before: Counters;
   /** Outcomes that are not on disk yet. */

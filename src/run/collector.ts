@@ -17,7 +17,7 @@ const LOOK_MS = 100;
 const LOOK_AHEAD = 256;
 /** Rows in one commit, at most: bounds the text that is built in memory. */
 const COMMIT_ROWS = 2_000;
-export interface CollectorParts {
+interface CollectorParts {
   readonly window: Window;
   readonly ledger: Ledger;
   readonly lease: RunLease;

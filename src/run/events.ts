@@ -31,7 +31,7 @@ export type RunEvent =
   /** Producer, worker and collector have ended. */
   | { readonly type: 'run ended'; readonly known: number };
 
-export type RunReader = (event: RunEvent) => void;
+type RunReader = (event: RunEvent) => void;
 
 /** The one stream of events of a run. Nobody waits for a reader. */
 export class RunEvents {

@@ -3,7 +3,7 @@ import type { Fault } from '../model.js';
 import type { RowCounts } from '../report/tally.js';
 
 /** Limits of a job that end its run early, resumably. */
-export interface RunLimits {
+interface RunLimits {
   /** Rows that may fail (1 or more), or the fraction of the rows so far (below 1); `null` is no limit. */
   readonly stopAfterFailures: number | null;
   /** Longest time from the start of this process on, in milliseconds; `null` is no limit. */

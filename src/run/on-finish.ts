@@ -8,13 +8,13 @@ import { proxyFor, type ServiceProxy } from '../service/proxy.js';
 import type { RunResult } from './pipeline.js';
 
 /** What a job file asks for when a run has ended, ready to be done. */
-export interface Hooks {
+interface Hooks {
   readonly command: { readonly argv: readonly string[]; readonly timeoutMs: number } | null;
   /** The variable's name is for messages: the address may hold a secret. */
   readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
 }
 
-export interface HookWorld {
+interface HookWorld {
   /** The environment that the command inherits, less the keys. */
   readonly env: NodeJS.ProcessEnv;
   readonly onWarning: (message: string) => void;

@@ -16,7 +16,7 @@ const BATCH = 16;
 type RequestOf = Plan['requestOf'];
 type ToChunk = ReturnType<Plan['toChunk']>;
 
-export interface ProducerParts {
+interface ProducerParts {
   readonly rows: AsyncIterable<Row>;
   /** Rows up to this number are on disk already. */
   readonly committed: number;

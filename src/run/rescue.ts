@@ -10,7 +10,7 @@ const STUCK_MS = 5_000;
 /** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
 const APART_MS = 250;
 
-export interface RescueParts {
+interface RescueParts {
   readonly queue: ChunkQueue;
   readonly ledger: Ledger;
   /** Opens the run in the ledger again, for a store that came back empty. */

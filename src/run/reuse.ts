@@ -37,7 +37,7 @@ interface Looked {
 export type Taken = Pick<Kept, 'outcome' | 'run'>;
 
 /** What a {@link Reuse} is opened with. */
-export interface ReuseParts {
+interface ReuseParts {
   readonly settings: Settings;
   readonly address: ServiceAddress;
   readonly input: Pick<Input, 'survey' | 'total'>;

@@ -28,7 +28,7 @@ interface Watched extends Calling {
   blameRows(): void;
 }
 
-export interface WatchdogOptions {
+interface WatchdogOptions {
   /** Null where workers on other machines make the calls. */
   readonly worker: Watched | null;
   /** What the heartbeats last showed of those workers; null before it has. @default nothing is known of them */

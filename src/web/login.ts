@@ -62,7 +62,7 @@ export interface Attempt {
   readonly device: string | undefined;
 }
 
-export type Verdict =
+type Verdict =
   /** `device` is for the browser to keep; null when it has one. */
   | { readonly kind: 'right'; readonly device: string | null }
   | { readonly kind: 'wrong' }

@@ -24,7 +24,7 @@ const PATIENCE_MS = 2_000;
 const STATES = ['running', 'lost', 'finished', 'stopped', 'interrupted'] as const;
 const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
-export interface MetricsOptions {
+interface MetricsOptions {
   readonly watch: FleetWatch;
   /** The queues that can be asked. */
   readonly views: () => Promise<readonly QueueView[]>;

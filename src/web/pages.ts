@@ -21,7 +21,7 @@ interface Asset {
 /** Files of the page, by their names; they are few, small, and read once. */
 const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as const;
 
-export interface PagesOptions {
+interface PagesOptions {
   readonly watch: FleetWatch;
   readonly version: string;
   /** What somebody has to mend. */

@@ -24,7 +24,7 @@ export interface Totals extends Counters {
 }
 
 /** What the ledger said to a reservation, and when it was asked, by the steady clock: the grant is as old as that. */
-export interface Reply extends Answer {
+interface Reply extends Answer {
   readonly askedAt: number;
 }
 

@@ -8,7 +8,7 @@ const GONE_MS = 10_000;
 /** Whoever waits asks several times a second; longer than this without anybody means that nobody waited, in milliseconds. */
 const GAP_MS = 5_000;
 
-export interface BudgetWaitParts {
+interface BudgetWaitParts {
   /** Rows of a run that this process has in flight. */
   readonly inFlight: (run: string) => number;
   /** Milliseconds of a clock. */

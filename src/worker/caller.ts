@@ -9,7 +9,7 @@ import type { RowResult } from './row-result.js';
 import { withRowUsage } from './row-usage.js';
 
 /** Called for each thing worth counting. */
-export type Count = (what: keyof Counters, by?: number) => void;
+type Count = (what: keyof Counters, by?: number) => void;
 
 /**
  * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the

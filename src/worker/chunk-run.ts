@@ -69,7 +69,7 @@ export interface ChunkRunParts {
 }
 
 /** One entry of the queue. */
-export interface Lease {
+interface Lease {
   readonly chunk: Chunk;
   /** Number of this attempt, from 1. */
   readonly attempt: number;

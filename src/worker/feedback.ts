@@ -8,7 +8,7 @@ import type { Caller } from './caller.js';
 import type { RowResult } from './row-result.js';
 
 /** Those who say when calls may be made, and what they are told with. */
-export interface FeedbackParts {
+interface FeedbackParts {
   readonly caller: Caller;
   readonly quota: QuotaWait;
   readonly outage: Outage;

@@ -22,7 +22,7 @@ const LOOK_TIMEOUT_MS = 10_000;
 /** A queue without a run is left after this time, in milliseconds. */
 const IDLE_MS = 60_000;
 
-export interface FleetWorkerOptions extends ServiceAccess {
+interface FleetWorkerOptions extends ServiceAccess {
   readonly store: Store;
   /** Calls at once, of all deployments together. */
   readonly concurrency: number;
