@@ -1,9 +1,11 @@
-import { Ajv, type ErrorObject } from 'ajv';
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { createRequire } from 'node:module';
+import type { Ajv, ErrorObject, Options } from 'ajv';
 import { errorText, UsageError } from '../errors.js';
 import { parseExact, parseJson, stringEnd } from '../json.js';
 import type { Answer, Fault, Json } from '../model.js';
 import { excerpt, listed } from './text.js';
+
+const require = createRequire(import.meta.url);
 
 type Schema = { readonly [key: string]: Json };
 
@@ -64,7 +66,7 @@ function validator(schema: Schema): (value: Json) => string | null {
   try {
     // "$async" would make the validator answer with a promise.
     if (schema['$async'] !== undefined) throw new Error('$async is not supported');
-    const ajv = draft.includes('2020-12') ? new Ajv2020(options) : new Ajv(options);
+    const ajv = validatorOf(draft, options);
     ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS);
     const validate = ajv.compile(schema);
     return (value) => (validate(value) ? null : described(validate.errors?.[0]));
@@ -75,6 +77,16 @@ function validator(schema: Schema): (value: Json) => string | null {
       'Use draft-07 (the default), or 2020-12 with its "$schema".',
     );
   }
+}
+
+/** The library is loaded for jobs that have a schema only. */
+function validatorOf(draft: string, options: Options): Ajv {
+  if (draft.includes('2020-12')) {
+    const { Ajv2020 }: typeof import('ajv/dist/2020.js') = require('ajv/dist/2020.js');
+    return new Ajv2020(options);
+  }
+  const { Ajv }: typeof import('ajv') = require('ajv');
+  return new Ajv(options);
 }
 
 /** Characters of a value to which a `pattern` is put. What it takes for longer ones, only its author could bound. */

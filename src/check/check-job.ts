@@ -66,7 +66,7 @@ async function inspect(
 ): Promise<Inspected> {
   const plan = await planRows(settings, input.survey);
   const inspection = new Inspection({
-    count: promptCounter(await loadTokenizer(counting.encoding)),
+    count: promptCounter(loadTokenizer(counting.encoding)),
     contextWindow: counting.contextWindow,
     tokensPerMinute: limits.tokensPerMinute,
     require: settings.input.require,

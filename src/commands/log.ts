@@ -1,6 +1,8 @@
+import { createRequire } from 'node:module';
 import { type Logger, pino, stdSerializers } from 'pino';
-import pretty from 'pino-pretty';
 import type { LogLevel } from '../config/settings.js';
+
+const require = createRequire(import.meta.url);
 
 /** ioredis hangs the refused command on its errors, and with AUTH that is the password. */
 function withoutCommand(error: unknown): unknown {
@@ -14,5 +16,7 @@ export function createLog(level: LogLevel): Logger {
   // Neither host name nor process id: logs of a run belong to its process, and get shared in bug reports.
   const options = { level, base: null, serializers: { err: withoutCommand } };
   if (process.stderr.isTTY !== true) return pino(options, pino.destination({ fd: 2, sync: true }));
+  // Loaded for a terminal only.
+  const { PinoPretty: pretty }: typeof import('pino-pretty') = require('pino-pretty');
   return pino(options, pretty({ destination: 2, sync: true, translateTime: 'HH:MM:ss' }));
 }

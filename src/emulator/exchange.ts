@@ -119,7 +119,7 @@ async function answer(
 ): Promise<Answer> {
   const { prompts } = request;
   const { seed, latency, hint } = service;
-  const workshop = { ...service, tokenizer: await loadTokenizer(target.model.encoding) };
+  const workshop = { ...service, tokenizer: loadTokenizer(target.model.encoding) };
   const promptTokens = promptTokensOf(request, workshop);
 
   const estimate = estimateOf(request, promptTokens, service.quota.estimate);

@@ -26,14 +26,15 @@ export function estimateTokens(text: string): number {
  *
  * Most prompts are decided by their size in bytes: no token is shorter than one, none longer than
  * {@link LONGEST_TOKEN}. Only between the two bounds are tokens counted, and of a long text first a prefix, so that a
- * cell of 10 MB costs no more than a short one (fault 7).
+ * cell of 10 MB costs no more than a short one (fault 7). Where no prompt is between them, no tokenizer is loaded.
  *
  * @param contextWindow tokens of prompt and completion together
+ * @param tokenizer asked for when a prompt has to be counted
  * @returns for a prompt and its `max_tokens`: `context_length_exceeded`, or `null` when the prompt may fit
  */
 export function contextCheck(
   contextWindow: number,
-  tokenizer: Pick<Tokenizer, 'count'>,
+  tokenizer: () => Pick<Tokenizer, 'count'>,
 ): (prompt: string, maxTokens: number | null | undefined) => Fault | null {
   return (prompt, maxTokens) => {
     const generated = maxTokens ?? DEFAULT_MAX_TOKENS;
@@ -50,17 +51,18 @@ export function contextCheck(
 }
 
 /** A number of tokens that the text has at least, when it has surely more than `room`; else `null`. */
-function tokensAbove(text: string, room: number, tokenizer: Pick<Tokenizer, 'count'>): number | null {
+function tokensAbove(text: string, room: number, tokenizer: () => Pick<Tokenizer, 'count'>): number | null {
   const bytes = Buffer.byteLength(text);
   if (bytes <= room) return null;
   const least = Math.ceil(bytes / LONGEST_TOKEN);
   if (least > room) return least;
+  const { count } = tokenizer();
   if (text.length > PREFIX * room) {
     // Before a space both tokenizers begin a new token.
     const space = text.lastIndexOf(' ', PREFIX * room);
-    const counted = tokenizer.count(text.slice(0, space > 0 ? space : PREFIX * room)) - CUT;
+    const counted = count(text.slice(0, space > 0 ? space : PREFIX * room)) - CUT;
     if (counted > room) return counted;
   }
-  const counted = tokenizer.count(text);
+  const counted = count(text);
   return counted > room ? counted : null;
 }

@@ -1,3 +1,7 @@
+import { createRequire } from 'node:module';
+
+const require = createRequire(import.meta.url);
+
 /** The tokenizers of the service's models: cl100k_base for the instruct model, p50k_base for the davinci model. */
 export type Encoding = 'cl100k_base' | 'p50k_base';
 
@@ -40,22 +44,24 @@ const END_OF_CHARACTERS = 187;
 
 const PLAIN_TEXT = { disallowedSpecial: new Set<string>() };
 
-const loaded = new Map<Encoding, Promise<Tokenizer>>();
+const loaded = new Map<Encoding, Tokenizer>();
 
-/** Loads one encoding (some 50 to 100 ms, once per process) and keeps it. */
-export function loadTokenizer(encoding: Encoding): Promise<Tokenizer> {
+/**
+ * Loads one encoding when it is first asked for, and keeps it. That takes some 100 ms and 40 MB, so whoever can do without
+ * does not ask.
+ */
+export function loadTokenizer(encoding: Encoding): Tokenizer {
   const known = loaded.get(encoding);
   if (known) return known;
-  const loading = load(encoding);
-  loaded.set(encoding, loading);
-  return loading;
+  const tokenizer = load(encoding);
+  loaded.set(encoding, tokenizer);
+  return tokenizer;
 }
 
-async function load(encoding: Encoding): Promise<Tokenizer> {
-  const library =
-    encoding === 'cl100k_base'
-      ? await import('gpt-tokenizer/encoding/cl100k_base')
-      : await import('gpt-tokenizer/encoding/p50k_base');
+function load(encoding: Encoding): Tokenizer {
+  const library: typeof import('gpt-tokenizer/encoding/cl100k_base') = require(
+    `gpt-tokenizer/encoding/${encoding}`,
+  );
   library.setMergeCacheSize(MERGES_REMEMBERED);
 
   const eachSegment = (text: string, visit: (segment: string) => void): void => {

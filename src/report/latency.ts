@@ -1,4 +1,9 @@
-import { build, decodeFromCompressedBase64, encodeIntoCompressedBase64, JsHistogram } from 'hdr-histogram-js';
+import { createRequire } from 'node:module';
+
+const require = createRequire(import.meta.url);
+
+/** Loaded when the first call has ended. */
+const library = (): typeof import('hdr-histogram-js') => require('hdr-histogram-js');
 
 /**
  * How long calls took, as JSON. The histogram is HdrHistogram's compressed base64 encoding: at most 3 KB and
@@ -28,6 +33,7 @@ const COUNT_BITS = 64;
 /** Adds calls' durations in milliseconds. */
 export function withLatencies(latency: Latency, durations: readonly number[]): Latency {
   if (durations.length === 0) return latency;
+  const { build, decodeFromCompressedBase64, encodeIntoCompressedBase64 } = library();
   const histogram =
     latency === null
       ? build({
@@ -48,7 +54,7 @@ export function withLatencies(latency: Latency, durations: readonly number[]): L
 
 export function percentiles(latency: Latency): LatencyPercentiles {
   if (latency === null) return { p50: null, p90: null, p95: null, p99: null, max: null };
-  const histogram = decodeFromCompressedBase64(latency.histogram, COUNT_BITS);
+  const histogram = library().decodeFromCompressedBase64(latency.histogram, COUNT_BITS);
   // A percentile is the upper end of its bucket, which may lie above the longest call.
   const at = (percentile: number) => Math.min(histogram.getValueAtPercentile(percentile), latency.max);
   return { p50: at(50), p90: at(90), p95: at(95), p99: at(99), max: latency.max };
@@ -69,6 +75,7 @@ interface LatencyBuckets {
  */
 export function latencyBuckets(latency: Latency, boundsMs: readonly number[]): LatencyBuckets {
   if (latency === null) return { within: boundsMs.map(() => 0), calls: 0, sumMs: 0 };
+  const { decodeFromCompressedBase64, JsHistogram } = library();
   const histogram = decodeFromCompressedBase64(latency.histogram, COUNT_BITS);
   if (!(histogram instanceof JsHistogram)) throw new Error('no histogram that can be counted');
   let index = -1;

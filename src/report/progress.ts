@@ -1,7 +1,10 @@
-import { MultiBar } from 'cli-progress';
+import { createRequire } from 'node:module';
+import type { MultiBar, Options } from 'cli-progress';
 import { count, duration, rate } from '../figures.js';
 import { type RateWindow, rateOf, sampled } from './rate.js';
 import { cells, clip, plain } from './terminal-text.js';
+
+const require = createRequire(import.meta.url);
 
 /** What changes while a run goes on. */
 type ProgressUpdate = Pick<ProgressView, 'done' | 'failed'> & {
@@ -107,17 +110,19 @@ function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): 
   };
 }
 
+interface Bar extends MultiBar {
+  /** The library's own timer, which its types leave out. */
+  readonly timer: NodeJS.Timeout | null;
+}
+
 /**
  * A multi-bar of one bar: unlike the single bar it prints lines above itself, and it does not move the cursor
  * to a saved place when it ends, which by then may hold other text.
  */
-class Bar extends MultiBar {
-  /** The library's own timer, which its types leave out. */
-  declare readonly timer: NodeJS.Timeout | null;
-}
-
 function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): ProgressDisplay {
-  const bars = new Bar({
+  // Loaded for a terminal only.
+  const { MultiBar }: { MultiBar: new (options: Options) => Bar } = require('cli-progress');
+  const bars = new MultiBar({
     stream,
     fps: REDRAWS,
     // One cell stays free: a line that fills the terminal makes some of them wrap.

@@ -57,7 +57,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       );
   checkRoom(settings, survey);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
-  const fits = await fitsContext(settings);
+  const fits = fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
     kind: output.format,
@@ -125,8 +125,8 @@ function checkRoom({ service, parameters, rowParameters }: Settings, { columns }
 const NO_REQUESTS: RequestPlan = { template: null, require: [], rowParameters: [] };
 
 /** The check against the model's context window; none for a deployment whose model is not known. */
-async function fitsContext({ service }: Settings): Promise<ReturnType<typeof contextCheck>> {
+function fitsContext({ service }: Settings): ReturnType<typeof contextCheck> {
   const model = modelBehind(service);
   if (model === null) return () => null;
-  return contextCheck(model.contextWindow, await loadTokenizer(model.encoding));
+  return contextCheck(model.contextWindow, () => loadTokenizer(model.encoding));
 }

@@ -1,7 +1,10 @@
 import { isUtf8 } from 'node:buffer';
-import iconv from 'iconv-lite';
+import { createRequire } from 'node:module';
+import type iconv from 'iconv-lite';
 import { UsageError } from '../errors.js';
 import { lineBreaks, RECORD_LIMIT } from './lines.js';
+
+const require = createRequire(import.meta.url);
 
 /** Turns the bytes of one encoding into UTF-8 without a byte-order mark, and refuses what it cannot decode. */
 interface Decoder {
@@ -115,7 +118,9 @@ class Foreign implements Decoder {
   #line = 1;
 
   constructor(name: string, encoding: string) {
-    if (!iconv.encodingExists(encoding)) {
+    // Loaded for a file that is not UTF-8 only.
+    const library: typeof iconv = require('iconv-lite');
+    if (!library.encodingExists(encoding)) {
       throw new UsageError(
         'unknown_encoding',
         `${name}: the encoding ${JSON.stringify(encoding)} is not known.`,
@@ -124,7 +129,7 @@ class Foreign implements Decoder {
     }
     this.#name = name;
     this.#encoding = encoding;
-    this.#decoder = iconv.getDecoder(encoding);
+    this.#decoder = library.getDecoder(encoding);
     this.#utf16 = /^utf-?16/i.test(encoding);
     // U+FFFD is iconv-lite's mark for bytes without a meaning. In UTF-16 half a pair is all that has none, and
     // a U+FFFD is one that the file holds.

@@ -49,7 +49,7 @@ async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; 
     const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;
     return { prompt: bytes, suffix: bytes };
   }
-  const tokenizer = await loadTokenizer(model.encoding);
+  const tokenizer = loadTokenizer(model.encoding);
   return { prompt: promptCounter(tokenizer), suffix: tokenizer.count };
 }
 

@@ -26,7 +26,7 @@ export async function withRowUsage(
   if (!odd && (said === undefined || rows.length === 1)) return results;
 
   const model = modelBehind(deployed);
-  const count = model === null ? estimateTokens : (await loadTokenizer(model.encoding)).count;
+  const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
   const texts = completions.map((completion) => completion?.text ?? '');
   if (!odd && said !== undefined) {
     const own = rows.map(({ prompt }, i) => ({ prompt: count(prompt), completion: count(texts[i] ?? '') }));

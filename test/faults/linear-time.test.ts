@@ -83,7 +83,7 @@ const schema = {
 const shape = { inputColumns: ['a'], answer: answerReader({ kind: 'text' }) };
 const json = answerReader({ kind: 'json', schema });
 const clean = keyCleaner('canary-key-0123456789');
-const fits = contextCheck(4097, await loadTokenizer('cl100k_base'));
+const fits = contextCheck(4097, () => loadTokenizer('cl100k_base'));
 const csv = recordFormat({ kind: 'csv', ...shape });
 const jsonl = recordFormat({ kind: 'jsonl', ...shape });
 const response = (status: number, body: string) =>

@@ -17,7 +17,7 @@ const text = (maxLength: number) => fc.array(piece, { maxLength }).map((pieces) 
 
 describe.each(ENCODINGS)('counting prompts with %s', (encoding) => {
   it('gives each the tokens that it has alone, whatever came before it', async () => {
-    const tokenizer = await loadTokenizer(encoding);
+    const tokenizer = loadTokenizer(encoding);
     fc.assert(
       fc.property(fc.array(text(12), { minLength: 1, maxLength: 3 }), fc.array(text(8)), (heads, rests) => {
         const count = promptCounter(tokenizer);
@@ -31,7 +31,7 @@ describe.each(ENCODINGS)('counting prompts with %s', (encoding) => {
   });
 
   it('is right where the head ends in the middle of a token or of a run of spaces', async () => {
-    const tokenizer = await loadTokenizer(encoding);
+    const tokenizer = loadTokenizer(encoding);
     const count = promptCounter(tokenizer);
     for (const prompt of [
       'a b unhappy',
