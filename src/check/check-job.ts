@@ -93,8 +93,8 @@ async function inspect(
 }
 
 /** The tokenizer of the deployment's model. A deployment of another name may hold any model: the newest is assumed. */
-function countingFor({ service }: Settings): Counting {
-  const model = modelBehind(service);
+function countingFor({ endpoint }: Settings): Counting {
+  const model = modelBehind(endpoint);
   if (model === null) return { encoding: 'cl100k_base', assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }

@@ -49,7 +49,7 @@ export interface CheckReport {
 /** What a report says of the job itself. */
 interface CheckedJob {
   readonly job: string;
-  readonly service: { readonly deployment: string; readonly apiVersion: string };
+  readonly endpoint: { readonly deployment: string; readonly apiVersion: string };
   readonly input: { readonly path: string };
   readonly prices: Prices | null;
   readonly parameters: Parameters;
@@ -68,7 +68,7 @@ const LONGEST_SHOWN = 20_000;
 
 /** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
-  { job, service, input, prices, parameters, reuse }: CheckedJob,
+  { job, endpoint, input, prices, parameters, reuse }: CheckedJob,
   surveyed: { readonly sha256: string; readonly rows: number },
   counting: Counting,
   inspected: Inspected,
@@ -78,8 +78,8 @@ export function checkReport(
   const quoted = quote(tokens, inspected.requests, limits, prices);
   return {
     job,
-    deployment: service.deployment,
-    api_version: service.apiVersion,
+    deployment: endpoint.deployment,
+    api_version: endpoint.apiVersion,
     input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
     rows: inspected.rows,
     skipped: inspected.skipped,

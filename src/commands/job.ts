@@ -18,7 +18,7 @@ export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
   const job = readJobFile(path);
   const settings = settle(job, environment, flags);
-  const problem = deploymentProblem(settings.service);
+  const problem = deploymentProblem(settings.endpoint);
   if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
   return { environment, job, settings };
 }

@@ -20,9 +20,9 @@ export async function service(
   say: (line: string) => void,
 ): Promise<Service> {
   if (settings.emulated) {
-    const { deployment } = settings.service;
-    const model = modelBehind(settings.service)?.id ?? CALLABLE_MODEL_IDS[0];
-    if (modelBehind(settings.service) === null)
+    const { deployment } = settings.endpoint;
+    const model = modelBehind(settings.endpoint)?.id ?? CALLABLE_MODEL_IDS[0];
+    if (modelBehind(settings.endpoint) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service needs none of it.
     const { startEmulator } = await import('../emulator/server.js');
@@ -35,7 +35,7 @@ export async function service(
   }
   const place = { baseUrl: environment.baseUrl, segment: environment.segment };
   // Refuses a bad address now, before the input is read.
-  const url = callUrl(place, settings.service);
+  const url = callUrl(place, settings.endpoint);
   const address = { ...place, proxy: settings.work ? proxyFor(url, environment.variable) : null };
   // Who leaves the calls to others needs no key, and should have none.
   const keys = new KeyRing(environment.keys, settings.work);

@@ -2,7 +2,7 @@ import { extname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
 import type { ReuseSettings } from '../reuse/keys.js';
-import type { Deployment } from '../service/catalogue.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Format } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { durationMs, type Job } from './job-schema.js';
@@ -30,7 +30,7 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 /** Everything a run needs to know, validated and frozen. Keys are not part of it: see the key ring. */
 export interface Settings {
   readonly job: string;
-  readonly service: Deployment;
+  readonly endpoint: EndpointSpec;
   readonly input: {
     readonly path: string;
     readonly format?: Format;
@@ -64,7 +64,6 @@ export interface Settings {
     readonly attempts: number;
     /** What becomes of a row of whose call nobody knows the end. */
     readonly unknownOutcome: 'retry' | 'hold';
-    readonly timeoutMs: number;
     /** Time without an answered row after which a run stops, in milliseconds. */
     readonly giveUpMs: number;
     /** Rows that may fail, or a fraction of the rows so far. */
@@ -100,12 +99,13 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
   const outputPath = flags.output ?? job.output.path ?? defaultOutput(job.name, format, inputPath);
   return Object.freeze({
     job: job.name,
-    service: {
+    endpoint: {
       deployment: job.service.deployment,
       // Only where it is named: runs of versions that did not know it go on.
       ...(job.service.model !== undefined && { model: job.service.model }),
       apiVersion: job.service.api_version,
       style: job.service.style,
+      timeoutMs: job.limits.timeout_seconds * 1000,
     },
     input: {
       path: inputPath,
@@ -137,7 +137,6 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       tokenEstimate: job.limits.token_estimate,
       attempts: job.limits.attempts,
       unknownOutcome: job.limits.unknown_outcome,
-      timeoutMs: job.limits.timeout_seconds * 1000,
       giveUpMs: durationMs(job.limits.give_up_after),
       stopAfterFailures: job.limits.stop_after_failures ?? null,
       deadlineMs: job.limits.deadline === undefined ? null : durationMs(job.limits.deadline),

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Budget } from '../budget/budget.js';
 import { parseJson } from '../json.js';
 import type { Parameters } from '../model.js';
+import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { parametersSchema } from '../service/parameters.js';
 
 /** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */
@@ -26,12 +27,7 @@ export interface Chunk {
   readonly run: string;
   readonly execution: number;
   readonly first: number;
-  readonly deployment: string;
-  /** The model behind the deployment, only where the job names it; for counting tokens. */
-  readonly model?: string | undefined;
-  readonly apiVersion: string;
-  readonly style: 'deployments' | 'openai';
-  readonly timeoutMs: number;
+  readonly endpoint: EndpointSpec;
   /** Rows that may share one request. */
   readonly promptsPerRequest: number;
   readonly parameters: Parameters;
@@ -80,11 +76,8 @@ const dataSchema = z.strictObject({
 });
 
 const bodySchema = z.strictObject({
-  deployment: z.string().min(1),
-  model: z.string().min(1).optional(),
-  apiVersion: z.string().min(1),
-  style: z.enum(['deployments', 'openai']),
-  timeoutMs: z.number().positive(),
+  // Flat, as versions of before read and write it.
+  ...endpointSpecSchema.shape,
   promptsPerRequest: z.int().min(1).max(2048),
   parameters: parametersSchema,
   budget: budgetSchema.nullable(),
@@ -94,8 +87,9 @@ const bodySchema = z.strictObject({
 });
 
 export function encodeChunk(chunk: Chunk): ChunkData {
-  const { run, execution, first, rows, hold, budget, ...rest } = chunk;
+  const { run, execution, first, endpoint, rows, hold, budget, ...rest } = chunk;
   const body = {
+    ...endpoint,
     ...rest,
     budget: budget && encodeBudget(budget),
     ...(hold && { hold }),
@@ -110,6 +104,10 @@ export function decodeChunk(data: unknown): Chunk | null {
   if (!outer.success) return null;
   const body = bodySchema.safeParse(parseJson(outer.data.body));
   if (!body.success) return null;
-  const rows = body.data.rows.map(([row, prompt, parameters]) => ({ row, prompt, parameters }));
-  return { run: outer.data.run, execution: outer.data.x, first: outer.data.first, ...body.data, rows };
+  const { run, x: execution, first } = outer.data;
+  const { promptsPerRequest, parameters, budget, hold, rows, ...endpoint } = body.data;
+  return {
+    ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold },
+    rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own })),
+  };
 }

@@ -25,7 +25,9 @@ const KEPT = 4_000;
 const SHOWN = 100;
 
 function partsOf(settings: Settings): Record<string, unknown> {
-  const { service, input, output, reuse } = settings;
+  const { input, output, reuse } = settings;
+  // How long a call may take changes no record.
+  const { timeoutMs: _, ...service } = settings.endpoint;
   return {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,

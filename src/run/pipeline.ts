@@ -172,8 +172,8 @@ async function endRun(
 const placeOf = (store: Store): string => store.name ?? store.describe();
 
 /** The queue of a run. */
-const queueOf = ({ service, emulated }: Settings, { address }: World): string =>
-  emulated ? queueName(service.deployment, null) : serviceQueue(service.deployment, address);
+const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =>
+  emulated ? queueName(endpoint.deployment, null) : serviceQueue(endpoint.deployment, address);
 
 /** What a person can do about rows that were not called again. */
 const heldText = (rows: number): string =>
@@ -198,7 +198,7 @@ function announce(
   target: OutputTarget | null,
   store: Store,
 ): void {
-  const { input, service, emulated, limits, work } = settings;
+  const { input, endpoint, emulated, limits, work } = settings;
   const from = input.path === '-' ? 'standard input' : input.path;
   const bad = survey.badRows > 0 ? `, ${count(survey.badRows)} of them unreadable` : '';
   say(
@@ -210,7 +210,7 @@ function announce(
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
     work
-      ? `calling ${service.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store.describe()}`
+      ? `calling ${endpoint.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store.describe()}`
       : `leaving the calls to workers; queue in ${store.describe()}`,
   );
   if (address.proxy) say(`calls go through the proxy ${address.proxy.address}`);
@@ -234,8 +234,8 @@ function summaryOf(
   return summarise({
     run: manifest.run,
     job: settings.job,
-    deployment: settings.service.deployment,
-    api_version: settings.service.apiVersion,
+    deployment: settings.endpoint.deployment,
+    api_version: settings.endpoint.apiVersion,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },
     output: target?.files.output ?? '-',
     started_at: manifest.started_at,

@@ -40,7 +40,7 @@ export interface Plan {
  * @throws UsageError for a template, a column or an answer schema that cannot be used
  */
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
-  const { service, parameters, limits, input, output } = settings;
+  const { endpoint, parameters, limits, input, output } = settings;
   const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
   const name = input.path === '-' ? 'standard input' : input.path;
   // Without a line a JSONL has no keys to hold the job against, and no row that could miss one.
@@ -91,11 +91,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       run,
       execution,
       first,
-      deployment: service.deployment,
-      ...(service.model !== undefined && { model: service.model }),
-      apiVersion: service.apiVersion,
-      style: service.style,
-      timeoutMs: limits.timeoutMs,
+      endpoint,
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
       budget: limits.budget && { ...limits.budget, prices: settings.prices, orphaned },
@@ -109,8 +105,8 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
  * Where no row can have a value of its own, `max_tokens` must leave room for a prompt of at least one token.
  * @throws UsageError when it does not: every row would end `failed`
  */
-function checkRoom({ service, parameters, rowParameters }: Settings, { columns }: Survey): void {
-  const model = modelBehind(service);
+function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns }: Survey): void {
+  const model = modelBehind(endpoint);
   const { max_tokens } = parameters;
   if (model === null || typeof max_tokens !== 'number' || max_tokens < model.contextWindow) return;
   const rowsDecide = rowParameters.includes('max_tokens') || columns.includes('body');
@@ -125,8 +121,8 @@ function checkRoom({ service, parameters, rowParameters }: Settings, { columns }
 const NO_REQUESTS: RequestPlan = { template: null, require: [], rowParameters: [] };
 
 /** The check against the model's context window; none for a deployment whose model is not known. */
-function fitsContext({ service }: Settings): ReturnType<typeof contextCheck> {
-  const model = modelBehind(service);
+function fitsContext({ endpoint }: Settings): ReturnType<typeof contextCheck> {
+  const model = modelBehind(endpoint);
   if (model === null) return () => null;
   return contextCheck(model.contextWindow, () => loadTokenizer(model.encoding));
 }

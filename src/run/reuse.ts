@@ -82,12 +82,12 @@ export class Reuse {
       await sweep(dirname(own), own);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
-      const { service } = settings;
+      const { deployment, apiVersion, style } = settings.endpoint;
       const keysOf = rowKeys({
         ...reuse,
         idOf: idReader(reuse.id, input.survey),
         parameters: settings.parameters,
-        service: [where, service.deployment, service.apiVersion, service.style],
+        service: [where, deployment, apiVersion, style],
       });
       // With both the memory is shared out.
       const both = reuse.dedupe && reuse.onlyNew;

@@ -1,3 +1,4 @@
+import type { Deployed, EndpointSpec } from './endpoint-spec.js';
 import { completions } from './operation.js';
 
 /** What is known about the models behind deployments, out of the documentation of the service. */
@@ -37,24 +38,7 @@ export function modelOf(deployment: string): Model | null {
   return MODELS.find((model) => model.id === deployment) ?? null;
 }
 
-/** A deployment, and the model behind it where the job names it. */
-export interface Deployed {
-  readonly deployment: string;
-  /** ID of a model; without it the deployment's own name says the model, or nothing does. */
-  readonly model?: string | undefined;
-}
-
-/** What a job says of the deployment that it calls. */
-export interface Deployment extends Deployed {
-  readonly apiVersion: string;
-  /**
-   * Shape of the endpoint. `deployments`: the deployment in the path, the key in an `api-key` header. `openai`: servers of
-   * the same shape, with bearer authentication and the model in the body.
-   */
-  readonly style: 'deployments' | 'openai';
-}
-
-/** The model behind a deployment: the one that the job names, else the one that the deployment is named after. */
+/** The model behind an endpoint: the one that the job names, else the one that the deployment is named after. */
 export const modelBehind = ({ deployment, model }: Deployed): Model | null => modelOf(model ?? deployment);
 
 /** The same as part of a sentence. */
@@ -69,7 +53,7 @@ export function modelProblem(id: string): string | null {
 }
 
 /** Why a deployment cannot be called, as one sentence, or `null`; asked before anything is sent. */
-export function deploymentProblem({ deployment, model, style }: Deployment): string | null {
+export function deploymentProblem({ deployment, model, style }: EndpointSpec): string | null {
   // Servers of the other style have models of their own, under any name.
   if (style === 'openai' || model !== undefined || modelOf(deployment) === null) return null;
   const problem = modelProblem(deployment);

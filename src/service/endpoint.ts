@@ -1,7 +1,7 @@
 import { UsageError } from '../errors.js';
 import type { Parameters } from '../model.js';
-import type { Deployment } from './catalogue.js';
 import { type Client, createClient } from './client.js';
+import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';
 import type { KeyRing } from './keys.js';
 import { completions, type Operation } from './operation.js';
@@ -33,29 +33,28 @@ export interface ServiceRequest {
 
 /** One deployment as this process calls it: where it is, how it is asked, and what its answers mean. */
 export class Endpoint {
-  readonly #deployment: Deployment;
+  readonly #spec: EndpointSpec;
   readonly #operation: Operation = completions;
   readonly #client: Client;
 
   /**
    * @param connections most calls at once
-   * @param timeoutMs longest time of one call, in milliseconds
    * @throws UsageError when the address cannot be used
    */
-  constructor(address: ServiceAddress, deployment: Deployment, connections: number, timeoutMs: number) {
-    this.#deployment = deployment;
+  constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
+    this.#spec = spec;
     this.#client = createClient({
-      url: callUrl(address, deployment, this.#operation),
-      bearer: deployment.style === 'openai',
+      url: callUrl(address, spec, this.#operation),
+      bearer: spec.style === 'openai',
       connections,
-      timeoutMs,
+      timeoutMs: spec.timeoutMs,
       proxy: address.proxy,
     });
   }
 
   /** Makes one call. Never rejects: what went wrong is in the exchange. */
   call(request: ServiceRequest, key: string): Promise<Exchange> {
-    return this.#client.call(requestBody(request, this.#deployment, this.#operation), key);
+    return this.#client.call(requestBody(request, this.#spec, this.#operation), key);
   }
 
   /** What an exchange means for each prompt of its request. */
@@ -80,7 +79,7 @@ export class Endpoint {
  */
 export function callUrl(
   { baseUrl, segment }: ServiceAddress,
-  { deployment, apiVersion, style }: Deployment,
+  { deployment, apiVersion, style }: Omit<EndpointSpec, 'timeoutMs'>,
   operation: Operation = completions,
 ): string {
   const base = plainBase(baseUrl);
@@ -92,7 +91,7 @@ export function callUrl(
 /** The body of one call. */
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
-  { deployment, style }: Deployment,
+  { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
   operation: Operation = completions,
 ): string {
   const asked = operation.prompts(prompts);

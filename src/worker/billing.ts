@@ -2,7 +2,8 @@ import { most, mostBilled, NO_TOKENS } from '../budget/budget.js';
 import type { Parameters, Tokens } from '../model.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import { type Deployed, modelBehind } from '../service/catalogue.js';
+import { modelBehind } from '../service/catalogue.js';
+import type { Deployed } from '../service/endpoint-spec.js';
 import type { RowResult } from './row-result.js';
 
 /** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
@@ -23,7 +24,7 @@ export class MostBilled {
   /** Rows with the most that each can be billed; counting tokens costs time that only a budget is worth. */
   async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
     if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
-    const { prompt, suffix } = await this.#countOf(chunk);
+    const { prompt, suffix } = await this.#countOf(chunk.endpoint);
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
       // The model reads what comes after the completion as well.

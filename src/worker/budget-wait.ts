@@ -71,7 +71,7 @@ export class BudgetWait {
   /** True while calls are in flight that may be heard of, each by its deadline. */
   #mayLeaveRoom(
     known: RunWait,
-    { run, timeoutMs }: Chunk,
+    { run, endpoint }: Chunk,
     { orphaned }: ChunkBudget,
     { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
   ): boolean {
@@ -83,7 +83,7 @@ export class BudgetWait {
     const own = this.parts.inFlight(run);
     // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
     const lost = own === 0 && inFlight <= orphaned;
-    const deadline = known.saidAt + (lost ? 0 : timeoutMs) + GONE_MS;
+    const deadline = known.saidAt + (lost ? 0 : endpoint.timeoutMs) + GONE_MS;
     return inFlight + own > 0 && now < deadline;
   }
 

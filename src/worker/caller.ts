@@ -1,6 +1,7 @@
 import type { Fault, Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
 import type { Verdict } from '../service/verdict.js';
@@ -64,7 +65,7 @@ export class Caller {
     reserved: boolean,
   ): Promise<readonly RowResult[]> {
     const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
-    const endpoint = this.#endpoint(chunk);
+    const endpoint = this.#endpoint(chunk.endpoint);
     const exchange = await this.#exchange(endpoint, request, count, reserved);
     if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
     if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
@@ -76,7 +77,7 @@ export class Caller {
     const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
     if (!refused || rows.length === 1) {
       const results = judged.map((each) => this.#result(each, attempt, exchange, stops));
-      return await withRowUsage(results, rows, request.parameters, chunk);
+      return await withRowUsage(results, rows, request.parameters, chunk.endpoint);
     }
     const half = Math.ceil(rows.length / 2);
     const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
@@ -146,11 +147,11 @@ export class Caller {
     }
   }
 
-  #endpoint(chunk: Chunk): Endpoint {
-    const form = JSON.stringify([chunk.deployment, chunk.apiVersion, chunk.style, chunk.timeoutMs]);
+  #endpoint(spec: EndpointSpec): Endpoint {
+    const form = JSON.stringify(spec);
     let endpoint = this.#endpoints.get(form);
     if (endpoint === undefined) {
-      endpoint = new Endpoint(this.access.address, chunk, this.concurrency, chunk.timeoutMs);
+      endpoint = new Endpoint(this.access.address, spec, this.concurrency);
       this.#endpoints.set(form, endpoint);
     }
     return endpoint;

@@ -339,10 +339,10 @@ export class ChunkRun {
 
   /** Whether a call will not be heard of any more: its process is gone, or sleeps. */
   #isLost({ call, ageMs }: InFlight): boolean {
-    const { execution, timeoutMs } = this.lease.chunk;
+    const { execution, endpoint } = this.lease.chunk;
     // A run has one process, and this execution means that the one before has ended.
     if (call.startsWith(OWN) && Number(call.split(':')[1]) < execution) return true;
-    return ageMs > timeoutMs + GONE_MS;
+    return ageMs > endpoint.timeoutMs + GONE_MS;
   }
 
   /** Records the outcome of a row that has no call in flight. */

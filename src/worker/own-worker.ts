@@ -51,7 +51,7 @@ export function startOwnWorker(
       begun: { run, calls },
       onExchange: (status) => heartbeat.called(status),
     },
-    { queue, deployment: settings.service.deployment, limits: limitsOf(settings), answered: wasReached },
+    { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },
   );
   heartbeat.begin();
   return { worker, heartbeat };

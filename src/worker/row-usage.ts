@@ -3,7 +3,8 @@ import type { CalledOutcome, Completion, Parameters, Usage } from '../model.js';
 import { estimateTokens } from '../prompt/context.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
-import { type Deployed, modelBehind } from '../service/catalogue.js';
+import { modelBehind } from '../service/catalogue.js';
+import type { Deployed } from '../service/endpoint-spec.js';
 import type { RowResult } from './row-result.js';
 
 /**

@@ -281,7 +281,7 @@ export class ChunkWorker {
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
     const chunk = decodeChunk(job.data);
-    if (chunk === null || chunk.deployment !== this.wanted.deployment) {
+    if (chunk === null || chunk.endpoint.deployment !== this.wanted.deployment) {
       this.place.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError('refused: not a chunk of this deployment');
     }

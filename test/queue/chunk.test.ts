@@ -1,29 +1,43 @@
 import { expect, it } from 'vitest';
 import { type Chunk, decodeChunk, encodeChunk } from '../../src/queue/chunk.js';
 
-const chunk: Chunk = {
-  run: '20261121-020000-4f9c1a',
+const chunk = (model?: string): Chunk => ({
+  run: '20261121-020000-aaaaaa',
   execution: 2,
-  first: 11,
-  deployment: 'lm-35-turbo-instruct',
-  apiVersion: '2023-09-15-preview',
-  style: 'deployments',
-  timeoutMs: 120_000,
+  first: 21,
+  endpoint: {
+    deployment: 'd',
+    ...(model !== undefined && { model }),
+    apiVersion: '2022-12-01',
+    style: 'openai',
+    timeoutMs: 5_000,
+  },
   promptsPerRequest: 1,
   parameters: { max_tokens: 5 },
-  budget: { tokens: 1_000, cost: null, prices: null, orphaned: 4 },
-  hold: true,
-  rows: [{ row: 11, prompt: 'a', parameters: null }],
-};
-
-it('reads a chunk as it was written', () => {
-  expect(decodeChunk(encodeChunk(chunk))).toEqual(chunk);
-  const without = { ...chunk, budget: null, hold: false };
-  expect(decodeChunk(encodeChunk(without))).toEqual(without);
+  budget: { tokens: 10, cost: null, prices: null, orphaned: 1 },
+  hold: model !== undefined,
+  rows: [
+    { row: 21, prompt: 'one \0', parameters: null },
+    { row: 22, prompt: 'two', parameters: { temperature: 0 } },
+  ],
 });
 
-it('calls the orphaned calls `unheard` in the entry, as workers of the version before know them', () => {
-  const { body } = encodeChunk(chunk);
-  expect(JSON.parse(body)).toMatchObject({ budget: { tokens: 1_000, unheard: 4 } });
-  expect(body).not.toContain('orphaned');
+/** What version 0.1.0 writes of these chunks, and a fleet of it reads. */
+const entry = (model: string, hold: string) => ({
+  v: 1,
+  run: '20261121-020000-aaaaaa',
+  x: 2,
+  first: 21,
+  body:
+    `{"deployment":"d",${model}"apiVersion":"2022-12-01","style":"openai","timeoutMs":5000,"promptsPerRequest":1,` +
+    '"parameters":{"max_tokens":5},"budget":{"tokens":10,"cost":null,"prices":null,"unheard":1},' +
+    String.raw`${hold}"rows":[[21,"one \u0000",null],[22,"two",{"temperature":0}]]}`,
+});
+
+it.each([
+  ['without a model', chunk(), entry('', '')],
+  ['with a model, whose rows are called once', chunk('m'), entry('"model":"m",', '"hold":true,')],
+])('a queue entry %s is what versions of before write and read', (_, ours, theirs) => {
+  expect(encodeChunk(ours)).toEqual(theirs);
+  expect(decodeChunk(theirs)).toEqual(ours);
 });

@@ -223,8 +223,17 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
         ? { kind: 'settled', outcome: { status: 'skipped' } }
         : { kind: 'send', prompt: 'p', parameters: null },
     (first, sent) => ({
-      ...{ run: 'r', execution: 1, first, deployment: 'd', apiVersion: 'v', style: 'openai' },
-      ...{ timeoutMs: 1, promptsPerRequest: 1, parameters: {}, budget: null, hold: false, rows: sent },
+      ...{
+        run: 'r',
+        execution: 1,
+        first,
+        promptsPerRequest: 1,
+        parameters: {},
+        budget: null,
+        hold: false,
+        rows: sent,
+      },
+      endpoint: { deployment: 'd', apiVersion: 'v', style: 'openai', timeoutMs: 1 },
     }),
   );
   expect(rendered?.rows.map(({ row }) => row)).toEqual([1, 2]);

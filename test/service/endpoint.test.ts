@@ -1,16 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { type Deployment, deploymentProblem, modelOf } from '../../src/service/catalogue.js';
+import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
 import { callUrl, requestBody, type ServiceAddress } from '../../src/service/endpoint.js';
+import type { EndpointSpec } from '../../src/service/endpoint-spec.js';
 
-const of = (changes: Partial<Deployment>): Deployment => ({
+const of = (changes: Partial<EndpointSpec>): EndpointSpec => ({
   deployment: 'lm-35-turbo-instruct',
   apiVersion: '2023-09-15-preview',
   style: 'deployments',
+  timeoutMs: 1000,
   ...changes,
 });
 
-const urlOf = ({ baseUrl, segment, ...changes }: Partial<ServiceAddress & Deployment>): string =>
+const urlOf = ({ baseUrl, segment, ...changes }: Partial<ServiceAddress & EndpointSpec>): string =>
   callUrl({ baseUrl, segment: segment ?? 'openai' }, of(changes));
 
 describe('the address to call', () => {

@@ -7,7 +7,7 @@ const TIMEOUT_MS = 60_000;
 describe('requests that wait for a budget', () => {
   const budget = { tokens: 1_000, cost: null, prices: null, orphaned: 0 };
   const answer = { spent: { prompt_tokens: 900, completion_tokens: 0 }, inFlight: 1 };
-  const chunk = { run: 'r', execution: 1, timeoutMs: TIMEOUT_MS } as Chunk;
+  const chunk = { run: 'r', execution: 1, endpoint: { timeoutMs: TIMEOUT_MS } } as Chunk;
 
   function begin() {
     const clock = { ms: 1_000_000 };

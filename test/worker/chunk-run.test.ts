@@ -144,8 +144,8 @@ class TestWorker {
   ) {
     const { orphaned = 0, ...changed } = more;
     const chunk: Chunk = {
-      ...{ run: 'run', execution: 1, first: 1, deployment: 'd', apiVersion: 'v', style: 'deployments' },
-      ...{ timeoutMs: TIMEOUT_MS, promptsPerRequest: 1, parameters: {}, hold: false },
+      ...{ run: 'run', execution: 1, first: 1, promptsPerRequest: 1, parameters: {}, hold: false },
+      endpoint: { deployment: 'd', apiVersion: 'v', style: 'deployments', timeoutMs: TIMEOUT_MS },
       budget: budget === null ? null : { tokens: budget, cost: null, prices: null, orphaned },
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
       ...changed,
