@@ -40,3 +40,7 @@ export const errorText = (error: unknown): string => (error instanceof Error ? e
 /** The code that Node.js, the system or a library gives an error, such as `ENOENT`; empty where there is none. */
 export const errorCode = (error: unknown): string =>
   error instanceof Error && 'code' in error && error.code !== undefined ? String(error.code) : '';
+
+/** `csv, tsv or jsonl`: what is possible, as a message lists it. */
+export const either = (words: readonly string[]): string =>
+  words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;

@@ -5,7 +5,9 @@ import { renderCheck } from '../check/check-terminal.js';
 import type { QuoteLimits } from '../check/quote.js';
 import { durationMs } from '../config/job-schema.js';
 import type { RunFlags } from '../config/settings.js';
+import { either } from '../errors.js';
 import { Halt } from '../halt.js';
+import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { type OpenedJob, openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -32,7 +34,10 @@ export function checkCommand(exit: Exit): Command {
     .description('say what a run would take, and which rows are bad; sends nothing')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
     .option('--input <file>', 'read rows from this file; - is standard input')
-    .option('--format <format>', 'format of the input: csv, tsv or jsonl (default: from its name)')
+    .option(
+      '--format <format>',
+      `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
+    )
     .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option('--json', 'print the report as JSON on standard output')

@@ -1,12 +1,14 @@
 import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt, type HaltReason } from '../halt.js';
+import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { Summary } from '../report/summary.js';
 import { renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
+import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { parseStoreAddress, withoutPassword } from '../store/address.js';
 import { openJob, wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
@@ -37,8 +39,11 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .description('run a job here, or continue its unfinished run')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
     .option('--input <file>', 'read rows from this file; - is standard input')
-    .option('--format <format>', 'format of the input: csv, tsv or jsonl (default: from its name)')
-    .option('--output <file>', 'write records to this file, .csv or .jsonl; - is standard output')
+    .option(
+      '--format <format>',
+      `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
+    )
+    .option('--output <file>', `write records to this file, ${OUTPUT_ENDINGS}; - is standard output`)
     .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
     .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
     .option('--limit <n>', 'only the first n rows', wholeNumber)

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { either } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { refusedParameter } from '../service/parameters.js';
 import { jobJsonSchema } from './job-schema.js';
@@ -224,10 +225,6 @@ function named(path: readonly PropertyKey[]): string {
   const last = path.at(-1);
   if (typeof last === 'number') return `entry ${last + 1} of ${named(path.slice(0, -1))}`;
   return written(path) || 'the job file';
-}
-
-function either(words: readonly string[]): string {
-  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
 /** The schemas of a place of a job file; several where the place is in a union. */

@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { parametersSchema } from '../service/parameters.js';
+import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 
 /**
@@ -44,12 +46,9 @@ const serviceSchema = z.strictObject({
 
 const inputSchema = z.strictObject({
   path: text.describe(
-    'The input file: .csv .tsv .jsonl .ndjson .json (one object a line), each also .gz; "-" is standard input.',
+    `The input file: ${INPUT_ENDINGS.join(' ')}, each also .gz; JSON has one object a line; "-" is standard input.`,
   ),
-  format: z
-    .enum(['csv', 'tsv', 'jsonl'])
-    .optional()
-    .describe('Format of the input. Default: from the file name.'),
+  format: z.enum(INPUT_FORMAT_NAMES).optional().describe('Format of the input. Default: from the file name.'),
   encoding: text
     .optional()
     .describe('Text encoding, for example windows-1252. Default: the byte-order mark, else UTF-8.'),
@@ -107,7 +106,7 @@ const outputSchema = z.strictObject({
   path: text
     .optional()
     .describe(
-      'The output file, .csv or .jsonl; {{date}} and {{run}} are filled in; "-" is standard output. ' +
+      `The output file, ${OUTPUT_ENDINGS}; {{date}} and {{run}} are filled in; "-" is standard output. ` +
         'Default: out/<job name> with the kind of the input.',
     ),
   columns: z.array(text).min(1).optional().describe('Columns of the output, in this order. Default: all.'),

@@ -1,9 +1,11 @@
-import { extname, join } from 'node:path';
+import { join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
+import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
+import type { OutputFormat } from '../output/record.js';
 import type { ReuseSettings } from '../reuse/keys.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
-import type { Format } from '../source/format.js';
+import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { durationMs, type Job } from './job-schema.js';
 
@@ -22,8 +24,6 @@ export interface RunFlags {
   readonly logLevel?: string | undefined;
 }
 
-type OutputFormat = 'csv' | 'jsonl';
-
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
@@ -33,7 +33,7 @@ export interface Settings {
   readonly endpoint: EndpointSpec;
   readonly input: {
     readonly path: string;
-    readonly format?: Format;
+    readonly format?: string;
     readonly encoding?: string;
     readonly delimiter?: string;
     readonly require: readonly string[];
@@ -95,7 +95,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
   const concurrency = flags.concurrency ?? job.limits.concurrency;
   const promptsPerRequest = job.limits.prompts_per_request;
   const inputPath = flags.input ?? job.input.path;
-  const format = inputFormat(flags.format) ?? job.input.format;
+  const format = flags.format === undefined ? job.input.format : formatNamed(flags.format).name;
   const outputPath = flags.output ?? job.output.path ?? defaultOutput(job.name, format, inputPath);
   return Object.freeze({
     job: job.name,
@@ -122,7 +122,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     answer: answerSpec(job.answer),
     output: {
       path: outputPath,
-      format: outputFormat(
+      format: outputFormatOf(
         outputPath === '-' ? (job.output.path ?? defaultOutput(job.name, format, inputPath)) : outputPath,
       ),
       columns: job.output.columns ?? null,
@@ -176,25 +176,11 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
   return { kind: 'json', schema: answer.json satisfies { [key: string]: Json } };
 }
 
-function inputFormat(format: string | undefined): Format | undefined {
-  if (format === undefined || format === 'csv' || format === 'tsv' || format === 'jsonl') return format;
-  throw new UsageError('bad_format', `--format must be csv, tsv or jsonl, got ${format}`);
-}
-
-function outputFormat(path: string): OutputFormat {
-  const extension = extname(path).toLowerCase();
-  if (extension === '.jsonl' || extension === '.ndjson') return 'jsonl';
-  if (extension === '.csv') return 'csv';
-  throw new UsageError(
-    'bad_output',
-    `output must end in .csv or .jsonl, got ${path}`,
-    'Change output.path in the job file, or give --output.',
-  );
-}
-
-function defaultOutput(job: string, format: Format | undefined, input: string): string {
-  const lines = format === 'jsonl' || (format === undefined && /\.(jsonl|ndjson|json)(\.gz)?$/i.test(input));
-  return join('out', `${job}.${lines ? 'jsonl' : 'csv'}`);
+/** In the format of the input, where an output can have it. */
+function defaultOutput(job: string, format: string | undefined, input: string): string {
+  const name = format ?? formatOfName(input)?.name;
+  const { endings } = OUTPUT_FORMATS.find((known) => known.name === name) ?? OUTPUT_FORMATS[0];
+  return join('out', `${job}${endings[0]}`);
 }
 
 /** @throws UsageError naming the value received */

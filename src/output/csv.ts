@@ -1,7 +1,16 @@
 import { valueText } from '../json.js';
+import { readCsv } from '../source/csv.js';
 import { inert } from './formula.js';
-import type { RecordFormat, RecordLayout } from './record.js';
+import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import { recordFacts } from './result-columns.js';
+
+export const csv: OutputFormat = {
+  name: 'csv',
+  endings: ['.csv'],
+  hasQuotes: true,
+  records: csvRecords,
+  readBack: (bytes, name) => readCsv(bytes, { name, delimiter: ',', onColumns: () => {} }),
+};
 
 /**
  * Records as CSV: RFC 4180, UTF-8 without a byte-order mark, `\n`.
@@ -11,7 +20,7 @@ import { recordFacts } from './result-columns.js';
  *
  * @param formulas `protect`: cells that a spreadsheet would run are made inert, the header's included
  */
-export function csvFormat({ columns }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
+function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
   const cell = formulas === 'raw' ? quoted : (text: string): string => quoted(inert(text));
   const line = (cells: readonly string[]): string => {
     const text = cells.join(',');

@@ -1,12 +1,32 @@
+import { extname } from 'node:path';
 import type { AnswerReader } from '../answer/answer.js';
-import { csvFormat } from './csv.js';
-import { jsonlFormat } from './jsonl.js';
-import { type RecordFormat, recordLayout } from './record.js';
+import { either, UsageError } from '../errors.js';
+import { csv } from './csv.js';
+import { jsonl } from './jsonl.js';
+import { type OutputFormat, type RecordFormat, recordLayout } from './record.js';
 import type { OriginColumn } from './result-columns.js';
+
+/** The formats of the output. All that is said of them elsewhere comes from this list. */
+export const OUTPUT_FORMATS: readonly [OutputFormat, ...OutputFormat[]] = [csv, jsonl];
+
+/** `.csv or .jsonl` */
+export const OUTPUT_ENDINGS = either(OUTPUT_FORMATS.map(({ endings: [first] }) => first));
+
+/** @throws UsageError when the ending is of no format */
+export function outputFormatOf(path: string): OutputFormat {
+  const ending = extname(path).toLowerCase();
+  const format = OUTPUT_FORMATS.find(({ endings }) => endings.includes(ending));
+  if (format !== undefined) return format;
+  throw new UsageError(
+    'bad_output',
+    `output must end in ${OUTPUT_ENDINGS}, got ${path}`,
+    'Change output.path in the job file, or give --output.',
+  );
+}
 
 /** @throws UsageError for an unknown column in `select` */
 export function recordFormat(options: {
-  readonly kind: 'csv' | 'jsonl';
+  readonly format: OutputFormat;
   /** The input's columns, in their order. */
   readonly inputColumns: readonly string[];
   readonly answer: AnswerReader;
@@ -19,6 +39,5 @@ export function recordFormat(options: {
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;
 }): RecordFormat {
-  const layout = recordLayout(options);
-  return options.kind === 'csv' ? csvFormat(layout, options.formulas ?? 'protect') : jsonlFormat(layout);
+  return options.format.records(recordLayout(options), options.formulas ?? 'protect');
 }

@@ -1,5 +1,6 @@
 import { memberTexts } from '../json.js';
-import type { RecordFormat, RecordLayout } from './record.js';
+import { readJsonl } from '../source/jsonl.js';
+import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import {
   createdAt,
   LOGPROBS,
@@ -11,12 +12,20 @@ import {
   recordFacts,
 } from './result-columns.js';
 
+export const jsonl: OutputFormat = {
+  name: 'jsonl',
+  endings: ['.jsonl', '.ndjson'],
+  hasQuotes: false,
+  records: jsonlRecords,
+  readBack: readJsonl,
+};
+
 /**
  * Records as JSON Lines: one object a row, raw text, every filter category that the service sent. The text is put
  * together by hand, because an object would move keys such as `7` to the front and lose `__proto__` (fault 9), and
  * round big numbers (fault 10).
  */
-export function jsonlFormat(layout: RecordLayout): RecordFormat {
+function jsonlRecords(layout: RecordLayout): RecordFormat {
   const parts = PARTS.filter((part) => layout.parts.has(part));
   const withLogprobs: readonly Part[] = [...parts, 'logprobs'];
   return {

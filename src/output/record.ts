@@ -15,6 +15,20 @@ export interface RecordFormat {
   format(row: Row, outcome: Outcome, answer: Answer | null): string;
 }
 
+/** A format of the output. All of them are in the list of format.ts. */
+export interface OutputFormat {
+  /** Runs are known again by it, so it stays. An output that the job does not name has the format of this name of its input. */
+  readonly name: string;
+  /** Endings of its files; the first is that of an output which the job does not name. */
+  readonly endings: readonly [string, ...string[]];
+  /** Whether a line break inside double quotes is part of a record. Any other ends one. */
+  readonly hasQuotes: boolean;
+  /** @param formulas `protect`: cells that a spreadsheet would run are made inert */
+  records(layout: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat;
+  /** Reads records back, in batches, as the rows of an input are read. @param name how messages call the output */
+  readBack(bytes: AsyncIterable<Buffer>, name: string): AsyncIterable<readonly Row[]>;
+}
+
 /** What a record has, and in which order. */
 export interface RecordLayout {
   /** The columns of a CSV record. */

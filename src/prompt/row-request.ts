@@ -36,7 +36,7 @@ export function requestPlan(
   checkColumns('row_parameters', rowParameters, input);
   if (job.prompt !== undefined)
     return { template: compileTemplate(job.prompt, input), require, rowParameters };
-  if (!input.columns.includes('prompt') && !(input.kind === 'jsonl' && input.columns.includes('body'))) {
+  if (!input.columns.includes('prompt') && !(input.format.hasJson && input.columns.includes('body'))) {
     throw new UsageError(
       'prompt_missing',
       `the job has no prompt, and ${input.name} has no column "prompt"`,

@@ -4,6 +4,7 @@ import { errorText, UsageError } from '../errors.js';
 import { valueText } from '../json.js';
 import type { Json, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
+import type { InputFormat } from '../source/input.js';
 
 /** A prompt template whose names are known to be columns of the input. */
 export interface Template {
@@ -18,8 +19,8 @@ export interface TemplateInput {
   /** How messages call it. */
   readonly name: string;
   readonly columns: readonly string[];
-  /** In JSONL a dotted name (`{{ order.total }}`) reaches into a value; CSV values have no inside. */
-  readonly kind: 'csv' | 'jsonl';
+  /** Into values of JSON a dotted name (`{{ order.total }}`) reaches; texts have no inside. */
+  readonly format: Pick<InputFormat, 'hasJson'>;
 }
 
 /** Not the library's global default, which any importer can change. */
@@ -81,7 +82,7 @@ function openTag(text: string): number {
 
 const lineAt = (text: string, position: number): number => text.slice(0, position).split('\n').length;
 
-/** Names inside a section of a JSONL input may belong to the section's values, which only the rows know. */
+/** Names inside a section of an input of JSON may belong to the section's values, which only the rows know. */
 function checkNames(
   tokens: TemplateSpans,
   text: string,
@@ -94,10 +95,10 @@ function checkNames(
     for (const [type, name, start, , inner] of spans) {
       if (type === 'text' || type === '!') continue;
       if (type === '>' || type === '=') throw unsupported(type, lineAt(text, start));
-      const head = input.kind === 'jsonl' ? (name.split('.')[0] ?? name) : name;
+      const head = input.format.hasJson ? (name.split('.')[0] ?? name) : name;
       const column = columnOf(name) ?? columnOf(head);
       if (column !== null) columns.add(column);
-      else if (!(inside && (name === '.' || input.kind === 'jsonl'))) unknown.add(name);
+      else if (!(inside && (name === '.' || input.format.hasJson))) unknown.add(name);
       if (Array.isArray(inner)) visit(inner, inside || type === '#');
     }
   };

@@ -36,7 +36,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
     parameters: settings.parameters,
     row_parameters: settings.rowParameters,
     answer: settings.answer,
-    output: [output.format, output.columns, output.formulas],
+    output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
     // Only where they are used: runs of versions that did not know them go on.
     ...(reuse.dedupe && { 'input.dedupe': true }),

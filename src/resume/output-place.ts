@@ -13,6 +13,7 @@ import {
   type OutputFiles,
   outputFiles,
 } from '../output/files.js';
+import { OUTPUT_FORMATS } from '../output/format.js';
 import { isTaken, readOwn } from '../output/own-file.js';
 import { WriteError } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
@@ -281,7 +282,7 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
   const stem = own.slice(0, own.length - extname(own).length);
   const unfinished = readdirSync(folder).find(
     (name) =>
-      name !== `${own}.run.json` && name.startsWith(`${stem}.`) && UNFINISHED.test(name.slice(stem.length)),
+      name !== `${own}.run.json` && name.startsWith(`${stem}.`) && isUnfinished(name.slice(stem.length)),
   );
   const other = unfinished?.slice(0, -'.run.json'.length) ?? outputOf(summary);
   if (other === null || other === own) return;
@@ -295,7 +296,9 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
   );
 }
 
-const UNFINISHED = /^\.(csv|jsonl|ndjson)\.run\.json$/i;
+/** Whether this is the rest of a manifest's name, behind the stem of its output. */
+const isUnfinished = (rest: string): boolean =>
+  OUTPUT_FORMATS.some(({ endings }) => endings.some((ending) => rest.toLowerCase() === `${ending}.run.json`));
 
 /** The name of the output that a summary is about; null when there is none, or it is no summary. */
 function outputOf(summary: string): string | null {

@@ -1,12 +1,10 @@
 import { createReadStream } from 'node:fs';
 import { answerReader } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
-import type { Row } from '../model.js';
 import { outcomeOf } from '../output/read-back.js';
+import type { OutputFormat } from '../output/record.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
 import { originColumns } from '../reuse/keys.js';
-import { readCsv } from '../source/csv.js';
-import { readJsonl } from '../source/jsonl.js';
 import type { Manifest } from './manifest.js';
 
 /**
@@ -30,7 +28,7 @@ export async function repair(
   const reader = answerReader(answer);
   const origins = originColumns(reuse);
   let tally = emptyTally();
-  for await (const rows of records(part, bytes, output.format)) {
+  for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
     const ended: Ended[] = [];
     for (const row of rows) {
       const outcome = outcomeOf(row, origins, output.formulas);
@@ -58,33 +56,27 @@ export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): 
   return rows.completed + rows.filtered - taken;
 }
 
-/** The records at the beginning of an output, in batches, as the rows of an input are read. */
-function records(path: string, bytes: number, format: 'csv' | 'jsonl'): AsyncIterable<readonly Row[]> {
-  const content = bytes === 0 ? noBytes() : createReadStream(path, { end: bytes - 1 });
-  return format === 'jsonl'
-    ? readJsonl(content, path)
-    : readCsv(content, { name: path, delimiter: ',', onColumns: () => {} });
+/** The first bytes of a file. */
+async function* contentOf(path: string, bytes: number): AsyncGenerator<Buffer> {
+  if (bytes > 0) yield* createReadStream(path, { end: bytes - 1 });
 }
-
-async function* noBytes(): AsyncGenerator<Buffer> {}
 
 const QUOTE = 0x22;
 const LF = 0x0a;
 
 /**
  * Length of the beginning of an output that holds only whole records, in bytes. A record ends at a line feed that
- * is not inside quotes; neither byte is ever part of another character in UTF-8.
+ * is not inside quotes, where the format has them; neither byte is ever part of another character in UTF-8.
  * @param bytes where to stop at the latest
  */
-async function wholeRecords(path: string, bytes: number, format: 'csv' | 'jsonl'): Promise<number> {
-  if (bytes === 0) return 0;
+async function wholeRecords(path: string, bytes: number, { hasQuotes }: OutputFormat): Promise<number> {
   let whole = 0;
   let at = 0;
   let quoted = false;
-  for await (const chunk of createReadStream(path, { end: bytes - 1 })) {
+  for await (const chunk of contentOf(path, bytes)) {
     for (const byte of chunk) {
       at++;
-      if (byte === QUOTE && format === 'csv') quoted = !quoted;
+      if (byte === QUOTE && hasQuotes) quoted = !quoted;
       else if (byte === LF && !quoted) whole = at;
     }
   }

@@ -3,6 +3,7 @@ import { UsageError } from '../errors.js';
 import type { Json, Parameters, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from '../output/result-columns.js';
+import type { InputFormat } from '../source/input.js';
 
 /** 96 bits of a SHA-256 as 16 characters of base64url: among 1,500,000, two alike are one chance in 10^16. */
 export type Key = string;
@@ -71,7 +72,7 @@ export interface ReuseSettings {
 /** What is known of the input. */
 interface InputColumns {
   readonly name: string;
-  readonly format: 'csv' | 'tsv' | 'jsonl';
+  readonly format: Pick<InputFormat, 'hasHeader' | 'hasJson'>;
   readonly columns: readonly string[];
 }
 
@@ -94,7 +95,7 @@ export function checkReuse(
     throw unknownNames(use, [id], input.columns);
   }
   if (!dedupe || isRepeatable(parameters)) return;
-  const bodies = input.format === 'jsonl' && input.columns.includes('body');
+  const bodies = input.format.hasJson && input.columns.includes('body');
   if (rowParameters.includes('temperature') || bodies) return;
   const { temperature } = parameters;
   throw new UsageError(
@@ -105,12 +106,12 @@ export function checkReuse(
   );
 }
 
-/** The column of `input.id`. By default the first of a CSV; of a JSONL row `custom_id`, else `id`, else none. */
+/** The column of `input.id`. By default the first of a header; of a row without one `custom_id`, else `id`, else none. */
 export function idReader(
   id: string | null,
   { format, columns }: Omit<InputColumns, 'name'>,
 ): (row: Row) => Json {
-  const names = id !== null ? [id] : format === 'jsonl' ? ['custom_id', 'id'] : columns.slice(0, 1);
+  const names = id !== null ? [id] : format.hasHeader ? columns.slice(0, 1) : ['custom_id', 'id'];
   return ({ fields }) => {
     for (const name of names) {
       const value = fields.get(name);

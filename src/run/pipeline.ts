@@ -1,5 +1,6 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
+import { within } from '../deadline.js';
 import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
@@ -13,7 +14,6 @@ import type { Manifest } from '../resume/manifest.js';
 import { lockOutput } from '../resume/output-place.js';
 import { findTarget, type OutputTarget, settleTarget } from '../resume/output-target.js';
 import { beginManifest, giveUp } from '../resume/resume.js';
-import { within } from '../deadline.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';

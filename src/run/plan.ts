@@ -19,7 +19,7 @@ export interface RowRecord extends Ended {
 
 /** What happens to every row, settled before the first is sent. All of it is pure. */
 export interface Plan {
-  /** First line of the output; empty for JSONL. */
+  /** First line of the output; empty for a format without one. */
   readonly header: string;
   /** What is sent for a row, or the outcome it has without being sent. */
   readonly requestOf: (row: Row) => RowRequest;
@@ -41,10 +41,9 @@ export interface Plan {
  */
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
   const { endpoint, parameters, limits, input, output } = settings;
-  const kind = survey.format === 'jsonl' ? 'jsonl' : 'csv';
   const name = input.path === '-' ? 'standard input' : input.path;
-  // Without a line a JSONL has no keys to hold the job against, and no row that could miss one.
-  const isBlank = kind === 'jsonl' && survey.rows === 0;
+  // Without a row an input without a header has no columns to hold the job against, and no row that could miss one.
+  const isBlank = !survey.format.hasHeader && survey.rows === 0;
   const requests = isBlank
     ? NO_REQUESTS
     : requestPlan(
@@ -53,14 +52,14 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
           require: input.require,
           rowParameters: settings.rowParameters,
         },
-        { name, columns: survey.columns, kind },
+        { name, ...survey },
       );
   checkRoom(settings, survey);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   const fits = fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
-    kind: output.format,
+    format: output.format,
     inputColumns: isBlank ? (output.columns ?? []) : survey.columns,
     answer,
     select: output.columns ?? undefined,

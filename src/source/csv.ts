@@ -1,8 +1,40 @@
 import { type CsvError, type Parser, parse } from 'csv-parse';
 import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Json, Row } from '../model.js';
+import { begun } from './beginning.js';
+import { dialectOf } from './dialect.js';
+import { toUtf8 } from './encoding.js';
+import { type InputFormat, nameOf } from './input.js';
+import { refuseOtherThanTable } from './kind.js';
 import { lineBreaks, RECORD_LIMIT, recordTooLarge } from './lines.js';
 import { QuoteMender } from './quotes.js';
+
+export const csv: InputFormat = table('csv', '.csv', ',');
+export const tsv: InputFormat = table('tsv', '.tsv', '\t');
+
+/** @param usual what separates the cells where nothing else is said or found out */
+function table(format: string, ending: string, usual: string): InputFormat {
+  return {
+    name: format,
+    endings: [ending],
+    hasHeader: true,
+    hasJson: false,
+    async *read(bytes, spec, { onColumns, onNote }) {
+      const name = nameOf(spec);
+      const text = await begun(toUtf8(bytes, name, spec.encoding));
+      try {
+        refuseOtherThanTable(text, format, name);
+        const dialect = dialectOf(text.head, text.isAll, { usual, given: spec.delimiter, name });
+        const { delimiter, skippedBytes, note } = dialect;
+        if (note !== null) onNote(note);
+        const skippedLines = skippedBytes > 0 ? 1 : 0;
+        yield* readCsv(text.from(skippedBytes), { name, delimiter, skippedLines, onColumns });
+      } finally {
+        await text.close();
+      }
+    },
+  };
+}
 
 /** What the reader of CSV and TSV needs besides the bytes. */
 interface CsvOptions {

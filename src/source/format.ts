@@ -1,47 +1,43 @@
-import { UsageError } from '../errors.js';
+import { either, UsageError } from '../errors.js';
+import { csv, tsv } from './csv.js';
+import { type InputFormat, type InputSpec, nameOf } from './input.js';
+import { jsonl } from './jsonl.js';
 
-/** What the reader is told about an input. */
-export interface InputSpec {
-  readonly path: string;
-  /** How messages call the input, for example `standard input`. @default the path */
-  readonly name?: string;
-  /** @default told by the file's name */
-  readonly format?: Format;
-  /** Name of the text's encoding, as iconv-lite knows it. @default the byte-order mark's, else UTF-8 */
-  readonly encoding?: string;
-  /** What separates two cells; no meaning for JSONL. @default found out; `,` for CSV, a tab for TSV where nothing speaks against it */
-  readonly delimiter?: string;
+/** The formats of the input. All that is said of them elsewhere comes from this list. */
+const INPUT_FORMATS: readonly InputFormat[] = [csv, tsv, jsonl];
+
+export const INPUT_FORMAT_NAMES = INPUT_FORMATS.map(({ name }) => name);
+
+/** The endings by which a file's format is known. */
+export const INPUT_ENDINGS = INPUT_FORMATS.flatMap(({ endings }) => endings);
+
+/** The format that a file's name tells, with or without `.gz`; null when it tells none. */
+export function formatOfName(path: string): InputFormat | null {
+  const plain = path.toLowerCase().replace(/\.gz$/, '');
+  const ending = /\.[^./\\]*$/.exec(plain)?.[0] ?? '';
+  return INPUT_FORMATS.find(({ endings }) => endings.includes(ending)) ?? null;
 }
 
-export type Format = 'csv' | 'tsv' | 'jsonl';
-
-const FORMAT_BY_ENDING: ReadonlyMap<string, Format> = new Map([
-  ['.csv', 'csv'],
-  ['.tsv', 'tsv'],
-  ['.jsonl', 'jsonl'],
-  ['.ndjson', 'jsonl'],
-  ['.json', 'jsonl'],
-]);
-
 /**
- * The format an input is read in: the one given, else the one its name tells, with or without `.gz`.
- * @throws UsageError `unknown_format`
+ * The format an input is read in: the one given, else the one its name tells.
+ * @throws UsageError `bad_format`, `unknown_format`
  */
-export function formatOf(spec: InputSpec): Format {
-  if (spec.format !== undefined) return spec.format;
-  const plain = spec.path.toLowerCase().replace(/\.gz$/, '');
-  const format = FORMAT_BY_ENDING.get(/\.[^./\\]*$/.exec(plain)?.[0] ?? '');
-  if (format !== undefined) return format;
-  const endings = [...FORMAT_BY_ENDING.keys()].join(', ');
+export function formatOf(spec: InputSpec): InputFormat {
+  if (spec.format !== undefined) return formatNamed(spec.format);
+  const format = formatOfName(spec.path);
+  if (format !== null) return format;
   throw new UsageError(
     'unknown_format',
     spec.path === '-'
       ? 'The format of standard input is unknown: it has no name that tells.'
-      : `The format of ${nameOf(spec)} is unknown; known endings are ${endings}, each also with .gz.`,
-    'Name the format with --format csv, tsv or jsonl, or with input.format in the job file.',
+      : `The format of ${nameOf(spec)} is unknown; known endings are ${INPUT_ENDINGS.join(', ')}, each also with .gz.`,
+    `Name the format with --format ${either(INPUT_FORMAT_NAMES)}, or with input.format in the job file.`,
   );
 }
 
-export function nameOf(spec: InputSpec): string {
-  return spec.name ?? spec.path;
+/** @throws UsageError `bad_format` */
+export function formatNamed(name: string): InputFormat {
+  const format = INPUT_FORMATS.find((known) => known.name === name);
+  if (format !== undefined) return format;
+  throw new UsageError('bad_format', `--format must be ${either(INPUT_FORMAT_NAMES)}, got ${name}`);
 }

@@ -1,6 +1,27 @@
 import { parseFields } from '../json.js';
 import type { Json, Row } from '../model.js';
+import { begun } from './beginning.js';
+import { toUtf8 } from './encoding.js';
+import { type InputFormat, nameOf } from './input.js';
+import { refuseOtherThanLines } from './kind.js';
 import { LineCutter } from './lines.js';
+
+export const jsonl: InputFormat = {
+  name: 'jsonl',
+  endings: ['.jsonl', '.ndjson', '.json'],
+  hasHeader: false,
+  hasJson: true,
+  async *read(bytes, spec) {
+    const name = nameOf(spec);
+    const text = await begun(toUtf8(bytes, name, spec.encoding));
+    try {
+      refuseOtherThanLines(text, name);
+      yield* readJsonl(text.from(0), name);
+    } finally {
+      await text.close();
+    }
+  },
+};
 
 /** Bytes of heap that a value takes besides its text, with its name and its place in an object, about. */
 const VALUE_BYTES = 100;

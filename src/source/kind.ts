@@ -1,6 +1,5 @@
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import type { Format } from './format.js';
 
 /** What a file is, where it is not what it is read as. */
 interface Kind {
@@ -91,13 +90,45 @@ const CSV: Kind = {
   remedy: 'Say --format csv (or tsv), or input.format: csv in the job file.',
 };
 
+/** The beginning of a text. */
+interface Beginning {
+  readonly head: Buffer;
+  /** The text has nothing more. */
+  readonly isAll: boolean;
+}
+
 /**
- * Refuses text that is plainly of another format than the one it is read as.
- * @param head the beginning of the text
- * @param isAll the text has nothing more
- * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_json_lines`, `input_is_csv`
+ * Refuses text that is plainly no JSON lines.
+ * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_csv`
  */
-export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, name: string): void {
+export function refuseOtherThanLines(beginning: Beginning, name: string): void {
+  const { lines, hasMore } = plainLines(beginning, name);
+  if (isTable(lines)) throw refusal(name, CSV);
+  if (lines[0]?.trim() !== '{' || !hasMore) return;
+  throw refusal(name, {
+    code: 'input_is_json',
+    is: 'is JSON over several lines, where one object a line is expected (JSON lines)',
+    remedy: 'Put each object on a line of its own, for example with jq -c . FILE.',
+  });
+}
+
+/**
+ * Refuses text that is plainly no table.
+ * @param format name of the format that it is read as
+ * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json_lines`
+ */
+export function refuseOtherThanTable(beginning: Beginning, format: string, name: string): void {
+  const [first = ''] = plainLines(beginning, name).lines;
+  if (!first.startsWith('{') || typeof parseJson(first) !== 'object') return;
+  throw refusal(name, {
+    code: 'input_is_json_lines',
+    is: `has JSON lines in it, and is read as ${format.toUpperCase()}`,
+    remedy: 'Say --format jsonl, or input.format: jsonl in the job file.',
+  });
+}
+
+/** The first lines of a text, and whether there are more than one; refuses what no text format is. */
+function plainLines({ head, isAll }: Beginning, name: string): { lines: string[]; hasMore: boolean } {
   const text = head.toString('utf8').trimStart();
   if (/^<(?:!doctype html|html|head|body)\b/i.test(text)) {
     throw refusal(name, {
@@ -113,25 +144,11 @@ export function refuseOtherText(head: Buffer, isAll: boolean, format: Format, na
       remedy: 'Convert it to CSV or to JSON lines.',
     });
   }
-  const [first = '', ...others] = text.split(/\r\n|\n|\r/, 3);
+  const lines = text.split(/\r\n|\n|\r/, 3);
+  const [first = '', ...others] = lines;
   const hasMore = !isAll || others.some((line) => line.trim() !== '');
   if (isArray(text, first, hasMore)) throw refusal(name, ARRAY);
-  if (format === 'jsonl') {
-    if (isTable([first, ...others])) throw refusal(name, CSV);
-    if (first.trim() !== '{' || !hasMore) return;
-    throw refusal(name, {
-      code: 'input_is_json',
-      is: 'is JSON over several lines, where one object a line is expected (JSON lines)',
-      remedy: 'Put each object on a line of its own, for example with jq -c . FILE.',
-    });
-  }
-  if (typeof parseJson(first) === 'object' && first.startsWith('{')) {
-    throw refusal(name, {
-      code: 'input_is_json_lines',
-      is: `has JSON lines in it, and is read as ${format.toUpperCase()}`,
-      remedy: 'Say --format jsonl, or input.format: jsonl in the job file.',
-    });
-  }
+  return { lines, hasMore };
 }
 
 /** An array of objects over the whole file; one that is a line of its own is a bad record (fault 11). */

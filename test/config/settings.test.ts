@@ -30,12 +30,12 @@ describe('settings', () => {
   });
 
   it('write to out/<job> with the kind of the input unless told otherwise', () => {
-    expect(settings().output).toMatchObject({ path: 'out/job.csv', format: 'csv' });
+    expect(settings().output).toMatchObject({ path: 'out/job.csv', format: { name: 'csv' } });
     expect(settings({ input: 'rows.jsonl.gz' }).output).toMatchObject({
       path: 'out/job.jsonl',
-      format: 'jsonl',
+      format: { name: 'jsonl' },
     });
-    expect(settings({ output: '-' }).output).toMatchObject({ path: '-', format: 'csv' });
+    expect(settings({ output: '-' }).output).toMatchObject({ path: '-', format: { name: 'csv' } });
   });
 
   it('refuse an output of unknown kind, a format and a log level that do not exist', () => {

@@ -23,9 +23,9 @@ const MESSAGES: Fields[] = read('samples/messages.jsonl')
 /** What the emulator answers to a sample job's prompt for each row that has a text, as the job reads it. */
 function rehearse(job: string, rows: readonly Fields[], text: string) {
   const { prompt, answer: asked } = parseYaml(read(`jobs/${job}.yaml`));
-  const kind = text === 'review' ? 'csv' : 'jsonl';
+  const format = { hasJson: text !== 'review' };
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const template = compileTemplate(prompt, { name: job, columns, kind });
+  const template = compileTemplate(prompt, { name: job, columns, format });
   const reader = answerReader(
     asked.labels ? { kind: 'labels', labels: asked.labels } : { kind: 'json', schema: asked.json },
   );

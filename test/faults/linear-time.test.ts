@@ -6,8 +6,10 @@ import './figures.js';
 import { answerReader } from '../../src/answer/answer.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { answer } from '../../src/emulator/answers/answer.js';
+import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { inert, uninert } from '../../src/output/formula.js';
+import { jsonl } from '../../src/output/jsonl.js';
 import { contextCheck } from '../../src/prompt/context.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
 import { plain } from '../../src/report/terminal-text.js';
@@ -84,8 +86,8 @@ const shape = { inputColumns: ['a'], answer: answerReader({ kind: 'text' }) };
 const json = answerReader({ kind: 'json', schema });
 const clean = keyCleaner('canary-key-0123456789');
 const fits = contextCheck(4097, () => loadTokenizer('cl100k_base'));
-const csv = recordFormat({ kind: 'csv', ...shape });
-const jsonl = recordFormat({ kind: 'jsonl', ...shape });
+const csvRecords = recordFormat({ format: csv, ...shape });
+const jsonlRecords = recordFormat({ format: jsonl, ...shape });
 const response = (status: number, body: string) =>
   verdicts({ kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 }, 0, {
     prompts: 1,
@@ -97,8 +99,8 @@ const response = (status: number, body: string) =>
 const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the guard of formulas': (text) => inert(text),
   'the guard, undone': (text) => uninert(`'${text}`),
-  'a record of CSV': (text) => csv.format(csvRow({ a: text }), completed, null),
-  'a record of JSONL': (text) => jsonl.format(csvRow({ a: text }), completed, null),
+  'a record of CSV': (text) => csvRecords.format(csvRow({ a: text }), completed, null),
+  'a record of JSONL': (text) => jsonlRecords.format(csvRow({ a: text }), completed, null),
   'a label answer': (text) => labels.read(text),
   'a JSON answer': (text) => json.read(text),
   'the body of an answer': (text) => response(200, text),

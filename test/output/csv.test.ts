@@ -1,12 +1,13 @@
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
+import { csv as CSV } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { inert, uninert } from '../../src/output/formula.js';
 import { completed, csvRow, jsonlRow, TEXT } from './records.js';
 
 const csv = (inputColumns: readonly string[], options: { formulas?: 'raw'; select?: string[] } = {}) =>
-  recordFormat({ kind: 'csv', inputColumns, answer: TEXT, ...options });
+  recordFormat({ format: CSV, inputColumns, answer: TEXT, ...options });
 
 describe('a CSV record', () => {
   it('is a line of RFC 4180 under a header', () => {
@@ -153,7 +154,7 @@ describe('fault 8: any input cell', () => {
   const table = fc.array(fc.array(cell, { minLength: 3, maxLength: 3 }), { minLength: 1, maxLength: 5 });
   const columns = ['a', 'b', 'c'];
   const written = (rows: readonly (readonly string[])[], formulas: 'protect' | 'raw'): string[][] => {
-    const format = recordFormat({ kind: 'csv', inputColumns: columns, answer: TEXT, formulas });
+    const format = recordFormat({ format: CSV, inputColumns: columns, answer: TEXT, formulas });
     const text = rows.map(([a = '', b = '', c = ''], i) =>
       format.format(csvRow({ a, b, c }, i + 1), completed, null),
     );

@@ -2,10 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Origin } from '../../src/model.js';
 import { recordFormat } from '../../src/output/format.js';
+import { jsonl as JSONL } from '../../src/output/jsonl.js';
 import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
 
 const jsonl = (inputColumns: readonly string[], select?: readonly string[], answer = TEXT) =>
-  recordFormat({ kind: 'jsonl', inputColumns, answer, select });
+  recordFormat({ format: JSONL, inputColumns, answer, select });
 
 describe('a JSONL record', () => {
   it('is one object on one line, with raw text and all filter categories', () => {
@@ -24,7 +25,7 @@ describe('a JSONL record', () => {
 
   it('of a job that reuses ends with where its outcome was taken from', () => {
     const format = recordFormat({
-      kind: 'jsonl',
+      format: JSONL,
       inputColumns: ['id'],
       answer: TEXT,
       origins: ['copied_from', 'carried_from'],
@@ -38,7 +39,7 @@ describe('a JSONL record', () => {
   it('of a job that asks for log probabilities ends with them, as they came', () => {
     const logprobs = { tokens: [' Good'], token_logprobs: [-0.25], top_logprobs: [{ ' Good': -0.25 }] };
     const said = { ...completed, completion: { ...completed.completion, logprobs } };
-    const format = recordFormat({ kind: 'jsonl', inputColumns: ['id'], answer: TEXT, logprobs: true });
+    const format = recordFormat({ format: JSONL, inputColumns: ['id'], answer: TEXT, logprobs: true });
     const end = (outcome: typeof said | typeof completed, of = format): string | undefined =>
       of.format(csvRow({ id: '1' }), outcome, null).split('"error":null')[1];
     expect(end(said)).toBe(`,"logprobs":${JSON.stringify(logprobs)}}\n`);

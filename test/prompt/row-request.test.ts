@@ -2,6 +2,9 @@ import { describe, expect, it, test } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import type { Json, Parameters, Row } from '../../src/model.js';
 import { requestPlan, rowRequest } from '../../src/prompt/row-request.js';
+import { csv } from '../../src/source/csv.js';
+import type { InputFormat } from '../../src/source/input.js';
+import { jsonl } from '../../src/source/jsonl.js';
 
 const row = (fields: Readonly<Record<string, Json>>, rest: Partial<Row> = {}): Row => ({
   ...{ number: 1, line: 1, bytes: 0, fields: new Map(Object.entries(fields)) },
@@ -12,7 +15,7 @@ const columns = ['prompt', 'review', 'max_tokens', 'stop', 'body'];
 
 function plan(
   job: { prompt?: string; require?: string[]; rowParameters?: (keyof Parameters)[] } = {},
-  input: { columns: readonly string[]; kind: 'csv' | 'jsonl' } = { columns, kind: 'jsonl' },
+  input: { columns: readonly string[]; format: InputFormat } = { columns, format: jsonl },
 ) {
   return requestPlan(
     { prompt: undefined, require: [], rowParameters: [], ...job },
@@ -131,11 +134,11 @@ describe('a row with a body', () => {
 
 describe('a plan is refused', () => {
   it('without any prompt', () => {
-    expect(() => plan({}, { columns: ['review'], kind: 'csv' })).toThrow(
+    expect(() => plan({}, { columns: ['review'], format: csv })).toThrow(
       'the job has no prompt, and in.jsonl has no column "prompt"',
     );
-    expect(() => plan({}, { columns: ['body'], kind: 'csv' })).toThrow(UsageError);
-    expect(plan({}, { columns: ['body'], kind: 'jsonl' }).template).toBeNull();
+    expect(() => plan({}, { columns: ['body'], format: csv })).toThrow(UsageError);
+    expect(plan({}, { columns: ['body'], format: jsonl }).template).toBeNull();
   });
 
   it('for columns that the input does not have', () => {

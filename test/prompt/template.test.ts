@@ -2,18 +2,21 @@ import { describe, expect, it, test } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import type { Json, Row } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
+import { csv } from '../../src/source/csv.js';
+import type { InputFormat } from '../../src/source/input.js';
+import { jsonl } from '../../src/source/jsonl.js';
 
 type Fields = readonly (readonly [string, Json])[];
 
 const row = (fields: Fields): Row => ({ number: 1, line: 1, fields: new Map(fields), bytes: 0 });
 
-function compiled(text: string, columns: readonly string[], kind: 'csv' | 'jsonl' = 'csv') {
-  return compileTemplate(text, { name: 'samples/reviews.csv', columns, kind });
+function compiled(text: string, columns: readonly string[], format: InputFormat = csv) {
+  return compileTemplate(text, { name: 'samples/reviews.csv', columns, format });
 }
 
-function rendered(text: string, fields: Fields, kind: 'csv' | 'jsonl' = 'csv'): string {
+function rendered(text: string, fields: Fields, format: InputFormat = csv): string {
   const columns = fields.map(([name]) => name);
-  return compiled(text, columns, kind).render(row(fields));
+  return compiled(text, columns, format).render(row(fields));
 }
 
 function refusal(text: string, columns: readonly string[] = ['review']): UsageError {
@@ -36,11 +39,11 @@ describe('a template', () => {
 
   it('names the columns it reads', () => {
     expect(compiled('{{b}} {{a}} {{b}}', ['a', 'b', 'c']).names).toEqual(['b', 'a']);
-    expect(compiled('{{order.total}}', ['order'], 'jsonl').names).toEqual(['order']);
+    expect(compiled('{{order.total}}', ['order'], jsonl).names).toEqual(['order']);
   });
 
   it('renders a missing or empty value as nothing', () => {
-    const template = compiled('[{{a}}{{b}}{{c}}]', ['a', 'b', 'c'], 'jsonl');
+    const template = compiled('[{{a}}{{b}}{{c}}]', ['a', 'b', 'c'], jsonl);
     expect(
       template.render(
         row([
@@ -60,7 +63,7 @@ describe('a template', () => {
       ['list', ['a', 1]],
       ['object', { a: { b: null } }],
     ];
-    expect(rendered('{{number}} {{yes}} {{no}} {{zero}} {{list}} {{object}}', fields, 'jsonl')).toBe(
+    expect(rendered('{{number}} {{yes}} {{no}} {{zero}} {{list}} {{object}}', fields, jsonl)).toBe(
       '7 true false 0 ["a",1] {"a":{"b":null}}',
     );
   });
@@ -86,7 +89,7 @@ describe('a template', () => {
       ['text', 'abc'],
     ];
     expect(
-      rendered('{{a.b}} {{a.c.d}} {{a.list.1}} [{{a.none}}{{a.none.x}}{{text.length}}]', fields, 'jsonl'),
+      rendered('{{a.b}} {{a.c.d}} {{a.list.1}} [{{a.none}}{{a.none.x}}{{text.length}}]', fields, jsonl),
     ).toBe('column 1 y []');
   });
 
@@ -122,7 +125,7 @@ describe('a template', () => {
       rendered(
         '{{#lines}}{{name}}={{price.value}}{{price}};{{/lines}}{{#tags}}<{{.}}>{{/tags}}',
         fields,
-        'jsonl',
+        jsonl,
       ),
     ).toBe('a=1;b=2{"value":2};<x><y>');
   });
@@ -158,8 +161,8 @@ describe('faults 9 and 56: a template never reaches a prototype', () => {
   ];
 
   test.each(hostile)('{{%s}} is refused where it is no column', (name) => {
-    for (const kind of ['csv', 'jsonl'] as const) {
-      expect(() => compiled(`{{${name}}}`, ['review'], kind)).toThrow(UsageError);
+    for (const format of [csv, jsonl]) {
+      expect(() => compiled(`{{${name}}}`, ['review'], format)).toThrow(UsageError);
     }
   });
 
@@ -172,14 +175,14 @@ describe('faults 9 and 56: a template never reaches a prototype', () => {
       ['x', { a: [1] }],
       ['list', [{}, 'text', 7]],
     ];
-    expect(
-      rendered(`{{x.${name}}}{{#x}}{{${name}}}{{/x}}{{#list}}{{${name}}}{{/list}}`, fields, 'jsonl'),
-    ).toBe('');
+    expect(rendered(`{{x.${name}}}{{#x}}{{${name}}}{{/x}}{{#list}}{{${name}}}{{/list}}`, fields, jsonl)).toBe(
+      '',
+    );
   });
 
   it('has own members of those names as plain data', () => {
     const value: Json = JSON.parse('{"__proto__": {"a": 1}, "constructor": 2}');
-    expect(rendered('{{x.__proto__.a}}{{x.constructor}}', [['x', value]], 'jsonl')).toBe('12');
+    expect(rendered('{{x.__proto__.a}}{{x.constructor}}', [['x', value]], jsonl)).toBe('12');
   });
 });
 

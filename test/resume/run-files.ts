@@ -8,6 +8,7 @@ import { type OutputPlace, placeOutput } from '../../src/resume/output-place.js'
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
+import { csv } from '../../src/source/csv.js';
 import type { CallCounts } from '../../src/store/counters.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
@@ -48,7 +49,7 @@ export async function rowsOf(
     marks: { blockBytes: 1, digests: Buffer.alloc(0) },
     columns: COLUMNS,
   };
-  const plan: Plan = await planRows(settings, { format: 'csv', ...survey });
+  const plan: Plan = await planRows(settings, { format: csv, ...survey });
   const records = outcomes.map(({ note, outcome }, i) => {
     const fields = new Map([
       ['id', String(i + 1)],

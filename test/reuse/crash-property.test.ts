@@ -18,6 +18,7 @@ import { findTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { planRows } from '../../src/run/plan.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
+import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor, summaryOf } from '../resume/run-files.js';
 import { disk } from '../support/crashing-disk.js';
@@ -62,7 +63,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     bytes: 1,
     marks: { blockBytes: 1, digests: Buffer.alloc(0) },
     columns: ['id', 'note'],
-    format: 'csv' as const,
+    format: csv,
   };
   const empty = (): void => {
     for (const name of readdirSync(folder)) unlinkSync(join(folder, name));

@@ -2,8 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import type { Json, Row } from '../../src/model.js';
 import { checkReuse, idReader } from '../../src/reuse/keys.js';
+import { csv } from '../../src/source/csv.js';
+import { jsonl } from '../../src/source/jsonl.js';
 
-const CSV = { name: 'rows.csv', format: 'csv', columns: ['sku', 'id', 'temperature'] } as const;
+const CSV = { name: 'rows.csv', format: csv, columns: ['sku', 'id', 'temperature'] } as const;
 const DEDUPE = { dedupe: true, onlyNew: false, id: null };
 
 const row = (fields: Record<string, Json>): Row => ({
@@ -23,7 +25,7 @@ describe('input.dedupe', () => {
     expect(() => checkReuse(DEDUPE, { temperature: null }, [], CSV)).toThrow('for which the service takes 1');
     checkReuse(DEDUPE, { temperature: 0 }, [], CSV);
     checkReuse(DEDUPE, {}, ['temperature'], CSV);
-    checkReuse(DEDUPE, {}, [], { name: 'rows.jsonl', format: 'jsonl', columns: ['custom_id', 'body'] });
+    checkReuse(DEDUPE, {}, [], { name: 'rows.jsonl', format: jsonl, columns: ['custom_id', 'body'] });
     checkReuse({ ...DEDUPE, dedupe: false }, {}, [], CSV);
   });
 });
@@ -39,9 +41,9 @@ describe('input.id', () => {
     const fields = { sku: 's', id: 'i' };
     expect(idReader('id', CSV)(row(fields))).toBe('i');
     expect(idReader(null, CSV)(row(fields))).toBe('s');
-    const jsonl = idReader(null, { format: 'jsonl', columns: ['sku', 'id', 'custom_id'] });
-    expect(jsonl(row({ ...fields, custom_id: 7 }))).toBe(7);
-    expect(jsonl(row(fields))).toBe('i');
-    expect(jsonl(row({ sku: 's' }))).toBeNull();
+    const ofJsonl = idReader(null, { format: jsonl, columns: ['sku', 'id', 'custom_id'] });
+    expect(ofJsonl(row({ ...fields, custom_id: 7 }))).toBe(7);
+    expect(ofJsonl(row(fields))).toBe('i');
+    expect(ofJsonl(row({ sku: 's' }))).toBeNull();
   });
 });

@@ -6,6 +6,7 @@ import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import { passOnOutcomes } from '../../src/reuse/outcome.js';
 import { Reuse, type Taken } from '../../src/run/reuse.js';
+import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
@@ -56,7 +57,7 @@ describe('what a run takes over', () => {
       stateDir: state.folder,
     };
     const limit = settings.input.limit ?? notes.length;
-    const survey = { format: 'csv', columns: ['id', 'note'], rows: notes.length } as const;
+    const survey = { format: csv, columns: ['id', 'note'], rows: notes.length } as const;
     const reuse = await Reuse.open({
       settings,
       address: { baseUrl: options.baseUrl ?? 'https://one.example.net', segment: 'openai' },

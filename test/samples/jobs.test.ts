@@ -14,7 +14,7 @@ async function prompts(path: string): Promise<{ row: Row; prompt: string }[]> {
   const template = compileTemplate(job.prompt ?? '', {
     name: job.input.path,
     columns: input.columns,
-    kind: input.format === 'jsonl' ? 'jsonl' : 'csv',
+    format: input.format,
   });
   const rendered = [];
   for await (const row of rows({ path: job.input.path }, input)) {

@@ -5,6 +5,7 @@ import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
+import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { readCsv } from '../../src/source/csv.js';
 import { cells, expectRefused, input, read } from './inputs.js';
@@ -83,7 +84,7 @@ test('fault 71: such cells come out as they went in', async () => {
     path: input('rows.csv', `size,note\n5'11",37°36'37.8"N\n"""q"" said","a\r\nb"\n"abc"def,"\n"\n`),
   });
   const format = recordFormat({
-    kind: 'csv',
+    format: csv,
     inputColumns: surveyed.columns,
     answer: answerReader({ kind: 'text' }),
     select: ['size', 'note'],

@@ -36,7 +36,7 @@ test('gzip is known by its first bytes too, and may have several members', async
 test('the survey counts, fingerprints and measures the file as it lies on disk', async () => {
   const bytes = gzipSync('a,b\n1,2\n3\n');
   expect(await survey({ path: input('rows.csv.gz', bytes) })).toMatchObject({
-    format: 'csv',
+    format: { name: 'csv' },
     rows: 2,
     badRows: 1,
     sha256: createHash('sha256').update(bytes).digest('hex'),
