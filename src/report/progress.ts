@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { MultiBar, Options } from 'cli-progress';
 import { count, duration, rate } from '../figures.js';
 import { type RateWindow, rateOf, sampled } from './rate.js';
-import { cells, clip, plain } from './terminal-text.js';
+import { cells, clip, flow, plain } from './terminal-text.js';
 
 const require = createRequire(import.meta.url);
 
@@ -26,7 +26,7 @@ export interface ProgressDisplay {
 
 interface ProgressOptions {
   /** Where to print: standard error. */
-  readonly stream: NodeJS.WritableStream;
+  readonly stream: NodeJS.WritableStream & { readonly columns?: number };
   /** A bar instead of lines; the stream must be a terminal that obeys escape codes. */
   readonly isTTY: boolean;
   /** Rows of the input. */
@@ -142,7 +142,8 @@ function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progr
     update: (now) => gauge.set(now),
     note(message) {
       if (stopped) return;
-      bars.log(`${plain(message)}\n`);
+      const lines = flow(plain(message).split(' '), ' ', stream.columns ?? 80);
+      bars.log(`${lines.join('\n')}\n`);
       bars.update();
     },
     stop() {

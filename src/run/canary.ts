@@ -32,7 +32,7 @@ export class Canary {
     this.passed.catch(() => {});
   }
 
-  /** Takes the rows that are written, at each look. */
+  /** Takes the rows that are written, after each commit. */
   looked(written: RowCounts): void {
     if (written.total < this.last) return;
     if (written.failed === 0 || !onlyFailed(written)) this.#release();

@@ -48,7 +48,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
     if (look.stop !== null) parts.stop(look.stop);
     const rows = await commit(parts, look);
     const { manifest } = committer;
-    events.emit({ type: 'rows settled', known: manifest.rows + look.known, written: manifest.tally.rows });
+    events.emit({ type: 'rows settled', known: manifest.rows + look.known });
     if (rows === 0 && (last || window.done)) return;
     await rescue.looked(window.heads(1)[0], look.headKnown);
     await lease.keep();
@@ -101,7 +101,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
  * @returns rows committed
  */
 async function commit(parts: CollectorParts, look: Look): Promise<number> {
-  const { ledger, committer, window, reuse } = parts;
+  const { ledger, committer, window, reuse, events } = parts;
   const { run } = committer.manifest;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
@@ -132,6 +132,8 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
     written.filter((chunk) => expected(chunk) > 0).map(firstOf),
   );
   window.release(written.length);
+  const { tally, bytes } = committer.manifest;
+  events.emit({ type: 'committed', rows: tally.rows, bytes });
   return records.length;
 }
 

@@ -144,12 +144,13 @@ class Engine {
 
   /** What is known of the rows may release the rest of them, or end the run. */
   #judge(event: RunEvent): void {
+    if (event.type === 'committed') this.#canary.looked(event.rows);
     if (event.type !== 'rows settled') return;
-    const { known, written } = event;
-    this.#watchdog.looked(known, steadyNow());
-    this.#canary.looked(written);
-    const fault = reachedLimit(this.settings.limits, written, this.parts.committer.ranMs);
-    if (fault !== null && written.total < this.parts.input.total) this.stop(fault);
+    this.#watchdog.looked(event.known, steadyNow());
+    const { manifest, ranMs } = this.parts.committer;
+    const { rows } = manifest.tally;
+    const fault = reachedLimit(this.settings.limits, rows, ranMs);
+    if (fault !== null && rows.total < this.parts.input.total) this.stop(fault);
   }
 
   #pulse(): void {

@@ -16,8 +16,10 @@ export type RunEvent =
     }
   /** The input has more bytes than at first; what was added is no part of the run. */
   | { readonly type: 'input grown'; readonly from: number; readonly to: number }
-  /** The collector has looked: `known` rows have an outcome, in the ledger or on disk, and those on disk ended so. */
-  | { readonly type: 'rows settled'; readonly known: number; readonly written: RowCounts }
+  /** The collector has looked: `known` rows have an outcome, in the ledger or on disk. */
+  | { readonly type: 'rows settled'; readonly known: number }
+  /** Further records are on disk: all together they are so many rows, which ended so, in `bytes` of the part file. */
+  | { readonly type: 'committed'; readonly rows: RowCounts; readonly bytes: number }
   /** Four times a second: `inFlight` calls are under way, and what the run waits for, in words, if it does. */
   | {
       readonly type: 'pulse';
@@ -46,12 +48,13 @@ export class RunEvents {
   }
 }
 
-/** Writes to the log when the run starts, halts and ends; what comes many times a second would fill it. */
-export const logReader =
-  (log: Logger): RunReader =>
-  ({ type, ...figures }) => {
+/** Writes what happens to the log, at the level `debug`; looks and pulses would fill it. */
+export function logReader(log: Logger): RunReader {
+  if (!log.isLevelEnabled('debug')) return () => {};
+  return ({ type, ...figures }) => {
     if (type !== 'rows settled' && type !== 'pulse') log.debug(figures, type);
   };
+}
 
 /** Shows a person how the run gets on, as a bar or in lines. */
 export function progressReader(

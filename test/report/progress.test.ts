@@ -200,6 +200,20 @@ describe('progress', () => {
     expect(stream.lines).toEqual(['the service is back \\u{1b}[2J', '']);
   });
 
+  test('on a terminal a long note breaks between words', () => {
+    const stream = new Screen();
+    const progress = startProgress({ stream, isTTY: true, total: 100, done: 0, quiet: false });
+    progress.note(
+      'stopping: finishing 50 calls in flight; Ctrl-C again stops at once, and 50 calls may then be paid for twice',
+    );
+    progress.stop();
+    expect(stream.lines).toEqual([
+      'stopping: finishing 50 calls in flight; Ctrl-C again stops at once, and 50 calls',
+      'may then be paid for twice',
+      '',
+    ]);
+  });
+
   test.each([true, false])('after stop() nothing is printed, on a terminal: %s', (isTTY) => {
     const stream = new Screen();
     const progress = startProgress({ stream, isTTY, total: 100, done: 0, quiet: false, everyMs: 100 });
