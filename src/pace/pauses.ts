@@ -7,9 +7,6 @@ const SHORTEST_PAUSE_MS = 1_000;
 /** Refusals in a row, with no call admitted between them, after which a run stops instead of waiting on (fault 18). */
 const MOST_IN_A_ROW = 30;
 
-/** What to do after a 429: wait until a time, or give the run up for now. */
-type QuotaVerdict = { readonly kind: 'wait'; readonly ms: number } | { readonly kind: 'give-up' };
-
 /**
  * Remembers refusals for lack of quota in one process. However many calls in flight see the same refusal,
  * it is one episode: the pause only ever grows by a later hint.
@@ -27,14 +24,15 @@ export class QuotaWait {
    * A call was refused.
    * @param hint milliseconds the service asked to wait; null when it gave no hint: 1 s, doubling to 60 s
    * @param startedAt when the call was made: one made before the pause began is no new refusal
+   * @returns milliseconds to wait, or null when the run is to be given up for now
    */
-  refused(hint: number | null, startedAt: number, now: number): QuotaVerdict {
+  refused(hint: number | null, startedAt: number, now: number): number | null {
     if (startedAt >= this.#until) this.#episodes++;
-    if (this.#episodes > MOST_IN_A_ROW) return { kind: 'give-up' };
+    if (this.#episodes > MOST_IN_A_ROW) return null;
     const guess = doubledMs(1_000, this.#episodes - 1, 60_000);
     const ms = Math.min(LONGEST_HINT_MS, Math.max(SHORTEST_PAUSE_MS, hint ?? guess));
     this.#until = Math.max(this.#until, now + ms);
-    return { kind: 'wait', ms: this.#until - now };
+    return this.#until - now;
   }
 
   /** Another process was told to wait, and its pause goes on. */

@@ -57,14 +57,18 @@ export class Endpoint {
     return this.#client.call(requestBody(request, this.#spec, this.#operation), key);
   }
 
-  /** What an exchange means for each prompt of its request. */
-  verdicts(exchange: Exchange, { prompts, parameters }: ServiceRequest): readonly Verdict[] {
+  /**
+   * What an exchange means for each prompt of its request.
+   * @param attempts made for its rows, this one included
+   */
+  verdicts(
+    exchange: Exchange,
+    { prompts, parameters }: ServiceRequest,
+    attempts: number,
+  ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
-    return verdicts(exchange, Date.now(), {
-      prompts: prompts.length,
-      withLogprobs,
-      operation: this.#operation,
-    });
+    const asked = { prompts: prompts.length, withLogprobs, operation: this.#operation };
+    return verdicts(exchange, Date.now(), asked, attempts);
   }
 
   /** Closes all connections; calls in flight end as `aborted`. */

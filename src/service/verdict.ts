@@ -3,7 +3,6 @@ import { CALLABLE_MODELS } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
 import { type Asked, type Reading, readAnswers, readError, type ServiceError } from './response.js';
-import type { Certainty } from './stop-streak.js';
 
 /**
  * Decides what an exchange means. The table below is the whole policy, first match wins; it is also the only
@@ -20,7 +19,7 @@ import type { Certainty } from './stop-streak.js';
  * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
  * | 3xx | stop | `redirected` |
  * | 4xx `content_filter` | final: `filtered` | `content_filter` |
- * | 401 | refused-key | `unauthorized` |
+ * | 401 | retry; the caller tries the other key first, and stops when none is left | `unauthorized` |
  * | 407, also to the CONNECT of a tunnel | stop | `proxy_unauthorized` |
  * | 400, 404 conversation model | stop | `operation_not_supported` |
  * | 400, 404 api-version | stop | `api_version_not_supported` |
@@ -44,56 +43,79 @@ import type { Certainty } from './stop-streak.js';
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
  * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
  */
-export type Verdict =
-  | {
-      readonly kind: 'final';
-      readonly outcome: Ending;
-      /** The service sent token counts that are none; the outcome has none then. @default false */
-      readonly oddUsage?: boolean;
-    }
-  | {
-      readonly kind: 'retry';
-      readonly fault: Fault;
-      /** True when the answer may have been paid for, so that a second call is a possible repeat. */
-      readonly possiblyBilled: boolean;
-      /** The next request for the row is for it alone. @default false */
-      readonly alone?: boolean;
-      /** What to fix when row after row ends so, because then no pause helps. @default a pause may help */
-      readonly hint?: string;
-    }
-  | {
-      readonly kind: 'wait';
-      /** Milliseconds that the service asks to wait, not clamped; `null` when it does not say. */
-      readonly ms: number | null;
-      readonly fault: Fault;
-    }
-  | { readonly kind: 'refused-key'; readonly fault: Fault }
-  | {
-      readonly kind: 'stop';
-      readonly fault: Fault;
-      /** What to fix, one sentence. */
-      readonly hint: string;
-      /** How much one such answer says of all that follow; while it says too little, the row is tried again. */
-      readonly certainty: Certainty;
-      readonly possiblyBilled: boolean;
-    };
+export type Verdict = Final | Unsettled | Wait;
 
-/** How a row ended, but for the attempts, which the caller counts. */
-type Ending = WithoutAttempts<CalledOutcome>;
-type WithoutAttempts<T> = T extends CalledOutcome ? Omit<T, 'attempts'> : never;
+/** What came of a call for one row: its outcome. */
+export interface Final {
+  readonly kind: 'final';
+  readonly outcome: CalledOutcome;
+  /**
+   * Set where the service sent token counts that are none. `sent`: the outcome has none, and they are still to be counted.
+   * `counted` and `guessed`: they are our own, by the model's tokenizer or, where the model is not known, without one.
+   */
+  readonly oddUsage?: 'sent' | 'counted' | 'guessed';
+}
+
+/** A call that brought no outcome for its row. */
+export interface Unsettled {
+  /** `retry`: it may be made again. `stop`: no call can pass until somebody mends something. */
+  readonly kind: 'retry' | 'stop';
+  readonly fault: Fault;
+  /** Milliseconds from the request to the last byte, or to its failure. */
+  readonly latency_ms: number;
+  /** False when no connection was made. */
+  readonly connected: boolean;
+  /** The answer may have been paid for, so that a second call is a possible repeat. */
+  readonly possiblyBilled: boolean;
+  /** The next request for the row is for it alone. @default false */
+  readonly alone?: boolean;
+  /** What to fix when it stops the run, one sentence. @default none: a pause may help */
+  readonly hint?: string;
+  /** Of a `stop`: how much it says of all calls that follow; while it says too little, the row is tried again. */
+  readonly certainty?: Certainty;
+}
+
+/** The service asks to wait. */
+export interface Wait {
+  readonly kind: 'wait';
+  /** Milliseconds, not clamped; `null` when it does not say. */
+  readonly ms: number | null;
+  readonly fault: Fault;
+}
+
+/**
+ * How much one answer that asks for a stop says of those that follow. `sure`: the account itself refuses. `likely`: the
+ * address, the deployment or the operation is wrong, unless a gateway sent one request astray. `vague`: a web page, which
+ * is also what a gateway sends while it starts.
+ */
+export type Certainty = 'sure' | 'likely' | 'vague';
 
 /**
  * What an exchange means for each prompt of its request. Only an answer can mean different things for them.
  * @param now the time, in milliseconds since 1970, against which a date in `retry-after` is read
+ * @param attempts made for its rows, this one included
  */
-export function verdicts(exchange: Exchange, now: number, asked: Asked): readonly Verdict[] {
+export function verdicts(
+  exchange: Exchange,
+  now: number,
+  asked: Asked,
+  attempts: number,
+): readonly Verdict[] {
+  const called = { attempts, latency_ms: exchange.latency_ms };
+  const { operation } = asked;
   if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
     return readAnswers(exchange.body, asked).map((reading) =>
-      ofReading(exchange.notUtf8 ? marked(reading) : reading, exchange.latency_ms, asked.operation),
+      ofReading(exchange.notUtf8 ? marked(reading) : reading, called, operation),
     );
   }
-  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, asked.operation);
+  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, called, operation);
   return Array.from({ length: asked.prompts }, () => one);
+}
+
+/** What an outcome says of its call. */
+interface Called {
+  readonly attempts: number;
+  readonly latency_ms: number;
 }
 
 /** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
@@ -121,22 +143,22 @@ const FAILURES: { readonly [code in FailureCode]: string } = {
 const PROXY_USER =
   'Put user and password of the proxy into HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT.';
 
-function ofFailure({ code, message, phase }: Failure): Verdict {
+function ofFailure({ code, message, phase, latency_ms }: Failure): Verdict {
+  const failed = {
+    fault: { code: FAILURES[code], message },
+    latency_ms,
+    // Of a call that was given up nobody knows.
+    connected: phase !== 'connect' || code === 'aborted',
+    possiblyBilled: phase === 'exchange',
+  };
   if (code === 'proxy_auth') {
-    const fault = { code: FAILURES[code], message };
-    return { kind: 'stop', fault, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };
+    return { kind: 'stop', ...failed, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };
   }
   if (code === 'no_descriptor') {
     const hint = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
-    return {
-      kind: 'stop',
-      fault: { code: FAILURES[code], message },
-      hint,
-      certainty: 'sure',
-      possiblyBilled: false,
-    };
+    return { kind: 'stop', ...failed, hint, certainty: 'sure', possiblyBilled: false };
   }
-  return { kind: 'retry', fault: { code: FAILURES[code], message }, possiblyBilled: phase === 'exchange' };
+  return { kind: 'retry', ...failed };
 }
 
 const CHECK_ADDRESS =
@@ -148,28 +170,29 @@ const checkDeployment = ({ name }: Operation): string =>
 const otherDeployment = ({ name }: Operation): string =>
   `Promptmill calls the ${name} operation: set service.deployment to a deployment of ${CALLABLE_MODELS}.`;
 
-function ofReading(reading: Reading, latency_ms: number, operation: Operation): Verdict {
-  const billed = { possiblyBilled: true };
+function ofReading(reading: Reading, called: Called, operation: Operation): Verdict {
+  const { latency_ms } = called;
+  const unsettled = (fault: Fault) => ({ fault, latency_ms, connected: true, possiblyBilled: true });
   if (!reading.ok) {
     const { fault, form } = reading;
-    if (form === 'page') return { kind: 'stop', fault, hint: CHECK_ADDRESS, certainty: 'vague', ...billed };
-    return { kind: 'retry', fault, alone: form === 'mixed_up', ...billed };
+    if (form === 'page')
+      return { kind: 'stop', ...unsettled(fault), hint: CHECK_ADDRESS, certainty: 'vague' };
+    return { kind: 'retry', ...unsettled(fault), alone: form === 'mixed_up' };
   }
   const { completion, filters, noText } = reading;
-  const odd = reading.oddUsage && { oddUsage: true };
+  const odd = reading.oddUsage && ({ oddUsage: 'sent' } as const);
   const side = blockedSide(completion, filters);
   if (side !== null) {
     const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
-    const outcome = { status: 'filtered', completion, filters, error, latency_ms } as const;
-    return { kind: 'final', outcome, ...odd };
+    return { kind: 'final', outcome: { status: 'filtered', completion, filters, error, ...called }, ...odd };
   }
   if (noText === undefined) {
-    return { kind: 'final', outcome: { status: 'completed', completion, filters, latency_ms }, ...odd };
+    return { kind: 'final', outcome: { status: 'completed', completion, filters, ...called }, ...odd };
   }
   const { fault, isOther } = noText;
   if (isOther)
-    return { kind: 'stop', fault, hint: otherDeployment(operation), certainty: 'likely', ...billed };
-  return { kind: 'retry', fault, hint: checkDeployment(operation), ...billed };
+    return { kind: 'stop', ...unsettled(fault), hint: otherDeployment(operation), certainty: 'likely' };
+  return { kind: 'retry', ...unsettled(fault), hint: checkDeployment(operation) };
 }
 
 /** A block shows in the boolean `filtered` of either side. */
@@ -186,7 +209,7 @@ type Rule = {
   readonly when: (error: ServiceError) => boolean;
   readonly code: string;
 } & (
-  | { readonly kind: 'filtered' | 'failed' | 'refused-key' | 'wait' }
+  | { readonly kind: 'filtered' | 'failed' | 'wait' }
   | {
       readonly kind: 'stop';
       readonly hint: string | ((operation: Operation) => string);
@@ -218,7 +241,7 @@ const RULES: readonly Rule[] = [
     kind: 'filtered',
     code: 'content_filter',
   },
-  { when: statusIs(401), kind: 'refused-key', code: 'unauthorized' },
+  { when: statusIs(401), kind: 'retry', code: 'unauthorized', possiblyBilled: false },
   { when: statusIs(407), kind: 'stop', code: 'proxy_unauthorized', hint: PROXY_USER },
   {
     when: (error) =>
@@ -293,40 +316,35 @@ const RULES: readonly Rule[] = [
 
 const OTHERWISE: Rule = { when: () => true, kind: 'failed', code: 'invalid_request' };
 
-function ofError(response: Response, now: number, operation: Operation): Verdict {
-  const { latency_ms } = response;
+function ofError(response: Response, now: number, called: Called, operation: Operation): Verdict {
   const error = readError(response.status, response.body);
   const rule = RULES.find(({ when }) => when(error)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
   const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
   const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${through})` };
+  const unsettled = { fault, latency_ms: response.latency_ms, connected: true };
   switch (rule.kind) {
     case 'filtered': {
       const filters = { prompt: error.filters, completion: null };
       return {
         kind: 'final',
-        outcome: { status: 'filtered', completion: null, filters, error: fault, latency_ms },
+        outcome: { status: 'filtered', completion: null, filters, error: fault, ...called },
       };
     }
     case 'failed':
-      return { kind: 'final', outcome: { status: 'failed', error: fault, latency_ms } };
-    case 'stop':
-      return {
-        kind: 'stop',
-        fault,
-        hint: typeof rule.hint === 'string' ? rule.hint : rule.hint(operation),
-        certainty: rule.certainty ?? 'likely',
-        possiblyBilled: false,
-      };
+      return { kind: 'final', outcome: { status: 'failed', error: fault, ...called } };
+    case 'stop': {
+      const { hint, certainty = 'likely' } = rule;
+      const text = typeof hint === 'string' ? hint : hint(operation);
+      return { kind: 'stop', ...unsettled, hint: text, certainty, possiblyBilled: false };
+    }
     case 'retry':
-      return { kind: 'retry', fault, possiblyBilled: rule.possiblyBilled };
-    case 'refused-key':
-      return { kind: 'refused-key', fault };
+      return { kind: 'retry', ...unsettled, possiblyBilled: rule.possiblyBilled };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);
       if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, fault };
       const final = { code: 'request_exceeds_quota', message: fault.message };
-      return { kind: 'final', outcome: { status: 'failed', error: final, latency_ms } };
+      return { kind: 'final', outcome: { status: 'failed', error: final, ...called } };
     }
   }
 }

@@ -4,11 +4,11 @@ import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Deployed } from '../service/endpoint-spec.js';
-import type { RowResult } from './row-result.js';
+import type { Verdict } from '../service/verdict.js';
+import { completionOf } from './row-usage.js';
 
 /** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
-export interface ReservedRow {
-  readonly row: ChunkRow;
+export interface ReservedRow extends ChunkRow {
   readonly most: Tokens;
 }
 
@@ -23,13 +23,13 @@ export class MostBilled {
 
   /** Rows with the most that each can be billed; counting tokens costs time that only a budget is worth. */
   async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
-    if (chunk.budget === null) return rows.map((row) => ({ row, most: NO_TOKENS }));
+    if (chunk.budget === null) return rows.map((row) => ({ ...row, most: NO_TOKENS }));
     const { prompt, suffix } = await this.#countOf(chunk.endpoint);
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
       // The model reads what comes after the completion as well.
       const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
-      return { row, most: mostBilled(prompt(row.prompt) + behind, parameters) };
+      return { ...row, most: mostBilled(prompt(row.prompt) + behind, parameters) };
     });
   }
 
@@ -58,18 +58,17 @@ async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; 
  * What a row counts when its call has ended: what it was billed, and where nobody knows whether or how much, all that
  * was reserved for it. A refusal is not billed.
  */
-export function billedFor(result: RowResult | undefined, reserved: Tokens): Tokens {
-  switch (result?.kind) {
-    case 'settled': {
-      const { outcome } = result;
-      if (outcome.status === 'failed' || outcome.completion === null) return NO_TOKENS;
-      const { usage } = outcome.completion;
-      if (usage === null) return reserved;
-      return result.oddUsage === 'guessed' ? most(usage, reserved) : usage;
+export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Tokens {
+  switch (verdict?.kind) {
+    case 'final': {
+      const completion = completionOf(verdict);
+      if (completion === null) return NO_TOKENS;
+      if (completion.usage === null) return reserved;
+      return verdict.oddUsage === 'guessed' ? most(completion.usage, reserved) : completion.usage;
     }
     case 'retry':
     case 'stop':
-      return result.possiblyBilled ? reserved : NO_TOKENS;
+      return verdict.possiblyBilled ? reserved : NO_TOKENS;
     default:
       return NO_TOKENS;
   }

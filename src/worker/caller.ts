@@ -1,16 +1,14 @@
-import type { Fault, Parameters } from '../model.js';
+import type { Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
-import type { Verdict } from '../service/verdict.js';
-import type { Counters } from '../store/counters.js';
-import type { RowResult } from './row-result.js';
+import type { Unsettled, Verdict } from '../service/verdict.js';
 import { withRowUsage } from './row-usage.js';
 
-/** Called for each thing worth counting. */
-type Count = (what: keyof Counters, by?: number) => void;
+/** Counts a call of a run. */
+type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited') => void;
 
 /**
  * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
@@ -19,7 +17,7 @@ type Count = (what: keyof Counters, by?: number) => void;
 export class Caller {
   /** A run has one, a worker of many runs has few. */
   readonly #endpoints = new Map<string, Endpoint>();
-  readonly #streak = new StopStreak();
+  readonly #streak: StopStreak;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
@@ -27,12 +25,16 @@ export class Caller {
     /** Most calls in flight at once. */
     private readonly concurrency: number,
     /** False while nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
-    private reached: boolean,
+    reached: boolean,
+    /** Gets everything but the first exchange of each call, which was reserved, and counted with that. */
+    private readonly count: CountCall,
     /** Told once, without the key, when the service refuses one and the next takes over. */
     private readonly onKeyRefused: () => void,
     /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
     private readonly onExchange: (status: string) => void = () => {},
-  ) {}
+  ) {
+    this.#streak = new StopStreak(reached);
+  }
 
   /** What the service last said of its quota. */
   get advertised(): AdvertisedQuota {
@@ -45,64 +47,47 @@ export class Caller {
    * neighbours are answered.
    *
    * @param attempt number of this attempt for the rows, from 1
-   * @param count gets everything but the first exchange, which was reserved, and counted with that
-   * @returns a result for each row, in their order
+   * @param isCounted whether the first exchange is counted already. @default true
+   * @returns a verdict for each row, in their order
    */
   async call(
     chunk: Chunk,
     rows: readonly ChunkRow[],
     attempt: number,
-    count: Count,
-  ): Promise<readonly RowResult[]> {
-    return this.#call(chunk, rows, attempt, count, true);
-  }
-
-  async #call(
-    chunk: Chunk,
-    rows: readonly ChunkRow[],
-    attempt: number,
-    count: Count,
-    reserved: boolean,
-  ): Promise<readonly RowResult[]> {
+    isCounted = true,
+  ): Promise<readonly Verdict[]> {
     const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
     const endpoint = this.#endpoint(chunk.endpoint);
-    const exchange = await this.#exchange(endpoint, request, count, reserved);
-    if (exchange === null) return rows.map(() => ({ kind: 'stop', fault: NO_KEY_LEFT }));
-    if (exchange.kind === 'response' || exchange.phase === 'exchange') this.reached = true;
+    const exchange = await this.#exchange(chunk.run, endpoint, request, isCounted);
+    if (exchange === null) return rows.map(() => NO_KEY_LEFT);
     if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
-    const judged = endpoint.verdicts(exchange, request);
-    if (judged[0]?.kind === 'wait') count('rate_limited');
-    const stops = this.#stops(chunk, rows, judged);
+    const judged = endpoint.verdicts(exchange, request, attempt);
+    const verdicts = this.#streak.judge(`${chunk.run}:${rows[0]?.row}`, judged);
+    const [first] = verdicts;
+    if (first?.kind === 'wait') this.count(chunk.run, 'rate_limited');
 
-    const refused = exchange.kind === 'response' && exchange.status >= 400 && judged[0]?.kind === 'final';
-    if (!refused || rows.length === 1) {
-      const results = judged.map((each) => this.#result(each, attempt, exchange, stops));
-      return await withRowUsage(results, rows, request.parameters, chunk.endpoint);
-    }
+    const refused = exchange.kind === 'response' && exchange.status >= 400 && first?.kind === 'final';
+    if (!refused || rows.length === 1)
+      return await withRowUsage(verdicts, rows, request.parameters, chunk.endpoint);
     const half = Math.ceil(rows.length / 2);
-    const first = await this.#call(chunk, rows.slice(0, half), attempt, count, false);
-    const stopped = first.find((result) => result.kind === 'wait' || result.kind === 'stop');
+    const done = await this.call(chunk, rows.slice(0, half), attempt, false);
+    const stopped = done.find(({ kind }) => kind === 'wait' || kind === 'stop');
     const rest = rows.slice(half);
-    return [
-      ...first,
-      ...(stopped ? rest.map(() => stopped) : await this.#call(chunk, rest, attempt, count, false)),
-    ];
+    return [...done, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, false))];
   }
 
   /** One exchange under a key that the service takes; null when it refuses every one. */
   async #exchange(
+    run: string,
     endpoint: Endpoint,
     request: ServiceRequest,
-    count: Count,
-    reserved: boolean,
+    isCounted: boolean,
   ): Promise<Exchange | null> {
     const { keys } = this.access;
-    let counted = reserved;
     let refusal: Exchange | null = null;
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
-      if (refusal !== null) count('retried');
-      if (!counted) count('sent');
-      counted = false;
+      if (refusal !== null) this.count(run, 'retried');
+      if (refusal !== null || !isCounted) this.count(run, 'sent');
       const exchange = await endpoint.call(request, key);
       this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
       if (exchange.kind === 'failure' || exchange.status !== 401) {
@@ -113,38 +98,6 @@ export class Caller {
       if (keys.refuse(key) && keys.current() !== null) this.onKeyRefused();
     }
     return keys.current() === null ? null : refusal;
-  }
-
-  /** Whether an exchange stops the run. An answer to one of its rows is a good word for the service. */
-  #stops({ run }: Chunk, rows: readonly ChunkRow[], judged: readonly Verdict[]): boolean {
-    if (judged.some(({ kind }) => kind === 'final')) this.#streak.answered();
-    if (judged.every((each) => each.kind === 'retry' && each.hint !== undefined)) {
-      return this.#streak.stopsAfter(`${run}:${rows[0]?.row}`);
-    }
-    const stop = judged.find((each) => each.kind === 'stop');
-    return stop?.kind === 'stop' && this.#streak.stops(stop.certainty);
-  }
-
-  #result(judged: Verdict, attempt: number, exchange: Exchange, stops: boolean): RowResult {
-    switch (judged.kind) {
-      case 'final': {
-        const outcome = { ...judged.outcome, attempts: attempt };
-        return { kind: 'settled', outcome, ...(judged.oddUsage && { oddUsage: 'counted' }) };
-      }
-      case 'retry':
-        if (!this.reached) return { kind: 'stop', fault: unreachable(judged.fault) };
-        if (stops) return halt(advised(judged.fault, judged.hint), judged.possiblyBilled);
-        return again(exchange, judged.fault, judged.possiblyBilled, judged.alone);
-      case 'wait':
-        return { kind: 'wait', ms: judged.ms, fault: judged.fault };
-      case 'refused-key':
-        return again(exchange, judged.fault, false);
-      case 'stop': {
-        const fault = advised(judged.fault, judged.hint);
-        const { possiblyBilled } = judged;
-        return stops ? halt(fault, possiblyBilled) : again(exchange, fault, possiblyBilled);
-      }
-    }
   }
 
   #endpoint(spec: EndpointSpec): Endpoint {
@@ -166,27 +119,15 @@ export class Caller {
 const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
 
-const again = (exchange: Exchange, fault: Fault, possiblyBilled: boolean, alone = false): RowResult => ({
-  kind: 'retry',
-  fault,
-  latency_ms: exchange.latency_ms,
-  connected: exchange.kind === 'response' || exchange.phase !== 'connect' || exchange.code === 'aborted',
-  possiblyBilled,
-  alone,
-});
-
-const halt = (fault: Fault, possiblyBilled: boolean): RowResult => ({ kind: 'stop', fault, possiblyBilled });
-
-const advised = ({ code, message }: Fault, hint = ''): Fault => ({ code, message: `${message}. ${hint}` });
-
-const NO_KEY_LEFT: Fault = {
-  code: 'unauthorized',
-  message:
-    'the service refuses every key (HTTP 401). ' +
-    'Set PROMPTMILL_API_KEY to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.',
+const NO_KEY_LEFT: Unsettled = {
+  kind: 'stop',
+  fault: {
+    code: 'unauthorized',
+    message:
+      'the service refuses every key (HTTP 401). ' +
+      'Set PROMPTMILL_API_KEY to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.',
+  },
+  latency_ms: 0,
+  connected: true,
+  possiblyBilled: false,
 };
-
-const unreachable = ({ message }: Fault): Fault => ({
-  code: 'service_unreachable',
-  message: `cannot reach the service: ${message}. Check PROMPTMILL_BASE_URL and the network.`,
-});

@@ -1,29 +1,19 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from 'pino';
 import { boundsOf, budgetFault, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import type { CalledOutcome, Fault } from '../model.js';
-import type { Pacer } from '../pace/pacer.js';
-import type { Outage, QuotaWait } from '../pace/pauses.js';
-import type { Reserved, TokenEstimate } from '../pace/usage.js';
+import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import {
-  type InFlight,
-  OWN,
-  type Reservation,
-  type RowMost,
-  type RowState,
-  type Settlement,
-} from '../store/ledger.js';
+import type { Unsettled, Verdict } from '../service/verdict.js';
+import { type InFlight, OWN, type Reservation, type RowState, type Settlement } from '../store/ledger.js';
 import { type Batcher, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import type { BudgetWait } from './budget-wait.js';
-import type { Caller } from './caller.js';
 import type { FairLimit } from './fair-limit.js';
-import type { Feedback } from './feedback.js';
+import type { Feedback, FeedbackParts } from './feedback.js';
+import { cutOffRow, failedRow, lostRow } from './failed-row.js';
 import { packs } from './packs.js';
-import { cutOffRow, failedRow, lostRow, type RowResult, type RowRetry } from './row-result.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */
 const STORE_PAUSE_MS = 1_000;
@@ -43,21 +33,15 @@ export type ChunkEnd =
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
 /** What all chunks of a process share. */
-export interface ChunkRunParts {
-  readonly caller: Caller;
+export interface ChunkRunParts extends FeedbackParts {
   readonly batcher: Batcher;
   /** One limit over all chunks of the process, in which its runs take turns. */
   readonly limit: FairLimit;
   /** Takes a slot of the limit over all queues of the process. */
   readonly inSlot: <T>(job: () => Promise<T>) => Promise<T>;
-  readonly pacer: Pacer;
-  readonly quota: QuotaWait;
-  readonly outage: Outage;
-  readonly estimate: TokenEstimate;
   readonly feedback: Feedback;
   readonly budgets: BudgetWait;
   readonly mostBilled: MostBilled;
-  readonly log: Logger;
   /** True when rows that are not called yet go back to the queue. */
   readonly releasing: () => boolean;
   /** True when the run of the chunk was stopped: its rows come again with its next execution. */
@@ -79,17 +63,11 @@ interface Lease {
   readonly isOwn: boolean;
 }
 
-/** How a row left its request. */
-interface RowEnd {
+/** A row whose call failed and may be made again. */
+interface FailedCall {
   readonly row: ChunkRow;
-  readonly result: RowResult;
-  /** True for one row of each request that failed. */
-  readonly leads: boolean;
-  /** The call failed in an outage: that is no attempt. */
-  readonly down: boolean;
+  readonly verdict: Unsettled;
 }
-
-type EndInRetry = RowEnd & { readonly result: RowRetry };
 
 /**
  * The calls for one chunk, from the lease of its entry to its end: looks at what the ledger knows of its rows, reserves
@@ -100,6 +78,14 @@ export class ChunkRun {
   readonly #call: string;
   /** False once nobody collects the rows any more. */
   #wanted = true;
+  /** Rows to be called again, and how many requests they were in. */
+  readonly #failed: FailedCall[] = [];
+  #failedRequests = 0;
+  /** Rows to be called again at once, each alone. */
+  #mixedUp: FailedCall[] = [];
+  /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
+  #waits = false;
+  #leaves = false;
   /** Resolve when what was settled is in the ledger. */
   readonly #settled: Promise<void>[] = [];
 
@@ -114,70 +100,64 @@ export class ChunkRun {
   async run(): Promise<ChunkEnd> {
     const { chunk, attempt } = this.lease;
     const states = await this.#look(chunk.rows);
-    const held = new Map(chunk.rows.flatMap((row, i) => holderOf(row, states[i])));
+    const heldElsewhere = this.#awaitHeld(chunk.rows, states);
     const open = chunk.rows.filter((_, i) => states[i] === 'granted');
-    const awaited = this.#awaitHeld(held);
-    const most = this.parts.feedback.packSize(chunk.promptsPerRequest, attempt);
-    const first = await this.#callAll(packs(open, most));
+    await this.#callAll(packs(open, this.parts.feedback.packSize(chunk.promptsPerRequest, attempt)));
     // At once and not with the next attempt: nothing is wrong with the rows, nor with the service.
-    const alone = first.filter(isRetry).filter(({ result }) => result.alone);
-    const rest = new Set<RowEnd>(first);
-    for (const end of alone) rest.delete(end);
+    const alone = this.#mixedUp;
     this.#countRetries(alone, alone.length);
-    const again = await this.#callAll(alone.map(({ row }) => [row]));
-    const end = this.#end([...rest, ...again, ...(await awaited)]);
+    await this.#callAll(alone.map(({ row }) => [row]));
+    await heldElsewhere;
+    const end = this.#end();
     await Promise.all(this.#settled);
     return end;
   }
 
-  #end(ends: readonly RowEnd[]): ChunkEnd {
+  #end(): ChunkEnd {
     const { attempt, attempts } = this.lease;
-    const retries = ends.filter(isRetry);
-    const waits = ends.some(({ result: { kind }, down }) => kind === 'wait' || kind === 'paused' || down);
-    const isLast = this.#wanted && !waits && attempt >= attempts;
-    if (!isLast) this.#countRetries(retries, retries.filter(({ leads }) => leads).length);
+    const failed = this.#failed;
+    const isLast = this.#wanted && !this.#waits && attempt >= attempts;
+    if (!isLast) this.#countRetries(failed, this.#failedRequests);
     if (!this.#wanted) return { kind: 'done' };
     // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
-    if (waits) return { kind: 'wait' };
+    if (this.#waits) return { kind: 'wait' };
     if (isLast) {
-      for (const { row, result } of retries) this.#record(row, failedRow(result, attempt));
-    } else if (retries.length > 0) {
-      const codes = [...new Set(retries.map(({ result }) => result.fault.code))];
-      return { kind: 'retry', rows: retries.length, codes };
+      for (const { row, verdict } of failed) this.#record(row, failedRow(verdict, attempt));
+    } else if (failed.length > 0) {
+      const codes = [...new Set(failed.map(({ verdict }) => verdict.fault.code))];
+      return { kind: 'retry', rows: failed.length, codes };
     }
-    return { kind: ends.some(({ result }) => result.kind === 'left') ? 'left' : 'done' };
+    return { kind: this.#leaves ? 'left' : 'done' };
   }
 
   /**
    * The requests that follow may be the second that is paid for (fault 21).
    * @param requests how many follow
    */
-  #countRetries(retries: readonly EndInRetry[], requests: number): void {
+  #countRetries(failed: readonly FailedCall[], requests: number): void {
     const { batcher } = this.parts;
-    const billed = retries.filter(({ result }) => result.possiblyBilled).length;
+    const billed = failed.filter(({ verdict }) => verdict.possiblyBilled).length;
     if (requests > 0) batcher.count(this.lease.chunk.run, 'retried', requests);
     if (billed > 0) batcher.count(this.lease.chunk.run, 'repeated', billed);
   }
 
-  async #callAll(inOrder: readonly (readonly ChunkRow[])[]): Promise<readonly RowEnd[]> {
+  async #callAll(inOrder: readonly (readonly ChunkRow[])[]): Promise<void> {
     const { outage, limit } = this.parts;
     // In an outage the first of them probes; it must not be the same row again and again.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
-    const ends = await Promise.all(
-      requests.map((rows) => limit.run(this.lease.chunk.run, () => this.#requestOrLeave(rows))),
-    );
-    return ends.flat();
+    await Promise.all(requests.map((rows) => limit.run(this.lease.chunk.run, () => this.#inTurn(rows))));
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
-  async #requestOrLeave(rows: readonly ChunkRow[]): Promise<readonly RowEnd[]> {
+  async #inTurn(rows: readonly ChunkRow[]): Promise<void> {
     const { outage, log } = this.parts;
     try {
-      return (await outage.through(steadyNow, () => this.#request(rows))) ?? notCalled(rows, 'paused');
+      const made = await outage.through(steadyNow, () => this.#request(rows));
+      if (made === null) this.#waits = true;
     } catch (error) {
       log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
       await sleep(STORE_PAUSE_MS);
-      return notCalled(rows, 'left');
+      this.#leaves = true;
     }
   }
 
@@ -185,69 +165,67 @@ export class ChunkRun {
    * Makes a request when it may be made. The slot comes last, so that a queue that waits for its permit takes none from
    * the others.
    */
-  async #request(rows: readonly ChunkRow[]): Promise<readonly RowEnd[]> {
+  async #request(rows: readonly ChunkRow[]): Promise<void> {
     const { estimate, pacer, inSlot } = this.parts;
-    const hindrance = this.#hindrance();
-    if (hindrance !== null) return notCalled(rows, hindrance);
+    if (!this.#mayCall()) return;
     const prompts = rows.map(({ prompt }) => prompt);
     const reserved = estimate.reserve(prompts, { ...this.lease.chunk.parameters, ...rows[0]?.parameters });
     const admission = await pacer.admit(reserved.tokens);
-    if (typeof admission === 'string') return notCalled(rows, admission === 'pause' ? 'paused' : 'left');
-    return inSlot(async () => {
-      const { granted, others } = await this.#reserve(rows, admission.permit);
-      if (granted.length > 0) return [...(await this.#callFor(granted, reserved)), ...others];
-      pacer.withdrawn(reserved.tokens);
-      return others;
-    });
+    if (admission === 'pause') this.#waits = true;
+    else if (admission === 'closed') this.#leaves = true;
+    else {
+      await inSlot(async () => {
+        const granted = await this.#reserve(rows, admission.permit);
+        if (granted.length > 0) await this.#callFor(granted, reserved);
+        else pacer.withdrawn(reserved.tokens);
+      });
+    }
   }
 
-  /** What keeps a request from being made now. */
-  #hindrance(): 'left' | 'paused' | null {
+  /** Whether a request may be made now; where it may not, its rows go back to the queue. */
+  #mayCall(): boolean {
     const { releasing, isStopped, quota, outage } = this.parts;
     if (isStopped(this.lease.chunk)) this.#wanted = false;
-    if (!this.#wanted || releasing()) return 'left';
+    if (!this.#wanted || releasing()) {
+      this.#leaves = true;
+      return false;
+    }
     const now = steadyNow();
-    return quota.remaining(now) > 0 || outage.remaining(now) > 0 ? 'paused' : null;
+    const isPaused = quota.remaining(now) > 0 || outage.remaining(now) > 0;
+    if (isPaused) this.#waits = true;
+    return !isPaused;
   }
 
   /**
    * Has the ledger decide which rows may be called, which may take as long as the store is away, or until the budget has
-   * room.
-   * @returns the rows to call, and what becomes of the others; those that are known or not wanted need nothing more
+   * room. Of the others, those that are known or not wanted need nothing more, and the rest go back to the queue.
+   * @returns the rows to call
    */
-  async #reserve(
-    asked: readonly ChunkRow[],
-    permit: number,
-  ): Promise<{ readonly granted: readonly ReservedRow[]; readonly others: readonly RowEnd[] }> {
+  async #reserve(asked: readonly ChunkRow[], permit: number): Promise<readonly ReservedRow[]> {
     const { batcher, pacer, budgets, mostBilled, stop } = this.parts;
     const { chunk } = this.lease;
     const rows = await mostBilled.of(chunk, asked);
     const reservation = this.#reservation(rows, false);
-    for (let refusals = 0; ; ) {
-      const before = this.#hindrance();
-      if (before !== null) return { granted: [], others: notCalled(asked, before) };
+    for (let refusals = 0; this.#mayCall(); ) {
       const reply = await batcher.reserve(reservation);
-      const inState = (is: (state: RowState | undefined) => boolean) =>
-        rows.filter((_, i) => is(reply.rows[i]));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
-      const granted = inState((state) => state === 'granted');
-      const full = inState((state) => state === 'no_room');
-      const held = inState((state) => typeof state === 'object');
-      const others = notCalled(
-        [...full, ...held].map(({ row }) => row),
-        'left',
-      );
-      if (granted.length > 0) {
-        // The store may have taken its time, for several calls at once.
-        await pacer.space(permit);
-        const isGood = steadyNow() - reply.askedAt < GRANT_MS;
-        if (isGood && this.#hindrance() === null) return { granted, others };
-        batcher.giveBack(reservation, granted.map(numbered));
-      } else if (chunk.budget !== null && full.length > 0) {
+      const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
+      const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
+      if (granted.length === 0 && full.length > 0 && chunk.budget !== null) {
         if (await budgets.room(chunk, chunk.budget, reply, refusals++ === 0)) continue;
         await stop(chunk, budgetFault(chunk.budget, reply.spent, sumOf(full)));
-      } else return { granted, others };
+        continue;
+      }
+      // The store may have taken its time, for several calls at once.
+      if (granted.length > 0) await pacer.space(permit);
+      const isGood = steadyNow() - reply.askedAt < GRANT_MS;
+      if (granted.length === 0 || (isGood && this.#mayCall())) {
+        if (full.length > 0 || reply.rows.some(isHeld)) this.#leaves = true;
+        return granted;
+      }
+      batcher.giveBack(reservation, granted);
     }
+    return [];
   }
 
   /**
@@ -255,55 +233,58 @@ export class ChunkRun {
    * grant of a later batch. So the calls whose end a crash makes unknown are never more than the limit, and a store that
    * is away stops the calls.
    */
-  async #callFor(granted: readonly ReservedRow[], reserved: Reserved): Promise<readonly RowEnd[]> {
+  async #callFor(rows: readonly ReservedRow[], reserved: Reserved): Promise<void> {
     const { caller, batcher, feedback, budgets, log, onRequest } = this.parts;
     const { chunk, attempt } = this.lease;
-    const rows = granted.map(({ row }) => row);
     onRequest();
     const startedAt = steadyNow();
-    const results = await caller.call(chunk, rows, attempt, (what, by) => batcher.count(chunk.run, what, by));
-    const name = rows.map((row) => this.#nameOf(row))[0] ?? '';
-    const { down, tell } = feedback.learn({ name, results, reserved, startedAt });
-    const failure = results.find((result) => result.kind === 'retry');
+    const verdicts = await caller.call(chunk, rows, attempt);
+    const name = this.#nameOf(rows[0]);
+    const learned = feedback.learn({ name, verdicts, reserved, startedAt });
+    const failure = verdicts.find(({ kind }) => kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
-    const ends = rows.map((row, i): RowEnd => {
-      const result = this.#fateOf(results[i] ?? { kind: 'left' });
-      const isRetried = result.kind === 'retry';
-      return { row, result, leads: isRetried && results[i] === failure, down: isRetried && down };
-    });
-    const settled = ends.map(({ row, result }) => this.#settlement(row, this.#call, result));
-    const billed = granted.reduce((sum, { most }, i) => plus(sum, billedFor(results[i], most)), NO_TOKENS);
-    this.#settled.push(batcher.settle(chunk.run, settled, sumOf(granted), billed));
-    budgets.wake(chunk);
+    const failedBefore = this.#failed.length;
+    const settled = rows.map((row, i) => this.#settlement(row, this.#call, this.#conclude(row, verdicts[i])));
+    if (this.#failed.length > failedBefore) this.#failedRequests++;
+    const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
+    this.#settled.push(batcher.settle(chunk.run, settled, sumOf(rows), billed));
+    if (chunk.budget !== null) budgets.wake(chunk);
 
-    const halt = results.find((result) => result.kind === 'stop');
-    if (halt?.kind === 'stop') await this.#stop(halt.fault);
-    const fault = await tell();
-    if (fault !== null) await this.#stop(fault);
-    return ends;
-  }
-
-  /** What a result means for its row, where the job, or the end of this process, has a say. */
-  #fateOf(result: RowResult): RowResult {
-    const { chunk, attempt } = this.lease;
-    if (result.kind !== 'retry' && result.kind !== 'stop') return result;
-    if (result.kind === 'retry' && result.possiblyBilled && chunk.hold)
-      return { kind: 'settled', outcome: lostRow(result, attempt) };
-    if (result.kind === 'retry' && result.fault.code !== 'aborted') return result;
-    // Given up because this process or the run ends: no attempt, but perhaps paid for, and called again.
-    if (result.kind === 'retry' || result.possiblyBilled) this.parts.batcher.count(chunk.run, 'repeated');
-    return { kind: 'left' };
-  }
-
-  /** The rows come again with the next execution of the run. */
-  async #stop(fault: Fault): Promise<void> {
-    await this.parts.stop(this.lease.chunk, fault);
+    const stop = verdicts.find(({ kind }) => kind === 'stop');
+    const fault = (await learned) ?? (stop?.kind === 'stop' ? stop.fault : null);
+    if (fault === null) return;
+    // The rows come again with the next execution of the run.
+    await this.parts.stop(chunk, fault);
     this.#wanted = false;
+  }
+
+  /** The outcome of a row by the verdict on its call. Where that is none, notes how the row goes on. */
+  #conclude(row: ChunkRow, verdict: Verdict | undefined): CalledOutcome | null {
+    const { batcher, outage } = this.parts;
+    const { chunk, attempt } = this.lease;
+    switch (verdict?.kind) {
+      case 'final':
+        return verdict.outcome;
+      case 'wait':
+        this.#waits = true;
+        return null;
+      case 'retry':
+        if (verdict.possiblyBilled && chunk.hold) return lostRow(verdict, attempt);
+        if (verdict.fault.code === 'aborted') break;
+        (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
+        // In an outage that is no attempt.
+        if (outage.view !== null) this.#waits = true;
+        return null;
+    }
+    // Given up because this process or the run ends: no attempt, but perhaps paid for, and called again.
+    if (verdict?.possiblyBilled) batcher.count(chunk.run, 'repeated');
+    this.#leaves = true;
+    return null;
   }
 
   /** What the ledger knows of rows; nothing is reserved. */
   async #look(rows: readonly ChunkRow[]): Promise<readonly RowState[]> {
-    const asked = rows.map((row) => ({ row, most: NO_TOKENS }));
+    const asked = rows.map((row) => ({ ...row, most: NO_TOKENS }));
     const { rows: states } = await this.parts.batcher.reserve(this.#reservation(asked, true));
     if (states.includes('unwanted')) this.#wanted = false;
     return states;
@@ -312,28 +293,31 @@ export class ChunkRun {
   #reservation(rows: readonly ReservedRow[], looks: boolean): Reservation {
     const { run, execution, first, hold, budget } = this.lease.chunk;
     const bounds = budget === null || looks ? null : boundsOf(budget);
-    return { run, execution, first, hold, call: this.#call, rows: rows.map(numbered), bounds, looks };
+    return { run, execution, first, hold, call: this.#call, rows, bounds, looks };
   }
 
   /**
    * Rows that are in flight elsewhere end by what comes of that call; when it will not be heard of any more, they end
    * without an outcome. A call that was not made, or not answered for certain, leaves them to be called.
    */
-  async #awaitHeld(held: Map<ChunkRow, InFlight>): Promise<readonly RowEnd[]> {
-    const free: ChunkRow[] = [];
+  async #awaitHeld(asked: readonly ChunkRow[], known: readonly RowState[]): Promise<void> {
+    let [rows, states] = [asked, known];
     for (;;) {
-      for (const [row, other] of held) {
-        if (!this.#isLost(other)) continue;
-        held.delete(row);
-        this.#record(row, cutOffRow());
+      const held: ChunkRow[] = [];
+      for (const [i, row] of rows.entries()) {
+        const state = states[i];
+        if (!isHeld(state)) continue;
+        if (this.#isLost(state)) this.#record(row, cutOffRow());
+        else held.push(row);
       }
-      if (held.size === 0) return notCalled(free, 'left');
-      if (this.parts.releasing()) return notCalled([...free, ...held.keys()], 'left');
+      if (held.length === 0) return;
+      if (this.parts.releasing()) {
+        this.#leaves = true;
+        return;
+      }
       await sleep(LOOK_MS);
-      const rows = [...held.keys()];
-      const states = await this.#look(rows);
-      held = new Map(rows.flatMap((row, i) => holderOf(row, states[i])));
-      free.push(...rows.filter((_, i) => states[i] === 'granted'));
+      [rows, states] = [held, await this.#look(held)];
+      if (states.includes('granted')) this.#leaves = true;
     }
   }
 
@@ -347,31 +331,22 @@ export class ChunkRun {
 
   /** Records the outcome of a row that has no call in flight. */
   #record(row: ChunkRow, outcome: CalledOutcome): void {
-    const settlement = this.#settlement(row, null, { kind: 'settled', outcome });
+    const settlement = this.#settlement(row, null, outcome);
     this.#settled.push(this.parts.batcher.settle(this.lease.chunk.run, [settlement]));
   }
 
-  #settlement(row: ChunkRow, call: string | null, result: RowResult): Settlement {
+  #settlement(row: ChunkRow, call: string | null, outcome: CalledOutcome | null): Settlement {
     const { run, first } = this.lease.chunk;
-    const outcome = result.kind === 'settled' ? result.outcome : null;
     if (outcome !== null) this.parts.outage.settled(this.#nameOf(row));
     return { run, first, row: row.row, call, outcome };
   }
 
-  #nameOf({ row }: ChunkRow): string {
-    return `${this.lease.chunk.run}:${row}`;
+  #nameOf(row: ChunkRow | undefined): string {
+    return `${this.lease.chunk.run}:${row?.row}`;
   }
 }
 
-const isRetry = (end: RowEnd): end is EndInRetry => end.result.kind === 'retry';
-
-const notCalled = (rows: readonly ChunkRow[], kind: 'left' | 'paused'): readonly RowEnd[] =>
-  rows.map((row) => ({ row, result: { kind }, leads: false, down: false }));
-
-const numbered = ({ row, most }: ReservedRow): RowMost => ({ row: row.row, most });
-
-const holderOf = (row: ChunkRow, state: RowState | undefined): [ChunkRow, InFlight][] =>
-  typeof state === 'object' ? [[row, state]] : [];
+const isHeld = (state: RowState | undefined): state is InFlight => typeof state === 'object';
 
 function shuffled<T>(all: readonly T[], random: () => number): readonly T[] {
   return all

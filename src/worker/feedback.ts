@@ -1,14 +1,16 @@
 import type { Logger } from 'pino';
+import { NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
-import type { CalledOutcome, Fault } from '../model.js';
+import type { Fault, Tokens } from '../model.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { Outage, QuotaWait } from '../pace/pauses.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
+import type { Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Caller } from './caller.js';
-import type { RowResult } from './row-result.js';
+import { completionOf } from './row-usage.js';
 
 /** Those who say when calls may be made, and what they are told with. */
-interface FeedbackParts {
+export interface FeedbackParts {
   readonly caller: Caller;
   readonly quota: QuotaWait;
   readonly outage: Outage;
@@ -21,7 +23,7 @@ interface FeedbackParts {
 interface Ended {
   /** Of its first row, to tell it from others. */
   readonly name: string;
-  readonly results: readonly RowResult[];
+  readonly verdicts: readonly Verdict[];
   readonly reserved: Reserved;
   readonly startedAt: number;
 }
@@ -46,32 +48,37 @@ export class Feedback {
   }
 
   /**
-   * Learns from a call.
-   * @returns whether it failed in an outage, and what is to be told to the other workers: it resolves to the reason for
-   *   which the run must stop, or null
+   * Learns from a call. This process knows at once: later it would undo what calls that were made after this one have
+   * taught.
+   * @returns why the run must stop, or null; resolves when the other workers know of a pause
    */
-  learn(call: Ended): { readonly down: boolean; readonly tell: () => Promise<Fault | null> } {
-    const { results, startedAt, reserved } = call;
-    const pause = this.#ofOutage(call);
-    const paced = this.#ofPace(results, reserved);
-    this.#ofPack(results);
-    const refusal = results.find((result) => result.kind === 'wait');
-    // At once: later it would undo what calls that were made after this one have learned.
-    if (!refusal && results.some((result) => result.kind !== 'retry' || result.connected))
-      this.parts.quota.admitted();
-    const tell = async (): Promise<Fault | null> => {
-      if (pause !== null) await this.#pause(pause);
-      await paced;
-      return refusal?.kind === 'wait' ? await this.#ofRefusal(refusal, startedAt, reserved.tokens) : null;
-    };
-    return { down: pause !== null, tell };
+  async learn(call: Ended): Promise<Fault | null> {
+    const { caller, quota, outage, pacer, estimate } = this.parts;
+    const { verdicts, reserved } = call;
+    this.#ofPack(verdicts);
+    const failure = verdicts.find(isRetry);
+    // An answer that nobody can take apart is an answer.
+    if (failure && verdicts.every((verdict) => isRetry(verdict) && !verdict.alone))
+      return this.#failed(call, failure);
+    const refusal = verdicts.find(isWait);
+    // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
+    if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
+    if (refusal) return this.#refused(call, refusal);
+    quota.admitted();
+    const usage = usageOf(verdicts);
+    // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
+    const beyond = verdicts.every(exceedsQuota)
+      ? -reserved.tokens
+      : usage && estimate.settle(reserved, usage);
+    pacer.answered(beyond ?? 0, caller.advertised);
+    return null;
   }
 
   /** A server that mixes all its answers up has each paid for twice: from the third on, rows are called alone. */
-  #ofPack(results: readonly RowResult[]): void {
-    if (results.length === 1) return;
-    if (results.some(({ kind }) => kind === 'settled')) this.#mixedUp = 0;
-    if (!results.some((result) => result.kind === 'retry' && result.alone)) return;
+  #ofPack(verdicts: readonly Verdict[]): void {
+    if (verdicts.length === 1) return;
+    if (verdicts.some(({ kind }) => kind === 'final')) this.#mixedUp = 0;
+    if (!verdicts.some((verdict) => isRetry(verdict) && verdict.alone)) return;
     this.#mixedUp++;
     if (this.#mixedUp !== MIXED_UP) return;
     this.parts.log.warn(
@@ -79,81 +86,52 @@ export class Feedback {
     );
   }
 
-  /**
-   * @returns what the outage asks for: a pause in milliseconds that is longer than the one that lasts, or 0; null without one
-   */
-  #ofOutage({ name, results, startedAt }: Ended): number | null {
-    const { outage } = this.parts;
-    const first = results.find((result) => result.kind === 'retry');
-    // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
-    if (first?.kind === 'retry' ? first.fault.code === 'aborted' : results[0]?.kind === 'wait') return null;
-    // An answer that nobody can take apart is an answer.
-    if (first?.kind !== 'retry' || first.alone || results.some((result) => result.kind !== 'retry')) {
-      outage.answered();
-      return null;
+  /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
+  async #failed({ name, startedAt }: Ended, { fault, connected }: Unsettled): Promise<null> {
+    const { quota, outage, pacer, log } = this.parts;
+    if (connected) quota.admitted();
+    const held = pacer.failed();
+    if (fault.code !== 'aborted') {
+      const now = steadyNow();
+      const before = outage.remaining(now);
+      const ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random()) ?? 0;
+      if (ms > before) {
+        log.info({ ms, ...fault }, 'the service is down; pausing');
+        await pacer.pause(ms);
+      }
     }
-    const now = steadyNow();
-    const before = outage.remaining(now);
-    const { fault, connected } = first;
-    const ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random());
-    if (ms === null) return null;
-    return ms > before ? ms : 0;
+    await held;
+    return null;
   }
 
-  /** Tells the pacer what came of a request; a refusal it hears of with its pause. */
-  async #ofPace(results: readonly RowResult[], reserved: Reserved): Promise<void> {
-    const { caller, pacer, estimate } = this.parts;
-    if (results.some((result) => result.kind === 'wait')) return;
-    if (results.every((result) => result.kind === 'retry' && !result.alone)) return pacer.failed();
-    const usage = sumOfUsage(results);
-    // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
-    const never = results.every(
-      (result) => result.kind === 'settled' && codeOf(result.outcome) === 'request_exceeds_quota',
-    );
-    const beyond = usage === null ? 0 : estimate.settle(reserved, usage);
-    pacer.answered(never ? -reserved.tokens : beyond, caller.advertised);
-  }
-
-  /** Nothing succeeds: every worker of the queue pauses, and no attempt is used up. */
-  async #pause(ms: number): Promise<void> {
-    if (ms === 0) return;
-    this.parts.log.info({ ms, ...this.parts.outage.view?.fault }, 'the service is down; pausing');
-    await this.parts.pacer.pause(ms);
-  }
-
-  /**
-   * The service refused for lack of quota: every worker of the queue pauses, and no attempt is used up.
-   * @returns why the run must stop, when it was refused too often
-   */
-  async #ofRefusal(
-    { ms, fault }: RowResult & { kind: 'wait' },
-    startedAt: number,
-    tokens: number,
-  ): Promise<Fault | null> {
+  /** For lack of quota: every worker of the queue pauses, and no attempt is used up; too often, and the run stops. */
+  async #refused({ startedAt, reserved }: Ended, { ms: hint, fault }: Wait): Promise<Fault | null> {
     const { quota, pacer, log } = this.parts;
-    const before = quota.remaining(steadyNow());
-    const verdict = quota.refused(ms, startedAt, steadyNow());
-    if (verdict.kind === 'give-up') return fault;
-    if (verdict.ms > before) log.info({ ms: verdict.ms, ...fault }, 'the service asked to wait');
-    await pacer.refused(startedAt, verdict.ms, tokens);
+    const now = steadyNow();
+    const before = quota.remaining(now);
+    const ms = quota.refused(hint, startedAt, now);
+    if (ms === null) return fault;
+    if (ms > before) log.info({ ms, ...fault }, 'the service asked to wait');
+    await pacer.refused(startedAt, ms, reserved.tokens);
     return null;
   }
 }
 
-const codeOf = (outcome: CalledOutcome): string | null =>
-  outcome.status === 'failed' ? outcome.error.code : null;
+const isRetry = (verdict: Verdict): verdict is Unsettled => verdict.kind === 'retry';
+
+const isWait = (verdict: Verdict): verdict is Wait => verdict.kind === 'wait';
+
+const exceedsQuota = (verdict: Verdict): boolean =>
+  verdict.kind === 'final' &&
+  verdict.outcome.status === 'failed' &&
+  verdict.outcome.error.code === 'request_exceeds_quota';
 
 /** What the rows of a request took together; null when the service did not say of any. */
-function sumOfUsage(
-  results: readonly RowResult[],
-): { prompt_tokens: number; completion_tokens: number } | null {
-  const usages = results.flatMap((result) => {
-    const outcome = result.kind === 'settled' ? result.outcome : null;
-    return (outcome !== null && 'completion' in outcome && outcome.completion?.usage) || [];
-  });
-  if (usages.length === 0) return null;
-  return {
-    prompt_tokens: usages.reduce((sum, usage) => sum + usage.prompt_tokens, 0),
-    completion_tokens: usages.reduce((sum, usage) => sum + usage.completion_tokens, 0),
-  };
+function usageOf(verdicts: readonly Verdict[]): Tokens | null {
+  let sum: Tokens | null = null;
+  for (const verdict of verdicts) {
+    const usage = completionOf(verdict)?.usage ?? null;
+    if (usage !== null) sum = plus(sum ?? NO_TOKENS, usage);
+  }
+  return sum;
 }

@@ -5,7 +5,7 @@ import { loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Deployed } from '../service/endpoint-spec.js';
-import type { RowResult } from './row-result.js';
+import type { Final, Verdict } from '../service/verdict.js';
 
 /**
  * Gives the rows of a request their usage. Rows that shared it were read with the usage of all of it: each gets its part,
@@ -14,17 +14,17 @@ import type { RowResult } from './row-result.js';
  * @param parameters those of the request
  */
 export async function withRowUsage(
-  results: readonly RowResult[],
+  verdicts: readonly Verdict[],
   rows: readonly ChunkRow[],
   parameters: Parameters,
   deployed: Deployed,
-): Promise<readonly RowResult[]> {
-  const completions = results.map(completionOf);
+): Promise<readonly Verdict[]> {
+  const completions = verdicts.map(completionOf);
   const said = completions.map((completion) => completion?.usage ?? null).find((usage) => usage !== null);
   const odd =
-    results.some((result) => result.kind === 'settled' && result.oddUsage !== undefined) ||
+    verdicts.some((verdict) => verdict.kind === 'final' && verdict.oddUsage !== undefined) ||
     (said !== undefined && !isPossible(said, rows, parameters, completions));
-  if (!odd && (said === undefined || rows.length === 1)) return results;
+  if (!odd && (said === undefined || rows.length === 1)) return verdicts;
 
   const model = modelBehind(deployed);
   const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
@@ -32,10 +32,10 @@ export async function withRowUsage(
   if (!odd && said !== undefined) {
     const own = rows.map(({ prompt }, i) => ({ prompt: count(prompt), completion: count(texts[i] ?? '') }));
     const shares = shareUsage(said, own);
-    return results.map((result, i) => withUsage(result, shares[i] ?? said));
+    return verdicts.map((verdict, i) => withUsage(verdict, shares[i] ?? said));
   }
   const behind = parameters.suffix ? count(parameters.suffix) : 0;
-  return results.map((result, i): RowResult => {
+  return verdicts.map((verdict, i): Verdict => {
     const prompt = rows[i]?.prompt ?? '';
     const most = mostBilled(count(prompt) + behind, parameters);
     const text = texts[i] ?? '';
@@ -46,7 +46,7 @@ export async function withRowUsage(
     const { prompt_tokens } = most;
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
-    return withUsage(result, usage, model === null ? 'guessed' : 'counted');
+    return withUsage(verdict, usage, model === null ? 'guessed' : 'counted');
   });
 }
 
@@ -81,14 +81,17 @@ function isPossible(
   );
 }
 
-const completionOf = (result: RowResult): Completion | null =>
-  result.kind === 'settled' && result.outcome.status !== 'failed' ? result.outcome.completion : null;
+export const completionOf = (verdict: Verdict): Completion | null =>
+  verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;
 
-function withUsage(result: RowResult, usage: Usage, oddUsage?: 'counted' | 'guessed'): RowResult {
-  const completion = completionOf(result);
-  if (result.kind !== 'settled' || completion === null) return result;
-  const outcome: CalledOutcome = { ...result.outcome, completion: { ...completion, usage } } as CalledOutcome;
-  return { kind: 'settled', outcome, ...(oddUsage && { oddUsage }) };
+function withUsage(verdict: Verdict, usage: Usage, oddUsage?: Final['oddUsage']): Verdict {
+  const completion = completionOf(verdict);
+  if (verdict.kind !== 'final' || completion === null) return verdict;
+  const outcome: CalledOutcome = {
+    ...verdict.outcome,
+    completion: { ...completion, usage },
+  } as CalledOutcome;
+  return { kind: 'final', outcome, ...(oddUsage && { oddUsage }) };
 }
 
 /** What one row of a shared request has itself, in tokens of its own count. */

@@ -108,6 +108,7 @@ export class ChunkWorker {
       place,
       concurrency,
       answered,
+      (run, what) => this.#batcher.count(run, what),
       () => log.warn('the service refused the first key; going on with the second'),
       place.onExchange,
     );

@@ -89,11 +89,12 @@ const fits = contextCheck(4097, () => loadTokenizer('cl100k_base'));
 const csvRecords = recordFormat({ format: csv, ...shape });
 const jsonlRecords = recordFormat({ format: jsonl, ...shape });
 const response = (status: number, body: string) =>
-  verdicts({ kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 }, 0, {
-    prompts: 1,
-    withLogprobs: false,
-    operation: completions,
-  });
+  verdicts(
+    { kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 },
+    0,
+    { prompts: 1, withLogprobs: false, operation: completions },
+    1,
+  );
 
 /** Everything that a row, an answer or an error meets. */
 const READERS: Readonly<Record<string, (text: string) => unknown>> = {

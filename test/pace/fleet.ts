@@ -251,9 +251,9 @@ export class Fleet {
         pacer.answered(0, advertised);
       } else {
         const hint = hints ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : null;
-        const verdict = wait.refused(hint, startedAt, Date.now());
-        if (verdict.kind === 'give-up') throw new Error('refused for ever');
-        await pacer.refused(startedAt, verdict.ms, tokens);
+        const ms = wait.refused(hint, startedAt, Date.now());
+        if (ms === null) throw new Error('refused for ever');
+        await pacer.refused(startedAt, ms, tokens);
       }
     }
     return true;

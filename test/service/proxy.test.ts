@@ -118,7 +118,7 @@ describe('a call through a proxy', () => {
     return { service, proxy, client, call: () => client.call('{}', 'a-key-for-tests-only') };
   }
   const judged = async (exchange: ReturnType<Awaited<ReturnType<typeof through>>['call']>) =>
-    verdicts(await exchange, 0, { prompts: 1, withLogprobs: false, operation: completions })[0];
+    verdicts(await exchange, 0, { prompts: 1, withLogprobs: false, operation: completions }, 1)[0];
 
   it('goes through a tunnel to a service with TLS: the proxy sees the host and no key', async () => {
     const { service, proxy, call } = await through({ user: 'me:a b' }, { tls: true, user: 'me:a%20b@' });
@@ -178,6 +178,8 @@ describe('a call through a proxy', () => {
         code: 'proxy_refused',
         message: `the proxy refuses to connect: ${host} through the proxy http://${tunnel.proxy.host} (HTTP 502)`,
       },
+      latency_ms: expect.any(Number),
+      connected: false,
       possiblyBilled: false,
     });
     const whole = await through({ refuse: 502 }, {});

@@ -8,7 +8,7 @@ const NOW = Date.UTC(2025, 0, 1);
 
 /** The verdict on an exchange with a single prompt. */
 const verdict = (exchange: Exchange, now: number) =>
-  verdicts(exchange, now, { prompts: 1, withLogprobs: false, operation: completions })[0];
+  verdicts(exchange, now, { prompts: 1, withLogprobs: false, operation: completions }, 2)[0];
 
 /** The verdict on a response; a body that is no string is sent as JSON. */
 const judge = (status: number, body: unknown = '', headers: Record<string, string> = {}) =>
@@ -30,7 +30,7 @@ const model = (type: string, message: string, code: string | null = null) => ({
 
 const failed = (code: string) => ({
   kind: 'final',
-  outcome: { status: 'failed', error: { code }, latency_ms: 12 },
+  outcome: { status: 'failed', error: { code }, attempts: 2, latency_ms: 12 },
 });
 const retry = (code: string, possiblyBilled: boolean) => ({ kind: 'retry', fault: { code }, possiblyBilled });
 const wait = (ms: number | null) => ({ kind: 'wait', ms, fault: { code: 'rate_limited' } });
@@ -93,14 +93,14 @@ describe('the verdict on an error response', () => {
       'a wrong key, of the gateway',
       401,
       gateway('401', 'Access denied due to invalid subscription key or wrong API endpoint.'),
-      { kind: 'refused-key', fault: { code: 'unauthorized' } },
+      retry('unauthorized', false),
     ],
     [
       'a wrong token',
       401,
       { statusCode: 401, message: 'Unauthorized. Access token is missing, invalid or expired.' },
       {
-        kind: 'refused-key',
+        kind: 'retry',
         fault: { message: 'Unauthorized. Access token is missing, invalid or expired. (HTTP 401)' },
       },
     ],
@@ -233,6 +233,7 @@ describe('a blocked prompt', () => {
         completion: null,
         filters: { prompt: { hate, jailbreak: { filtered: false, detected: false } }, completion: null },
         error: { code: 'content_filter', message: 'The response was filtered (HTTP 400)' },
+        attempts: 2,
         latency_ms: 12,
       },
     });
@@ -310,6 +311,7 @@ describe('the verdict on an answer', () => {
           created: 1_700_000_000,
         },
         filters: { prompt: all, completion: all },
+        attempts: 2,
         latency_ms: 12,
       },
     });
@@ -420,6 +422,8 @@ describe('the verdict on a failure', () => {
     expect(verdict(failure(code, 'connect'), NOW)).toEqual({
       kind: 'retry',
       fault: { code: fault, message: 'm' },
+      latency_ms: 1,
+      connected: code === 'aborted',
       possiblyBilled: false,
     });
   });

@@ -8,6 +8,7 @@ import type { Pacer } from '../../src/pace/pacer.js';
 import { type Outage, QuotaWait } from '../../src/pace/pauses.js';
 import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
+import type { Verdict } from '../../src/service/verdict.js';
 import { type Counters, NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
 import { Batcher } from '../../src/worker/batcher.js';
@@ -17,7 +18,6 @@ import type { Caller } from '../../src/worker/caller.js';
 import { type ChunkEnd, ChunkRun, type ChunkRunParts } from '../../src/worker/chunk-run.js';
 import { FairLimit } from '../../src/worker/fair-limit.js';
 import type { Feedback } from '../../src/worker/feedback.js';
-import type { RowResult } from '../../src/worker/row-result.js';
 import { outcome } from '../store/samples.js';
 
 const TIMEOUT_MS = 60_000;
@@ -62,14 +62,14 @@ class MemoryLedger {
 
 interface CallOf {
   readonly row: number;
-  readonly end: (result: RowResult) => void;
+  readonly end: (result: Verdict) => void;
 }
 
-const answered = (usage: Tokens): RowResult => {
+const answered = (usage: Tokens): Verdict => {
   const { completion, ...rest } = outcome('text');
   const total_tokens = sumOf(usage);
   return {
-    kind: 'settled',
+    kind: 'final',
     outcome: { ...rest, completion: { ...completion, usage: { ...usage, total_tokens } } },
   };
 };
@@ -92,7 +92,7 @@ class TestWorker {
     this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), begun);
     const caller: Pick<Caller, 'call'> = {
       call: async (_, rows) =>
-        Promise.all(rows.map(({ row }) => new Promise<RowResult>((end) => this.called.push({ row, end })))),
+        Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),
     };
     const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn'> = {
       admit: async () => ({ permit: 0 }),
@@ -106,12 +106,12 @@ class TestWorker {
       settled: () => {},
     };
     const feedback: Pick<Feedback, 'learn' | 'packSize'> = {
-      learn: () => ({ down: false, tell: async () => null }),
+      learn: async () => null,
       packSize: () => 1,
     };
     // A prompt says itself what it can be billed.
     const mostBilled: Pick<MostBilled, 'of'> = {
-      of: async (_, rows) => rows.map((row) => ({ row, most: JSON.parse(row.prompt) })),
+      of: async (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })),
     };
     this.#parts = {
       // What a chunk uses of them.

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import type { Parameters, Usage } from '../../src/model.js';
+import type { Verdict } from '../../src/service/verdict.js';
 import { billedFor } from '../../src/worker/billing.js';
-import type { RowResult } from '../../src/worker/row-result.js';
 import { withRowUsage } from '../../src/worker/row-usage.js';
 
 const KNOWN = { deployment: 'lm-35-turbo-instruct' };
 const UNKNOWN = { deployment: 'my-own' };
 const row = (prompt: string, number = 1) => ({ row: number, prompt, parameters: null });
 
-const settled = (text: string, usage: Usage | null, odd = false): RowResult => ({
-  kind: 'settled',
+const settled = (text: string, usage: Usage | null, odd = false): Verdict => ({
+  kind: 'final',
   outcome: {
     status: 'completed',
     completion: { text, finish_reason: 'stop', usage, model: null, id: null, created: null },
@@ -17,18 +17,18 @@ const settled = (text: string, usage: Usage | null, odd = false): RowResult => (
     attempts: 1,
     latency_ms: 1,
   },
-  ...(odd && { oddUsage: 'counted' }),
+  ...(odd && { oddUsage: 'sent' }),
 });
 const counts = (prompt_tokens: number, completion_tokens: number, total?: number): Usage => ({
   prompt_tokens,
   completion_tokens,
   total_tokens: total ?? prompt_tokens + completion_tokens,
 });
-const usageOf = (result: RowResult | undefined): Usage | null | undefined =>
-  result?.kind === 'settled' && result.outcome.status === 'completed'
+const usageOf = (result: Verdict | undefined): Usage | null | undefined =>
+  result?.kind === 'final' && result.outcome.status === 'completed'
     ? result.outcome.completion.usage
     : undefined;
-const one = async (result: RowResult, prompt: string, parameters: Parameters = {}, deployed = KNOWN) =>
+const one = async (result: Verdict, prompt: string, parameters: Parameters = {}, deployed = KNOWN) =>
   (await withRowUsage([result], [row(prompt)], parameters, deployed))[0];
 
 describe('the usage of a row', () => {
@@ -60,7 +60,7 @@ describe('the usage of a row', () => {
   );
 
   it('fault 77: is no more than was allowed, and all candidates and the suffix count', async () => {
-    const odd = (text: string): RowResult => settled(text, null, true);
+    const odd = (text: string): Verdict => settled(text, null, true);
     expect(usageOf(await one(odd(' a b c d e f'), 'p', { max_tokens: 3 }))).toMatchObject(counts(1, 3));
     expect(usageOf(await one(odd(' a b'), 'p', { max_tokens: 5, best_of: 2 }))).toMatchObject(counts(1, 4));
     expect(usageOf(await one(odd(' a b'), 'p', { suffix: ' q r' }))).toMatchObject(counts(3, 2));

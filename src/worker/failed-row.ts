@@ -1,0 +1,29 @@
+import type { Failed } from '../model.js';
+import type { Unsettled } from '../service/verdict.js';
+import { OUTCOME_UNKNOWN } from '../store/ledger.js';
+
+/** The outcome of a row whose attempts are used up. */
+export const failedRow = ({ fault, latency_ms }: Unsettled, attempts: number): Failed => ({
+  status: 'failed',
+  error: fault,
+  attempts,
+  latency_ms,
+});
+
+/** With `hold`, the outcome of a row whose answer was lost. */
+export const lostRow = ({ fault, latency_ms }: Unsettled, attempts: number): Failed =>
+  unknownRow(`${fault.code}: ${fault.message}`, attempts, latency_ms);
+
+/** With `hold`, the outcome of a row whose call nobody will tell the end of. */
+export const cutOffRow = (): Failed => unknownRow('its call was cut off when a process ended', 1, null);
+
+/** A row that may have been billed and is not called again. */
+const unknownRow = (why: string, attempts: number, latency_ms: number | null): Failed => ({
+  status: 'failed',
+  error: {
+    code: OUTCOME_UNKNOWN,
+    message: `${why}; it may have been answered and billed, so it was not called again (limits.unknown_outcome: hold)`,
+  },
+  attempts,
+  latency_ms,
+});
