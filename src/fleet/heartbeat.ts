@@ -147,14 +147,6 @@ export class RunHeartbeat {
     this.#waiting = waiting;
   }
 
-  /** Removes what a run said of itself that is given up for this one. */
-  async replaces(run: string): Promise<void> {
-    const { keyValue, log } = this.parts;
-    await within(LAST_WORD_MS, keyValue.remove('run', run)).catch((error) =>
-      log.debug({ err: error }, 'the store still shows a run that was given up'),
-    );
-  }
-
   /** Says how the run ended, within a few seconds whatever state the store is in. Safe to call again. */
   async end(state: Exclude<RunState, 'running'>): Promise<void> {
     if (this.#state !== 'running') return;
@@ -195,6 +187,13 @@ export class RunHeartbeat {
       latency: latency(),
     };
   }
+}
+
+/** Removes what a run said of itself that is given up. */
+export async function forgetRun(keyValue: Pick<KeyValue, 'remove'>, run: string, log: Logger): Promise<void> {
+  await within(LAST_WORD_MS, keyValue.remove('run', run)).catch((error) =>
+    log.debug({ err: error }, 'the store still shows a run that was given up'),
+  );
 }
 
 /** Keeps the newest of the runs that have ended; those that go on are never dropped. */

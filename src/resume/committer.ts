@@ -168,6 +168,11 @@ export class Committer {
     await this.writer.close();
   }
 
+  /** Leaves the files as they are. Safe to call again. */
+  async close(): Promise<void> {
+    await this.writer.close();
+  }
+
   /** A manifest that was deleted is written again; one of somebody else stays. */
   async #mayPause(): Promise<boolean> {
     const { files, lock } = this.target ?? {};

@@ -1,21 +1,33 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import type { Halt } from '../halt.js';
 import { isLiving, LockedError } from '../lock.js';
-import { fillOutputPath, type OutputFiles, outputFiles } from '../output/files.js';
 import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
 import { isSealed } from '../output/writer.js';
+import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
-import type { Manifest } from './manifest.js';
+import { type Manifest, readManifest, removeManifest } from './manifest.js';
+import { assertUsable } from './output-checks.js';
 import {
-  assertUsable,
-  goesOn,
-  newRun,
-  type OutputPlace,
-  placeOutput,
-  readOrDiscard,
-} from './output-place.js';
+  filledPaths,
+  fillOutputPath,
+  hasPlaceholder,
+  type OutputFiles,
+  outputFiles,
+} from './output-files.js';
+import { OutputLock } from './output-lock.js';
 import { repair } from './repair.js';
+
+/** Where a run writes. */
+export interface OutputPlace {
+  /** Name of a new run; it may be in the path. */
+  readonly run: string;
+  readonly files: OutputFiles;
+  /** Keeps other runs away; null where nothing else runs. */
+  readonly lock: OutputLock | null;
+}
 
 /** The output of a run and what is there of it already. */
 export interface OutputTarget extends OutputPlace {
@@ -30,13 +42,90 @@ export interface OutputTarget extends OutputPlace {
 }
 
 /**
+ * Decides where the records go, takes the place for this run alone, and finds out whether a run waits there to be continued.
+ * Nothing was read yet.
+ * @returns null when the output is standard output; it needs no lock
+ * @throws LockedError when another run has the place
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
+ */
+export async function takeOutput(
+  settings: Settings,
+  now: Date,
+  world: { readonly say: (line: string) => void; readonly halt: Halt },
+): Promise<OutputTarget | null> {
+  const { path } = settings.output;
+  if (path === '-') return null;
+  const lock = new OutputLock(world);
+  try {
+    await lock.take(path);
+    const place = placeOutput(settings, now, lock);
+    if (place.files.output !== path) await lock.take(place.files.output);
+    return await findTarget(settings, now, place);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+/** The name of a run that begins now. */
+export const newRun = (now: Date): string => newRunId(now, randomBytes(3).toString('hex'));
+
+/** Where the records go; a run of the job that goes on has decided that, where its path has a date or a run in it. */
+function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputPlace {
+  const left = hasPlaceholder(settings.output.path) ? findUnfinished(settings) : null;
+  const run = newRun(now);
+  const files =
+    left !== null && goesOn(left, settings)
+      ? left.files
+      : outputFiles(fillOutputPath(settings.output.path, run, now));
+  return { run, files, lock };
+}
+
+/** A run that an earlier process has left. */
+interface Left {
+  readonly manifest: Manifest;
+  readonly files: OutputFiles;
+}
+
+/**
+ * The unfinished run of this job's output. With `{{date}}` or `{{run}}` in the path it may have another name than
+ * a new run would get: a run that began before midnight is continued after it.
+ */
+function findUnfinished({ output, job, restart }: Settings): Left | null {
+  for (const path of filledPaths(output.path)) {
+    const files = outputFiles(path);
+    const manifest = readOrDiscard(files.manifest, restart);
+    // Another job's run is none of ours, however its name is made.
+    if (manifest?.job === job) return { manifest, files };
+  }
+  return null;
+}
+
+/** Whether a run is there to be continued: one that has finished with its first rows is not, where it is to be replaced. */
+function goesOn({ files, manifest }: Left, { overwrite, restart }: Settings): boolean {
+  if (manifest.finished === undefined) return true;
+  return !overwrite && !restart && existsSync(files.output);
+}
+
+/** A damaged manifest is in the way of a resume, not of `--restart`. */
+function readOrDiscard(path: string, restart: boolean): Manifest | null {
+  try {
+    return readManifest(path);
+  } catch (error) {
+    if (!restart || !(error instanceof UsageError && error.code === 'manifest_damaged')) throw error;
+    removeManifest(path);
+    return null;
+  }
+}
+
+/**
  * Finds out whether a run waits at its place to be continued, before anything costly is done.
  * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
  */
 export async function findTarget(
   settings: Settings,
   now: Date,
-  place: OutputPlace = placeOutput(settings, now),
+  place: OutputPlace = placeOutput(settings, now, null),
 ): Promise<OutputTarget> {
   const { files } = place;
   assertUsable(files, settings);
@@ -52,25 +141,6 @@ export async function findTarget(
     );
   }
   return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
-}
-
-/**
- * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
- * another input or of another job is left as it is, and a new one begins beside it.
- */
-export async function settleTarget(
-  target: OutputTarget | null,
-  settings: Settings,
-  print: Record<string, string>,
-  now: Date,
-): Promise<OutputTarget | null> {
-  if (target?.unfinished?.finished === undefined) return target;
-  if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
-  const run = newRun(now);
-  const files = outputFiles(fillOutputPath(settings.output.path, run, now));
-  if (files.output === target.files.output) return target;
-  await target.lock?.take(files.output);
-  return await findTarget(settings, now, { run, files, lock: target.lock });
 }
 
 /** A limit below what is written already asks for something that is there, or for less. */
@@ -187,4 +257,23 @@ const isSealedAs = async (path: string, { bytes, seal }: Manifest): Promise<bool
 /** Whether the output may take the place of what has its name: anything with `--overwrite`, else its own first rows. */
 export async function mayReplace(output: string, { overwrite = true, replaces }: Manifest): Promise<boolean> {
   return overwrite || (replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces);
+}
+
+/**
+ * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
+ * another input or of another job is left as it is, and a new one begins beside it.
+ */
+export async function settleTarget(
+  target: OutputTarget | null,
+  settings: Settings,
+  print: Record<string, string>,
+  now: Date,
+): Promise<OutputTarget | null> {
+  if (target?.unfinished?.finished === undefined) return target;
+  if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
+  const run = newRun(now);
+  const files = outputFiles(fillOutputPath(settings.output.path, run, now));
+  if (files.output === target.files.output) return target;
+  await target.lock?.take(files.output);
+  return await findTarget(settings, now, { run, files, lock: target.lock });
 }

@@ -1,18 +1,147 @@
+import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { within } from '../deadline.js';
+import { count, kept } from '../figures.js';
+import { forgetRun } from '../fleet/heartbeat.js';
+import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
-import type { Fault } from '../model.js';
-import type { ChunkQueue } from '../queue/chunk-queue.js';
+import { ChunkQueue } from '../queue/chunk-queue.js';
+import { queueName, serviceQueue } from '../queue/names.js';
 import { emptyTally } from '../report/tally.js';
-import { passOnOutcomes } from '../reuse/outcome.js';
+import { dropOutcomes } from '../reuse/outcome.js';
+import { Reuse } from '../reuse/reuse.js';
+import type { ServiceAddress } from '../service/endpoint.js';
+import type { Survey } from '../source/source.js';
 import { type Counters, NO_CALLS } from '../store/counters.js';
-import { LEASE_MS, type Ledger } from '../store/ledger.js';
+import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
-import type { Committer } from './committer.js';
-import { assertSame, partValues } from './fingerprint.js';
+import { Committer } from './committer.js';
+import { assertSame, fingerprint, partValues } from './fingerprint.js';
+import { RunLease } from './lease.js';
 import type { Manifest } from './manifest.js';
-import { newRun } from './output-place.js';
-import type { OutputTarget } from './output-target.js';
+import { newRun, type OutputTarget, settleTarget } from './output-target.js';
+
+/** What going on takes from the process around it. */
+interface World {
+  readonly address: ServiceAddress;
+  readonly halt: Halt;
+  readonly log: Logger;
+  readonly stdout: NodeJS.WritableStream;
+  readonly say: (line: string) => void;
+  readonly onBegun?: (manifest: string | null) => Promise<void>;
+}
+
+/** An input that was read once in full, and what comes of it. */
+interface Input {
+  readonly survey: Survey;
+  /** Rows that the run is to have. */
+  readonly total: number;
+}
+
+/** What is settled of a run before anything of it is changed. */
+export interface Begun {
+  readonly target: OutputTarget | null;
+  readonly manifest: Manifest;
+  readonly store: Store;
+}
+
+/** One process at work on a run: its files and its store are open, and the ledger knows it. */
+export interface Execution {
+  /** Null where the output is standard output. */
+  readonly target: OutputTarget | null;
+  readonly store: Store;
+  readonly queue: ChunkQueue;
+  /** Null for a job that reuses nothing. */
+  readonly reuse: Reuse | null;
+  /** Has the manifest of this execution. */
+  readonly committer: Committer;
+  readonly lease: RunLease;
+  /** The counters of the executions before. */
+  readonly before: Counters;
+  /** Closes what is open still, and leaves the store. */
+  close(): Promise<void>;
+}
+
+/**
+ * Begins a run, or goes on with the one that waits at its output, in this order:
+ *
+ * 1. which run it is, by the input and the job; what changed since it began is refused;
+ * 2. the manifest of this execution;
+ * 3. the store with its queue and ledger;
+ * 4. the outcomes that other rows may take over, which can fail, and then nothing was changed;
+ * 5. the part file at the manifest's mark, and the manifest on disk: from here on the same command goes on;
+ * 6. the run whose place this one takes is given up;
+ * 7. the lease of the run in the ledger, without which no worker calls for it.
+ * @param found what `takeOutput` has found before the input was read
+ * @param header first line of the output
+ * @param tell told what is settled when the store is open, and nothing else was done
+ * @throws UsageError when it cannot; then nothing was sent
+ * @throws what ends a wait for the store when the run is halted
+ */
+export async function goOn(
+  found: OutputTarget | null,
+  input: Input,
+  header: string,
+  settings: Settings,
+  world: World,
+  tell: (begun: Begun) => void,
+): Promise<Execution> {
+  const { halt, say } = world;
+  const now = new Date();
+  const print = fingerprint(settings, input.survey.sha256);
+  const target = await settleTarget(found, settings, print, now);
+  const manifest = beginManifest(target, settings, print, now);
+
+  const store = await openStoreOf(manifest, settings, world);
+  const opened: { close(): Promise<void> }[] = [store];
+  const close = async (): Promise<void> => {
+    await opened.pop()?.close().finally(close);
+  };
+  try {
+    tell({ target, manifest, store });
+    const place = store.name ?? store.describe();
+    if (manifest.store !== null && manifest.store !== place) say(`warning: ${movedText(manifest.store)}`);
+
+    const reuse = await Reuse.open({
+      settings,
+      address: world.address,
+      input,
+      manifest,
+      // After its part file was repaired a run goes on under another name.
+      from: target?.unfinished ? target.discarded?.run : undefined,
+    });
+    if (reuse !== null) opened.push(reuse);
+
+    const begun = { ...manifest, store: place };
+    const committer = await Committer.open(target, begun, header, world.stdout, input.total).catch(
+      async (error) => {
+        await reuse?.abandon();
+        throw error;
+      },
+    );
+    opened.push(committer);
+    await world.onBegun?.(target?.files.manifest ?? null);
+    if (settings.reuse.onlyNew)
+      say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
+
+    const queue = new ChunkQueue(store, queueOf(settings, world), settings.limits.attempts, world.log);
+    // Where the engine has not come to it: a `serve` would keep its connections.
+    opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
+    const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
+    const { before, waiting } = await halt
+      .orHalted(giveUp(target, committer, settings.stateDir, store, queue, world.log))
+      .then(() => lease.take(queue, input.total))
+      .catch((error) => {
+        throw store.health.usageErrorFor(error);
+      });
+    if (manifest.execution > 1)
+      say(`continuing run ${manifest.run}: ${kept(manifest.rows + waiting, manifest.rows)}`);
+    return { target, store, queue, reuse, committer, lease, before, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
 
 /** The manifest to work with: the unfinished one, counted up, or a new one. */
 export function beginManifest(
@@ -57,37 +186,41 @@ export function beginManifest(
   };
 }
 
-/**
- * Most rows between the queue and the output, and so the most that may be known and not on disk: enough that a row in its
- * longest pause holds nothing back.
- */
-export const WINDOW_ROWS = 10_000;
-
-/** What a run that is given up is known by elsewhere. */
-interface Traces {
-  readonly stateDir: string;
-  readonly queue: ChunkQueue;
-  readonly ledger: Ledger;
-  /** Takes down what it said of itself. */
-  readonly heartbeat: { replaces(run: string): Promise<void> };
+/** The store of the run's queue and ledger: the one that it was begun with, where it is still there. */
+async function openStoreOf({ store: preferred }: Manifest, settings: Settings, world: World): Promise<Store> {
+  const onWarning = (message: string): void => world.say(`warning: ${message}`);
+  const opening = openStore(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
+  return await world.halt.orHalted(opening).catch((error) => {
+    // Halted meanwhile: whatever it opens yet is left at once.
+    void opening.then((late) => late.close()).catch(() => {});
+    throw error;
+  });
 }
+
+/** The queue of a run. */
+const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =>
+  emulated ? queueName(endpoint.deployment, null) : serviceQueue(endpoint.deployment, address);
 
 /**
  * Gives up the run whose place this one takes: its outcomes for other rows, its heartbeat, its entries in the queue, and what
- * the ledger has of it. One that goes on under another name, after its part file was repaired, passes its outcomes on; its
- * answers that are not on disk will be asked for again, and count as repeated.
+ * the ledger has of it. Of one that goes on under another name, after its part file was repaired, the answers that are not on
+ * disk will be asked for again, and count as repeated.
  */
-export async function giveUp(
-  { discarded, unfinished }: OutputTarget,
+async function giveUp(
+  target: OutputTarget | null,
   committer: Committer,
-  { stateDir, queue, ledger, heartbeat }: Traces,
+  stateDir: string,
+  { keyValue, ledger }: Store,
+  queue: ChunkQueue,
+  log: Logger,
 ): Promise<void> {
-  if (discarded === null) return;
+  const { discarded, unfinished } = target ?? {};
+  if (!discarded) return;
   const { run, execution, rows } = discarded;
-  await passOnOutcomes(stateDir, run, unfinished?.run ?? null);
-  await heartbeat.replaces(run);
+  await dropOutcomes(stateDir, run);
+  await forgetRun(keyValue, run, log);
   await queue.withdraw(run);
-  if (unfinished !== null) {
+  if (unfinished) {
     // As its next execution would: rows on disk are forgotten, and calls in flight count as repeated.
     await ledger.open(run, execution + 1, rows, null);
     const { calls } = await ledger.progress(run, []);
@@ -98,107 +231,5 @@ export async function giveUp(
   await ledger.close(run);
 }
 
-/** What is known of a run when an execution of it begins to call. */
-interface Begun {
-  /** The counters of the executions before. */
-  readonly before: Counters;
-  /** Outcomes that are not on disk yet. */
-  readonly waiting: number;
-}
-
-/** The run as the ledger has it: open for this execution, as long as the lease is renewed. */
-export class RunLease {
-  #renewAt = 0;
-
-  /**
-   * @param hold `limits.unknown_outcome: hold`: no row may be called twice
-   * @param stop told why the run must stop: the ledger has forgotten it, and rows might be called twice
-   */
-  constructor(
-    private readonly store: Store,
-    private readonly committer: Committer,
-    private readonly hold: boolean,
-    private readonly stop: (fault: Fault) => void,
-  ) {}
-
-  /**
-   * Opens the run for this execution. What an earlier one left in the queue is not wanted any more; its outcomes are in
-   * the ledger.
-   * @param total rows that the run is to have
-   * @throws UsageError `ledger_lost`, `limit_too_small`
-   */
-  async take(queue: ChunkQueue, total: number): Promise<Begun> {
-    const { ledger } = this.store;
-    const { run, execution, opened, calls } = this.committer.manifest;
-    if (execution > 1) await queue.withdraw(run);
-    if (!(await this.#open(this.hold && opened ? null : withLost(calls)))) throw this.#forgotten();
-    await this.committer.opened();
-    const { calls: before } = await ledger.progress(run, []);
-    this.committer.count(before);
-    const waiting = await ledger.waiting(run);
-    await this.#assertNoneBehind(total, waiting, this.hold ? Math.max(0, before.in_flight) : 0);
-    return { before, waiting };
-  }
-
-  /**
-   * A run that finishes with its first rows forgets what is known of those behind them, and they would be called again.
-   * @param waiting outcomes in the ledger
-   * @param inFlight rows that were called, and are not to be called again though nothing came of it
-   * @throws UsageError when an execution with a larger limit has called rows that this one leaves out
-   */
-  async #assertNoneBehind(total: number, waiting: number, inFlight: number): Promise<void> {
-    const { ledger } = this.store;
-    const { run, rows, reach, chunk_size } = this.committer.manifest;
-    if (reach === undefined || reach <= total || waiting + inFlight === 0) return;
-    const length = Math.min(WINDOW_ROWS, total - rows) / chunk_size;
-    const firsts = Array.from({ length: Math.ceil(length) }, (_, i) => rows + 1 + i * chunk_size);
-    const { counts } = await ledger.progress(run, firsts.slice(0, -1));
-    const last = firsts.at(-1);
-    const atEnd = last === undefined ? [] : [...(await ledger.outcomes({ run, first: last })).keys()];
-    const within = counts.reduce((sum, known) => sum + known, 0) + atEnd.filter((row) => row <= total).length;
-    if (waiting <= within && inFlight === 0) return;
-    throw new UsageError(
-      'limit_too_small',
-      `the unfinished run has called rows behind row ${total}, and a run that ends there would forget their answers`,
-      'Go on with a larger --limit, or without one; --restart discards what is there.',
-    );
-  }
-
-  /** Renews the lease when it is time to. */
-  async keep(): Promise<void> {
-    if (performance.now() >= this.#renewAt) await this.renew();
-  }
-
-  /** Renews the lease; in a store that came back empty the run begins anew. */
-  async renew(): Promise<void> {
-    const { calls } = this.committer.manifest;
-    const isOpen = await this.#open(this.hold ? null : { ...calls, in_flight: 0 });
-    if (isOpen || !this.hold) return;
-    const { code, message, hint } = this.#forgotten();
-    this.stop({ code, message: `${message}. ${hint}` });
-  }
-
-  /** @param seed what the counters begin with in a store that does not know the run; null opens nothing there */
-  #open(seed: Counters | null): Promise<boolean> {
-    const { run, execution, rows } = this.committer.manifest;
-    this.#renewAt = performance.now() + LEASE_MS / 4;
-    return this.store.ledger.open(run, execution, rows, seed, !this.hold);
-  }
-
-  /** A store that came back empty does not know which rows were called. */
-  #forgotten(): UsageError {
-    return new UsageError(
-      'ledger_lost',
-      `${this.store.describe()} has forgotten the run: which of the rows after row ${this.committer.manifest.rows} were called is not known any more, ` +
-        'and limits.unknown_outcome is hold',
-      'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart begins anew.',
-    );
-  }
-}
-
-/** In a store that does not know the run any more, calls in flight were never heard of again. */
-const withLost = ({ in_flight, ...calls }: Counters): Counters => ({
-  ...calls,
-  repeated: calls.repeated + Math.max(0, in_flight),
-  in_flight: 0,
-});
+const movedText = (from: string): string =>
+  `the run was begun with its queue in ${from}; what it knew there and had not written is called again`;

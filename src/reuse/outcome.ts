@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { errorText, StopError, UsageError } from '../errors.js';
@@ -244,16 +244,10 @@ export function answeredPath(stateDir: string, job: string, where: string | null
   return join(folderOf(stateDir), `${job.replace(/[^\w.-]/g, '_')}-${hash.slice(0, 8)}${ANSWERED}`);
 }
 
-/**
- * A run that is given up takes its outcomes with it, unless it goes on under another name.
- * @param to name of the run that goes on; null drops the outcomes
- * @throws UsageError when the state directory cannot be written
- */
-export async function passOnOutcomes(stateDir: string, from: string, to: string | null): Promise<void> {
-  const path = outcomesPath(stateDir, from);
+/** A run that is given up takes its outcomes with it. @throws UsageError when the state directory cannot be written */
+export async function dropOutcomes(stateDir: string, run: string): Promise<void> {
   try {
-    if (to === null) await rm(path, { force: true });
-    else if (existsSync(path)) await rename(path, outcomesPath(stateDir, to));
+    await rm(outcomesPath(stateDir, run), { force: true });
   } catch (error) {
     throw unkept(stateDir, error);
   }

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CalledOutcome, Fault, Outcome, Row } from '../model.js';
 import type { Committer } from '../resume/committer.js';
-import type { RunLease } from '../resume/resume.js';
+import type { RunLease } from '../resume/lease.js';
 import type { RowKeys } from '../reuse/keys.js';
+import type { Reuse, Taken } from '../reuse/reuse.js';
 import type { Counters } from '../store/counters.js';
 import type { Ledger } from '../store/ledger.js';
 import type { RunEvents } from './events.js';
 import type { Plan, RowRecord } from './plan.js';
 import type { Rescue } from './rescue.js';
-import type { Reuse, Taken } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
 /** Pause between two looks at the ledger, and so the shortest time between two commits, in milliseconds. */

@@ -2,19 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
 import { errorCode, StopError } from '../errors.js';
-import { kept } from '../figures.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Fault } from '../model.js';
-import type { ChunkQueue } from '../queue/chunk-queue.js';
-import type { Committer } from '../resume/committer.js';
+import { WINDOW_ROWS } from '../resume/lease.js';
 import { answered } from '../resume/repair.js';
-import { RunLease, WINDOW_ROWS } from '../resume/resume.js';
+import type { Execution } from '../resume/resume.js';
 import { rows } from '../source/source.js';
-import type { Counters } from '../store/counters.js';
 import { storeErrorOf } from '../store/error.js';
 import { silenceOf } from '../store/silence.js';
-import type { Store } from '../store/store.js';
 import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
@@ -25,7 +21,6 @@ import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { produce, renderChunk } from './producer.js';
 import { Rescue } from './rescue.js';
-import type { Reuse } from './reuse.js';
 import { Watchdog } from './watchdog.js';
 import { Window } from './window.js';
 import type { World } from './world.js';
@@ -42,36 +37,25 @@ const HALT_MS = 40_000;
 const LEAVE_MS = 30_000;
 
 /** What the pipeline has opened for the run. */
-export interface EngineParts {
+export interface EngineParts extends Execution {
   readonly input: Input;
   readonly plan: Plan;
-  readonly store: Store;
-  readonly queue: ChunkQueue;
-  readonly committer: Committer;
-  /** Null for a job that reuses nothing. */
-  readonly reuse: Reuse | null;
-  readonly heartbeat: RunHeartbeat;
 }
 
 /**
  * Producer, worker and collector together, until every row is on disk or the run is halted.
  * @returns rows whose outcome is known, also where it is not written yet
  */
-export async function runEngine(settings: Settings, world: World, parts: EngineParts): Promise<number> {
-  const { store, queue, committer, heartbeat } = parts;
-  const { run, execution, rows: committed } = committer.manifest;
+export async function runEngine(
+  settings: Settings,
+  world: World,
+  parts: EngineParts,
+  heartbeat: RunHeartbeat,
+): Promise<number> {
   const stop = (fault: Fault): void => world.halt.pull({ kind: 'stop', fault });
-  const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', stop);
-  const { before, waiting } = await world.halt
-    .orHalted(lease.take(queue, parts.input.total))
-    .catch((error) => {
-      // Nothing was sent yet.
-      throw store.health.usageErrorFor(error);
-    });
-  if (execution > 1) world.say(`continuing run ${run}: ${kept(committed + waiting, committed)}`);
   await heartbeat.begin();
-  store.health.onFault(stop);
-  return await new Engine(settings, world, parts, lease, before, stop).run();
+  parts.store.health.onFault(stop);
+  return await new Engine(settings, world, parts, heartbeat, stop).run();
 }
 
 class Engine {
@@ -85,16 +69,14 @@ class Engine {
   /** Aborted when the run was halted and its calls have ended. */
   readonly #drained = new AbortController();
 
-  /** @param before the counters of the executions before */
   constructor(
     private readonly settings: Settings,
     private readonly world: World,
     private readonly parts: EngineParts,
-    private readonly lease: RunLease,
-    private readonly before: Counters,
+    heartbeat: RunHeartbeat,
     private readonly stop: (fault: Fault) => void,
   ) {
-    const { input, store, queue, committer, heartbeat } = parts;
+    const { input, store, queue, committer, before } = parts;
     const { manifest } = committer;
     const calling = { run: manifest.run, queue: queue.name, calls: before };
     this.#own = settings.work
@@ -121,7 +103,7 @@ class Engine {
 
   /** From the first row to the last, or to the halt. */
   async run(): Promise<number> {
-    const { committer } = this.parts;
+    const { committer, before } = this.parts;
     const { halt, say } = this.world;
     const { run, execution, rows: committed } = committer.manifest;
     this.#events.emit({ type: 'run started', run, execution, committed });
@@ -133,7 +115,7 @@ class Engine {
       this.#fleet?.stop();
     });
     const worker = this.#own?.worker;
-    if (worker !== undefined) committer.recount(this.before, worker.totals(run), halt.reason === null);
+    if (worker !== undefined) committer.recount(before, worker.totals(run), halt.reason === null);
     const gone = this.#own?.heartbeat.end();
     if (end !== 'away') await gone;
     this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
@@ -187,7 +169,7 @@ class Engine {
   }
 
   async #collect(): Promise<void> {
-    const { plan, store, queue, committer, reuse } = this.parts;
+    const { plan, store, queue, committer, lease, reuse } = this.parts;
     const { ledger } = store;
     const toChunk = this.#toChunk();
     const rescue = new Rescue({
@@ -195,13 +177,13 @@ class Engine {
       ledger,
       window: this.#window,
       render: (chunk) => renderChunk(chunk, plan.requestOf, toChunk),
-      reopen: () => this.lease.renew(),
+      reopen: () => lease.renew(),
       log: this.world.log,
     });
     await collect({
       window: this.#window,
       ledger,
-      lease: this.lease,
+      lease,
       committer,
       recordOf: plan.recordOf,
       reuse,
@@ -213,8 +195,9 @@ class Engine {
   }
 
   #toChunk(): ReturnType<Plan['toChunk']> {
-    const { run, execution } = this.parts.committer.manifest;
-    return this.parts.plan.toChunk(run, execution, Math.max(0, this.before.in_flight));
+    const { committer, plan, before } = this.parts;
+    const { run, execution } = committer.manifest;
+    return plan.toChunk(run, execution, Math.max(0, before.in_flight));
   }
 
   #failed = (error: unknown): void => {

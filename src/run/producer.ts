@@ -3,9 +3,9 @@ import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import type { RowKeys } from '../reuse/keys.js';
 import type { Source } from '../reuse/outcome.js';
+import type { Reuse } from '../reuse/reuse.js';
 import type { Canary } from './canary.js';
 import type { Plan } from './plan.js';
-import type { Reuse } from './reuse.js';
 import { expected, type Window, type WindowChunk } from './window.js';
 
 /** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */

@@ -20,8 +20,7 @@ import type { RunFlags } from '../../src/config/settings.js';
 import { makeFolder, prepareStateDir } from '../../src/folder.js';
 import { Halt } from '../../src/halt.js';
 import type { Committer } from '../../src/resume/committer.js';
-import { lockOutput } from '../../src/resume/output-place.js';
-import { findTarget } from '../../src/resume/output-target.js';
+import { findTarget, takeOutput } from '../../src/resume/output-target.js';
 import { completed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from './run-files.js';
 
@@ -281,14 +280,14 @@ describe('the place of an output', () => {
 
     it('the second is refused while the first is at work', async () => {
       const world = { say: () => {}, halt: new Halt() };
-      const first = await lockOutput(settings(), NOW, world);
-      const second = lockOutput(settings({}, 'out.jsonl'), NOW, world);
+      const first = await takeOutput(settings(), NOW, world);
+      const second = takeOutput(settings({}, 'out.jsonl'), NOW, world);
       await expect(second).rejects.toMatchObject({
         code: 'locked',
         hint: expect.stringContaining('--output'),
       });
       first?.lock?.release();
-      (await lockOutput(settings({}, 'out.jsonl'), NOW, world))?.lock?.release();
+      (await takeOutput(settings({}, 'out.jsonl'), NOW, world))?.lock?.release();
     });
   });
 
@@ -316,7 +315,7 @@ describe('the place of an output', () => {
       if (!existsSync('/proc/self')) skip('this system has no /proc, in which nobody can make a folder');
       expect(() => makeFolder('/proc/x/y')).toThrow('ENOENT');
       const world = { say: () => {}, halt: new Halt() };
-      await expect(lockOutput(settingsFor('/proc/x/out.csv'), NOW, world)).rejects.toMatchObject({
+      await expect(takeOutput(settingsFor('/proc/x/out.csv'), NOW, world)).rejects.toMatchObject({
         exit: 2,
         code: 'output_not_writable',
       });
@@ -356,22 +355,22 @@ describe('the place of an output', () => {
       ['{{date}}/out.csv', '.{{date}}%2Fout.lock'],
       ['out-{{ date }}.csv', '.out-{{date}}.lock'],
     ])('of %s stands beside it as %s while it is held', async (name, lockName) => {
-      const place = await lockOutput(settings({}, name), NOW, world);
+      const place = await takeOutput(settings({}, name), NOW, world);
       expect(existsSync(path(lockName))).toBe(true);
-      await expect(lockOutput(settings({}, name), NOW, world)).rejects.toMatchObject({ code: 'locked' });
+      await expect(takeOutput(settings({}, name), NOW, world)).rejects.toMatchObject({ code: 'locked' });
       place?.lock?.release();
       expect(existsSync(path(lockName))).toBe(false);
     });
 
     it('is also that of the file that a date comes to', async () => {
-      const place = await lockOutput(settings({}, 'out-{{date}}.csv'), NOW, world);
-      const same = lockOutput(settings({}, 'out-2026-11-21.csv'), NOW, world);
+      const place = await takeOutput(settings({}, 'out-{{date}}.csv'), NOW, world);
+      const same = takeOutput(settings({}, 'out-2026-11-21.csv'), NOW, world);
       await expect(same).rejects.toMatchObject({ code: 'locked' });
       place?.lock?.release();
     });
 
     it('once lost, ends the run before it writes anything', async () => {
-      const place = await lockOutput(settings(), NOW, world);
+      const place = await takeOutput(settings(), NOW, world);
       if (place === null) throw new Error('the output is a file');
       const { committer } = await openCommitter(settings(), rows, 3, place);
       await commitTo(committer, rows, 1);

@@ -4,7 +4,6 @@ import { type RunFlags, type Settings, settle } from '../../src/config/settings.
 import type { Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
 import { Committer } from '../../src/resume/committer.js';
-import { type OutputPlace, placeOutput } from '../../src/resume/output-place.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
@@ -65,9 +64,9 @@ export async function openCommitter(
   settings: Settings,
   { header, records }: Rows,
   total = records.length,
-  place: OutputPlace = placeOutput(settings, NOW),
+  taken?: OutputTarget,
 ): Promise<{ readonly target: OutputTarget; readonly committer: Committer }> {
-  const target = await findTarget(settings, NOW, place);
+  const target = taken ?? (await findTarget(settings, NOW));
   const manifest = beginManifest(target, settings, PRINT, NOW);
   return { target, committer: await Committer.open(target, manifest, header, process.stdout, total) };
 }

@@ -4,8 +4,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
-import { passOnOutcomes } from '../../src/reuse/outcome.js';
-import { Reuse, type Taken } from '../../src/run/reuse.js';
+import { dropOutcomes } from '../../src/reuse/outcome.js';
+import { Reuse, type Taken } from '../../src/reuse/reuse.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
@@ -22,6 +22,8 @@ interface Run {
   readonly baseUrl?: string;
   /** Ids of the rows. @default their numbers */
   readonly ids?: readonly Json[];
+  /** The name that the run had before. */
+  readonly from?: string;
   /** Rows that an earlier process has committed. @default 0 */
   readonly committed?: number;
   /** Rows to commit before the process ends; the run is finished when they are all. @default all */
@@ -72,6 +74,7 @@ describe('what a run takes over', () => {
         total: limit,
       },
       manifest: { run, rows: committed },
+      from: options.from,
       ...(most !== undefined && { most }),
     });
     if (reuse === null) return notes.map(() => 'called');
@@ -225,11 +228,12 @@ describe('what a run takes over', () => {
 
   it('go with a run that goes on under another name, and away with one that is given up', async () => {
     await over({ run: 'r1', input: dedupe, notes: ['a', 'b'], last: 1 });
-    await passOnOutcomes(state.folder, 'r1', 'r2');
-    expect(left()).toEqual(['r2.jsonl']);
-    expect(await over({ run: 'r2', input: dedupe, notes: ['a', 'a'], committed: 1 })).toEqual(['copy of 1']);
-    await over({ run: 'r3', input: dedupe, notes: ['a', 'b'], last: 1 });
-    await passOnOutcomes(state.folder, 'r3', null);
+    const again = { run: 'r2', from: 'r1', input: dedupe, notes: ['a', 'a', 'b'], committed: 1, last: 2 };
+    expect(await over(again)).toEqual(['copy of 1']);
+    // What can go wrong has, when the run of before is given up.
+    expect(left()).toEqual(['r1.jsonl', 'r2.jsonl']);
+    await dropOutcomes(state.folder, 'r1');
+    await dropOutcomes(state.folder, 'r2');
     expect(left()).toEqual([]);
   });
 

@@ -1,13 +1,16 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
 import { PartFile, syncFolder, writing } from '../output/writer.js';
-import type { Manifest } from '../resume/manifest.js';
-import { idReader, type RowKeys, rowKeys } from '../reuse/keys.js';
+
+import type { ServiceAddress } from '../service/endpoint.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import type { Survey } from '../source/source.js';
+import { OUTCOME_TTL_MS } from '../store/ledger.js';
+import { idReader, type ReuseSettings, type RowKeys, rowKeys } from './keys.js';
 import {
   ANSWERED,
   answeredPath,
@@ -20,11 +23,8 @@ import {
   scan,
   takenOver,
   unkept,
-} from '../reuse/outcome.js';
-import { MOST_PLACES, PlaceIndex } from '../reuse/place-index.js';
-import type { ServiceAddress } from '../service/endpoint.js';
-import { OUTCOME_TTL_MS } from '../store/ledger.js';
-import type { Input } from './input.js';
+} from './outcome.js';
+import { MOST_PLACES, PlaceIndex } from './place-index.js';
 
 /** What is known of a row that is to be sent, or need not be. */
 interface Looked {
@@ -38,10 +38,22 @@ export type Taken = Pick<Kept, 'outcome' | 'run'>;
 
 /** What a {@link Reuse} is opened with. */
 interface ReuseParts {
-  readonly settings: Settings;
+  /** What decides on the keys of rows, and where outcomes are. */
+  readonly settings: {
+    readonly job: string;
+    readonly stateDir: string;
+    readonly reuse: ReuseSettings;
+    readonly parameters: Parameters;
+    readonly endpoint: EndpointSpec;
+    readonly emulated: boolean;
+  };
   readonly address: ServiceAddress;
-  readonly input: Pick<Input, 'survey' | 'total'>;
-  readonly manifest: Pick<Manifest, 'run' | 'rows'>;
+  /** `total`: rows that the run is to have. */
+  readonly input: { readonly survey: Survey; readonly total: number };
+  /** `rows`: those that are committed. */
+  readonly manifest: { readonly run: string; readonly rows: number };
+  /** The name that the run had before, whose outcomes it takes along. @default none */
+  readonly from?: string | undefined;
   /** Distinct requests that are remembered. @default {@link MOST_PLACES} */
   readonly most?: number;
 }
@@ -62,9 +74,12 @@ export class Reuse {
     private readonly asked: PlaceIndex,
     /** Rows that the job's last run answered. */
     private readonly answers: PlaceIndex,
-    private readonly before: OutcomeReader | null,
+    /** What the job's last run answered; `null` where there is none, or the job does not ask. */
+    private readonly last: OutcomeReader | null,
     /** `null` when the run had given its file its final name already before it was killed. */
     private readonly file: OutcomeFile | null,
+    /** The run had no file before. */
+    private readonly isNew: boolean,
   ) {}
 
   /**
@@ -73,13 +88,16 @@ export class Reuse {
    * @throws UsageError when the state directory cannot be written
    */
   static async open(parts: ReuseParts): Promise<Reuse | null> {
-    const { settings, address, input, manifest } = parts;
+    const { settings, address, input, manifest, from } = parts;
     const { stateDir, reuse } = settings;
     const own = outcomesPath(stateDir, manifest.run);
     try {
       if (!reuse.dedupe && !reuse.onlyNew) return null;
       makePrivateFolder(dirname(own));
-      await sweep(dirname(own), own);
+      const isNew = !existsSync(own);
+      const before = from === undefined ? own : outcomesPath(stateDir, from);
+      if (isNew && existsSync(before)) await copyAs(before, own);
+      await sweep(dirname(own), [own, before]);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
       const { deployment, apiVersion, style } = settings.endpoint;
@@ -93,22 +111,22 @@ export class Reuse {
       const both = reuse.dedupe && reuse.onlyNew;
       const most = (parts.most ?? MOST_PLACES) / (both ? 2 : 1);
       const answers = new PlaceIndex(most);
-      const before = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
-      if (before !== null) {
+      const last = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
+      if (last !== null) {
         await scan(answered, ({ row, number }, at) => {
           if (row !== null) answers.add(row, number, at);
           return true;
         });
       }
       const asked = new PlaceIndex(most);
-      const isKept = before !== null && !existsSync(own) && isFinishedBy(before, manifest.run);
+      const isKept = last !== null && !existsSync(own) && isFinishedBy(last, manifest.run);
       const file = isKept
         ? null
         : await OutcomeFile.open(own, manifest.rows, ({ request, number }, at) => {
             if (request !== null) asked.add(request, number, at);
           });
       await syncFolder(dirname(own));
-      return new Reuse(parts, { own, answered }, keysOf, asked, answers, before, file);
+      return new Reuse(parts, { own, answered }, keysOf, asked, answers, last, file, isNew);
     } catch (error) {
       if (error instanceof UsageError) throw error;
       throw unkept(stateDir, error);
@@ -143,7 +161,7 @@ export class Reuse {
    */
   take(source: Source, known: ReadonlyMap<number, Taken>): Taken {
     if (source.kind === 'carried') {
-      const { outcome, run } = read(this.before, source.at);
+      const { outcome, run } = read(this.last, source.at);
       return { outcome: takenOver(outcome, { carried_from: run }), run };
     }
     const original = known.get(source.from) ?? read(this.file, this.asked.find(source.key)?.at);
@@ -199,6 +217,12 @@ export class Reuse {
     await syncFolder(dirname(answered));
   }
 
+  /** The run does not begin after all: closes, and leaves no file that was not there before. */
+  async abandon(): Promise<void> {
+    if (this.isNew && this.file !== null) await this.discard();
+    else await this.close();
+  }
+
   /** Drops what this run has kept: nothing will continue it. */
   async discard(): Promise<void> {
     await this.close();
@@ -207,7 +231,7 @@ export class Reuse {
 
   async close(): Promise<void> {
     await this.file?.close();
-    this.before?.close();
+    this.last?.close();
   }
 }
 
@@ -226,10 +250,10 @@ async function copyAs(from: string, to: string): Promise<void> {
 }
 
 /** Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well. */
-async function sweep(folder: string, own: string): Promise<void> {
+async function sweep(folder: string, own: readonly string[]): Promise<void> {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
-    if (path === own || name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
+    if (own.includes(path) || name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
     const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
     if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
   }

@@ -1,0 +1,126 @@
+import { accessSync, constants, existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
+import type { Settings } from '../config/settings.js';
+import { errorText, UsageError } from '../errors.js';
+import { makeFolder } from '../folder.js';
+import { OUTPUT_FORMATS } from '../output/format.js';
+import { isTaken, readOwn } from '../output/own-file.js';
+import type { OutputFiles } from './output-files.js';
+
+/**
+ * What a run will write to must be there to be written, and nobody else's.
+ * @throws UsageError
+ */
+export function assertUsable(files: OutputFiles, settings: Settings): void {
+  assertWritable(files);
+  assertPlainFiles(files);
+  assertOwnStem(files);
+  assertNotInput(files, settings);
+}
+
+/** Everything that the run will write must be possible now: at its end the calls are paid for (fault 52). */
+function assertWritable(files: OutputFiles): void {
+  const folder = dirname(files.output);
+  try {
+    makeFolder(folder);
+    accessSync(folder, constants.W_OK);
+    if (existsSync(files.part)) accessSync(files.part, constants.R_OK | constants.W_OK);
+  } catch (error) {
+    throw new UsageError(
+      'output_not_writable',
+      `cannot write ${files.output}: ${errorText(error)}`,
+      'Name another file with --output, or change the permissions of the folder.',
+    );
+  }
+}
+
+/** With `--overwrite` the output would take the place of the input, which nothing brings back. */
+function assertNotInput({ output, part }: OutputFiles, { input }: Settings): void {
+  if (input.path === '-' || !existsSync(input.path)) return;
+  const read = realpathSync(input.path);
+  for (const path of [output, part]) {
+    if (!existsSync(path) || realpathSync(path) !== read) continue;
+    throw new UsageError(
+      'output_is_input',
+      `the input ${input.path} and ${path} are the same file`,
+      'Name another output with --output.',
+    );
+  }
+}
+
+/**
+ * What stands at the names that a run writes to must be its to write: no link, which would lead elsewhere (fault 65), and
+ * no pipe or device (fault 67).
+ * @throws UsageError
+ */
+function assertPlainFiles(files: OutputFiles): void {
+  const { output, part, manifest, summary } = files;
+  const own = [part, manifest, summary, ...[part, manifest, summary].map((path) => `${path}.tmp`)];
+  for (const path of own) {
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined || found.isFile()) continue;
+    throw refused(
+      output,
+      found.isSymbolicLink()
+        ? `${path} is a symbolic link, and what it leads to is not this run's to write`
+        : `${path} is ${found.isDirectory() ? 'a folder' : 'not a file'}`,
+      'Remove it, or name another file with --output.',
+    );
+  }
+  // The output itself may be a link: its name is given to the finished file, and what it leads to stays.
+  const found = statSync(output, { throwIfNoEntry: false });
+  if (found?.isDirectory())
+    throw refused(
+      output,
+      `${output} is a folder`,
+      'Name another file with --output, or move the folder away.',
+    );
+  if (found === undefined || found.isFile()) return;
+  throw refused(
+    output,
+    `${output} is a pipe or a device, and an output gets its name when it is whole`,
+    `Write to standard output instead: --output - > ${output}`,
+  );
+}
+
+const refused = (output: string, reason: string, hint: string): UsageError =>
+  new UsageError('output_not_writable', `cannot write ${output}: ${reason}`, hint);
+
+/**
+ * `reviews.csv` and `reviews.jsonl` beside each other would write one summary: the second is refused (fault 66). A summary
+ * whose output is gone may be replaced.
+ * @throws UsageError `summary_in_use`
+ */
+function assertOwnStem({ output, summary }: OutputFiles): void {
+  const folder = dirname(output);
+  const own = basename(output);
+  const stem = own.slice(0, own.length - extname(own).length);
+  const unfinished = readdirSync(folder).find(
+    (name) =>
+      name !== `${own}.run.json` && name.startsWith(`${stem}.`) && isUnfinished(name.slice(stem.length)),
+  );
+  const other = unfinished?.slice(0, -'.run.json'.length) ?? outputOf(summary);
+  if (other === null || other === own) return;
+  if (unfinished === undefined && !isTaken(join(folder, other))) return;
+  throw new UsageError(
+    'summary_in_use',
+    unfinished === undefined
+      ? `${summary} is the summary of ${other}, and ${own} would have the same one`
+      : `${unfinished} is an unfinished run of ${other}, and ${own} would have the same summary ${summary}`,
+    `Give this output a name of its own, for example --output ${join(folder, `${stem}-2${extname(own)}`)}`,
+  );
+}
+
+/** Whether this is the rest of a manifest's name, behind the stem of its output. */
+const isUnfinished = (rest: string): boolean =>
+  OUTPUT_FORMATS.some(({ endings }) => endings.some((ending) => rest.toLowerCase() === `${ending}.run.json`));
+
+/** The name of the output that a summary is about; null when there is none, or it is no summary. */
+function outputOf(summary: string): string | null {
+  try {
+    const { output } = JSON.parse(readOwn(summary));
+    return typeof output === 'string' ? basename(output) : null;
+  } catch {
+    return null;
+  }
+}

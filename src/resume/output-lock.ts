@@ -1,0 +1,98 @@
+import { accessSync, constants } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
+import { errorText, UsageError } from '../errors.js';
+import { makeFolder } from '../folder.js';
+import type { Halt } from '../halt.js';
+import { acquireLock, type Lock, LockedError } from '../lock.js';
+import { WriteError } from '../output/writer.js';
+import { hasPlaceholder, outputFiles } from './output-files.js';
+
+/** Says a line to a person. */
+type Say = (line: string) => void;
+
+/**
+ * Keeps the place of an output for one run alone (fault 60). The lock stands beside the output, so it is the same for every
+ * run that could write there, whatever its working directory, state directory or container; it is taken before anything is
+ * read.
+ *
+ * It is named after the stem: `reviews.csv` and `reviews.jsonl` would have one summary (fault 66). A path with a date or a
+ * run in it has a lock as it stands, before its placeholders are filled, and one for the file that it comes to.
+ */
+export class OutputLock implements Lock {
+  readonly #held: Lock[] = [];
+
+  constructor(private readonly world: { readonly say: Say; readonly halt: Halt }) {}
+
+  /**
+   * Takes a place, or one more for the same run.
+   * @throws LockedError when another run has it
+   * @throws UsageError `output_not_writable`
+   */
+  async take(output: string): Promise<void> {
+    const { say, halt } = this.world;
+    this.#held.push(await lock(output, say, halt.signal));
+  }
+
+  get tookOver(): boolean {
+    return this.#held.some((each) => each.tookOver);
+  }
+
+  isHeld(): boolean {
+    return this.#held.every((each) => each.isHeld());
+  }
+
+  release(): void {
+    for (const each of this.#held) each.release();
+  }
+}
+
+async function lock(output: string, say: Say, signal: AbortSignal): Promise<Lock> {
+  const path = lockPath(output);
+  const purpose = `writing ${output}`;
+  try {
+    makeFolder(dirname(path));
+    accessSync(dirname(path), constants.R_OK | constants.W_OK | constants.X_OK);
+    return await acquireLock(path, {
+      purpose,
+      signal,
+      onWatch: ({ pid, host, purpose: work }, silentMs) =>
+        say(
+          `${output} was last held by process ${pid} on ${host} (${work}), in another container or on another machine; ` +
+            `this run goes on when that one has been silent for ${silentMs / 1000} s`,
+        ),
+    });
+  } catch (error) {
+    if (error instanceof LockedError) throw heldBy(output, error.holder.purpose === purpose, error);
+    if (signal.aborted || error instanceof UsageError) throw error;
+    throw new UsageError(
+      'output_not_writable',
+      `cannot write ${output}: ${errorText(error)}`,
+      new WriteError(output, error).full
+        ? 'Free some space, or name another file with --output.'
+        : 'Name another file with --output, or change the permissions of the folder.',
+    );
+  }
+}
+
+function heldBy(output: string, isSame: boolean, { holder }: LockedError): LockedError {
+  if (isSame) return new LockedError(output, holder);
+  return new LockedError(
+    output,
+    holder,
+    `Wait until that process has ended, or end it. If it writes another output: both would have the summary ${outputFiles(output).summary}, so give this one a name of its own with --output.`,
+  );
+}
+
+/** `out/reviews.csv` → `out/.reviews.lock`; with placeholders in the folder the lock is above them. */
+function lockPath(output: string): string {
+  const segments = output.split('/');
+  const first = segments.findIndex(hasPlaceholder);
+  const depth = first === -1 ? segments.length - 1 : first;
+  const folder = segments.slice(0, depth).join('/');
+  const name = segments
+    .slice(depth)
+    .join('%2F')
+    .replaceAll(/[{}\s]/g, (mark) => (/\s/.test(mark) ? '' : mark));
+  const stem = basename(name, extname(name));
+  return join(folder === '' && output.startsWith('/') ? '/' : folder, `.${stem}.lock`);
+}

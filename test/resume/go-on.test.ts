@@ -1,0 +1,114 @@
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { RunFlags } from '../../src/config/settings.js';
+import { Halt } from '../../src/halt.js';
+import { Committer } from '../../src/resume/committer.js';
+import { findTarget } from '../../src/resume/output-target.js';
+import { type Execution, goOn } from '../../src/resume/resume.js';
+import { csv } from '../../src/source/csv.js';
+import { completed } from '../output/records.js';
+import { putMadeStore } from '../support/made-store.js';
+import { Workplace } from '../support/promptmill.js';
+import { commitTo, type Rows, rowsOf, settingsFor } from './run-files.js';
+
+describe('going on with a run', { timeout: 60_000 }, () => {
+  let work: Workplace;
+  let rows: Rows;
+  beforeEach(async () => {
+    work = new Workplace();
+    rows = await rowsOf(settings(), [
+      { note: 'one', outcome: completed },
+      { note: 'two', outcome: completed },
+    ]);
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+    work.remove();
+  });
+
+  function settings(flags: RunFlags = {}, input: object = {}) {
+    const job = { input: { path: 'in.csv', ...input }, parameters: { temperature: 0 } };
+    return { ...settingsFor(work.path('out/out.csv'), job, flags), stateDir: work.path('state') };
+  }
+
+  /** What a run does between its start and its first call. */
+  async function begin(given = settings(), halt = new Halt()): Promise<Execution> {
+    putMadeStore(given.stateDir);
+    const world = {
+      address: { baseUrl: 'http://127.0.0.1:9', segment: 'openai' },
+      ...{ halt, log: pino({ level: 'silent' }), stdout: process.stdout, say: () => {} },
+    };
+    const survey = {
+      ...{ format: csv, columns: ['id', 'note'], rows: rows.records.length },
+      ...{ badRows: 0, sha256: 'same', bytes: 1 },
+      marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+    };
+    const input = { survey, total: survey.rows };
+    return await goOn(await findTarget(given, new Date()), input, rows.header, given, world, () => {});
+  }
+
+  /** Every file beside the output, with its content. */
+  const files = (): Record<string, string> => {
+    const names = existsSync(work.path('out')) ? readdirSync(work.path('out')).sort() : [];
+    return Object.fromEntries(names.map((name) => [name, readFileSync(work.path(`out/${name}`), 'utf8')]));
+  };
+
+  it('finishes what it writes when the run is halted meanwhile, and leaves no temporary file', async () => {
+    const halt = new Halt();
+    const { opened } = Committer.prototype;
+    let isWritten = false;
+    vi.spyOn(Committer.prototype, 'opened').mockImplementation(async function (this: Committer) {
+      halt.pull({ kind: 'signal', signal: 'SIGINT' });
+      await opened.call(this);
+      isWritten = true;
+    });
+
+    await expect(begin(settings(), halt)).rejects.toThrow();
+
+    expect(isWritten).toBe(true);
+    expect(Object.keys(files())).toEqual(['out.csv.part', 'out.csv.run.json']);
+  });
+
+  it('changes nothing when outcomes cannot be kept, neither for a new run nor for one to be given up', async () => {
+    const first = await begin();
+    await commitTo(first.committer, rows, 1);
+    await first.committer.pause();
+    await first.close();
+    const before = files();
+    expect(Object.keys(before)).toEqual(['out.csv.part', 'out.csv.run.json']);
+    work.write('state/reuse', 'a file where the folder should be');
+    const refused = { exit: 2, code: 'bad_state_dir' };
+
+    await expect(begin(settings({ restart: true }, { dedupe: true }))).rejects.toMatchObject(refused);
+    expect(files()).toEqual(before);
+    // The ledger has the run still, which goes on.
+    const again = await begin();
+    expect(again.committer.manifest).toMatchObject({
+      run: first.committer.manifest.run,
+      execution: 2,
+      rows: 1,
+    });
+    await again.close();
+
+    rmSync(work.path('out'), { recursive: true });
+    await expect(begin(settings({}, { dedupe: true }))).rejects.toMatchObject(refused);
+    expect(files()).toEqual({});
+  });
+
+  it('leaves no outcomes of a run that could not begin', async () => {
+    const open = vi.spyOn(Committer, 'open').mockRejectedValue(new Error('no space'));
+    const reusing = settings({}, { dedupe: true });
+    await expect(begin(reusing)).rejects.toThrow('no space');
+    expect(readdirSync(work.path('state/reuse'))).toEqual([]);
+
+    // Those of a run that goes on stay.
+    open.mockRestore();
+    const first = await begin(reusing);
+    await first.close();
+    const [kept] = readdirSync(work.path('state/reuse'));
+    vi.spyOn(Committer, 'open').mockRejectedValue(new Error('no space'));
+    await expect(begin(reusing)).rejects.toThrow('no space');
+    expect(readdirSync(work.path('state/reuse'))).toEqual([kept]);
+  });
+});
