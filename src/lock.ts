@@ -85,7 +85,7 @@ interface Claim extends Holder, ProcessMark {
   readonly held: boolean;
 }
 
-export const thisProcess = (): ProcessMark => ({
+export const thisProcess = (): ProcessMark & { readonly space: string } => ({
   pid: process.pid,
   host: hostname(),
   began: beganAt(process.pid),
@@ -94,6 +94,9 @@ export const thisProcess = (): ProcessMark => ({
 
 /** Whether a process lives that can be looked at from here; any other counts as ended. */
 export const isLiving = (mark: ProcessMark): boolean => isInSight(mark) && lives(mark);
+
+/** Whether a process is seen to have ended; one that cannot be looked at from here may live. */
+export const hasEnded = (mark: ProcessMark): boolean => isInSight(mark) && !lives(mark);
 
 /** Whether the number of a process means the same here. */
 const isInSight = ({ host, space }: ProcessMark): boolean =>

@@ -107,7 +107,7 @@ async function run(jobPath: string, options: Options, exit: Exit, underWay: Unde
   } catch (error) {
     // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
     if (halt.reason?.kind !== 'signal') throw error;
-    say('stopped before anything was sent');
+    say(`stopped before anything was sent. ${underWay.resume ?? 'The same command begins again.'}`);
     return EXIT_OF_SIGNAL[halt.reason.signal];
   } finally {
     release();

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { parseJson } from '../json.js';
+import { hasEnded } from '../lock.js';
 import { type DeepReadonly, summarySchema } from '../report/summary.js';
 import { amount, counts, moment, words } from '../report/untrusted.js';
 import type { Listed } from '../store/key-value.js';
@@ -11,6 +12,14 @@ export type RunState = z.output<typeof runState>;
 const perMinute = z.number().positive().nullable();
 /** What names a beat: it is compared and asked for, so it is never cut. */
 const name = z.string().min(1).max(200);
+
+/** The process that says it. Earlier versions did not say what tells it from a later one with the same number. */
+const processFields = {
+  host: words,
+  pid: amount,
+  began: z.exactOptional(words.nullable()),
+  space: z.exactOptional(words),
+};
 
 /**
  * What a run says of itself about once a second, and when it ends. No key, no address with a password. This is what is
@@ -24,8 +33,7 @@ const runBeat = z.object({
   queue: words,
   /** True when its calls go to an emulator of the run's own: no other worker can make them. */
   emulated: z.boolean(),
-  host: words,
-  pid: amount,
+  ...processFields,
   /** Rows whose outcome is known, on disk or in the ledger. */
   known: amount,
   /** Rows a second over the last half minute; null while there is nothing to measure. */
@@ -65,8 +73,7 @@ const workerBeat = z.object({
   v: z.literal(1),
   /** Host, process and chance: `web1-4711-9f3a`. */
   id: name,
-  host: words,
-  pid: amount,
+  ...processFields,
   /** ISO 8601. */
   started_at: moment,
   /** The run that it belongs to; null for `promptmill work`. */
@@ -104,7 +111,11 @@ export interface SeenWorker {
 export type Standing = RunState | 'lost';
 
 export const standingOf = ({ beat, ageMs }: SeenRun): Standing =>
-  beat.state === 'running' && ageMs > RUN_LOST_MS ? 'lost' : beat.state;
+  beat.state === 'running' && (ageMs > RUN_LOST_MS || isGone(beat)) ? 'lost' : beat.state;
+
+/** Whether the process of a beat has ended, as far as that can be seen: on its own machine, and in its own container. */
+const isGone = ({ host, pid, began = null, space }: Pick<RunBeat, keyof typeof processFields>): boolean =>
+  space !== undefined && hasEnded({ host, pid, began, space });
 
 /** The beats of the folder `run`; what is none, because it was forged or is of another version, is left out (fault 85). */
 export function readRuns(listed: readonly Listed[]): SeenRun[] {
@@ -114,10 +125,10 @@ export function readRuns(listed: readonly Listed[]): SeenRun[] {
   });
 }
 
-/** The beats of the folder `worker`; what is none is left out. */
+/** The beats of the folder `worker`; what is none, or of a process that has ended, is left out. */
 export function readWorkers(listed: readonly Listed[]): SeenWorker[] {
   return listed.flatMap(({ name, text, ageMs }) => {
     const { data: beat } = workerBeat.safeParse(parseJson(text));
-    return beat?.id === name ? [{ beat, ageMs }] : [];
+    return beat?.id === name && !isGone(beat) ? [{ beat, ageMs }] : [];
   });
 }

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
+import { thisProcess } from '../lock.js';
 import type { Latency } from '../report/latency.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
 import type { Summary } from '../report/summary.js';
@@ -108,6 +109,7 @@ interface RunHeartbeatParts {
 
 /** What a run says of itself. Nobody in the run waits for it but for its last word. */
 export class RunHeartbeat {
+  readonly #process = thisProcess();
   #heartbeat: Heartbeat | null = null;
   #state: RunState = 'running';
   #known: number;
@@ -177,8 +179,7 @@ export class RunHeartbeat {
       state: this.#state,
       queue,
       emulated,
-      host: hostname(),
-      pid: process.pid,
+      ...this.#process,
       known,
       rows_per_second: rateOf(this.#rate),
       waiting: this.#waiting,
@@ -216,6 +217,7 @@ interface WorkerHeartbeatParts {
 /** What a process that makes calls says of itself, until it ends. */
 export class WorkerHeartbeat {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(2).toString('hex')}`;
+  readonly #process = thisProcess();
   readonly #began = new Date().toISOString();
   readonly #calls = new Counter({}, MOST_STATUSES);
   #heartbeat: Heartbeat | null = null;
@@ -255,8 +257,7 @@ export class WorkerHeartbeat {
     return {
       v: 1,
       id: this.id,
-      host: hostname(),
-      pid: process.pid,
+      ...this.#process,
       started_at: this.#began,
       run,
       queues,

@@ -24,7 +24,7 @@ export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'
 }
 
 /** A process that makes calls, as `promptmill status --json` has it. */
-export interface WorkerStatus extends Omit<WorkerBeat, 'v'> {
+export interface WorkerStatus extends Omit<WorkerBeat, 'v' | 'began' | 'space'> {
   readonly in_flight: number;
   readonly seen_s: number;
 }
@@ -99,7 +99,7 @@ function runStatus(seen: SeenRun): RunStatus {
 }
 
 function workerStatus({ beat, ageMs }: SeenWorker): WorkerStatus {
-  const { v: _, ...rest } = beat;
+  const { v: _, began: __, space: ___, ...rest } = beat;
   return {
     ...rest,
     in_flight: beat.queues.reduce((sum, { in_flight }) => sum + in_flight, 0),

@@ -1,7 +1,9 @@
+import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { RUN_LOST_MS } from '../../src/fleet/beats.js';
+import { RUN_LOST_MS, readWorkers } from '../../src/fleet/beats.js';
 import { statusOf } from '../../src/fleet/status.js';
 import { renderStatus } from '../../src/fleet/status-text.js';
+import { thisProcess } from '../../src/lock.js';
 import { cells } from '../../src/report/terminal-text.js';
 import { runBeat, workerBeat } from './samples.js';
 
@@ -31,6 +33,19 @@ describe('the status', () => {
     expect(runs[1]).toMatchObject({ rows_per_second: null, eta_s: null, seen_s: 20 });
     const [waiting] = statusOf([at(runBeat({ waiting: 'the service is down' }))], [], null).runs;
     expect(waiting).toMatchObject({ eta_s: null, waiting: 'the service is down' });
+  });
+
+  it('knows at once that a process of this machine has ended', () => {
+    const here = thisProcess();
+    const ended = { ...here, pid: spawnSync(process.execPath, ['--version']).pid };
+    const elsewhere = { ...ended, space: 'another boot' };
+    const stateOf = (mark: typeof here) => statusOf([at(runBeat(mark))], [], null).runs[0]?.state;
+    expect([here, ended, elsewhere].map(stateOf)).toEqual(['running', 'lost', 'running']);
+    const workers = [here, ended, elsewhere].map((mark, i) => {
+      const beat = workerBeat({ ...mark, id: `worker-${i}` });
+      return { name: beat.id, text: JSON.stringify(beat), ageMs: 0 };
+    });
+    expect(readWorkers(workers).map(({ beat }) => beat.id)).toEqual(['worker-0', 'worker-2']);
   });
 
   it('of one job has its runs, and the workers of their queues', () => {
