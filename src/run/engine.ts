@@ -80,7 +80,9 @@ class Engine {
     const { manifest } = committer;
     const calling = { run: manifest.run, queue: queue.name, calls: before };
     this.#own = settings.work
-      ? startOwnWorker({ settings, world, store }, calling, answered(manifest) > 0, stop)
+      ? startOwnWorker({ settings, world, store }, calling, answered(manifest) > 0, stop, (call) =>
+          this.#events.emit(call),
+        )
       : null;
     this.#fleet = settings.work ? null : watchFleet(store.keyValue, queue.name, world.log);
     this.#canary = new Canary(settings.limits.canary, manifest.tally.rows);
@@ -98,6 +100,7 @@ class Engine {
       logReader(world.log),
       progressReader(world, input.total, manifest.rows, settings.limits.unknownOutcome),
       (event) => event.type === 'pulse' && heartbeat.tell(event.known, event.waiting),
+      (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
     );
   }
 

@@ -3,6 +3,7 @@ import type { Settings } from '../config/settings.js';
 import { counted } from '../figures.js';
 import { startProgress } from '../report/progress.js';
 import type { RowCounts } from '../report/tally.js';
+import type { CallEnded } from '../worker/caller.js';
 import type { World } from './world.js';
 
 /** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
@@ -16,6 +17,8 @@ export type RunEvent =
     }
   /** The input has more bytes than at first; what was added is no part of the run. */
   | { readonly type: 'input grown'; readonly from: number; readonly to: number }
+  /** Of the worker of this process; those of a fleet have logs and heartbeats of their own. */
+  | CallEnded
   /** The collector has looked: `known` rows have an outcome, in the ledger or on disk. */
   | { readonly type: 'rows settled'; readonly known: number }
   /** Further records are on disk: all together they are so many rows, which ended so, in `bytes` of the part file. */

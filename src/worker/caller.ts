@@ -7,6 +7,23 @@ import { StopStreak } from '../service/stop-streak.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import { withRowUsage } from './row-usage.js';
 
+/** An exchange with the service that has ended: numbers and ids, and never a prompt, an answer or a key. */
+export interface CallEnded {
+  readonly type: 'call ended';
+  readonly run: string;
+  /** Number of the first of its rows, and how many they are. */
+  readonly row: number;
+  readonly rows: number;
+  /** Number of this attempt for the rows, from 1. */
+  readonly attempt: number;
+  /** HTTP status, or the code of what kept it from an answer. */
+  readonly status: string;
+  readonly latency_ms: number;
+}
+
+/** What a call is for. */
+type CallFor = Pick<CallEnded, 'run' | 'row' | 'rows' | 'attempt'>;
+
 /** Counts a call of a run. */
 type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited') => void;
 
@@ -30,8 +47,7 @@ export class Caller {
     private readonly count: CountCall,
     /** Told once, without the key, when the service refuses one and the next takes over. */
     private readonly onKeyRefused: () => void,
-    /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
-    private readonly onExchange: (status: string) => void = () => {},
+    private readonly onCall: (call: CallEnded) => void = () => {},
   ) {
     this.#streak = new StopStreak(reached);
   }
@@ -58,7 +74,8 @@ export class Caller {
   ): Promise<readonly Verdict[]> {
     const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
     const endpoint = this.#endpoint(chunk.endpoint);
-    const exchange = await this.#exchange(chunk.run, endpoint, request, isCounted);
+    const of = { run: chunk.run, row: rows[0]?.row ?? chunk.first, rows: rows.length, attempt };
+    const exchange = await this.#exchange(of, endpoint, request, isCounted);
     if (exchange === null) return rows.map(() => NO_KEY_LEFT);
     if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
     const judged = endpoint.verdicts(exchange, request, attempt);
@@ -78,7 +95,7 @@ export class Caller {
 
   /** One exchange under a key that the service takes; null when it refuses every one. */
   async #exchange(
-    run: string,
+    of: CallFor,
     endpoint: Endpoint,
     request: ServiceRequest,
     isCounted: boolean,
@@ -86,10 +103,11 @@ export class Caller {
     const { keys } = this.access;
     let refusal: Exchange | null = null;
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
-      if (refusal !== null) this.count(run, 'retried');
-      if (refusal !== null || !isCounted) this.count(run, 'sent');
+      if (refusal !== null) this.count(of.run, 'retried');
+      if (refusal !== null || !isCounted) this.count(of.run, 'sent');
       const exchange = await endpoint.call(request, key);
-      this.onExchange(exchange.kind === 'response' ? String(exchange.status) : exchange.code);
+      const status = exchange.kind === 'response' ? String(exchange.status) : exchange.code;
+      this.onCall({ type: 'call ended', ...of, status, latency_ms: exchange.latency_ms });
       if (exchange.kind === 'failure' || exchange.status !== 401) {
         if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;

@@ -8,6 +8,7 @@ import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import { within } from '../deadline.js';
 import type { Store } from '../store/store.js';
+import type { CallEnded } from './caller.js';
 import { ChunkWorker, type WorkPlace } from './worker.js';
 
 /**
@@ -167,8 +168,11 @@ export class FleetWorker {
 
   #hire(want: WantedQueue): ChunkWorker {
     const { address, keys, store, concurrency, log, onStop, times } = this.options;
-    const onExchange = (status: string): void => this.#heartbeat.called(status);
-    const place = { address, keys, store, concurrency, log, onStop, onExchange, times };
+    const onCall = ({ type, ...call }: CallEnded): void => {
+      this.#heartbeat.called(call.status);
+      log.debug(call, type);
+    };
+    const place = { address, keys, store, concurrency, log, onStop, onCall, times };
     return new ChunkWorker({ ...place, slots: this.#slots }, want);
   }
 

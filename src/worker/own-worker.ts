@@ -6,6 +6,7 @@ import type { Fault } from '../model.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Counters } from '../store/counters.js';
 import type { Store } from '../store/store.js';
+import type { CallEnded } from './caller.js';
 import { ChunkWorker } from './worker.js';
 
 /** The worker of a run that makes its calls itself. */
@@ -32,6 +33,7 @@ export function startOwnWorker(
   { run, queue, calls }: { readonly run: string; readonly queue: string; readonly calls: Counters },
   wasReached: boolean,
   onStop: (fault: Fault) => void,
+  onCall: (call: CallEnded) => void,
 ): OwnWorker {
   const { concurrency } = settings.limits;
   const heartbeat = new WorkerHeartbeat({
@@ -49,7 +51,7 @@ export function startOwnWorker(
     {
       ...{ address: world.address, keys: world.keys, store, concurrency, onStop, log: world.log },
       begun: { run, calls },
-      onExchange: (status) => heartbeat.called(status),
+      onCall,
     },
     { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },
   );

@@ -17,7 +17,7 @@ import type { Store } from '../store/store.js';
 import { Batcher, type Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
-import { Caller } from './caller.js';
+import { type CallEnded, Caller } from './caller.js';
 import { ChunkRun, type ChunkRunParts } from './chunk-run.js';
 import { ENTRY_LIMIT } from './entry-limit.js';
 import { FairLimit } from './fair-limit.js';
@@ -60,8 +60,7 @@ export interface WorkPlace extends ServiceAccess {
    * cannot make it forget what is spent. @default none: what the store says counts
    */
   readonly begun?: { readonly run: string; readonly calls: Counters };
-  /** Told of each exchange: its HTTP status, or the code of what kept it from an answer. */
-  readonly onExchange: (status: string) => void;
+  readonly onCall: (call: CallEnded) => void;
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
@@ -110,7 +109,7 @@ export class ChunkWorker {
       answered,
       (run, what) => this.#batcher.count(run, what),
       () => log.warn('the service refused the first key; going on with the second'),
-      place.onExchange,
+      place.onCall,
     );
     this.#limit = new FairLimit(concurrency);
     // Enough chunks that the limit stays full while the last rows of some are still in flight.

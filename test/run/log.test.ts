@@ -1,16 +1,18 @@
 import { statSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
-import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
 /** The events of a run, as its log has them at the level `debug`. */
 
 let work: Workplace;
 let service: ScriptedService;
+let script: Script;
 
 beforeEach(async () => {
   work = new Workplace();
-  service = await startScriptedService(() => ({}));
+  script = () => ({});
+  service = await startScriptedService((call) => script(call));
 });
 afterEach(async () => {
   await service.close();
@@ -18,7 +20,8 @@ afterEach(async () => {
 });
 
 /** Runs a job of so many rows. @returns gives the entries of the log with a message, oldest first */
-async function logged(rows: number): Promise<(message: string) => unknown[]> {
+// biome-ignore lint/suspicious/noExplicitAny: as of JSON.parse
+async function logged(rows: number): Promise<(message: string) => any[]> {
   const job = work.job({ input: { path: work.rows(rows) }, output: { path: 'out.jsonl' } });
   const { stderr } = await work.run(['run', job, '--log-level', 'debug'], {
     PROMPTMILL_BASE_URL: service.url,
@@ -36,4 +39,18 @@ it('says what is on disk after each commit', async () => {
   const rows = { total: 5, completed: 5, filtered: 0, failed: 0, skipped: 0 };
   expect(entries('committed').at(-1)).toMatchObject({ rows, bytes: statSync(work.path('out.jsonl')).size });
   expect(entries('run ended')).toMatchObject([{ known: 5 }]);
+});
+
+it('has a line for each call: its row, its attempt and what came of it, and no text of a row, an answer or a key', async () => {
+  script = ({ prompt, count }) => (prompt === 'row 2' && count === 1 ? { status: 500, text: 'broken' } : {});
+  const calls = (await logged(3))('call ended').sort((a, b) => a.row - b.row || a.attempt - b.attempt);
+  expect(calls.map(({ row, rows, attempt, status }) => [row, rows, attempt, status])).toEqual([
+    [1, 1, 1, '200'],
+    [2, 1, 1, '500'],
+    [2, 1, 2, '200'],
+    [3, 1, 1, '200'],
+  ]);
+  expect(Object.keys(calls[0]).sort()).toEqual(
+    ['attempt', 'latency_ms', 'level', 'msg', 'row', 'rows', 'run', 'status', 'time'].sort(),
+  );
 });

@@ -65,7 +65,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       keys: new KeyRing(['a-key-for-tests-only']),
       store: await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} }),
       concurrency: ${concurrency},
-      onExchange: () => {},
+      onCall: () => {},
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log: createLog('silent'),
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
