@@ -5,7 +5,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 # Without scripts: the package's own would build what is not copied yet, and no dependency needs its own.
 RUN npm ci --ignore-scripts --no-audit --no-fund
-COPY tsconfig.json tsconfig.build.json ./
+COPY tsconfig.json tsconfig.build.json bundle.js ./
 COPY src ./src
 RUN npm run build && npm prune --omit=dev --ignore-scripts
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Environment } from '../config/environment.js';
+import { packageFile } from '../package-file.js';
 import { QueueViews } from '../queue/queue-views.js';
 import { scheduleQueue } from '../schedule/schedule.js';
 import { parseStoreAddress } from '../store/address.js';
@@ -67,5 +68,4 @@ async function openViews({ environment, queue, log }: DashboardOptions) {
   };
 }
 
-const version = (): string =>
-  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
+const version = (): string => JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version;

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
+import { packageFile } from '../package-file.js';
 import type { UnderWay } from './last-words.js';
 import type { Exit } from './signals.js';
 
@@ -20,7 +21,7 @@ export async function runCommandLine(
   exit: Exit,
   underWay: UnderWay,
 ): Promise<void> {
-  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8'));
   const program = new Command('promptmill')
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)

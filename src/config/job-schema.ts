@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { parametersSchema } from '../service/parameters.js';

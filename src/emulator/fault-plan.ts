@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
 import type { Json } from '../model.js';
 import { type DrawnFault, FAULT_NAMES, type Fault, faultNamed } from './fault.js';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../json.js';
 import { hasEnded } from '../lock.js';
 import { type DeepReadonly, summarySchema } from '../report/summary.js';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../json.js';
 import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
 import { uninert } from './formula.js';

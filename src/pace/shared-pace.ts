@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { grown, isForgotten, rateOf } from './estimated-rate.js';
 
 /** A pace that nobody has used for this long is dropped, in milliseconds: then nothing of it is true any more. */

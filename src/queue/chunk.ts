@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Budget } from '../budget/budget.js';
 import { parseJson } from '../json.js';
 import type { Parameters } from '../model.js';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import { percentiles } from './latency.js';

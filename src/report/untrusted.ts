@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 
 /**
  * Fields of what runs and workers say of themselves. It is read out of a store that others can write to, so whatever is

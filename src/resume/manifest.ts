@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { type FileId, fileAt, readOwn } from '../output/own-file.js';

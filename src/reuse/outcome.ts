@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorText, StopError, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import type { CalledOutcome, Origin } from '../model.js';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Job, type JobSchedulerJson, Queue, WaitingError, Worker } from 'bullmq';
-import { z } from 'zod';
+import * as z from 'zod';
 import { machineTimezone } from '../config/cron.js';
 import { UsageError } from '../errors.js';
 import { parseStoreAddress } from '../store/address.js';

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { packageFile } from '../package-file.js';
 import { frontPageOf } from './front-page.js';
 import { runPageOf } from './run-page.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
@@ -72,7 +73,7 @@ const unknownRun = (reply: FastifyReply): FastifyReply =>
   reply.code(404).send({ error: 'no such run on the board; runs are remembered for 30 days' });
 
 function read(name: string): Asset {
-  const body = readFileSync(new URL(`assets/${name}`, import.meta.url));
+  const body = readFileSync(packageFile(`dist/web/assets/${name}`));
   const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
   return { body, type, etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 20)}"` };
 }

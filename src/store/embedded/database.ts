@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { PGlite } from '@electric-sql/pglite';
 import { makePrivateFolder } from '../../folder.js';
+import { packageFile } from '../../package-file.js';
 import type { StoreHealth } from '../health.js';
 import { prepareTables, QUEUE_SCHEMA } from '../postgres/schema.js';
 import type { LedgerTimes } from '../times.js';
@@ -10,7 +11,7 @@ import { assertSpace } from './ledger.js';
 import { PglitePool } from './pool.js';
 
 /** A new database with its tables, made by `npm run build` with the version of PGlite that is installed with it. */
-export const TEMPLATE = new URL('../../../dist/embedded-store.tar.gz', import.meta.url);
+export const TEMPLATE = packageFile('dist/embedded-store.tar.gz');
 
 /** A new directory takes 1.5 s with these and 3.7 s without; the files then hold 1 MB of log each and not 16. */
 const INITDB = ['--wal-segsize=1', '--no-sync'];

@@ -1,0 +1,40 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+
+// Part of `npm run build`: puts the command line, and what it imports, into few files. A run would otherwise load some 800 of
+// them, which takes longer than all else before its first call. The modules that tsc made stay beside it, for the library.
+// Names and lines stay as they are written, so that a stack trace can be read.
+const { metafile } = await build({
+  entryPoints: ['src/cli.ts'],
+  outdir: 'dist',
+  chunkNames: 'cli/[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  metafile: true,
+  // Packages that are written as CommonJS ask for Node's own modules with `require`.
+  banner: {
+    js: "import { createRequire as requireFrom } from 'node:module';\nconst require = requireFrom(import.meta.url);",
+  },
+  external: [
+    // They read files beside their own: the database in WebAssembly, the pages of the board.
+    ...['@electric-sql/pglite', '@bull-board/*', 'fastify', '@fastify/*'],
+    // Parts of other packages that these try, and do without.
+    ...['pg-native', 'msgpackr-extract'],
+  ],
+});
+
+// Their licences ask that they go with every copy.
+const folders = Object.keys(metafile.inputs).map(
+  (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0],
+);
+const licences = [...new Set(folders)].sort().flatMap((folder = 'src') => {
+  if (folder === 'src') return [];
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
+  return `${name} ${version}: ${license}\n\n${file === undefined ? '' : readFileSync(join(folder, file), 'utf8')}`;
+});
+writeFileSync('dist/cli/licences.txt', licences.join('\n\n'));
