@@ -1,4 +1,5 @@
 import type { Settings } from '../config/settings.js';
+import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { type Input, openInput } from '../run/input.js';
@@ -83,7 +84,7 @@ async function inspect(
     for await (const row of rows(input.spec, input.survey)) {
       if (row.number > input.total) break;
       world.halt.signal.throwIfAborted();
-      inspection.add(row, plan.requestOf(row));
+      inspection.add(row, rowRequest(row, plan.requests));
       progress.update({ done: inspection.rows, failed: inspection.failing });
     }
     return inspection.result();

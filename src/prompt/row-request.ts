@@ -9,12 +9,26 @@ export type RowRequest =
   | { readonly kind: 'send'; readonly prompt: string; readonly parameters: Parameters | null }
   | { readonly kind: 'settled'; readonly outcome: Outcome };
 
+/**
+ * Why a prompt has no room in the model's context window beside its answer; null where it has.
+ * @param maxTokens `max_tokens` of its request
+ */
+type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Fault | null;
+
 /** How a job makes requests of its rows. */
 export interface RequestPlan {
   /** `null`: the row's `prompt` field is the prompt. */
   readonly template: Template | null;
   readonly require: readonly string[];
   readonly rowParameters: readonly (keyof Parameters)[];
+  /** The job's own, which a row's override. */
+  readonly parameters: Parameters;
+  readonly fits: FitsContext;
+}
+
+/** What a job says of the requests of its rows. */
+interface RequestJob extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters'> {
+  readonly prompt: string | null;
 }
 
 /**
@@ -24,18 +38,14 @@ export interface RequestPlan {
  *   no columns, and for a job without `prompt` whose input has no prompts
  */
 export function requestPlan(
-  job: {
-    readonly prompt: string | undefined;
-    readonly require: readonly string[];
-    readonly rowParameters: readonly (keyof Parameters)[];
-  },
+  { prompt, require, rowParameters, parameters }: RequestJob,
   input: TemplateInput,
+  fits: FitsContext = () => null,
 ): RequestPlan {
-  const { require, rowParameters } = job;
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
-  if (job.prompt !== undefined)
-    return { template: compileTemplate(job.prompt, input), require, rowParameters };
+  const plan = { require, rowParameters, parameters, fits };
+  if (prompt !== null) return { ...plan, template: compileTemplate(prompt, input) };
   if (!input.columns.includes('prompt') && !(input.format.hasJson && input.columns.includes('body'))) {
     throw new UsageError(
       'prompt_missing',
@@ -43,7 +53,7 @@ export function requestPlan(
       'Add a prompt to the job file, with the columns it uses in {{ }}.',
     );
   }
-  return { template: null, require, rowParameters };
+  return { ...plan, template: null };
 }
 
 function checkColumns(option: string, names: readonly string[], input: TemplateInput): void {
@@ -58,7 +68,7 @@ function checkColumns(option: string, names: readonly string[], input: TemplateI
 
 /**
  * The request of a row. In this order: a row that is bad ends `failed`, one without a required field `skipped`, one
- * without a prompt or with parameters that the service would refuse `failed`. None of these is sent.
+ * without a prompt, with parameters that the service would refuse or too long for the model `failed`. None of these is sent.
  *
  * A JSONL row of the form `{"custom_id": …, "body": {"prompt": …, "max_tokens": …}}` brings its own request, unless
  * the template reads `body` as a column: the body's members override the job's parameters and `row_parameters`, its
@@ -89,7 +99,11 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     {},
     ...checked.map((result) => (result.ok ? result.parameters : {})),
   );
-  return { kind: 'send', prompt, parameters: Object.keys(parameters).length > 0 ? parameters : null };
+  const own = Object.keys(parameters).length > 0 ? parameters : null;
+  // A null of the row's own takes the job's value away: the service's default is then what counts.
+  const { max_tokens } = own === null ? plan.parameters : { ...plan.parameters, ...own };
+  const tooLong = plan.fits(prompt, max_tokens);
+  return tooLong === null ? { kind: 'send', prompt, parameters: own } : failed(tooLong);
 }
 
 /** The required fields that a row does not have: a row with any of them ends `skipped`. */

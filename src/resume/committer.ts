@@ -20,12 +20,9 @@ import type { Totals } from '../worker/batcher.js';
 import { type Manifest, removeManifest, writeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
-/** The next rows of the output, in order. */
-interface Commit {
+/** A row's record as it goes to the output, and what the tally counts of it. */
+export interface RowRecord extends Ended {
   readonly text: string;
-  readonly ended: readonly Ended[];
-  /** Puts on disk what must be there before the manifest says that these rows are written. */
-  readonly keep?: () => Promise<void>;
 }
 
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
@@ -95,27 +92,29 @@ export class Committer {
 
   /**
    * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
+   * @param records of the next rows, in order
+   * @param keep puts on disk what must be there before the manifest says that these rows are written
    * @throws StopError when the disk refuses; then the commits before stand, and what is paid for is in the ledger
    */
-  async commit({ text, ended, keep }: Commit): Promise<void> {
+  async commit(records: readonly RowRecord[], keep: () => Promise<void> = async () => {}): Promise<void> {
     await this.#orStop(async () => {
       await this.#assertOurs();
-      await keep?.();
-      await this.#append(text, ended);
+      await keep();
+      await this.#append(records);
     });
   }
 
-  async #append(text: string, ended: readonly Ended[]): Promise<void> {
-    await this.writer.commit(text);
+  async #append(records: readonly RowRecord[]): Promise<void> {
+    await this.writer.commit(records.map(({ text }) => text).join(''));
     await this.#assertOurs();
     const manifest = {
       ...this.#manifest,
-      rows: this.#manifest.rows + ended.length,
+      rows: this.#manifest.rows + records.length,
       bytes: this.writer.bytes,
       ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
-      tally: fold(this.#manifest.tally, ended),
+      tally: fold(this.#manifest.tally, records),
     };
-    this.#called += ended.filter(
+    this.#called += records.filter(
       ({ outcome }) => outcome.status !== 'skipped' && outcome.attempts > 0,
     ).length;
     // What is said of the run is on disk: a kill takes none of it back.

@@ -27,14 +27,17 @@ import {
 import { MOST_PLACES, PlaceIndex } from './place-index.js';
 
 /** What is known of a row that is to be sent, or need not be. */
-interface Looked {
+export interface Looked {
   readonly keys: RowKeys;
   /** `null`: the row is sent. */
   readonly source: Source | null;
 }
 
 /** An outcome of a row, and the run that called for it. */
-export type Taken = Pick<Kept, 'outcome' | 'run'>;
+type Taken = Pick<Kept, 'outcome' | 'run'>;
+
+/** A row of a commit, whose outcome others may take over. */
+export type KnownRow = Taken & Pick<Looked, 'keys'>;
 
 /** What a {@link Reuse} is opened with. */
 interface ReuseParts {
@@ -159,7 +162,7 @@ export class Reuse {
    * The outcome of a row that is not called.
    * @param known what the commit has so far, by row number: an original may be in it
    */
-  take(source: Source, known: ReadonlyMap<number, Taken>): Taken {
+  take(source: Source, known: ReadonlyMap<number, KnownRow>): Taken {
     if (source.kind === 'carried') {
       const { outcome, run } = read(this.last, source.at);
       return { outcome: takenOver(outcome, { carried_from: run }), run };
@@ -173,14 +176,12 @@ export class Reuse {
 
   /**
    * Keeps what later rows or runs may take over; durable when it resolves.
-   * @param known the outcomes of a commit, by row number
    * @throws WriteError
    */
-  async keep(keys: ReadonlyMap<number, RowKeys>, known: ReadonlyMap<number, Taken>): Promise<void> {
+  async keep(known: ReadonlyMap<number, KnownRow>): Promise<void> {
     const kept: Kept[] = [];
-    for (const [number, { row, request }] of keys) {
-      const taken = known.get(number);
-      if (taken === undefined) continue;
+    for (const [number, { keys, ...taken }] of known) {
+      const { row, request } = keys;
       const original = request !== null && this.asked.find(request)?.row === number;
       // A failed row is kept for its copies only: the next run tries it again.
       const answered = row !== null && taken.outcome.status !== 'failed';

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { CalledOutcome, Fault, Outcome, Row } from '../model.js';
-import type { Committer } from '../resume/committer.js';
+import type { CalledOutcome, Fault, Outcome } from '../model.js';
+import type { Committer, RowRecord } from '../resume/committer.js';
 import type { RunLease } from '../resume/lease.js';
-import type { RowKeys } from '../reuse/keys.js';
-import type { Reuse, Taken } from '../reuse/reuse.js';
+import type { KnownRow, Reuse } from '../reuse/reuse.js';
 import type { Counters } from '../store/counters.js';
 import type { Ledger } from '../store/ledger.js';
 import type { RunEvents } from './events.js';
-import type { Plan, RowRecord } from './plan.js';
+import type { Plan } from './plan.js';
 import type { Rescue } from './rescue.js';
-import { expected, type Window, type WindowChunk } from './window.js';
+import type { Window, WindowChunk, WindowRow } from './window.js';
 
 /** Pause between two looks at the ledger, and so the shortest time between two commits, in milliseconds. */
 const LOOK_MS = 100;
@@ -70,7 +69,7 @@ interface Look {
 /** What the ledger knows of the oldest chunks. */
 async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Look> {
   const heads = window.heads(LOOK_AHEAD);
-  const called = heads.filter((chunk) => expected(chunk) > 0);
+  const called = heads.filter((chunk) => chunk.sent > 0);
   const { counts, calls, opened, stop } = await ledger.progress(committer.manifest.run, called.map(firstOf));
   const byChunk = new Map(called.map((chunk, i) => [chunk.first, counts[i] ?? 0]));
   const knownOf = (chunk: WindowChunk): number => byChunk.get(chunk.first) ?? 0;
@@ -78,7 +77,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
   const complete: WindowChunk[] = [];
   let rows = 0;
   for (const chunk of heads) {
-    if (knownOf(chunk) < expected(chunk)) break;
+    if (knownOf(chunk) < chunk.sent) break;
     if (rows > 0 && rows + chunk.rows.length > COMMIT_ROWS) break;
     rows += chunk.rows.length;
     complete.push(chunk);
@@ -88,7 +87,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
   return {
     complete,
     // A row that takes an outcome over needs nothing of its own any more.
-    known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.settled.size + chunk.sources.size, 0),
+    known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.rows.length - chunk.sent, 0),
     headKnown: head === undefined ? 0 : knownOf(head),
     calls,
     opened,
@@ -105,32 +104,22 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
   const { run } = committer.manifest;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
-      expected(chunk) > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
+      chunk.sent > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
     ),
   );
   const written: WindowChunk[] = [];
   const records: RowRecord[] = [];
-  const taken = new Map<number, Taken>();
-  const keys = new Map<number, RowKeys>();
+  const known = new Map<number, KnownRow>();
   for (const [i, chunk] of look.complete.entries()) {
-    const ended = endOf(chunk, outcomes[i] ?? NO_OUTCOMES, { run, reuse }, taken);
+    const next = recordsOf(chunk, outcomes[i] ?? NO_OUTCOMES, known, run, parts);
     // The store lost outcomes after it had counted them; they will be called again.
-    if (ended === null) break;
-    for (const [row, outcome] of ended) records.push(parts.recordOf(row, outcome));
-    for (const [row, known] of chunk.keys) keys.set(row, known);
+    if (next === null) break;
+    for (const record of next) records.push(record);
     written.push(chunk);
   }
   if (written.length === 0) return 0;
-  await committer.commit({
-    text: records.map((record) => record.text).join(''),
-    ended: records,
-    ...(reuse !== null && { keep: () => reuse.keep(keys, taken) }),
-  });
-  await ledger.forget(
-    run,
-    committer.manifest.rows,
-    written.filter((chunk) => expected(chunk) > 0).map(firstOf),
-  );
+  await committer.commit(records, async () => reuse?.keep(known));
+  await ledger.forget(run, committer.manifest.rows, written.filter((chunk) => chunk.sent > 0).map(firstOf));
   window.release(written.length);
   const { tally, bytes } = committer.manifest;
   events.emit({ type: 'committed', rows: tally.rows, bytes });
@@ -140,33 +129,44 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
 const NO_OUTCOMES: ReadonlyMap<number, CalledOutcome> = new Map();
 
 /**
- * How the rows of a chunk ended; null when the ledger does not know of all.
+ * The records of a chunk; null when the ledger does not know of all its rows.
  * @param called what the ledger has of the chunk
- * @param taken outcomes of the commit that rows behind them may take over; those of the chunk are added
+ * @param known outcomes of the commit that rows behind them may take over; those of the chunk are added
  */
-function endOf(
+function recordsOf(
   chunk: WindowChunk,
   called: ReadonlyMap<number, CalledOutcome>,
-  { run, reuse }: { readonly run: string; readonly reuse: CollectorParts['reuse'] },
-  taken: Map<number, Taken>,
-): readonly (readonly [Row, Outcome])[] | null {
-  const ended: [Row, Outcome][] = [];
-  for (const row of chunk.rows) {
-    const settled = chunk.settled.get(row.number);
-    if (settled !== undefined) {
-      ended.push([row, settled]);
-      continue;
+  known: Map<number, KnownRow>,
+  run: string,
+  { recordOf, reuse }: Pick<CollectorParts, 'recordOf' | 'reuse'>,
+): readonly RowRecord[] | null {
+  const records: RowRecord[] = [];
+  for (const each of chunk.rows) {
+    const outcome = outcomeOf(each, called, known, run, reuse);
+    if (outcome === undefined) {
+      for (const { row } of chunk.rows) known.delete(row.number);
+      return null;
     }
-    // Before a source: an earlier execution that knew less of other rows has paid for it.
-    const own = called.get(row.number);
-    const source = chunk.sources.get(row.number);
-    if (own !== undefined) taken.set(row.number, { outcome: own, run });
-    else if (source !== undefined && reuse !== null) taken.set(row.number, reuse.take(source, taken));
-    const outcome = taken.get(row.number)?.outcome;
-    if (outcome === undefined) return null;
-    ended.push([row, outcome]);
+    records.push(recordOf(each.row, outcome));
   }
-  return ended;
+  return records;
+}
+
+/** How a row ended; undefined when the ledger does not know of it. */
+function outcomeOf(
+  { row, settled, looked }: WindowRow,
+  called: ReadonlyMap<number, CalledOutcome>,
+  known: Map<number, KnownRow>,
+  run: string,
+  reuse: CollectorParts['reuse'],
+): Outcome | undefined {
+  if (settled !== null) return settled;
+  const outcome = called.get(row.number);
+  if (looked === null || reuse === null) return outcome;
+  // Before a source: an earlier execution that knew less of other rows has paid for it.
+  const taken = outcome === undefined ? looked.source && reuse.take(looked.source, known) : { outcome, run };
+  if (taken !== null) known.set(row.number, { ...taken, keys: looked.keys });
+  return taken?.outcome;
 }
 
 const firstOf = (chunk: WindowChunk): number => chunk.first;

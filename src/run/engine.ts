@@ -8,7 +8,6 @@ import type { Fault } from '../model.js';
 import { WINDOW_ROWS } from '../resume/lease.js';
 import { answered } from '../resume/repair.js';
 import type { Execution } from '../resume/resume.js';
-import { rows } from '../source/source.js';
 import { storeErrorOf } from '../store/error.js';
 import { silenceOf } from '../store/silence.js';
 import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
@@ -19,7 +18,7 @@ import { type FleetWatch, watchFleet } from './fleet-watch.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
-import { produce, renderChunk } from './producer.js';
+import { Producer } from './producer.js';
 import { Rescue } from './rescue.js';
 import { Watchdog } from './watchdog.js';
 import { Window } from './window.js';
@@ -62,6 +61,7 @@ class Engine {
   readonly #window = new Window(WINDOW_ROWS, WINDOW_BYTES);
   readonly #events = new RunEvents();
   readonly #canary: Canary;
+  readonly #producer: Producer;
   /** The worker of this process; null where the fleet makes the calls. */
   readonly #own: OwnWorker | null;
   readonly #fleet: FleetWatch | null;
@@ -86,6 +86,7 @@ class Engine {
       : null;
     this.#fleet = settings.work ? null : watchFleet(store.keyValue, queue.name, world.log);
     this.#canary = new Canary(settings.limits.canary, manifest.tally.rows);
+    this.#producer = new Producer(settings, parts, this.#window, this.#canary);
     const watched = {
       worker: this.#own?.worker ?? null,
       giveUpMs: settings.limits.giveUpMs,
@@ -152,37 +153,14 @@ class Engine {
   }
 
   async #produce(): Promise<void> {
-    const { input, plan, queue, committer, reuse } = this.parts;
-    const { rows: committed, chunk_size: chunkSize } = committer.manifest;
-    const onGrown = (to: number): void =>
-      this.#events.emit({ type: 'input grown', from: input.survey.bytes, to });
-    await produce({
-      rows: rows(input.spec, input.survey, { onGrown }),
-      committed,
-      total: input.total,
-      chunkSize,
-      requestOf: plan.requestOf,
-      toChunk: this.#toChunk(),
-      reuse,
-      window: this.#window,
-      queue,
-      signal: this.world.halt.signal,
-      canary: this.#canary,
-    }).catch(this.#failed);
+    const from = this.parts.input.survey.bytes;
+    const onGrown = (to: number): void => this.#events.emit({ type: 'input grown', from, to });
+    await this.#producer.run(this.world.halt.signal, onGrown).catch(this.#failed);
   }
 
   async #collect(): Promise<void> {
     const { plan, store, queue, committer, lease, reuse } = this.parts;
     const { ledger } = store;
-    const toChunk = this.#toChunk();
-    const rescue = new Rescue({
-      queue,
-      ledger,
-      window: this.#window,
-      render: (chunk) => renderChunk(chunk, plan.requestOf, toChunk),
-      reopen: () => lease.renew(),
-      log: this.world.log,
-    });
     await collect({
       window: this.#window,
       ledger,
@@ -190,17 +168,11 @@ class Engine {
       committer,
       recordOf: plan.recordOf,
       reuse,
-      rescue,
+      rescue: new Rescue(this.#window, this.#producer, queue, ledger, lease, this.world.log),
       events: this.#events,
       stop: this.stop,
       drained: this.#drained.signal,
     }).catch(this.#failed);
-  }
-
-  #toChunk(): ReturnType<Plan['toChunk']> {
-    const { committer, plan, before } = this.parts;
-    const { run, execution } = committer.manifest;
-    return plan.toChunk(run, execution, Math.max(0, before.in_flight));
   }
 
   #failed = (error: unknown): void => {

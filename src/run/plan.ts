@@ -4,35 +4,20 @@ import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
 import { recordFormat } from '../output/format.js';
 import { contextCheck } from '../prompt/context.js';
-import { type RequestPlan, type RowRequest, requestPlan, rowRequest } from '../prompt/row-request.js';
+import { type RequestPlan, requestPlan } from '../prompt/row-request.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import type { Ended } from '../report/tally.js';
+import type { RowRecord } from '../resume/committer.js';
 import { checkReuse, originColumns } from '../reuse/keys.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
-
-/** A row's record as it goes to the output, and what the tally counts of it. */
-export interface RowRecord extends Ended {
-  readonly text: string;
-}
 
 /** What happens to every row, settled before the first is sent. All of it is pure. */
 export interface Plan {
   /** First line of the output; empty for a format without one. */
   readonly header: string;
   /** What is sent for a row, or the outcome it has without being sent. */
-  readonly requestOf: (row: Row) => RowRequest;
+  readonly requests: RequestPlan;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
-  /**
-   * The queue's form of rows that are to be sent.
-   * @param orphaned rows in flight before this execution called any
-   */
-  readonly toChunk: (
-    run: string,
-    execution: number,
-    orphaned: number,
-  ) => (first: number, rows: readonly ChunkRow[]) => Chunk;
 }
 
 /**
@@ -40,23 +25,15 @@ export interface Plan {
  * @throws UsageError for a template, a column or an answer schema that cannot be used
  */
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
-  const { endpoint, parameters, limits, input, output } = settings;
+  const { parameters, input, output } = settings;
   const name = input.path === '-' ? 'standard input' : input.path;
   // Without a row an input without a header has no columns to hold the job against, and no row that could miss one.
   const isBlank = !survey.format.hasHeader && survey.rows === 0;
   const requests = isBlank
     ? NO_REQUESTS
-    : requestPlan(
-        {
-          prompt: settings.prompt ?? undefined,
-          require: input.require,
-          rowParameters: settings.rowParameters,
-        },
-        { name, ...survey },
-      );
+    : requestPlan({ ...settings, require: input.require }, { name, ...survey }, fitsContext(settings));
   checkRoom(settings, survey);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
-  const fits = fitsContext(settings);
   const answer = answerReader(settings.answer);
   const format = recordFormat({
     format: output.format,
@@ -70,33 +47,13 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
 
   return {
     header: format.header,
-    requestOf: (row) => {
-      const request = rowRequest(row, requests);
-      if (request.kind === 'settled') return request;
-      // A null of the row's own takes the job's value away: the service's default is then what counts.
-      const { max_tokens } =
-        request.parameters === null ? parameters : { ...parameters, ...request.parameters };
-      const error = fits(request.prompt, max_tokens);
-      if (error === null) return request;
-      return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
-    },
+    requests,
     recordOf: (row, outcome) => {
       const text =
         outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
       const read = text === null ? null : answer.read(text.text);
       return { text: format.format(row, outcome, read), outcome, answer: read };
     },
-    toChunk: (run, execution, orphaned) => (first, rows) => ({
-      run,
-      execution,
-      first,
-      endpoint,
-      promptsPerRequest: limits.promptsPerRequest,
-      parameters,
-      budget: limits.budget && { ...limits.budget, prices: settings.prices, orphaned },
-      hold: limits.unknownOutcome === 'hold',
-      rows,
-    }),
   };
 }
 
@@ -117,7 +74,10 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
   );
 }
 
-const NO_REQUESTS: RequestPlan = { template: null, require: [], rowParameters: [] };
+const NO_REQUESTS: RequestPlan = {
+  ...{ template: null, require: [], rowParameters: [], parameters: {} },
+  fits: () => null,
+};
 
 /** The check against the model's context window; none for a deployment whose model is not known. */
 function fitsContext({ endpoint }: Settings): ReturnType<typeof contextCheck> {

@@ -1,108 +1,121 @@
-import type { Outcome, Row } from '../model.js';
+import type { Settings } from '../config/settings.js';
+import type { Row } from '../model.js';
+import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import type { ChunkQueue } from '../queue/chunk-queue.js';
-import type { RowKeys } from '../reuse/keys.js';
-import type { Source } from '../reuse/outcome.js';
-import type { Reuse } from '../reuse/reuse.js';
+import type { Execution } from '../resume/resume.js';
+import { rows as rowsOf } from '../source/source.js';
 import type { Canary } from './canary.js';
+import type { Input } from './input.js';
 import type { Plan } from './plan.js';
-import { expected, type Window, type WindowChunk } from './window.js';
+import type { Window, WindowChunk, WindowRow } from './window.js';
 
 /** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */
 export const CHUNK_BYTES = 1024 * 1024;
 /** Chunks that share one write to the queue. */
 const BATCH = 16;
 
-type RequestOf = Plan['requestOf'];
-type ToChunk = ReturnType<Plan['toChunk']>;
-
-interface ProducerParts {
-  readonly rows: AsyncIterable<Row>;
-  /** Rows up to this number are on disk already. */
-  readonly committed: number;
-  /** Rows after this number are left out (`--limit`). */
-  readonly total: number;
-  readonly chunkSize: number;
-  readonly requestOf: RequestOf;
-  readonly toChunk: ToChunk;
-  /** Says which rows need not be sent; null for a job that reuses nothing. */
-  readonly reuse: Pick<Reuse, 'look'> | null;
-  readonly window: Window;
-  readonly queue: ChunkQueue;
-  readonly signal: AbortSignal;
-  /** The rows that go ahead of the rest. */
-  readonly canary: Canary;
+interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before'> {
+  readonly input: Input;
+  readonly plan: Pick<Plan, 'requests'>;
 }
 
-/** Groups rows into chunks and adds them to the queue, keeping the window full. Ends with the input, or when stopped. */
-export async function produce(parts: ProducerParts): Promise<void> {
-  const { window, queue, signal, chunkSize, canary } = parts;
-  let rows: Row[] = [];
-  let settled = new Map<number, Outcome>();
-  let sources = new Map<number, Source>();
-  let keys = new Map<number, RowKeys>();
-  let requests: ChunkRow[] = [];
-  let bytes = 0;
-  let held = 0;
-  let batch: Chunk[] = [];
+/** From the source to the queue: rows become requests, requests become chunks, and the window is kept full. */
+export class Producer {
+  /** What all chunks of this execution have in common. */
+  readonly #common: Omit<Chunk, 'first' | 'rows'>;
 
-  const send = async (): Promise<void> => {
-    if (batch.length > 0) await queue.add(batch);
-    batch = [];
-  };
-  const close = async (first: number): Promise<void> => {
-    window.add({ first, rows, settled, sources, keys, bytes: held });
-    if (requests.length > 0) batch.push(parts.toChunk(first, requests));
-    [rows, settled, sources, keys, requests] = [[], new Map(), new Map(), new Map(), []];
-    [bytes, held] = [0, 0];
-    if (batch.length >= BATCH || window.full) await send();
-    await window.room();
-  };
-
-  let first = parts.committed + 1;
-  for await (const row of parts.rows) {
-    if (row.number <= parts.committed) continue;
-    if (row.number > parts.total || signal.aborted) break;
-    const request = parts.requestOf(row);
-    if (request.kind === 'send') {
-      const looked = parts.reuse?.look(row, request.prompt, request.parameters);
-      if (looked) keys.set(row.number, looked.keys);
-      if (looked?.source) sources.set(row.number, looked.source);
-      else requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
-      // Also when it is not sent: a resume that knows less of earlier rows must end its chunks at the same ones.
-      bytes += request.prompt.length;
-      held += request.prompt.length;
-    } else {
-      settled.set(row.number, request.outcome);
-    }
-    rows.push(row);
-    bytes += row.bytes;
-    held += row.held ?? row.bytes;
-    if (rows.length >= chunkSize || bytes >= CHUNK_BYTES || row.number === canary.last) {
-      await close(first);
-      first = row.number + 1;
-    }
-    if (row.number === canary.last && row.number < parts.total) {
-      await send();
-      await canary.passed;
-    }
+  /** @param canary the rows that go ahead of the rest */
+  constructor(
+    settings: Settings,
+    private readonly parts: ProducerParts,
+    private readonly window: Window,
+    private readonly canary: Canary,
+  ) {
+    const { endpoint, parameters, limits, prices } = settings;
+    const { run, execution } = parts.committer.manifest;
+    const orphaned = Math.max(0, parts.before.in_flight);
+    this.#common = {
+      run,
+      execution,
+      endpoint,
+      promptsPerRequest: limits.promptsPerRequest,
+      parameters,
+      budget: limits.budget && { ...limits.budget, prices, orphaned },
+      hold: limits.unknownOutcome === 'hold',
+    };
   }
-  if (signal.aborted) return;
-  if (rows.length > 0) await close(first);
-  await send();
-  window.close();
+
+  /**
+   * Adds the rows of the input that are not on disk yet. Ends with the input, or when stopped.
+   * @param onGrown told of the bytes of an input that has grown since it was read in full
+   */
+  async run(signal: AbortSignal, onGrown: (to: number) => void): Promise<void> {
+    const { window, canary } = this;
+    const { input, plan, queue, committer, reuse } = this.parts;
+    const { rows: committed, chunk_size: chunkSize } = committer.manifest;
+    let first = committed + 1;
+    let rows: WindowRow[] = [];
+    let requests: ChunkRow[] = [];
+    let bytes = 0;
+    let held = 0;
+    let batch: Chunk[] = [];
+
+    const send = async (): Promise<void> => {
+      if (batch.length > 0) await queue.add(batch);
+      batch = [];
+    };
+    const close = async (): Promise<void> => {
+      window.add({ first, rows, sent: requests.length, bytes: held });
+      if (requests.length > 0) batch.push({ ...this.#common, first, rows: requests });
+      first += rows.length;
+      [rows, requests, bytes, held] = [[], [], 0, 0];
+      if (batch.length >= BATCH || window.full) await send();
+      await window.room();
+    };
+
+    for await (const row of rowsOf(input.spec, input.survey, { onGrown })) {
+      if (row.number <= committed) continue;
+      if (row.number > input.total || signal.aborted) break;
+      const request = rowRequest(row, plan.requests);
+      if (request.kind === 'send') {
+        const looked = reuse?.look(row, request.prompt, request.parameters) ?? null;
+        if (!looked?.source) requests.push(toSend(row, request));
+        rows.push({ row, settled: null, looked });
+        // Also when it is not sent: a resume that knows less of earlier rows must end its chunks at the same ones.
+        bytes += request.prompt.length;
+        held += request.prompt.length;
+      } else {
+        rows.push({ row, settled: request.outcome, looked: null });
+      }
+      bytes += row.bytes;
+      held += row.held ?? row.bytes;
+      if (rows.length >= chunkSize || bytes >= CHUNK_BYTES || row.number === canary.last) await close();
+      if (row.number === canary.last && row.number < input.total) {
+        await send();
+        await canary.passed;
+      }
+    }
+    if (signal.aborted) return;
+    if (rows.length > 0) await close();
+    await send();
+    window.close();
+  }
+
+  /** The queue's form of a chunk that is in the window already, rendered again; null when nothing of it is sent. */
+  again(chunk: WindowChunk): Chunk | null {
+    if (chunk.sent === 0) return null;
+    return { ...this.#common, first: chunk.first, rows: sentAgain(chunk, this.parts.plan.requests) };
+  }
 }
 
-/** The queue's form of chunks that are in the window already: rendered again, without the rows that are not sent. */
-export function renderChunk(chunk: WindowChunk, requestOf: RequestOf, toChunk: ToChunk): Chunk | null {
-  if (expected(chunk) === 0) return null;
-  const requests: ChunkRow[] = [];
-  for (const row of chunk.rows) {
-    if (chunk.sources.has(row.number)) continue;
-    const request = requestOf(row);
-    if (request.kind === 'send') {
-      requests.push({ row: row.number, prompt: request.prompt, parameters: request.parameters });
-    }
-  }
-  return toChunk(chunk.first, requests);
-}
+/** The rows of a chunk that are sent, without those that take an outcome over. */
+export const sentAgain = ({ rows }: WindowChunk, requests: RequestPlan): readonly ChunkRow[] =>
+  rows.flatMap(({ row, looked }) => {
+    const request = looked?.source ? null : rowRequest(row, requests);
+    return request?.kind === 'send' ? [toSend(row, request)] : [];
+  });
+
+const toSend = (
+  { number }: Row,
+  { prompt, parameters }: Extract<RowRequest, { kind: 'send' }>,
+): ChunkRow => ({ row: number, prompt, parameters });

@@ -2,23 +2,15 @@ import type { Logger } from 'pino';
 import type { Chunk } from '../queue/chunk.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import { chunkId } from '../queue/names.js';
+import type { RunLease } from '../resume/lease.js';
 import { type Ledger, NOTHING } from '../store/ledger.js';
+import type { Producer } from './producer.js';
 import type { Window, WindowChunk } from './window.js';
 
 /** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
 const STUCK_MS = 5_000;
 /** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
 const APART_MS = 250;
-
-interface RescueParts {
-  readonly queue: ChunkQueue;
-  readonly ledger: Ledger;
-  /** Opens the run in the ledger again, for a store that came back empty. */
-  readonly reopen: () => Promise<void>;
-  readonly window: Window;
-  readonly render: (chunk: WindowChunk) => Chunk | null;
-  readonly log: Logger;
-}
 
 /**
  * Looks after the oldest chunk when nothing has come of it for a while. The queue is disposable: an entry that
@@ -31,7 +23,14 @@ export class Rescue {
   /** The first rows of chunks that were taken apart. */
   readonly #apart = new Set<number>();
 
-  constructor(private readonly parts: RescueParts) {}
+  constructor(
+    private readonly window: Window,
+    private readonly producer: Producer,
+    private readonly queue: ChunkQueue,
+    private readonly ledger: Ledger,
+    private readonly lease: RunLease,
+    private readonly log: Logger,
+  ) {}
 
   /**
    * Told of each look at the ledger.
@@ -52,20 +51,20 @@ export class Rescue {
   #patience = ({ first }: WindowChunk): number => (this.#apart.has(first) ? APART_MS : STUCK_MS);
 
   async #rescue(head: WindowChunk): Promise<void> {
-    const chunk = this.parts.render(head);
+    const chunk = this.producer.again(head);
     if (chunk === null) return;
     if (!this.#apart.has(head.first)) await this.#rescueChunk(chunk);
     if (this.#apart.has(head.first)) await this.#rescueNextRow(chunk);
   }
 
   async #rescueChunk(chunk: Chunk): Promise<void> {
-    const { queue, window, render, reopen, log } = this.parts;
+    const { queue, log } = this;
     const id = chunkId(chunk.run, chunk.execution, chunk.first);
     const state = await queue.state(id);
     if (state === 'missing') {
       log.warn({ chunk: id }, 'the queue lost entries; adding them again');
-      await reopen();
-      await queue.add(window.all().flatMap((each) => render(each) ?? []));
+      await this.lease.renew();
+      await queue.add(this.window.all().flatMap((each) => this.producer.again(each) ?? []));
     } else if (state === 'failed') {
       log.warn({ chunk: id }, 'a chunk crashed its workers; trying its rows one by one');
       this.#apart.add(chunk.first);
@@ -75,14 +74,14 @@ export class Rescue {
 
   /** One row of a chunk that was taken apart, and only one: beside the culprit, innocents would crash with it. */
   async #rescueNextRow(chunk: Chunk): Promise<void> {
-    const { queue, ledger, reopen } = this.parts;
+    const { queue, ledger } = this;
     const known = await ledger.outcomes(chunk);
     const row = chunk.rows.find((each) => !known.has(each.row));
     if (row === undefined) return;
     const id = chunkId(chunk.run, chunk.execution, chunk.first, row.row);
     const state = await queue.state(id);
     if (state === 'missing') {
-      await reopen();
+      await this.lease.renew();
       await queue.add([{ ...chunk, rows: [row] }], () => row.row);
     } else if (state === 'failed') {
       const error = {

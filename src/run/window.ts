@@ -1,25 +1,25 @@
 import type { Outcome, Row } from '../model.js';
-import type { RowKeys } from '../reuse/keys.js';
-import type { Source } from '../reuse/outcome.js';
+import type { Looked } from '../reuse/reuse.js';
+
+/** A row on its way through the queue, or past it. */
+export interface WindowRow {
+  readonly row: Row;
+  /** The outcome that it has without a call: skipped, or failed before sending; null where it may need one. */
+  readonly settled: Outcome | null;
+  /** Under what its outcome is kept for others, or whose it takes over; null where nothing is reused. */
+  readonly looked: Looked | null;
+}
 
 /** Consecutive rows on their way through the queue. */
 export interface WindowChunk {
   /** Number of the first row; also the chunk's name in the ledger. */
   readonly first: number;
-  readonly rows: readonly Row[];
-  /** Outcomes known without a call, by row number: skipped, or failed before sending. */
-  readonly settled: ReadonlyMap<number, Outcome>;
-  /** Rows that take the outcome of another over and are not sent, by row number. */
-  readonly sources: ReadonlyMap<number, Source>;
-  /** Under what the outcomes of rows are kept for others, by row number; empty where nothing is reused. */
-  readonly keys: ReadonlyMap<number, RowKeys>;
+  readonly rows: readonly WindowRow[];
+  /** How many of them are sent: so many the ledger has to know before the chunk can be written. */
+  readonly sent: number;
   /** Bytes that the rows hold in memory and in the store, about. */
   readonly bytes: number;
 }
-
-/** How many rows of a chunk the ledger has to know before it can be written. */
-export const expected = (chunk: WindowChunk): number =>
-  chunk.rows.length - chunk.settled.size - chunk.sources.size;
 
 /**
  * The rows that are handed to the queue and not yet written to the output, in input order. It bounds what

@@ -18,7 +18,7 @@ function plan(
   input: { columns: readonly string[]; format: InputFormat } = { columns, format: jsonl },
 ) {
   return requestPlan(
-    { prompt: undefined, require: [], rowParameters: [], ...job },
+    { prompt: null, require: [], rowParameters: [], parameters: {}, ...job },
     { name: 'in.jsonl', ...input },
   );
 }

@@ -3,10 +3,10 @@ import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
-import { Committer } from '../../src/resume/committer.js';
+import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
-import { type Plan, planRows, type RowRecord } from '../../src/run/plan.js';
+import { type Plan, planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import type { CallCounts } from '../../src/store/counters.js';
 
@@ -73,8 +73,7 @@ export async function openCommitter(
 
 /** Commits the rows up to a number, in one go. */
 export async function commitTo(committer: Committer, rows: Rows, last: number): Promise<void> {
-  const ended = rows.records.slice(committer.manifest.rows, last);
-  await committer.commit({ text: ended.map(({ text }) => text).join(''), ended });
+  await committer.commit(rows.records.slice(committer.manifest.rows, last));
 }
 
 export function summaryOf(

@@ -13,10 +13,11 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
 import type { CalledOutcome, Row } from '../../src/model.js';
+import { rowRequest } from '../../src/prompt/row-request.js';
 import { Committer } from '../../src/resume/committer.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
-import { Reuse, type Taken } from '../../src/reuse/reuse.js';
+import { type KnownRow, Reuse } from '../../src/reuse/reuse.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
@@ -101,26 +102,24 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     try {
       const committer = await Committer.open(target, manifest, plan.header, process.stdout, notes.length);
       const looked = rows.slice(manifest.rows).map((row) => {
-        const request = plan.requestOf(row);
+        const request = rowRequest(row, plan.requests);
         if (request.kind !== 'send') throw new Error('every row has a prompt');
         return { row, ...reuse.look(row, request.prompt, request.parameters) };
       });
       while (looked.length > 0) {
         const commit = looked.splice(0, rowsInCommit);
-        const taken = new Map<number, Taken>();
-        for (const { row, source } of commit) {
+        const known = new Map<number, KnownRow>();
+        for (const { row, source, keys } of commit) {
           if (source === null) called.push(row.number);
           const own = { outcome: answerTo(row), run: manifest.run };
-          taken.set(row.number, source === null ? own : reuse.take(source, taken));
+          known.set(row.number, { ...(source === null ? own : reuse.take(source, known)), keys });
         }
-        const ended = commit.map(({ row }) => {
-          const outcome = taken.get(row.number)?.outcome;
+        const records = commit.map(({ row }) => {
+          const outcome = known.get(row.number)?.outcome;
           if (outcome === undefined) throw new Error('every row has an outcome');
           return plan.recordOf(row, outcome);
         });
-        const keys = new Map(commit.map(({ row, keys: known }) => [row.number, known]));
-        const text = ended.map((record) => record.text).join('');
-        await committer.commit({ text, ended, keep: () => reuse.keep(keys, taken) });
+        await committer.commit(records, () => reuse.keep(known));
       }
       await committer.finish(summaryOf(committer, output), () => reuse.finish());
     } finally {

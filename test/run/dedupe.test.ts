@@ -1,8 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Row } from '../../src/model.js';
-import { renderChunk } from '../../src/run/producer.js';
+import { requestPlan } from '../../src/prompt/row-request.js';
+import { sentAgain } from '../../src/run/producer.js';
+import { csv } from '../../src/source/csv.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -210,31 +211,19 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
 });
 
 it('a chunk that is put into the queue again leaves its copies out', () => {
-  const rows = [1, 2, 3, 4].map(
-    (number): Row => ({ number, line: number + 1, fields: new Map(), bytes: 10 }),
-  );
-  const sources = new Map([[3, { kind: 'copied', from: 1, key: 'k' } as const]]);
-  const settled = new Map([[4, { status: 'skipped' } as const]]);
-  const chunk = { first: 1, rows, sources, settled, keys: new Map(), bytes: 40 };
-  const rendered = renderChunk(
-    chunk,
-    ({ number }) =>
-      number === 4
-        ? { kind: 'settled', outcome: { status: 'skipped' } }
-        : { kind: 'send', prompt: 'p', parameters: null },
-    (first, sent) => ({
-      ...{
-        run: 'r',
-        execution: 1,
-        first,
-        promptsPerRequest: 1,
-        parameters: {},
-        budget: null,
-        hold: false,
-        rows: sent,
-      },
-      endpoint: { deployment: 'd', apiVersion: 'v', style: 'openai', timeoutMs: 1 },
-    }),
-  );
-  expect(rendered?.rows.map(({ row }) => row)).toEqual([1, 2]);
+  const keys = { request: 'k', row: null };
+  const source = { kind: 'copied', from: 1, key: 'k' } as const;
+  const looked = [{ keys, source: null }, { keys, source: null }, { keys, source }, null];
+  const rows = looked.map((each, i) => ({
+    row: { number: i + 1, line: i + 2, fields: new Map([['q', i < 3 ? 'p' : '']]), bytes: 10 },
+    settled: i < 3 ? null : ({ status: 'skipped' } as const),
+    looked: each,
+  }));
+  const job = { prompt: '{{ q }}', require: ['q'], rowParameters: [], parameters: {} };
+  const requests = requestPlan(job, { name: 'in.csv', columns: ['q'], format: csv });
+  const sent = sentAgain({ first: 1, rows, sent: 2, bytes: 40 }, requests);
+  expect(sent.map(({ row, prompt }) => [row, prompt])).toEqual([
+    [1, 'p'],
+    [2, 'p'],
+  ]);
 });

@@ -5,7 +5,7 @@ import type { RunFlags } from '../../src/config/settings.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import { dropOutcomes } from '../../src/reuse/outcome.js';
-import { Reuse, type Taken } from '../../src/reuse/reuse.js';
+import { type KnownRow, Reuse } from '../../src/reuse/reuse.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
@@ -78,7 +78,7 @@ describe('what a run takes over', () => {
       ...(most !== undefined && { most }),
     });
     if (reuse === null) return notes.map(() => 'called');
-    const taken = new Map<number, Taken>();
+    const known = new Map<number, KnownRow>();
     const looked = notes.slice(0, limit).flatMap((note, i) => {
       const fields = new Map<string, Json>([
         ['id', options.ids?.[i] ?? String(i + 1)],
@@ -88,18 +88,18 @@ describe('what a run takes over', () => {
       return i < committed ? [] : [{ row, note, ...reuse.look(row, note, null) }];
     });
     const ends: string[] = [];
-    for (const { row, note, source } of looked.filter((each) => each.row.number <= last)) {
+    for (const { row, note, source, keys } of looked.filter((each) => each.row.number <= last)) {
       const mine = { outcome: answerTo(note), run };
-      taken.set(row.number, source === null ? mine : reuse.take(source, taken));
-      const { outcome } = taken.get(row.number) ?? mine;
+      const taken = source === null ? mine : reuse.take(source, known);
+      known.set(row.number, { ...taken, keys });
+      const { outcome } = taken;
       const { origin } = outcome;
       expect(outcome.status).toBe(mine.outcome.status);
       if (origin === undefined) ends.push('called');
       else if ('copied_from' in origin) ends.push(`copy of ${origin.copied_from}`);
       else ends.push(`from ${origin.carried_from}`);
     }
-    const keys = new Map(looked.map(({ row, keys: known }) => [row.number, known]));
-    await reuse.keep(keys, taken);
+    await reuse.keep(known);
     isFull = reuse.isFull;
     if (last >= limit) await reuse.finish();
     await reuse.close();
