@@ -99,7 +99,7 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
     (name) =>
       name !== `${own}.run.json` && name.startsWith(`${stem}.`) && isUnfinished(name.slice(stem.length)),
   );
-  const other = unfinished?.slice(0, -'.run.json'.length) ?? outputOf(summary);
+  const other = unfinished?.slice(0, -'.run.json'.length) ?? summaryAt(summary)?.output ?? null;
   if (other === null || other === own) return;
   if (unfinished === undefined && !isTaken(join(folder, other))) return;
   throw new UsageError(
@@ -115,12 +115,20 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
 const isUnfinished = (rest: string): boolean =>
   OUTPUT_FORMATS.some(({ endings }) => endings.some((ending) => rest.toLowerCase() === `${ending}.run.json`));
 
-/** The name of the output that a summary is about; null when there is none, or it is no summary. */
-function outputOf(summary: string): string | null {
+/** What a summary is about: the name of its output, and the job. Null when there is none, or it is no summary. */
+function summaryAt(path: string): { readonly output: string; readonly job: string } | null {
   try {
-    const { output } = JSON.parse(readOwn(summary));
-    return typeof output === 'string' ? basename(output) : null;
+    const { output, job } = JSON.parse(readOwn(path));
+    return typeof output === 'string' ? { output: basename(output), job: String(job) } : null;
   } catch {
     return null;
   }
+}
+
+/** Whose the file at the output's name is, in words, where no run goes on from it. */
+export function ownerOf({ output, summary }: OutputFiles, job: string): string {
+  const found = summaryAt(summary);
+  if (found?.output !== basename(output))
+    return "it may be anybody's, because no summary of a run is beside it";
+  return found.job === job ? 'this job has finished already' : `it is the output of the job ${found.job}`;
 }

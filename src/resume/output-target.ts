@@ -9,7 +9,7 @@ import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
 import { type Manifest, readManifest, removeManifest } from './manifest.js';
-import { assertUsable } from './output-checks.js';
+import { assertUsable, ownerOf } from './output-checks.js';
 import {
   filledPaths,
   fillOutputPath,
@@ -134,19 +134,30 @@ export async function findTarget(
   if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
     return await resume(place, left, settings, now);
   if (isTaken(files.output) && !settings.overwrite) {
+    if (left?.finished !== undefined) throw beginsAnew(files, left);
     throw new UsageError(
       'output_exists',
-      `${files.output} exists: this job has finished already`,
+      `${files.output} exists: ${ownerOf(files, settings.job)}`,
       'Replace it with --overwrite, or name another file with --output.',
     );
   }
   return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
 }
 
+const firstRows = (rows: number): string => (rows === 1 ? 'its first row' : `its first ${rows} rows`);
+
+/** `--restart` is for what is unfinished, and a run over the first rows is not. */
+const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
+  new UsageError(
+    'output_exists',
+    `${output} has finished with ${firstRows(rows)}, and --restart discards only a run that has not`,
+    'Begin anew with --overwrite, or leave --restart away to go on with the rows behind them.',
+  );
+
 /** A limit below what is written already asks for something that is there, or for less. */
 function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }: Settings): void {
   if (input.limit === null || input.limit > rows || (input.limit === rows && finished === undefined)) return;
-  const first = rows === 1 ? 'its first row' : `its first ${rows} rows`;
+  const first = firstRows(rows);
   throw new UsageError(
     'output_exists',
     finished === undefined

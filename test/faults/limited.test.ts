@@ -56,6 +56,12 @@ describe('a run over the first rows (--limit) on embedded', () => {
         expect(again.stderr).toContain('larger --limit, or without one');
       }
 
+      const restarted = await run('--restart');
+      expect(restarted.code, restarted.stderr).toBe(2);
+      expect(restarted.stderr).toContain(
+        'out.csv has finished with its first 7 rows, and --restart discards only',
+      );
+
       // Killed on the way: who reads the output still has the first rows, whole.
       const running = work.start(['run', 'job.yaml', '--limit', '20'], env());
       onCall = () => {

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
 import { describeEachStore } from '../support/stores.js';
 import { Trial, type TrialRun } from '../support/trial.js';
@@ -37,6 +38,20 @@ describeEachStore('a run that is interrupted', (store) => {
     await resumed.says(/continuing run/);
     expect(resumed.said()).toContain(known);
     await trial.whole(resumed, { repeats: 0 }, context);
+  });
+
+  it('fault 45: SIGINT at its first word leaves what the same command goes on from, and nothing else', async (context) => {
+    const { target, stateDir } = store();
+    trial = await Trial.begin({ queue: target, stateDir, rows: ROWS });
+    const running = trial.run();
+    await running.says(/calling lm-35-turbo-instruct/);
+    running.process.kill('SIGINT');
+    const { code, stderr } = await running.ended;
+    expect(code, stderr).toBe(130);
+    expect(stderr).toContain('Resume with:\n  promptmill run job.yaml');
+    const left = readdirSync(trial.work.folder).filter((name) => name.startsWith('out.'));
+    expect(left.sort()).toEqual(['out.csv.part', 'out.csv.run.json']);
+    await trial.whole(trial.run(), { repeats: 0 }, context);
   });
 
   it('fault 45: calls that outlast the grace period are no failures; they are made again, and counted', async (context) => {

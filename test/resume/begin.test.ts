@@ -51,6 +51,19 @@ describe('where a run begins', () => {
     expect(target?.files.output).toBe(join(folder, '2026-11-20/r.csv'));
   });
 
+  it.each([
+    ['this job has finished already', { output: 'out.csv', job: 'nightly' }],
+    ['it is the output of the job weekly', { output: 'elsewhere/out.csv', job: 'weekly' }],
+    ["it may be anybody's, because no summary of a run is beside it", null],
+  ])('refuses an output that is there, and says whose it is: %s', async (whose, summary) => {
+    writeFileSync(join(folder, 'out.csv'), 'id\n');
+    if (summary !== null) writeFileSync(join(folder, 'out.summary.json'), JSON.stringify(summary));
+    await expect(findTarget(settings('out.csv'), NOW)).rejects.toMatchObject({
+      code: 'output_exists',
+      message: `${join(folder, 'out.csv')} exists: ${whose}`,
+    });
+  });
+
   it('leaves alone what only looks like its own: another name, another job', async () => {
     leave('out-de-2.csv');
     leave('out-2026-11-19.csv', 'another-job');
