@@ -1,4 +1,5 @@
 import { PaceCell, type PaceValues } from './pace-cell.js';
+import { QuotaWait } from './pauses.js';
 import { type Admission, type Given, Permits, Spacing } from './permits.js';
 import { hold, pause, refuse } from './refusal.js';
 import { needsPermits, type PaceChange, PaceChanges, type PaceLimits, takePermits } from './shared-pace.js';
@@ -29,8 +30,6 @@ interface PacerParts {
   readonly underWay: () => number;
   /** Told when the calls that this process may make at once change. */
   readonly onConcurrency: (limit: number) => void;
-  /** Told that the service asked the fleet to wait, milliseconds from now. */
-  readonly onWait: (ms: number) => void;
   /** Keeps what waits in the queue from this process for so many milliseconds; called once for each pause. */
   readonly onPause: (ms: number) => Promise<void>;
   readonly onChange: (change: PaceChange) => void;
@@ -52,6 +51,7 @@ export class Pacer {
   readonly #permits: Permits;
   readonly #changes: PaceChanges;
   readonly #spacing = new Spacing();
+  readonly #quota = new QuotaWait();
   readonly #clock: () => number;
   #looking: NodeJS.Timeout | null = null;
   #asked: Promise<void> | null = null;
@@ -81,6 +81,11 @@ export class Pacer {
   /** Calls at once of this process at present. */
   get concurrency(): number {
     return this.#start.limit;
+  }
+
+  /** Milliseconds for which the service asked to wait; 0 when calls may be made. */
+  get waitingMs(): number {
+    return this.#quota.remaining(this.#clock());
   }
 
   /** Calls that wait for their permit, or whose permit has not come. */
@@ -131,13 +136,18 @@ export class Pacer {
    * @param advertised what the service said of its quota
    */
   answered(tokens: number, advertised: PaceLimits): void {
+    this.#quota.admitted();
     this.#usage.took(tokens);
     if (this.#usage.said(advertised)) void this.#reportQuota();
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
-  /** A call failed for another reason than the quota. */
-  async failed(): Promise<void> {
+  /**
+   * A call failed for another reason than the quota.
+   * @param connected whether it came as far as the service
+   */
+  async failed(connected: boolean): Promise<void> {
+    if (connected) this.#quota.admitted();
     const local = this.#clock();
     this.#start.failed(local);
     if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.estimate === null) return;
@@ -148,11 +158,14 @@ export class Pacer {
 
   /**
    * A call was refused for lack of quota.
+   * @param hint milliseconds that the service asks to wait; null when it does not say
    * @param startedAt when it was made, by the clock of this process
-   * @param wait milliseconds that nobody may call
    * @param tokens what was reserved for it: a refused call takes nothing
+   * @returns false when that happened too often with no call admitted meanwhile
    */
-  async refused(startedAt: number, wait: number, tokens: number): Promise<void> {
+  async refused(hint: number | null, startedAt: number, tokens: number): Promise<boolean> {
+    const wait = this.#quota.refused(hint, startedAt, this.#clock());
+    if (wait === null) return false;
     this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
     const report = this.#usage.take(this.#shared.offset, this.#clock());
@@ -162,6 +175,7 @@ export class Pacer {
     });
     if (cut) this.#changes.tell('refused', this.#shared.pace);
     await this.#joinPause();
+    return true;
   }
 
   /** Nobody of the fleet may call for so long: the service is down. */
@@ -243,7 +257,7 @@ export class Pacer {
   async #joinPause(): Promise<void> {
     const ms = this.#pauseMs;
     if (ms === 0) return;
-    this.parts.onWait(ms);
+    this.#quota.joined(ms, this.#clock());
     this.#start.paused(this.#clock() + ms);
     const { waitUntil } = this.#shared.pace;
     if (waitUntil <= this.#joined + SAME_MS) return;

@@ -13,7 +13,7 @@ import type { BudgetWait } from './budget-wait.js';
 import type { FairLimit } from './fair-limit.js';
 import type { Feedback, FeedbackParts } from './feedback.js';
 import { cutOffRow, failedRow, lostRow } from './failed-row.js';
-import { packs } from './packs.js';
+import { packs, shuffled } from './packs.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */
 const STORE_PAUSE_MS = 1_000;
@@ -184,14 +184,13 @@ export class ChunkRun {
 
   /** Whether a request may be made now; where it may not, its rows go back to the queue. */
   #mayCall(): boolean {
-    const { releasing, isStopped, quota, outage } = this.parts;
+    const { releasing, isStopped, pacer, outage } = this.parts;
     if (isStopped(this.lease.chunk)) this.#wanted = false;
     if (!this.#wanted || releasing()) {
       this.#leaves = true;
       return false;
     }
-    const now = steadyNow();
-    const isPaused = quota.remaining(now) > 0 || outage.remaining(now) > 0;
+    const isPaused = pacer.waitingMs > 0 || outage.remaining(steadyNow()) > 0;
     if (isPaused) this.#waits = true;
     return !isPaused;
   }
@@ -347,10 +346,3 @@ export class ChunkRun {
 }
 
 const isHeld = (state: RowState | undefined): state is InFlight => typeof state === 'object';
-
-function shuffled<T>(all: readonly T[], random: () => number): readonly T[] {
-  return all
-    .map((each) => ({ each, at: random() }))
-    .sort((a, b) => a.at - b.at)
-    .map(({ each }) => each);
-}

@@ -3,7 +3,7 @@ import { NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import type { Fault, Tokens } from '../model.js';
 import type { Pacer } from '../pace/pacer.js';
-import type { Outage, QuotaWait } from '../pace/pauses.js';
+import type { Outage } from '../pace/pauses.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Caller } from './caller.js';
@@ -12,7 +12,6 @@ import { completionOf } from './row-usage.js';
 /** Those who say when calls may be made, and what they are told with. */
 export interface FeedbackParts {
   readonly caller: Caller;
-  readonly quota: QuotaWait;
   readonly outage: Outage;
   readonly pacer: Pacer;
   readonly estimate: TokenEstimate;
@@ -53,7 +52,7 @@ export class Feedback {
    * @returns why the run must stop, or null; resolves when the other workers know of a pause
    */
   async learn(call: Ended): Promise<Fault | null> {
-    const { caller, quota, outage, pacer, estimate } = this.parts;
+    const { caller, outage, pacer, estimate } = this.parts;
     const { verdicts, reserved } = call;
     this.#ofPack(verdicts);
     const failure = verdicts.find(isRetry);
@@ -64,7 +63,6 @@ export class Feedback {
     // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
     if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
-    quota.admitted();
     const usage = usageOf(verdicts);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
     const beyond = verdicts.every(exceedsQuota)
@@ -88,9 +86,8 @@ export class Feedback {
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
   async #failed({ name, startedAt }: Ended, { fault, connected }: Unsettled): Promise<null> {
-    const { quota, outage, pacer, log } = this.parts;
-    if (connected) quota.admitted();
-    const held = pacer.failed();
+    const { outage, pacer, log } = this.parts;
+    const held = pacer.failed(connected);
     if (fault.code !== 'aborted') {
       const now = steadyNow();
       const before = outage.remaining(now);
@@ -106,14 +103,12 @@ export class Feedback {
 
   /** For lack of quota: every worker of the queue pauses, and no attempt is used up; too often, and the run stops. */
   async #refused({ startedAt, reserved }: Ended, { ms: hint, fault }: Wait): Promise<Fault | null> {
-    const { quota, pacer, log } = this.parts;
-    const now = steadyNow();
-    const before = quota.remaining(now);
-    const ms = quota.refused(hint, startedAt, now);
-    if (ms === null) return fault;
+    const { pacer, log } = this.parts;
+    const before = pacer.waitingMs;
+    const goesOn = pacer.refused(hint, startedAt, reserved.tokens);
+    const ms = pacer.waitingMs;
     if (ms > before) log.info({ ms, ...fault }, 'the service asked to wait');
-    await pacer.refused(startedAt, ms, reserved.tokens);
-    return null;
+    return (await goesOn) ? null : fault;
   }
 }
 

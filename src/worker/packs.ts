@@ -21,3 +21,11 @@ export function packs(rows: readonly ChunkRow[], most: number): readonly (readon
   }
   return all;
 }
+
+/** The same requests in another order. */
+export function shuffled<T>(requests: readonly T[], random: () => number): readonly T[] {
+  return requests
+    .map((each) => ({ each, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ each }) => each);
+}

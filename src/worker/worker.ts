@@ -8,7 +8,7 @@ import type { WorkerBeat } from '../fleet/beats.js';
 import type { WantedQueue } from '../fleet/demand.js';
 import type { Fault } from '../model.js';
 import { Pacer } from '../pace/pacer.js';
-import { Outage, type OutageView, QuotaWait } from '../pace/pauses.js';
+import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
 import type { ServiceAccess } from '../service/endpoint.js';
@@ -76,7 +76,6 @@ export class ChunkWorker {
   readonly #limit: FairLimit;
   readonly #batcher: Batcher;
   readonly #caller: Caller;
-  readonly #quota = new QuotaWait();
   readonly #outage = new Outage();
   readonly #pacer: Pacer;
   /** What all chunks share. */
@@ -142,7 +141,6 @@ export class ChunkWorker {
         this.#limit.concurrency = most;
       },
       clock: steadyNow,
-      onWait: (ms) => this.#quota.joined(ms, steadyNow()),
       onPause: (ms) => this.#keepEntries(ms),
       onChange: (change) => log.info(change, 'the pace changed'),
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
@@ -150,7 +148,6 @@ export class ChunkWorker {
     this.#limit.concurrency = this.#pacer.concurrency;
     const calling = {
       caller: this.#caller,
-      quota: this.#quota,
       outage: this.#outage,
       pacer: this.#pacer,
       estimate: new TokenEstimate(limits.token_estimate),
@@ -230,7 +227,7 @@ export class ChunkWorker {
 
   /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
-    return this.#quota.remaining(steadyNow());
+    return this.#pacer.waitingMs;
   }
 
   /** The outage of the service that goes on, as this process sees it; null when there is none. */

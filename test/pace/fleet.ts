@@ -2,7 +2,6 @@ import { vi } from 'vitest';
 import { type Admission, Quota, type QuotaSettings } from '../../src/emulator/quota.js';
 import type { PaceValues } from '../../src/pace/pace-cell.js';
 import { Pacer } from '../../src/pace/pacer.js';
-import { QuotaWait } from '../../src/pace/pauses.js';
 import type { PaceChange } from '../../src/pace/shared-pace.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
 import type { Cell } from '../../src/store/key-value.js';
@@ -156,13 +155,12 @@ export class Fleet {
 
   #start(worker: number): void {
     const { ceiling = 20, limits = NOTHING } = this.options;
-    const wait = new QuotaWait();
     let most = 0;
     let underWay = 0;
     const start = (): void => {
       while (underWay < most) {
         underWay++;
-        void this.#slot(worker, pacer, wait, () => underWay > most).then((open) => {
+        void this.#slot(worker, pacer, () => underWay > most).then((open) => {
           underWay--;
           if (open) start();
         });
@@ -178,7 +176,6 @@ export class Fleet {
         most = limit;
         start();
       },
-      onWait: (ms) => wait.joined(ms, Date.now()),
       onPause: async () => {},
       onChange: (change) => this.changes.push({ ...change, at: Date.now() }),
       random: this.#random,
@@ -210,11 +207,10 @@ export class Fleet {
     return done;
   }
 
-  async #slot(worker: number, pacer: Pacer, wait: QuotaWait, ended: () => boolean): Promise<boolean> {
+  async #slot(worker: number, pacer: Pacer, ended: () => boolean): Promise<boolean> {
     const { latency = 120, tokens = 100, advertised = NOTHING, refusalMs = 0, hints = true } = this.options;
     while (!ended()) {
-      const pause = wait.remaining(Date.now());
-      if (pause > 0) await sleep(pause);
+      if (pacer.waitingMs > 0) await sleep(pacer.waitingMs);
       const admission = await pacer.admit(tokens);
       if (admission === 'closed') return false;
       if (admission === 'pause') {
@@ -222,14 +218,14 @@ export class Fleet {
         await sleep(1);
         continue;
       }
-      if (wait.remaining(Date.now()) > 0) {
+      if (pacer.waitingMs > 0) {
         pacer.withdrawn(tokens);
         continue;
       }
       await this.#stalls[worker]?.over();
       // The ledger: some milliseconds, never the same.
       await this.#prepare(worker);
-      if (wait.remaining(Date.now()) > 0) {
+      if (pacer.waitingMs > 0) {
         pacer.withdrawn(tokens);
         continue;
       }
@@ -239,7 +235,7 @@ export class Fleet {
       await sleep(1 + this.#random() * 4);
       await this.#stalls.at(-1)?.over();
       if (Date.now() < this.#troubledUntil) {
-        await pacer.failed();
+        await pacer.failed(false);
         continue;
       }
       const answer = this.#answer(tokens);
@@ -247,13 +243,10 @@ export class Fleet {
       await sleep((answer.admitted ? latency : refusalMs) * (0.8 + this.#random() * 0.4));
       await this.#stalls[worker]?.over();
       if (answer.admitted) {
-        wait.admitted();
         pacer.answered(0, advertised);
       } else {
         const hint = hints ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : null;
-        const ms = wait.refused(hint, startedAt, Date.now());
-        if (ms === null) throw new Error('refused for ever');
-        await pacer.refused(startedAt, ms, tokens);
+        if (!(await pacer.refused(hint, startedAt, tokens))) throw new Error('refused for ever');
       }
     }
     return true;

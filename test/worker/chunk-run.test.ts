@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { NO_TOKENS, plus } from '../../src/budget/budget.js';
 import type { Fault, Tokens } from '../../src/model.js';
 import type { Pacer } from '../../src/pace/pacer.js';
-import { type Outage, QuotaWait } from '../../src/pace/pauses.js';
+import type { Outage } from '../../src/pace/pauses.js';
 import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
 import type { Verdict } from '../../src/service/verdict.js';
@@ -79,7 +79,8 @@ class TestWorker {
   now = 0;
   releasing = false;
   readonly called: CallOf[] = [];
-  readonly quota = new QuotaWait();
+  /** For which the service asked to wait. */
+  waitingMs = 0;
   readonly batcher: Batcher;
   readonly #parts: ChunkRunParts;
 
@@ -94,7 +95,11 @@ class TestWorker {
       call: async (_, rows) =>
         Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),
     };
-    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn'> = {
+    const waitingMs = (): number => this.waitingMs;
+    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs'> = {
+      get waitingMs() {
+        return waitingMs();
+      },
       admit: async () => ({ permit: 0 }),
       space: async () => {},
       withdrawn: () => {},
@@ -119,7 +124,6 @@ class TestWorker {
       batcher: this.batcher,
       limit: new FairLimit(100),
       inSlot: pLimit(100),
-      quota: this.quota,
       estimate: new TokenEstimate('full'),
       budgets: new BudgetWait({
         inFlight: (run) => this.batcher.totals(run).in_flight,
@@ -202,7 +206,7 @@ describe('a chunk', () => {
     const ledger = new MemoryLedger();
     const worker = new TestWorker(ledger);
     ledger.onWrite = ({ reservations }) => {
-      if (reservations.some(({ looks }) => !looks)) worker.quota.joined(60_000, Date.now());
+      if (reservations.some(({ looks }) => !looks)) worker.waitingMs = 60_000;
     };
     expect(await worker.run([tokens(7)], 100)).toEqual({ kind: 'wait' });
     await worker.batcher.flushed();
@@ -319,7 +323,7 @@ describe('a chunk of a run with a budget', () => {
     const end = worker.run([tokens(60), tokens(60)], 100);
     const [first] = await worker.calls(1);
     await writes(worker.ledger, 3);
-    worker.quota.joined(60_000, Date.now());
+    worker.waitingMs = 60_000;
     first?.end(answered(tokens(50)));
     expect(await end).toEqual({ kind: 'wait' });
     expect(worker.ledger.calls).toEqual({ ...NO_CALLS, sent: 1, prompt_tokens: 50 });
