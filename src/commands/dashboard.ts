@@ -4,8 +4,7 @@ import type { Environment } from '../config/environment.js';
 import { packageFile } from '../package-file.js';
 import { QueueViews } from '../queue/queue-views.js';
 import { scheduleQueue } from '../schedule/schedule.js';
-import { parseStoreAddress } from '../store/address.js';
-import { openLookout, openStore } from '../store/open.js';
+import { isShared, openLookout, openStore } from '../store/open.js';
 import { startWeb } from '../web/web.js';
 
 interface DashboardOptions {
@@ -55,8 +54,7 @@ export async function startDashboard(options: DashboardOptions): Promise<{ close
 
 async function openViews({ environment, queue, log }: DashboardOptions) {
   const options = { stateDir: environment.stateDir, onWarning: () => {} };
-  if (parseStoreAddress(queue).kind === 'embedded')
-    return { ...(await openLookout(queue, options)), queues: null };
+  if (!isShared(queue)) return { ...(await openLookout(queue, options)), queues: null };
   const store = await openStore(queue, options);
   const queues = new QueueViews(store, log);
   return {

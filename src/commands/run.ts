@@ -9,7 +9,8 @@ import { renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { parseStoreAddress, withoutPassword } from '../store/address.js';
+import { withoutPassword } from '../store/address.js';
+import { isShared, QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
 import { openJob, wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
@@ -44,7 +45,7 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
       `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
     )
     .option('--output <file>', `write records to this file, ${OUTPUT_ENDINGS}; - is standard output`)
-    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
@@ -132,11 +133,11 @@ function assertReachable({ work, emulated, queue }: Settings): void {
       'Leave one of the two away, or run `promptmill emulate` and point this command and `promptmill work` at it.',
     );
   }
-  if (parseStoreAddress(queue).kind !== 'embedded') return;
+  if (isShared(queue)) return;
   throw new UsageError(
     'queue_not_shared',
     '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
-    'Name a queue for all with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or leave --no-work away.',
+    `Name a queue for all with --queue ${SHARED_QUEUES}, or leave --no-work away.`,
   );
 }
 

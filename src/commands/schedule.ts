@@ -6,7 +6,7 @@ import { findScheduledJobs, type ScheduledJob } from '../schedule/job-files.js';
 import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../schedule/schedule.js';
 import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
 import { notedSchedule, readJobStates, serveFolder, standingProblems } from '../schedule/serve-state.js';
-import { openLookout } from '../store/open.js';
+import { openLookout, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -34,7 +34,7 @@ export function scheduleCommand(exit: Exit): Command {
     command
       .command(name)
       .description(description)
-      .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+      .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
       .exitOverride();
   add('sync', 'schedule the job files that have a schedule; drop those that are gone or have none')
     .argument('[paths...]', 'job files, or folders of them (default: jobs)')

@@ -6,6 +6,7 @@ import { logLevelOf, type RunFlags } from '../config/settings.js';
 import { Halt } from '../halt.js';
 import { serve } from '../schedule/serve.js';
 import { notedProblems, serveFolder } from '../schedule/serve-state.js';
+import { QUEUE_FORMS } from '../store/open.js';
 import { startDashboard } from './dashboard.js';
 import { wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
@@ -38,7 +39,7 @@ export function serveCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('serve')
     .description('run what the schedule starts, until it is stopped')
     .argument('[paths...]', 'job files, or folders of them (default: jobs)')
-    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option('--jobs <n>', 'jobs that run at the same time', wholeNumber, 2)
     .option('--host <address>', 'where the dashboard listens', '127.0.0.1')
     .option('--port <n>', 'port of the dashboard; 0 is a free one', portNumber, 7300)

@@ -8,7 +8,7 @@ import { readRuns, readWorkers } from '../fleet/beats.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
 import { nearest } from '../nearest.js';
-import { type Lookout, openLookout } from '../store/open.js';
+import { type Lookout, openLookout, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -36,7 +36,7 @@ export function statusCommand(exit: Exit): Command {
   return new Command('status')
     .description('say what runs, waits and fails, and on which workers')
     .argument('[job]', 'only runs of this job: its name, or its file')
-    .option('--queue <url>', 'embedded, redis://…, rediss://… or postgres://… (default: embedded)')
+    .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option('--json', 'print it as JSON')
     .option('--watch', 'print it again every second, until Ctrl-C')
     .addHelpText('after', EXAMPLES)

@@ -8,8 +8,8 @@ import { Halt } from '../halt.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
-import { parseStoreAddress, withoutPassword } from '../store/address.js';
-import { openStore } from '../store/open.js';
+import { withoutPassword } from '../store/address.js';
+import { isShared, openStore, SHARED_QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
 import { silenceOf } from '../store/silence.js';
 import type { Store } from '../store/store.js';
 import { FleetWorker } from '../worker/fleet-worker.js';
@@ -42,7 +42,7 @@ more rows, finishes the calls in flight, and hands the rest back. Exit codes: 0 
 export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
-    .option('--queue <url>', 'redis://…, rediss://… or postgres://…')
+    .option('--queue <url>', SHARED_QUEUE_FORMS)
     .option('--concurrency <n>', `calls in flight at once (default: ${DEFAULT_CONCURRENCY})`, wholeNumber)
     .option('--deployment <name...>', 'only rows of these deployments (default: all)')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
@@ -122,7 +122,7 @@ async function sharedStore(
   { stateDir }: Environment,
   say: (line: string) => void,
 ): Promise<Store> {
-  if (parseStoreAddress(queue).kind === 'embedded') throw notShared(withoutPassword(queue));
+  if (!isShared(queue)) throw notShared(withoutPassword(queue));
   return openStore(queue, { stateDir, onWarning: (message) => say(`warning: ${message}`) });
 }
 
@@ -130,5 +130,5 @@ const notShared = (queue: string): UsageError =>
   new UsageError(
     'queue_not_shared',
     `the queue is ${queue}, which only the process of a run can open`,
-    'Name the queue of the runs with --queue redis://HOST:PORT or postgres://USER@HOST/DATABASE, or in PROMPTMILL_QUEUE.',
+    `Name the queue of the runs with --queue ${SHARED_QUEUES}, or in PROMPTMILL_QUEUE.`,
   );

@@ -4,8 +4,7 @@ import { type Job, type JobSchedulerJson, Queue, WaitingError, Worker } from 'bu
 import * as z from 'zod';
 import { machineTimezone } from '../config/cron.js';
 import { UsageError } from '../errors.js';
-import { parseStoreAddress } from '../store/address.js';
-import { openStore } from '../store/open.js';
+import { isShared, openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { type Found, JOB_NAME, readSchedule, type ScheduledJob } from './job-files.js';
 
@@ -18,7 +17,7 @@ interface ScheduleStoreOptions {
 
 /** Whether nothing can be scheduled, because the embedded store of the schedule was never made. */
 export const isNeverMade = ({ queue, stateDir }: Pick<ScheduleStoreOptions, 'queue' | 'stateDir'>): boolean =>
-  parseStoreAddress(queue).kind === 'embedded' && !existsSync(join(stateDir, 'schedule'));
+  !isShared(queue) && !existsSync(join(stateDir, 'schedule'));
 
 /** Another process has the embedded store of the schedule open, which is `promptmill serve` for hours and days. */
 export class ScheduleInUseError extends UsageError {

@@ -1,44 +1,7 @@
 import { isIP } from 'node:net';
-import { UsageError } from '../errors.js';
-
-/** Where the queue and the ledger are. */
-type StoreAddress =
-  | { readonly kind: 'embedded' }
-  | { readonly kind: 'redis'; readonly url: URL }
-  | { readonly kind: 'postgres'; readonly url: URL };
-
-const KINDS: ReadonlyMap<string, 'redis' | 'postgres'> = new Map([
-  ['redis:', 'redis'],
-  ['rediss:', 'redis'],
-  ['postgres:', 'postgres'],
-  ['postgresql:', 'postgres'],
-]);
-
-/**
- * Reads the value of `--queue`.
- * @throws UsageError naming the value, without its password, and the three forms
- */
-export function parseStoreAddress(target: string): StoreAddress {
-  if (target === 'embedded') return { kind: 'embedded' };
-  const url = URL.canParse(target) ? new URL(target) : null;
-  const kind = KINDS.get(url?.protocol ?? '');
-  if (url !== null && kind !== undefined && namesAHost(url, kind) && isDecodable(url)) return { kind, url };
-  const sentinel = /sentinel/i.test(url?.protocol ?? '');
-  throw new UsageError(
-    'bad_queue',
-    `the queue ${JSON.stringify(withoutPassword(target))} is none that is known`,
-    sentinel
-      ? 'Addresses of Sentinel are not supported: use redis://HOST:PORT of the primary, or of a proxy that follows it.'
-      : 'Use embedded, redis://HOST:PORT (or rediss://) or postgres://USER@HOST:PORT/DATABASE; special characters of a password are percent-encoded.',
-  );
-}
-
-/** `redis:/user@host` is a path on an unnamed host; PostgreSQL may have its host in the query, or a local socket. */
-const namesAHost = ({ hostname, href, pathname }: URL, kind: 'redis' | 'postgres'): boolean =>
-  hostname !== '' || (kind === 'postgres' && href.includes('///') && !pathname.includes('@'));
 
 /** A `%` that begins no percent-encoding would be found by the driver, whose message is of another kind. */
-function isDecodable({ username, password, pathname }: URL): boolean {
+export function isDecodable({ username, password, pathname }: URL): boolean {
   try {
     for (const part of [username, password, pathname]) decodeURIComponent(part);
     return true;

@@ -9,7 +9,6 @@ type ConnectionUse = 'queue' | 'worker';
 
 /** The place that holds the queue and the ledger: `new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory)`. */
 export interface Store {
-  readonly kind: 'embedded' | 'redis' | 'postgres';
   /** What to pass as `preferred`, to come back to this very store; null where the address says it all. */
   readonly name: string | null;
   readonly ledger: Ledger;

@@ -10,7 +10,7 @@ import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from 
 
 /** One kind of store, as a suite sees it. */
 export interface StoreUnderTest {
-  readonly kind: Store['kind'];
+  readonly kind: 'embedded' | 'redis' | 'postgres';
   /** What `--queue` gets. */
   readonly target: string;
   /** What `PROMPTMILL_STATE_DIR` is. */

@@ -28,7 +28,6 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
     const { database, pool } = await openDatabase(directory, health, options.ledgerTimes);
     health.opened();
     return {
-      kind: 'embedded',
       name,
       ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
       keyValue: new FileKeyValue(options.stateDir),

@@ -42,7 +42,6 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     throw refusal(error, shown);
   }
   return {
-    kind: 'postgres',
     name: null,
     ledger: new PostgresLedger(pool, options.ledgerTimes),
     keyValue: new PostgresKeyValue(pool),

@@ -40,7 +40,6 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
   client.on('error', (error) => health.met(error));
   health.opened();
   return {
-    kind: 'redis',
     name: null,
     ledger: new RedisLedger(client, options.ledgerTimes, health.lasting),
     keyValue: new RedisKeyValue(client),
