@@ -6,7 +6,7 @@ import { type Input, openInput } from '../run/input.js';
 import { planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
 import type { World } from '../run/world.js';
-import { modelBehind } from '../service/catalogue.js';
+import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
 import { nameOf, rows } from '../source/source.js';
 import { type CheckReport, type Counting, checkReport } from './check-report.js';
 import { type Inspected, Inspection } from './inspection.js';
@@ -96,7 +96,7 @@ async function inspect(
 /** The tokenizer of the deployment's model. A deployment of another name may hold any model: the newest is assumed. */
 function countingFor({ endpoint }: Settings): Counting {
   const model = modelBehind(endpoint);
-  if (model === null) return { encoding: 'cl100k_base', assumed: true, contextWindow: null };
+  if (model === null) return { encoding: ASSUMED_MODEL.encoding, assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }
 

@@ -1,6 +1,6 @@
 import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
-import { CALLABLE_MODEL_IDS, modelBehind } from '../service/catalogue.js';
+import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
@@ -21,7 +21,7 @@ export async function service(
 ): Promise<Service> {
   if (settings.emulated) {
     const { deployment } = settings.endpoint;
-    const model = modelBehind(settings.endpoint)?.id ?? CALLABLE_MODEL_IDS[0];
+    const model = modelBehind(settings.endpoint)?.id ?? ASSUMED_MODEL.id;
     if (modelBehind(settings.endpoint) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service needs none of it.

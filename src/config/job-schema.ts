@@ -1,6 +1,8 @@
 import * as z from 'zod';
+import { either } from '../errors.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
+import { OPERATIONS } from '../service/operation.js';
 import { parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
@@ -16,9 +18,12 @@ const count = z.number().int().positive();
 /** Calls in flight at once in one process, where nothing else is said. */
 export const DEFAULT_CONCURRENCY = 20;
 
+const MODEL_TYPES = either(OPERATIONS.map(({ models }) => models));
+const PATHS = either(OPERATIONS.map(({ path }) => path));
+
 const serviceSchema = z.strictObject({
   deployment: text.describe(
-    'Name of the deployment to call, as in the endpoint path. Must be a model of the completions type.',
+    `Name of the deployment to call, as in the endpoint path. Must be a model of the ${MODEL_TYPES} type.`,
   ),
   model: z
     .enum(CALLABLE_MODEL_IDS, {
@@ -39,8 +44,8 @@ const serviceSchema = z.strictObject({
     .enum(['deployments', 'openai'])
     .default('deployments')
     .describe(
-      'Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/completions with an api-key header, ' +
-        '"openai" for {base}/v1/completions with bearer authentication and the deployment as "model" in the body.',
+      `Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/${PATHS} with an api-key header, ` +
+        `"openai" for {base}/v1/${PATHS} with bearer authentication and the deployment as "model" in the body.`,
     ),
 });
 

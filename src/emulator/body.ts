@@ -1,13 +1,13 @@
 import type { Json } from '../model.js';
+import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
 import type { Body } from './checks.js';
 import type { Candidate, Completions } from './completion.js';
 import { type Logprobs, sliceOf } from './logprobs.js';
-
-const COMPLETIONS_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'];
+import type { EmulatedOperation } from './operation.js';
 
 /** What identifies one response. */
 export interface Envelope {
-  /** Begins with `cmpl-`. */
+  readonly called: EmulatedOperation;
   readonly id: string;
   /** Seconds since 1970. */
   readonly created: number;
@@ -17,14 +17,14 @@ export interface Envelope {
 /** The response body; with filter fields where the API version has them. */
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
   const choices = completions.choices.map(({ text, finishReason, logprobs, filter }, index) => ({
-    ...(text === null ? {} : { text }),
+    ...envelope.called.content(text),
     index,
     finish_reason: finishReason,
     logprobs: jsonOf(logprobs),
     ...(filters ? { content_filter_results: filter } : {}),
   }));
-  const { id, created, model } = envelope;
-  const head = { id, object: 'text_completion', created, model };
+  const { called, id, created, model } = envelope;
+  const head = { id, object: called.object, created, model };
   const usage = usageOf(completions);
   return filters
     ? { ...head, prompt_filter_results: promptResults(completions), choices, usage }
@@ -38,13 +38,13 @@ export function responseBody(completions: Completions, envelope: Envelope, filte
  */
 export function* streamBodies(
   completions: Completions,
-  { id, created, model }: Envelope,
+  { called, id, created, model }: Envelope,
   filters: boolean,
   usage: boolean,
 ): Generator<Body[]> {
   const body = (choices: readonly Json[], more: Body = {}): Body => ({
     id,
-    object: 'text_completion',
+    object: called.object,
     created,
     model,
     choices,
@@ -55,7 +55,7 @@ export function* streamBodies(
   const steps = completions.choices.reduce((most, { pieces }) => Math.max(most, pieces.length), 0);
   for (let step = 0; step <= steps; step++) {
     yield completions.choices.flatMap((candidate, index): Body[] => {
-      const part = partOf(candidate, step);
+      const part = partOf(candidate, step, called);
       if (part === null) return [];
       const results = part.finish_reason === null ? {} : candidate.filter;
       return [body([{ index, ...part, ...(filters ? { content_filter_results: results } : {}) }])];
@@ -65,21 +65,23 @@ export function* streamBodies(
 }
 
 /** What a choice sends in one step: a token, its end, or nothing when it ended before. */
-function partOf({ pieces, logprobs, finishReason }: Candidate, step: number) {
+function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, called: EmulatedOperation) {
   const piece = pieces[step];
   if (piece !== undefined) {
     return {
-      text: piece,
+      ...called.content(piece),
       finish_reason: null,
       logprobs: logprobs && jsonOf(sliceOf(logprobs, step, step + 1)),
     };
   }
-  return step === pieces.length ? { text: '', finish_reason: finishReason, logprobs: null } : null;
+  return step === pieces.length
+    ? { ...called.content(''), finish_reason: finishReason, logprobs: null }
+    : null;
 }
 
 /** The models that a plain server lists. */
 export function modelsBody(deployments: Iterable<string>): Body {
-  const names = new Set([...COMPLETIONS_MODEL_IDS, ...deployments]);
+  const names = new Set([...CALLABLE_MODEL_IDS, ...deployments]);
   const data = [...names].map((id) => ({
     id,
     object: 'model',

@@ -7,6 +7,7 @@ import { type Completions, complete, promptTokensOf } from './completion.js';
 import { type Delivery, deliver, latencyOf, wait } from './delivery.js';
 import { type DrawnFault, inPlaceOfAnswer, withFault } from './fault.js';
 import type { Service } from './options.js';
+import type { EmulatedOperation } from './operation.js';
 import { estimateOf } from './quota.js';
 import { randomFrom } from './random.js';
 import { limitHeaders, Refusal, rateLimited } from './refusal.js';
@@ -23,7 +24,7 @@ export async function serve(
   const gone = new AbortController();
   response.once('close', () => gone.abort());
   const route = routed(request, service);
-  if (!(route instanceof Refusal) && route.to !== 'completions') {
+  if (!(route instanceof Refusal) && route.to !== 'model') {
     const body = route.to === 'stats' ? { ...service.tally.stats } : modelsBody(service.deployments.keys());
     return deliver({ kind: 'whole', reply: { status: 200, body } }, response, gone.signal);
   }
@@ -77,16 +78,17 @@ const NOTHING: Visit = {
  */
 async function answerTo(
   incoming: IncomingMessage,
-  route: Extract<Route, { to: 'completions' }>,
+  route: Extract<Route, { to: 'model' }>,
   service: Service,
   gone: AbortSignal,
 ): Promise<Answer> {
   let prompts: readonly string[] = [];
   try {
-    const request = parseRequest(await readBody(incoming), route.style);
-    const target = route.style === 'plain' ? plainTarget(request.model, service) : route.target;
+    const { called } = route;
+    const request = parseRequest(await readBody(incoming), route.style, called);
+    const target = route.style === 'plain' ? plainTarget(request.model, called, service) : route.target;
     prompts = request.prompts;
-    return await answer(request, target, service, gone);
+    return await answer(request, called, target, service, gone);
   } catch (error) {
     if (gone.aborted) return { delivery: { kind: 'hang' }, visit: { ...NOTHING, prompts } };
     return refusedWith(error, prompts);
@@ -113,6 +115,7 @@ function refusedWith(error: unknown, prompts: readonly string[]): Answer {
 
 async function answer(
   request: CompletionRequest,
+  called: EmulatedOperation,
   target: Target,
   service: Service,
   gone: AbortSignal,
@@ -146,7 +149,7 @@ async function answer(
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, request.stream ? 0 : completions.longest, jitter), gone);
   const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);
-  const delivery = deliveryOf(completions, request, target, drawn, limits, pause);
+  const delivery = deliveryOf(completions, called, request, target, drawn, limits, pause);
   return {
     delivery,
     visit: {
@@ -169,6 +172,7 @@ function applicable(drawn: DrawnFault | null, { stream }: CompletionRequest): Dr
 
 function deliveryOf(
   completions: Completions,
+  called: EmulatedOperation,
   { stream, streamUsage }: CompletionRequest,
   { model, filters }: Target,
   drawn: DrawnFault | null,
@@ -176,7 +180,8 @@ function deliveryOf(
   pause: () => number,
 ): Delivery {
   const envelope: Envelope = {
-    id: `cmpl-${randomUUID().replaceAll('-', '')}`,
+    called,
+    id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
     created: Math.floor(Date.now() / 1000),
     model: model.id,
   };

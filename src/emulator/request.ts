@@ -1,19 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Json } from '../model.js';
-import {
-  type Body,
-  boolean,
-  type Check,
-  integer,
-  isObject,
-  logitBias,
-  number,
-  optional,
-  streamOptions,
-  string,
-  strings,
-  unknownField,
-} from './checks.js';
+import { type Body, type Check, integer, isObject, optional, streamOptions, unknownField } from './checks.js';
+import { type EmulatedOperation, texts } from './operation.js';
 import { bodyNotJson, bodyTooLarge, invalidRequest, mediaTypeNotSupported, type Style } from './refusal.js';
 
 /** A request that passed validation, with the service's defaults filled in. */
@@ -40,25 +28,6 @@ export interface CompletionRequest {
   /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
   readonly fingerprint: string;
 }
-
-const CHECKS: ReadonlyMap<string, Check> = new Map([
-  ['model', string],
-  ['prompt', strings(2048)],
-  ['max_tokens', optional(integer(0))],
-  ['temperature', optional(number(0, 2))],
-  ['top_p', optional(number(0, 1))],
-  ['n', optional(integer(1, 128))],
-  ['best_of', integer(1, 128)],
-  ['logprobs', optional(integer(0, 5))],
-  ['echo', optional(boolean)],
-  ['suffix', optional(string)],
-  ['stop', optional(strings(4))],
-  ['presence_penalty', number(-2, 2)],
-  ['frequency_penalty', number(-2, 2)],
-  ['logit_bias', optional(logitBias)],
-  ['user', string],
-  ['stream', optional(boolean)],
-]);
 
 /** Fields that the API versions of the service do not know yet, and plain servers do. */
 const PLAIN_CHECKS: ReadonlyMap<string, Check> = new Map([
@@ -100,15 +69,18 @@ function checkMediaType(contentType: string | undefined): void {
  * Validates a request body as the service does: every field of its reference, with type and range, and no other.
  * @throws Refusal with the service's kind of message
  */
-export function parseRequest(text: string, style: Style): CompletionRequest {
+export function parseRequest(
+  text: string,
+  style: Style,
+  { checks, promptsOf }: EmulatedOperation,
+): CompletionRequest {
   const body = parseObject(text);
   for (const [field, value] of Object.entries(body)) {
-    const check = CHECKS.get(field) ?? (style === 'plain' ? PLAIN_CHECKS.get(field) : undefined);
+    const check = checks.get(field) ?? (style === 'plain' ? PLAIN_CHECKS.get(field) : undefined);
     if (!check) throw unknownField(field);
     check(value, field);
   }
-  const prompt = body['prompt'];
-  if (prompt === undefined) throw invalidRequest("'prompt' is a required property");
+  const prompts = promptsOf(body);
   const n = numberOr(body['n'], 1);
   const bestOf = numberOr(body['best_of'], n);
   const stream = body['stream'] === true;
@@ -122,13 +94,13 @@ export function parseRequest(text: string, style: Style): CompletionRequest {
   }
   return {
     model: typeof model === 'string' ? model : null,
-    prompts: list(prompt),
+    prompts,
     suffix: typeof suffix === 'string' ? suffix : '',
     maxTokens: numberOr(body['max_tokens'], 16),
     temperature: numberOr(body['temperature'], 1),
     n,
     bestOf,
-    stop: list(body['stop'] ?? []),
+    stop: texts(body['stop'] ?? []),
     echo: body['echo'] === true,
     logprobs: typeof logprobs === 'number' ? logprobs : null,
     stream,
@@ -175,9 +147,4 @@ const isSet = (value: Json | undefined): value is Json => value !== undefined &&
 
 function numberOr(value: Json | undefined, fallback: number): number {
   return typeof value === 'number' ? value : fallback;
-}
-
-/** A string, or an array of strings, as an array. */
-function list(value: Json): string[] {
-  return (Array.isArray(value) ? value : [value]).filter((item) => typeof item === 'string');
 }

@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
+import { EMULATED, type EmulatedOperation } from './operation.js';
 import {
   type Asked,
   apiVersionNotSupported,
@@ -19,10 +20,15 @@ import {
 export type Route =
   | { readonly to: 'stats' }
   | { readonly to: 'models' }
-  | { readonly to: 'completions'; readonly style: 'plain' }
-  | { readonly to: 'completions'; readonly style: 'service'; readonly target: Target };
+  | { readonly to: 'model'; readonly called: EmulatedOperation; readonly style: 'plain' }
+  | {
+      readonly to: 'model';
+      readonly called: EmulatedOperation;
+      readonly style: 'service';
+      readonly target: Target;
+    };
 
-/** What answers a completion request. */
+/** What answers a request to a model. */
 export interface Target extends Asked {
   /** The unit of quota. */
   readonly deployment: string;
@@ -54,33 +60,37 @@ export function routeOf(
   const [path = '', query = ''] = (target ?? '').split('?', 2);
   const call = `${method} ${path}`;
   if (call === 'GET /stats') return { to: 'stats' };
-  if (call === 'POST /v1/completions' || call === 'GET /v1/models') {
+  const plain = EMULATED.find(({ operation }) => call === `POST /v1/${operation.path}`);
+  if (plain !== undefined || call === 'GET /v1/models') {
     if (!isKnown(bearerOf(headers), gate)) throw plainKeyRefused();
-    return call === 'GET /v1/models' ? { to: 'models' } : { to: 'completions', style: 'plain' };
+    return plain === undefined ? { to: 'models' } : { to: 'model', called: plain, style: 'plain' };
   }
-  const deployment = method === 'POST' ? deploymentIn(path, gate) : null;
-  if (deployment === null) throw resourceNotFound();
+  const named = method === 'POST' ? namedIn(path, gate) : null;
+  if (named === null) throw resourceNotFound();
+  const { called, deployment } = named;
   checkKey(headers, gate);
-  return {
-    to: 'completions',
-    style: 'service',
-    target: serviceTarget(deployment, new URLSearchParams(query), gate),
-  };
+  const asked = serviceTarget(deployment, called, new URLSearchParams(query), gate);
+  return { to: 'model', called, style: 'service', target: asked };
 }
 
 /**
  * The target of a plain request, whose model is in its body.
  * @throws Refusal
  */
-export function plainTarget(name: string | null, gate: Gate): Target {
+export function plainTarget(name: string | null, { operation }: EmulatedOperation, gate: Gate): Target {
   if (name === null) throw plainModelMissing();
   const model = modelBehind(name, gate);
   if (!model) throw plainModelNotFound(name);
-  if (model.type === 'conversation') throw plainModelOfConversation();
+  if (model.type !== operation.models) throw plainModelOfConversation();
   return { style: 'plain', deployment: name, model, filters: false, subject: name };
 }
 
-function serviceTarget(deployment: string, query: URLSearchParams, gate: Gate): Target {
+function serviceTarget(
+  deployment: string,
+  { operation }: EmulatedOperation,
+  query: URLSearchParams,
+  gate: Gate,
+): Target {
   const requested = query.get('api-version');
   if (!requested) throw resourceNotFound();
   const version = API_VERSIONS.get(requested);
@@ -88,7 +98,7 @@ function serviceTarget(deployment: string, query: URLSearchParams, gate: Gate): 
 
   const model = modelBehind(deployment, gate);
   if (!model) throw deploymentNotFound();
-  if (model.type === 'conversation') throw operationNotSupported(model.id);
+  if (model.type !== operation.models) throw operationNotSupported(model.id);
   return { style: 'service', deployment, model, filters: version.filters, subject: requested };
 }
 
@@ -96,15 +106,12 @@ function modelBehind(deployment: string, gate: Gate): Model | null {
   return modelOf(gate.deployments.get(deployment) ?? deployment);
 }
 
-/** The deployment that a completions path names. */
-function deploymentIn(path: string, gate: Gate): string | null {
-  const [, segment, deployments, deployment, operation, ...rest] = path.split('/').map(decoded);
-  const isCompletions =
-    segment === gate.segment &&
-    deployments === 'deployments' &&
-    operation === 'completions' &&
-    rest.length === 0;
-  return isCompletions && deployment !== undefined ? deployment : null;
+/** The deployment and the operation that a path names. */
+function namedIn(path: string, gate: Gate): { deployment: string; called: EmulatedOperation } | null {
+  const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
+  if (segment !== gate.segment || deployments !== 'deployments' || deployment === undefined) return null;
+  const called = EMULATED.find(({ operation }) => rest.join('/') === operation.path);
+  return called === undefined ? null : { deployment, called };
 }
 
 /** A path segment, decoded; as it is when it is badly encoded, which then matches nothing. */

@@ -1,5 +1,6 @@
+import { either } from '../errors.js';
 import type { Deployed, EndpointSpec } from './endpoint-spec.js';
-import { completions } from './operation.js';
+import { type ModelType, OPERATIONS, type Operation } from './operation.js';
 
 /** What is known about the models behind deployments, out of the documentation of the service. */
 
@@ -7,25 +8,37 @@ import { completions } from './operation.js';
 export interface Model {
   readonly id: string;
   /** Which operation the model answers. */
-  readonly type: 'completions' | 'conversation';
+  readonly type: ModelType;
   /** Prompt and completion together, in tokens. */
   readonly contextWindow: number;
   /** Name of its tokenizer. */
   readonly encoding: 'cl100k_base' | 'p50k_base';
 }
 
-/** IDs of the models that answer the operation that is called, the one to assume first. */
-export const CALLABLE_MODEL_IDS = ['lm-35-turbo-instruct', 'text-davinci-003'] as const;
-
-const MODELS: readonly Model[] = [
+const MODELS: readonly [Model, ...Model[]] = [
   // 4,097 is what the service's own error texts say for both.
-  { id: CALLABLE_MODEL_IDS[0], type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
-  { id: CALLABLE_MODEL_IDS[1], type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
+  { id: 'lm-35-turbo-instruct', type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
+  { id: 'text-davinci-003', type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },
   { id: 'lm-35-turbo', type: 'conversation', contextWindow: 4096, encoding: 'cl100k_base' },
   { id: 'lm-35-turbo-16k', type: 'conversation', contextWindow: 16_384, encoding: 'cl100k_base' },
   { id: 'lm-4', type: 'conversation', contextWindow: 8192, encoding: 'cl100k_base' },
   { id: 'lm-4-32k', type: 'conversation', contextWindow: 32_768, encoding: 'cl100k_base' },
 ];
+
+/** The model to assume behind a deployment of which it is not known. */
+export const ASSUMED_MODEL = MODELS[0];
+
+const idsFor = ({ models }: Operation): string[] =>
+  MODELS.filter(({ type }) => type === models).map(({ id }) => id);
+
+/** IDs of the models that answer an operation. */
+export const CALLABLE_MODEL_IDS = OPERATIONS.flatMap(idsFor);
+
+/** The same of one operation, as part of a sentence. */
+export const modelsFor = (operation: Operation): string => either(idsFor(operation));
+
+/** The same of all, as part of a sentence. */
+export const CALLABLE_MODELS = either(CALLABLE_MODEL_IDS);
 
 /** The api-version values that are documented, and whether their responses carry content filter results. */
 export const API_VERSIONS: ReadonlyMap<string, { readonly filters: boolean }> = new Map([
@@ -41,15 +54,13 @@ export function modelOf(deployment: string): Model | null {
 /** The model behind an endpoint: the one that the job names, else the one that the deployment is named after. */
 export const modelBehind = ({ deployment, model }: Deployed): Model | null => modelOf(model ?? deployment);
 
-/** The same as part of a sentence. */
-export const CALLABLE_MODELS = CALLABLE_MODEL_IDS.join(' or ');
-
 /** Why a model cannot be called, as words that go after its name, or `null`. */
 export function modelProblem(id: string): string | null {
   const model = modelOf(id);
   if (model === null) return `must be ${CALLABLE_MODELS}, or be left away for any other`;
-  if (model.type === completions.name) return null;
-  return `is a ${model.type} model, and Promptmill calls the ${completions.name} operation: use ${CALLABLE_MODELS}`;
+  if (CALLABLE_MODEL_IDS.includes(id)) return null;
+  const called = either(OPERATIONS.map(({ name }) => name));
+  return `is a ${model.type} model, and Promptmill calls the ${called} operation: use ${CALLABLE_MODELS}`;
 }
 
 /** Why a deployment cannot be called, as one sentence, or `null`; asked before anything is sent. */

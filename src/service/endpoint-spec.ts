@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 
 /**
  * What a job says of the endpoint that it calls: all that a worker needs besides the address and the keys, which are in the

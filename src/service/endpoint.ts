@@ -31,10 +31,12 @@ export interface ServiceRequest {
   readonly parameters: Parameters;
 }
 
+/** How every endpoint is asked. */
+const OPERATION: Operation = completions;
+
 /** One deployment as this process calls it: where it is, how it is asked, and what its answers mean. */
 export class Endpoint {
   readonly #spec: EndpointSpec;
-  readonly #operation: Operation = completions;
   readonly #client: Client;
 
   /**
@@ -44,7 +46,7 @@ export class Endpoint {
   constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
     this.#spec = spec;
     this.#client = createClient({
-      url: callUrl(address, spec, this.#operation),
+      url: callUrl(address, spec),
       bearer: spec.style === 'openai',
       connections,
       timeoutMs: spec.timeoutMs,
@@ -54,7 +56,7 @@ export class Endpoint {
 
   /** Makes one call. Never rejects: what went wrong is in the exchange. */
   call(request: ServiceRequest, key: string): Promise<Exchange> {
-    return this.#client.call(requestBody(request, this.#spec, this.#operation), key);
+    return this.#client.call(requestBody(request, this.#spec), key);
   }
 
   /**
@@ -67,7 +69,7 @@ export class Endpoint {
     attempts: number,
   ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
-    const asked = { prompts: prompts.length, withLogprobs, operation: this.#operation };
+    const asked = { prompts: prompts.length, withLogprobs, operation: OPERATION };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 
@@ -84,21 +86,19 @@ export class Endpoint {
 export function callUrl(
   { baseUrl, segment }: ServiceAddress,
   { deployment, apiVersion, style }: Omit<EndpointSpec, 'timeoutMs'>,
-  operation: Operation = completions,
 ): string {
   const base = plainBase(baseUrl);
-  if (style === 'openai') return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${operation.path}`;
+  if (style === 'openai') return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${OPERATION.path}`;
   const query = new URLSearchParams({ 'api-version': apiVersion });
-  return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${operation.path}?${query}`;
+  return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${OPERATION.path}?${query}`;
 }
 
 /** The body of one call. */
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
-  operation: Operation = completions,
 ): string {
-  const asked = operation.prompts(prompts);
+  const asked = OPERATION.prompts(prompts);
   if (style === 'deployments') return JSON.stringify({ ...parameters, ...asked });
   // Some servers of this shape take `stop` as a list only.
   const stop = typeof parameters.stop === 'string' ? { stop: [parameters.stop] } : {};

@@ -1,5 +1,5 @@
 import type { CalledOutcome, Completion, Fault, FilterResults, Filters } from '../model.js';
-import { CALLABLE_MODELS } from './catalogue.js';
+import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
 import { type Asked, type Reading, readAnswers, readError, type ServiceError } from './response.js';
@@ -167,8 +167,8 @@ const CHECK_ADDRESS =
 const checkDeployment = ({ name }: Operation): string =>
   `Check that service.deployment answers the ${name} operation, and that PROMPTMILL_BASE_URL is its address.`;
 
-const otherDeployment = ({ name }: Operation): string =>
-  `Promptmill calls the ${name} operation: set service.deployment to a deployment of ${CALLABLE_MODELS}.`;
+const otherDeployment = (operation: Operation): string =>
+  `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
 function ofReading(reading: Reading, called: Called, operation: Operation): Verdict {
   const { latency_ms } = called;
