@@ -1,148 +1,146 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
-import { startRedis } from '../test/support/servers.js';
+import { CLI, redis as startRedis } from './contestants.js';
+import { Endpoint } from './endpoint.js';
+import { writeJob, writeReviews } from './input.js';
+import { type Fleet, type FleetTrial, occasion, rounded, saveResult } from './results.js';
+import { show } from './tables.js';
 
 /**
  * What several `promptmill work` processes make of a run with `--no-work`: rows a second from the first call to the last,
- * CPU of the collector and of Redis, and Redis commands for each row. At the end a run of which one worker is killed and
- * one asked to end: its output must be whole, and no row paid for beyond the calls in flight of the one that was killed.
+ * CPU of the collector, the workers and Redis, and Redis commands for each row. At the end a run of two workers of which
+ * one is killed when nearly everything is called: how long the run waits for its rows. Each output must be whole, with no
+ * call beyond one a row but those that were in flight at the kill.
  *
- *   npm run bench:fleet -- [--rows 20000] [--workers 1,4] [--concurrency 50] [--latency 200] [--no-kill]
+ *   npm run bench:fleet -- [--trials 1x50x200,2x50x200,4x50x200,3x20x100] [--seconds 20] [--dry]
+ *
+ * A trial is workers × calls in flight of each × milliseconds an answer; it has the rows of so many seconds.
  */
 const { values } = parseArgs({
   options: {
-    rows: { type: 'string', default: '20000' },
-    workers: { type: 'string', default: '1,4' },
-    concurrency: { type: 'string', default: '50' },
-    latency: { type: 'string', default: '200' },
-    'no-kill': { type: 'boolean', default: false },
+    trials: { type: 'string', default: '1x50x200,2x50x200,4x50x200,3x20x100' },
+    seconds: { type: 'string', default: '20' },
+    dry: { type: 'boolean', default: false },
   },
 });
-const rows = Number(values.rows);
-const concurrency = Number(values.concurrency);
-const root = join(import.meta.dirname, '..');
-const cli = join(root, 'dist/cli.js');
-const folder = mkdtempSync(join(tmpdir(), 'promptmill-fleet-'));
+/** Of the run of which a worker is killed. */
+const KILLED: Plan = { workers: 2, concurrency: 50, latencyMs: 100, rows: 5_000 };
+const CALLED_BEFORE_KILL = 0.98;
 
-interface Stats {
-  readonly calls: number;
-  readonly first_ms: number;
-  readonly last_ms: number;
+interface Plan {
+  readonly workers: number;
+  readonly concurrency: number;
+  readonly latencyMs: number;
+  readonly rows: number;
 }
 
-interface Fleet {
-  readonly url: string;
-  readonly redis: Redis;
+/** A fleet at work. */
+interface Running {
+  readonly endpoint: Endpoint;
   readonly workers: readonly ChildProcess[];
-  readonly run: ChildProcess;
 }
 
-writeFileSync(
-  join(folder, 'rows.csv'),
-  `id,review\n${Array.from({ length: rows }, (_, i) => `${i + 1},"Item ${i + 1} works well, though the strap is shorter than in the picture. Would buy again."`).join('\n')}\n`,
-);
-writeFileSync(
-  join(folder, 'job.yaml'),
-  JSON.stringify({
-    service: { deployment: 'lm-35-turbo-instruct' },
-    input: { path: 'rows.csv', require: ['review'] },
-    prompt: 'Classify the sentiment as positive, negative or neutral.\nReview: {{ review }}\nSentiment:',
-    parameters: { max_tokens: 5, temperature: 0 },
-    output: { path: 'out.csv' },
-    limits: { concurrency },
-  }),
-);
+const folder = mkdtempSync(join(tmpdir(), 'promptmill-fleet-'));
 try {
-  const table: Record<string, unknown>[] = [];
-  let one = 0;
-  for (const count of values.workers.split(',').map(Number)) {
-    const { figures, rate } = await measure(count, async () => {});
-    if (one === 0) one = rate;
-    table.push({ workers: count, ...figures, ratio: rounded(rate / one) });
-    console.log(JSON.stringify(table.at(-1)));
+  const trials: FleetTrial[] = [];
+  for (const text of values.trials.split(',')) {
+    const [workers = 1, concurrency = 1, latencyMs = 1] = text.split('x').map(Number);
+    const rows = Math.round(workers * concurrency * (1000 / latencyMs) * Number(values.seconds));
+    const { figures } = await trial({ workers, concurrency, latencyMs, rows });
+    trials.push(figures);
+    console.log(JSON.stringify(trials.at(-1)));
   }
-  if (!values['no-kill']) {
-    const { figures } = await measure(4, disturb);
-    table.push({ workers: '4, one killed, one asked to end', ...figures });
-  }
-  console.log(
-    `${rows} rows, ${values.latency} ms, ${concurrency} calls at once in each worker, ${cpus().length} cores`,
-  );
-  console.table(table);
+  const fleet: Fleet = { ...occasion(), trials, after_kill_s: await afterKill() };
+  if (!values.dry) saveResult('fleet', fleet);
+  show('fleet', { fleet, dry: values.dry });
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** After a quarter of the calls one worker is killed, after a half one is asked to end. */
-async function disturb({ url, workers }: Fleet): Promise<void> {
-  await called(url, rows / 4);
-  workers[0]?.kill('SIGKILL');
-  await called(url, rows / 2);
-  workers[1]?.kill('SIGTERM');
-}
-
-async function called(url: string, calls: number): Promise<void> {
-  while ((await statsOf(url)).calls < calls) await sleep(20);
-}
-
-async function measure(count: number, during: (fleet: Fleet) => Promise<void>) {
-  const stub = spawn(process.execPath, ['--import', 'tsx', join(root, 'bench/stub.ts'), values.latency], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    cwd: root,
+/** Seconds from the kill to the end of the run. */
+async function afterKill(): Promise<number> {
+  let killed = 0;
+  const { endedMs } = await trial(KILLED, async ({ endpoint, workers }) => {
+    while ((await endpoint.stats()).calls < KILLED.rows * CALLED_BEFORE_KILL) await sleep(20);
+    workers[0]?.kill('SIGKILL');
+    killed = performance.now();
   });
-  const server = await startRedis({ args: ['--appendfsync', 'everysec'] });
+  return rounded((endedMs - killed) / 1000, 1);
+}
+
+async function trial(
+  plan: Plan,
+  during: (fleet: Running) => Promise<void> = async () => {},
+): Promise<{ figures: FleetTrial; endedMs: number }> {
+  const { workers: count, concurrency, latencyMs, rows } = plan;
+  await writeReviews(join(folder, 'rows.csv'), rows, 0.2);
+  writeJob(folder, concurrency);
+  const endpoint = await Endpoint.start();
+  const server = await startRedis();
   const redis = new Redis(server.url);
   const processes: ChildProcess[] = [];
+  const start = (...args: readonly string[]): ChildProcess => {
+    const child = spawn(process.execPath, [CLI, ...args, '--queue', server.url], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], PROMPTMILL_BASE_URL: endpoint.url, PROMPTMILL_API_KEY: 'bench' },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
+    processes.push(child);
+    return child;
+  };
   try {
-    const [port] = await once(stub.stdout, 'data');
-    const url = `http://127.0.0.1:${String(port).trim()}`;
-    const start = (args: readonly string[]): ChildProcess => {
-      const child = spawn(process.execPath, [cli, ...args], {
-        cwd: folder,
-        env: { PATH: process.env['PATH'], PROMPTMILL_BASE_URL: url, PROMPTMILL_API_KEY: 'bench' },
-        stdio: ['ignore', 'ignore', 'inherit'],
-      });
-      processes.push(child);
-      return child;
-    };
-    const workers = Array.from({ length: count }, () =>
-      start(['work', '--queue', server.url, '--concurrency', String(concurrency)]),
-    );
+    await endpoint.begin(latencyMs);
+    const workers = Array.from({ length: count }, () => start('work', '--concurrency', String(concurrency)));
     while ((await redis.hlen('promptmill:board:{worker}:text')) < count) await sleep(50);
     await redis.config('RESETSTAT');
-    const before = await redisCpu(redis);
-    const run = start(['run', 'job.yaml', '--no-work', '--quiet', '--overwrite', '--queue', server.url]);
+    const redisBefore = await redisCpu(redis);
+    const run = start('run', 'job.yaml', '--no-work', '--quiet', '--overwrite');
     const cpuOfRun = watchCpu(run);
     const cpuOfWorkers = workers.map(watchCpu);
-    const [[code]] = await Promise.all([once(run, 'exit'), during({ url, redis, workers, run })]);
-    const stats = await statsOf(url);
-    const figures = await figuresOf(Number(code), stats, redis, (await redisCpu(redis)) - before);
-    Object.assign(figures, {
-      'collector µs/row': perRow(cpuOfRun()),
-      'workers µs/row': perRow(cpuOfWorkers.reduce((sum, cpu) => sum + cpu(), 0)),
-    });
-    return { figures, rate: stats.calls / ((stats.last_ms - stats.first_ms) / 1000) };
+    const [[code]] = await Promise.all([once(run, 'exit'), during({ endpoint, workers })]);
+    const endedMs = performance.now();
+    const { calls, first_ms, last_ms, middle } = await endpoint.stats();
+    const lost = workers.filter(({ signalCode }) => signalCode === 'SIGKILL').length * concurrency;
+    if (code !== 0 || !isWhole(rows) || calls > rows + lost) {
+      throw new Error(`exit ${code}, ${calls} calls for ${rows} rows, or the output is not whole`);
+    }
+    const info = await redis.info('all');
+    const perRow = (sum: number): number => rounded(sum / rows, 1);
+    const figures: FleetTrial = {
+      ...{ workers: count, concurrency, latency_ms: latencyMs, rows },
+      rows_per_second: Math.round(calls / ((last_ms - first_ms) / 1000)),
+      of_ideal: rounded(middle.calls / middle.ms / ((count * concurrency) / latencyMs), 3),
+      collector_us_per_row: perRow(cpuOfRun() * 1e6),
+      workers_us_per_row: perRow(cpuOfWorkers.reduce((sum, cpu) => sum + cpu(), 0) * 1e6),
+      redis_us_per_row: perRow(((await redisCpu(redis)) - redisBefore) * 1e6),
+      redis_commands_per_row: perRow(commandsOf(info)),
+      bytes_in_per_row: Math.round(figure(info, 'total_net_input_bytes') / rows),
+      bytes_out_per_row: Math.round(figure(info, 'total_net_output_bytes') / rows),
+    };
+    return { figures, endedMs };
   } finally {
     for (const child of processes) if (child.exitCode === null) child.kill('SIGTERM');
     await Promise.all(processes.map(ended));
     redis.disconnect();
-    stub.kill();
+    endpoint.stop();
     await server.stop();
   }
 }
 
-async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+function isWhole(rows: number): boolean {
+  const records = readFileSync(join(folder, 'out.csv'), 'utf8').trimEnd().split('\n').slice(1);
+  const ids = records.map((line) => Number(line.split(',')[0]));
+  return ids.length === rows && ids.every((id, i) => id === i + 1);
 }
 
-function perRow(seconds: number): number {
-  return Math.round((seconds * 1e6) / rows);
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
 }
 
 /** Seconds of CPU that a process took from now on, as of the last look before it ended; 0 where there is no /proc. */
@@ -168,56 +166,19 @@ function watchCpu({ pid }: ChildProcess): () => number {
   };
 }
 
-async function figuresOf(code: number, stats: Stats, redis: Redis, cpu: number) {
-  const ids = readFileSync(join(folder, 'out.csv'), 'utf8')
-    .trimEnd()
-    .split('\n')
-    .slice(1)
-    .map((line) => Number(line.split(',')[0]));
-  const whole = ids.length === rows && ids.every((id, i) => id === i + 1);
-  const { calls, duration_s } = JSON.parse(readFileSync(join(folder, 'out.summary.json'), 'utf8'));
-  const commands = commandsOf(await redis.info('commandstats'));
-  const net = await redis.info('stats');
-  const bytes = (name: string): number => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(net)?.[1] ?? 0);
-  console.log(
-    commands
-      .slice(0, 16)
-      .map(([name, n]) => `${name} ${rounded(n / rows)}`)
-      .join(', '),
+/** Calls of all commands, those inside of scripts included. */
+function commandsOf(info: string): number {
+  return [...info.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)].reduce(
+    (sum, [, calls]) => sum + Number(calls),
+    0,
   );
-  return {
-    'rows/s': Math.round(stats.calls / ((stats.last_ms - stats.first_ms) / 1000)),
-    'duration, s': duration_s,
-    exit: code,
-    whole,
-    'calls beyond one a row': stats.calls - rows,
-    repeated: calls.repeated,
-    'Redis µs/row': Math.round((cpu * 1e6) / rows),
-    'Redis commands/row': rounded(commands.reduce((sum, [, n]) => sum + n, 0) / rows),
-    'B/row in': Math.round(bytes('total_net_input_bytes') / rows),
-    'B/row out': Math.round(bytes('total_net_output_bytes') / rows),
-  };
 }
 
-/** Calls of each command, those inside of scripts included, most frequent first. */
-function commandsOf(info: string): [string, number][] {
-  return [...info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)]
-    .map(([, name = '', calls = '0']): [string, number] => [name, Number(calls)])
-    .sort((a, b) => b[1] - a[1]);
+function figure(info: string, name: string): number {
+  return Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1] ?? 0);
 }
 
 async function redisCpu(redis: Redis): Promise<number> {
   const info = await redis.info('cpu');
-  const of = (name: string): number => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1] ?? 0);
-  return of('used_cpu_user') + of('used_cpu_sys');
-}
-
-async function statsOf(url: string): Promise<Stats> {
-  const response = await fetch(`${url}/stats`);
-  const stats: Stats = JSON.parse(await response.text());
-  return stats;
-}
-
-function rounded(value: number): number {
-  return Math.round(value * 100) / 100;
+  return figure(info, 'used_cpu_user') + figure(info, 'used_cpu_sys');
 }

@@ -1,206 +1,263 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createWriteStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir, totalmem } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../test/support/servers.js';
+import { CLI, type Contestant, ENTRIES, type Task } from './contestants.js';
+import { Endpoint } from './endpoint.js';
+import { writeJob, writeReviews } from './input.js';
+import { type Metered, metered } from './meter.js';
+import { type Measured, median, occasion, type Overhead, rounded, saveResult } from './results.js';
+import { show } from './tables.js';
 
 /**
- * What Promptmill costs beside the calls themselves: rows per second and CPU per row against an endpoint that
- * answers at once, for a bare undici loop and for `promptmill run` on each store, in one run of this program.
- * The ratios are the result; the absolute figures are the machine's.
+ * What Promptmill costs beside the calls themselves, side by side with what a user would write or take instead. Everybody
+ * does the same: read a CSV, call an endpoint with so many calls in flight, write the answers. In each round everybody
+ * runs once in each case; figures are medians over the rounds, ratios are made within a round.
  *
- *   npm run bench -- [--rows 20000] [--concurrency 100] [--stores redis,embedded,postgres] [--rounds 3]
+ *   npm run bench -- [--rounds 5] [--rows 30000] [--latency 0,50,200] [--prompt-kb 0.3,3,30] [--concurrency 100]
+ *                    [--only redis,openai,…] [--dry]
+ *
+ * The first latency is measured with every length of prompt, the others with the first length. `--only` leaves others out,
+ * but for the bare loop. `--dry` shows the tables and writes nothing.
  */
 const { values } = parseArgs({
   options: {
-    rows: { type: 'string', default: '20000' },
+    rounds: { type: 'string', default: '5' },
+    rows: { type: 'string', default: '30000' },
+    latency: { type: 'string', default: '0,50,200' },
+    'prompt-kb': { type: 'string', default: '0.3,3,30' },
     concurrency: { type: 'string', default: '100' },
-    stores: { type: 'string', default: 'redis,embedded,postgres' },
-    rounds: { type: 'string', default: '3' },
-    out: { type: 'string', default: 'bench/results/overhead.json' },
+    only: { type: 'string' },
+    dry: { type: 'boolean', default: false },
   },
 });
-const rows = Number(values.rows);
-const concurrency = Number(values.concurrency);
-const folder = mkdtempSync(join(tmpdir(), 'promptmill-bench-'));
-const root = join(import.meta.dirname, '..');
+/** Where the service takes its time, a run lasts so long at the ideal rate, in seconds. */
+const LONG_ENOUGH_S = 8;
+/** An input has at most so many thousand characters. */
+const INPUT_KB = 120_000;
+/** Rows of the runs that show how long it takes to the first call. */
+const FEW = 100;
 
-interface Measured {
-  readonly name: string;
-  readonly seconds: number;
-  readonly rows_per_second: number;
-  /** CPU of the process itself, user and system, per row. */
-  readonly cpu_us_per_row: number;
-  /** Highest resident memory of the process. */
-  readonly peak_mb: number;
-  /** Highest resident memory of the Redis server. */
-  readonly redis_peak_mb?: number;
+interface Case {
+  readonly latencyMs: number;
+  readonly promptKb: number;
 }
 
-const servers: Server[] = [];
-const stub = spawn(process.execPath, ['--import', 'tsx', join(root, 'bench/stub.ts')], {
-  stdio: ['ignore', 'pipe', 'inherit'],
-  cwd: root,
-});
+/** One run of a contestant. */
+interface Run extends Case {
+  readonly round: number;
+  readonly contestant: string;
+  readonly title: string;
+  readonly rows: number;
+  readonly rate: number;
+  readonly ofIdeal: number | null;
+  readonly firstCallS: number;
+  readonly trips: number | null;
+  readonly meter: Metered;
+}
+
+const concurrency = Number(values.concurrency);
+const folder = mkdtempSync(join(tmpdir(), 'promptmill-bench-'));
+const job = writeJob(folder, concurrency);
+const cases = casesOf(numbers(values.latency), numbers(values['prompt-kb']));
+/** By name; each is written once. */
+const inputs = new Map<string, Promise<string>>();
+const missing: { title: string; reason: string }[] = [];
+const contestants = await ready();
+const endpoint = await Endpoint.start();
 try {
-  const [port] = await once(stub.stdout, 'data');
-  const url = `http://127.0.0.1:${String(port).trim()}`;
-  const input = await generate();
-  const results: Measured[] = [];
-  for (let round = 0; round < Number(values.rounds); round++) {
-    results.push(await bareLoop(url, input));
-    for (const store of values.stores.split(',')) results.push(await promptmill(url, input, store));
+  const rates: Run[] = [];
+  const starts: Run[] = [];
+  const versions: Metered[] = [];
+  for (let round = 1; round <= Number(values.rounds); round++) {
+    console.log(`round ${round} of ${values.rounds}`);
+    versions.push(await metered({ args: [CLI, '--version'], env: {} }));
+    starts.push(...(await startsOf(round)));
+    for (const each of cases) rates.push(...(await everybody(round, each)));
   }
-  report(results);
+  const overhead: Overhead = {
+    ...occasion(),
+    rounds: Number(values.rounds),
+    concurrency,
+    rates: summarise(rates),
+    starts: summarise(starts),
+    version: {
+      seconds: rounded(median(versions.map(({ seconds }) => seconds)), 2),
+      modules: median(versions.map(({ modules }) => modules)),
+    },
+    missing,
+  };
+  if (!values.dry) saveResult('overhead', overhead);
+  show('overhead', { overhead, dry: values.dry });
 } finally {
-  stub.kill();
-  for (const server of servers) await server.stop();
+  endpoint.stop();
+  for (const { stop } of contestants) await stop?.();
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Rows as a run over reviews has them: a short id and a sentence or two. */
-async function generate(): Promise<string> {
-  const path = join(folder, 'rows.csv');
-  const file = createWriteStream(path);
-  file.write('id,review\n');
-  for (let i = 1; i <= rows; i++) {
-    const line = `${i},"I bought item ${i} last month and it works well, though the strap is shorter than in the picture. Would buy again."\n`;
-    if (!file.write(line)) await once(file, 'drain');
+function numbers(list: string): number[] {
+  return list.split(',').map(Number);
+}
+
+function casesOf(latencies: readonly number[], lengths: readonly number[]): Case[] {
+  const [latency = 0] = latencies;
+  const [length = 0.3] = lengths;
+  return [
+    ...latencies.map((latencyMs) => ({ latencyMs, promptKb: length })),
+    ...lengths.slice(1).map((promptKb) => ({ latencyMs: latency, promptKb })),
+  ];
+}
+
+async function ready(): Promise<Contestant[]> {
+  const wanted = values.only?.split(',');
+  const found: Contestant[] = [];
+  for (const entry of ENTRIES) {
+    if (wanted !== undefined && entry.id !== 'bare' && !wanted.includes(entry.id)) continue;
+    try {
+      found.push(await entry.ready(entry));
+    } catch (error) {
+      leaveOut(entry.title, error);
+    }
   }
-  file.end();
-  await once(file, 'close');
-  writeFileSync(
-    join(folder, 'job.yaml'),
-    JSON.stringify({
-      service: { deployment: 'lm-35-turbo-instruct' },
-      input: { path, require: ['review'] },
-      prompt:
-        'Classify the sentiment of the review as positive, negative or neutral.\nReview: {{ review }}\nSentiment:',
-      parameters: { max_tokens: 5, temperature: 0, stop: ['\n'] },
-      answer: { labels: ['positive', 'negative', 'neutral'] },
-      limits: { concurrency },
-    }),
-  );
-  return path;
+  return found;
 }
 
-async function bareLoop(url: string, input: string): Promise<Measured> {
-  const target = `${url}/openai/deployments/lm-35-turbo-instruct/completions?api-version=2023-09-15-preview`;
-  const output = join(folder, 'bare.csv');
-  return measure('bare loop', [
-    '--import',
-    'tsx',
-    join(root, 'bench/bare-loop.ts'),
-    target,
-    input,
-    output,
-    String(concurrency),
-  ]);
+function leaveOut(title: string, error: unknown): void {
+  const reason = error instanceof Error ? error.message.slice(0, 500) : String(error);
+  console.log(`left out: ${title}: ${reason}`);
+  missing.push({ title, reason });
 }
 
-async function promptmill(url: string, input: string, store: string): Promise<Measured> {
-  const server = await serverOf(store);
-  const output = join(folder, `${store}.csv`);
-  const args = [join(root, 'dist/cli.js'), 'run', join(folder, 'job.yaml'), '--quiet', '--overwrite'];
-  const measured = await measure(
-    `promptmill on ${store}`,
-    [...args, '--input', input, '--output', output, '--queue', server?.url ?? store],
-    { PROMPTMILL_BASE_URL: url, PROMPTMILL_API_KEY: 'bench', PROMPTMILL_STATE_DIR: join(folder, 'state') },
-    server,
-  );
-  const records = readFileSync(output, 'utf8').split('\n').length - 2;
-  if (records !== rows) throw new Error(`${store}: ${records} records for ${rows} rows`);
-  return measured;
+async function everybody(round: number, { latencyMs, promptKb }: Case): Promise<Run[]> {
+  const runs: Run[] = [];
+  for (const contestant of [...contestants]) {
+    const rows = rowsOf(contestant, { latencyMs, promptKb });
+    const run = await tryOut(contestant, { round, latencyMs, promptKb, rows, state: 'state' });
+    if (run !== null) runs.push(run);
+  }
+  return runs;
 }
 
-async function serverOf(store: string): Promise<Server | null> {
-  if (store === 'embedded') return null;
-  if (store === 'redis' ? !haveRedis() : !havePostgres()) throw new Error(`${store} is not installed`);
-  const known = servers.find((server) => server.url.startsWith(store));
-  if (known !== undefined) return known;
-  const server =
-    store === 'redis' ? await startRedis({ args: ['--appendfsync', 'everysec'] }) : await startPostgres();
-  servers.push(server);
-  return server;
+/** An embedded store is new in one of them. */
+async function startsOf(round: number): Promise<Run[]> {
+  const runs: Run[] = [];
+  const few = { round, latencyMs: 0, promptKb: 0.3, rows: FEW };
+  for (const contestant of [...contestants]) {
+    if (contestant.id === 'embedded') {
+      const first = { ...contestant, id: 'embedded-new', title: `${contestant.title}, new` };
+      const run = await tryOut(first, { ...few, state: `state-${round}` });
+      if (run !== null) runs.push(run);
+    }
+    const run = await tryOut(contestant, { ...few, state: `state-${round}` });
+    if (run !== null) runs.push(run);
+  }
+  return runs;
 }
 
-/** Runs a process and looks at it in /proc until it ends; the times are those of its last look, 20 ms before the end. */
-async function measure(
-  name: string,
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-  server: Server | null = null,
-): Promise<Measured> {
-  const began = performance.now();
-  const child = spawn(process.execPath, args, {
-    cwd: root,
-    env: { PATH: process.env['PATH'], ...env },
-    stdio: ['ignore', 'inherit', 'inherit'],
-  });
-  let last = { cpu: 0, peak: 0 };
-  let redisPeak = 0;
-  const timer = setInterval(() => {
-    last = look(child) ?? last;
-    if (server?.url.startsWith('redis')) redisPeak = Math.max(redisPeak, rss(server.pid));
-  }, 20);
-  const [code] = await once(child, 'exit');
-  clearInterval(timer);
-  if (code !== 0) throw new Error(`${name} ended with code ${code}`);
-  const seconds = (performance.now() - began) / 1000;
-  return {
-    name,
-    seconds: round(seconds),
-    rows_per_second: Math.round(rows / seconds),
-    cpu_us_per_row: round((last.cpu * 1e6) / rows),
-    peak_mb: Math.round(last.peak / 1e6),
-    ...(redisPeak > 0 && { redis_peak_mb: Math.round(redisPeak / 1e6) }),
-  };
+function rowsOf({ slow }: Contestant, { latencyMs, promptKb }: Case): number {
+  const rows = Math.min(Number(values.rows), Math.floor(INPUT_KB / promptKb));
+  if (latencyMs === 0) return Math.ceil(rows / slow);
+  const ideal = (concurrency / latencyMs) * 1000 * LONG_ENOUGH_S;
+  return Math.min(rows, Math.max(Math.ceil(ideal / slow), 10 * concurrency));
 }
 
-function look(child: ChildProcess): { cpu: number; peak: number } | null {
+/** Who cannot do it is left out from then on; Promptmill and the bare loop have to. */
+async function tryOut(
+  contestant: Contestant,
+  plan: Case & { readonly round: number; readonly rows: number; readonly state: string },
+): Promise<Run | null> {
   try {
-    const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-    const ticks = Number(fields[11]) + Number(fields[12]);
-    // Gone from the status of a process that is about to end: then the look before counts.
-    const peak = /VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1];
-    return peak === undefined ? null : { cpu: ticks / 100, peak: Number(peak) * 1024 };
-  } catch {
+    const run = await runOf(contestant, plan);
+    console.log(
+      `  ${contestant.title}, ${plan.latencyMs} ms, ${plan.promptKb} KB: ${plan.rows} rows in ${run.meter.seconds.toFixed(1)} s`,
+    );
+    return run;
+  } catch (error) {
+    if (contestant.store !== null || contestant.id === 'bare') throw error;
+    leaveOut(contestant.title, error);
+    contestants.splice(contestants.indexOf(contestant), 1);
     return null;
   }
 }
 
-function rss(pid: number): number {
-  return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
-}
-
-function round(n: number): number {
-  return Math.round(n * 100) / 100;
-}
-
-/** The median round of each, and its ratio to the baseline of the same run. */
-function report(results: readonly Measured[]): void {
-  const names = [...new Set(results.map(({ name }) => name))];
-  const medians = names.flatMap((name) => {
-    const sorted = results.filter((each) => each.name === name).sort((a, b) => a.seconds - b.seconds);
-    return sorted[Math.floor(sorted.length / 2)] ?? [];
-  });
-  const baseline = medians[0];
-  const table = medians.map((each) => ({
-    ...each,
-    of_bare_loop: baseline === undefined ? 1 : round(each.rows_per_second / baseline.rows_per_second),
-  }));
-  console.table(table);
-  const machine = {
-    cpus: cpus().length,
-    model: cpus()[0]?.model,
-    memory_gb: Math.round(totalmem() / 1e9),
-    node: process.version,
+async function runOf(
+  contestant: Contestant,
+  plan: Case & { readonly round: number; readonly rows: number; readonly state: string },
+): Promise<Run> {
+  const { round, latencyMs, promptKb, rows, state } = plan;
+  const task: Task = {
+    ...{ url: endpoint.url, folder, concurrency, job },
+    input: await inputOf(rows, promptKb),
+    output: join(folder, `${contestant.id}.csv`),
+    stateDir: join(folder, state),
   };
-  writeFileSync(
-    values.out,
-    `${JSON.stringify({ rows, concurrency, machine, medians: table, results }, null, 2)}\n`,
+  rmSync(task.output, { force: true });
+  await endpoint.begin(latencyMs);
+  const meter = await metered(contestant.command(task));
+  const { calls, first_ms, middle } = await endpoint.stats();
+  const lines = readFileSync(task.output, 'utf8').trimEnd().split('\n').length;
+  if (calls !== rows || lines <= rows) {
+    throw new Error(`${contestant.title}: ${calls} calls and ${lines} lines for ${rows} rows`);
+  }
+  const ideal = concurrency / latencyMs;
+  return {
+    ...{ round, latencyMs, promptKb, rows, meter },
+    contestant: contestant.id,
+    title: contestant.title,
+    rate: rows / meter.seconds,
+    ofIdeal: latencyMs === 0 ? null : middle.calls / middle.ms / ideal,
+    firstCallS: (first_ms - meter.began_ms) / 1000,
+    trips: tripsOf(contestant, meter),
+  };
+}
+
+function tripsOf({ store }: Contestant, { statements, writes }: Metered): number | null {
+  if (store === null) return null;
+  return store === 'statements' ? statements : (writes[store] ?? 0);
+}
+
+function inputOf(rows: number, promptKb: number): Promise<string> {
+  const name = `rows-${rows}-${promptKb}.csv`;
+  const known = inputs.get(name) ?? writeReviews(join(folder, name), rows, promptKb);
+  inputs.set(name, known);
+  return known;
+}
+
+/** The medians over the rounds of each contestant in each case. */
+function summarise(runs: readonly Run[]): Measured[] {
+  return runs.filter(({ round }) => round === 1).map((first) => medians(first, runs));
+}
+
+function medians(first: Run, all: readonly Run[]): Measured {
+  const group = all.filter((run) => run.contestant === first.contestant && sameCase(run, first));
+  const { contestant, title, latencyMs, promptKb, rows, trips } = first;
+  const middle = (figure: (run: Run) => number | null, digits: number): number =>
+    rounded(median(group.map((run) => figure(run) ?? Number.NaN)), digits);
+  const rates = group.map(({ rate }) => Math.round(rate));
+  return {
+    ...{ contestant, title, rows },
+    latency_ms: latencyMs,
+    prompt_kb: promptKb,
+    rows_per_second: middle(({ rate }) => rate, 0),
+    of_bare: middle((run) => run.rate / bareRate(all, run), 2),
+    of_ideal: latencyMs === 0 ? null : middle(({ ofIdeal }) => ofIdeal, 3),
+    cpu_us_per_row: middle(({ meter }) => meter.cpu_us / rows, 0),
+    main_us_per_row: middle(({ meter }) => (meter.main_us ?? Number.NaN) / rows, 0),
+    peak_mb: middle(({ meter }) => meter.peak_bytes / 1e6, 0),
+    first_call_s: middle(({ firstCallS }) => firstCallS, 2),
+    trips_per_row: trips === null ? null : middle((run) => (run.trips ?? 0) / rows, 2),
+    modules: middle(({ meter }) => meter.modules, 0),
+    spread: [Math.min(...rates), Math.max(...rates)],
+  };
+}
+
+function bareRate(runs: readonly Run[], run: Run): number {
+  const bare = runs.find(
+    (each) => each.contestant === 'bare' && each.round === run.round && sameCase(each, run),
   );
-  console.log(`written to ${values.out}; start-up of each process is included`);
+  return bare?.rate ?? Number.NaN;
+}
+
+function sameCase(a: Case, b: Case): boolean {
+  return a.latencyMs === b.latencyMs && a.promptKb === b.promptKb;
 }

@@ -1,12 +1,14 @@
 import { createServer, type Socket } from 'node:net';
 
 /**
- * A completions endpoint that answers with the same body, at once or after the milliseconds of its first argument, in a process of its own. It reads just
- * enough HTTP/1.1 to find the end of a request, so that it costs less than any client under test.
- * Prints its port on standard output; GET /stats tells the calls, and when the first and the last came.
+ * A completions endpoint that answers with the same body, in a process of its own. It reads just enough HTTP/1.1 to find
+ * the end of a request, so that it costs less than any client under test. Prints its port on standard output.
+ * GET /begin/200 forgets the calls so far and answers after 200 ms from now on; GET /stats tells of the calls since
+ * (`EndpointStats`).
  */
-const latencyMs = Number(process.argv[2] ?? 0);
-const stats = { calls: 0, first_ms: 0, last_ms: 0 };
+let latencyMs = Number(process.argv[2] ?? 0);
+/** When each call came, in milliseconds since the epoch. */
+let calls: number[] = [];
 const body = JSON.stringify({
   id: 'cmpl-bench',
   object: 'text_completion',
@@ -25,10 +27,37 @@ const response = (text: string): Buffer =>
   );
 const reply = response(body);
 
-function count(): void {
-  stats.last_ms = Date.now();
-  if (stats.calls++ === 0) stats.first_ms = stats.last_ms;
+/** What GET /stats tells. The middle is from the first tenth of the calls to the last. */
+export interface EndpointStats {
+  readonly calls: number;
+  readonly first_ms: number;
+  readonly last_ms: number;
+  readonly middle: { readonly calls: number; readonly ms: number };
 }
+
+function stats(): EndpointStats {
+  const at = (share: number): number => Math.floor(share * (calls.length - 1));
+  const time = (index: number): number => calls[index] ?? 0;
+  const [from, to] = [at(0.1), at(0.9)];
+  return {
+    calls: calls.length,
+    first_ms: time(0),
+    last_ms: time(calls.length - 1),
+    middle: { calls: to - from, ms: time(to) - time(from) },
+  };
+}
+
+/** Answers a GET of this head. */
+function told(head: string): Buffer {
+  const begin = /^GET \/begin\/(\d+)/.exec(head)?.[1];
+  if (begin !== undefined) {
+    latencyMs = Number(begin);
+    calls = [];
+  }
+  return response(JSON.stringify(stats()));
+}
+
+const now = (): number => performance.timeOrigin + performance.now();
 
 function safe() {
   const verdict = { filtered: false, severity: 'safe' };
@@ -45,15 +74,15 @@ function serve(socket: Socket): void {
       const end = pending.indexOf('\r\n\r\n');
       if (end === -1) return;
       if (pending.subarray(0, 4).equals(GET)) {
+        socket.write(told(pending.toString('latin1', 0, end)));
         pending = pending.subarray(end + 4);
-        socket.write(response(JSON.stringify(stats)));
         continue;
       }
       const length = /content-length: (\d+)/i.exec(pending.toString('latin1', 0, end))?.[1] ?? '0';
       const total = end + 4 + Number(length);
       if (pending.length < total) return;
       pending = pending.subarray(total);
-      count();
+      calls.push(now());
       if (latencyMs === 0) socket.write(reply);
       else setTimeout(() => socket.write(reply), latencyMs);
     }

@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { pathToFileURL } from 'node:url';
+
+/** What a process took, told by itself at its end (`meter.js`). */
+interface Meter {
+  /** CPU of all its threads, user and system. */
+  readonly cpu_us: number;
+  /** CPU of the main thread; null where the system does not tell. */
+  readonly main_us: number | null;
+  /** Highest resident memory. */
+  readonly peak_bytes: number;
+  /** Writes to connections, by the port at the other end. */
+  readonly writes: Readonly<Record<string, number>>;
+  /** Statements to PGlite, where they are counted. */
+  readonly statements: number;
+  readonly fsyncs: number;
+  /** Files of code that were loaded. */
+  readonly modules: number;
+}
+
+export interface Metered extends Meter {
+  /** When the process was started, in milliseconds since the epoch. */
+  readonly began_ms: number;
+  /** From its start to its end. */
+  readonly seconds: number;
+}
+
+/** Preloads the meter into a process of Node. */
+export const METER_FLAGS = ['--import', pathToFileURL(join(import.meta.dirname, 'meter.js')).href];
+
+export interface Command {
+  /** Arguments of `node`. */
+  readonly args: readonly string[];
+  /** All of the environment but the PATH. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/**
+ * Runs a process of Node to its end.
+ * @throws Error with what it said, when it ends with a code other than 0
+ */
+export async function metered({ args, env }: Command): Promise<Metered> {
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-meter-'));
+  const path = join(folder, 'meter.json');
+  const began_ms = Date.now();
+  const began = performance.now();
+  try {
+    const child = spawn(process.execPath, [...METER_FLAGS, ...args], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], ...env, BENCH_METER: path },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const [[code], out, error] = await Promise.all([
+      once(child, 'exit'),
+      text(child.stdout),
+      text(child.stderr),
+    ]);
+    const seconds = (performance.now() - began) / 1000;
+    if (code !== 0) throw new Error(`node ${args.join(' ')} ended with ${code}:\n${out}${error}`);
+    const meter: Meter = JSON.parse(readFileSync(path, 'utf8'));
+    return { ...meter, began_ms, seconds };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
