@@ -5,12 +5,14 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
@@ -117,6 +119,27 @@ test('a directory whose making was cut short is made again', async () => {
   writeFileSync(join(stateDir, 'store', 'data', 'PG_VERSION'), 'half');
   const store = await open();
   expect((await store.ledger.progress('run', [])).stop).toBeNull();
+});
+
+test('a directory of an earlier version is brought up to date', async () => {
+  const ready = join(stateDir, 'store', 'ready');
+  const version = readFileSync(ready, 'utf8');
+  const database = new PGlite(join(stateDir, 'store', 'data'));
+  await database.exec("DROP FUNCTION promptmill.write; COMMENT ON SCHEMA promptmill IS '4'");
+  await database.close();
+  writeFileSync(ready, '');
+  const { ledger } = await open();
+  await ledger.open('run', 1, 0, NO_CALLS);
+  await record(ledger, [entry('run', 1, 1)]);
+  expect((await ledger.progress('run', [1])).counts).toEqual([1]);
+  expect(readFileSync(ready, 'utf8')).toBe(version);
+});
+
+test('a new directory begins as a copy of what the build has made', async () => {
+  const fresh = join(stateDir, 'fresh');
+  await open({ stateDir: fresh });
+  // A database that is made has two more in it, of which new ones would be made.
+  expect(readdirSync(join(fresh, 'store', 'data', 'base'))).toHaveLength(1);
 });
 
 test('fault 39: a state directory that is a file, or below one, is a usage error that names it', async () => {

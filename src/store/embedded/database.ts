@@ -1,17 +1,15 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { PGlite } from '@electric-sql/pglite';
+import { errorCode } from '../../errors.js';
 import { makePrivateFolder } from '../../folder.js';
-import { packageFile } from '../../package-file.js';
 import type { StoreHealth } from '../health.js';
-import { prepareTables, QUEUE_SCHEMA } from '../postgres/schema.js';
+import { dropExpired, prepareTables, QUEUE_SCHEMA, TABLES_VERSION } from '../postgres/schema.js';
 import type { LedgerTimes } from '../times.js';
 import { assertSpace } from './ledger.js';
 import { PglitePool } from './pool.js';
-
-/** A new database with its tables, made by `npm run build` with the version of PGlite that is installed with it. */
-export const TEMPLATE = packageFile('dist/embedded-store.tar.gz');
+import { copyTemplate } from './template.js';
 
 /** A new directory takes 1.5 s with these and 3.7 s without; the files then hold 1 MB of log each and not 16. */
 const INITDB = ['--wal-segsize=1', '--no-sync'];
@@ -44,25 +42,28 @@ const MAINTENANCE = [`VACUUM (SKIP_DATABASE_STATS) ${CHURNED.join(', ')}`, 'CHEC
 
 /**
  * Opens the database of a store's directory. A new one begins as a copy of the template that the build made: a tenth of the
- * processor time, and 250 MB of memory at the most where making one takes 700. Without a template it is made.
+ * processor time, and a third of the 700 MB of memory that making one takes. Without a template it is made.
+ *
+ * The file `ready` says of which version the tables are: to look into the database for that would take as long as to open it.
  */
 export async function openDatabase(
   directory: string,
   health: StoreHealth,
   times?: LedgerTimes,
-): Promise<{ database: PGlite; pool: PglitePool }> {
+): Promise<{ database: PGlite; pool: PglitePool; data: string }> {
   const data = join(directory, 'data');
   const ready = join(directory, 'ready');
+  const found = readyVersion(ready);
   // A process that was killed while it made the database has left something that nothing can open.
-  if (!existsSync(ready)) rmSync(data, { recursive: true, force: true });
+  if (found === null) rmSync(data, { recursive: true, force: true });
   makePrivateFolder(data);
-  await assertSpace(directory, !existsSync(ready));
+  await assertSpace(directory, found === null);
+  const version = found === null && (await copyTemplate(data)) ? TABLES_VERSION : found;
 
   setFlagsFromString(OPTIMISE_AFTER);
   const database = new PGlite(data, {
     initDbStartParams: INITDB,
     postgresqlconf: SETTINGS,
-    ...(!existsSync(ready) && existsSync(TEMPLATE) && { loadDataDir: new Blob([readFileSync(TEMPLATE)]) }),
   });
   await database.waitReady;
   const pool = await PglitePool.open(database, {
@@ -71,7 +72,18 @@ export async function openDatabase(
   });
   // Not among the settings, because PGlite starts with a path of its own, which goes before them.
   await pool.query(`SET search_path TO ${QUEUE_SCHEMA}`);
-  await prepareTables(pool, times);
-  writeFileSync(ready, '', { mode: 0o600 });
-  return { database, pool };
+  if (version === TABLES_VERSION) await dropExpired(pool, times);
+  else await prepareTables(pool, times);
+  if (found !== TABLES_VERSION) writeFileSync(ready, TABLES_VERSION, { mode: 0o600 });
+  return { database, pool, data };
+}
+
+/** Of which version the tables are; empty where an earlier version of ours has made them, null where there are none. */
+function readyVersion(ready: string): string | null {
+  try {
+    return readFileSync(ready, 'utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return null;
+    throw error;
+  }
 }

@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module';
 import { type PgPool, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
@@ -12,6 +13,9 @@ const SETUP_LOCK = 5_741_310_226;
 
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
 const LAYOUT = '5';
+
+/** Of which version the tables of queue and ledger are, where {@link prepareTables} of this version has made them. */
+export const TABLES_VERSION = `${LAYOUT}, bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
 
 const NAMES = ['run', 'calls', 'outcome', 'board'];
 
@@ -80,7 +84,7 @@ export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TI
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
     await runMigrations(session, QUEUE_SCHEMA);
     await createTables(session);
-    await dropExpired(session, times.outcomeTtlMs);
+    await dropExpired(session, times);
   } finally {
     // PGlite has one session for all, so it does not end with this.
     await session.query('SELECT pg_advisory_unlock_all()').catch(() => {});
@@ -111,7 +115,7 @@ async function createTables(session: Sql): Promise<void> {
 }
 
 /** Drops what runs that nobody continues have left. */
-async function dropExpired(sql: Sql, outcomeTtlMs: number): Promise<void> {
+export async function dropExpired(sql: Sql, { outcomeTtlMs }: LedgerTimes = LEDGER_TIMES): Promise<void> {
   for (const table of ['outcome', 'calls', 'run', 'flight']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,
