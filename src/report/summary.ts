@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import { percentiles } from './latency.js';
-import type { Tally } from './tally.js';
+import { STATUSES, type Tally } from './tally.js';
 import { amount, counts, moment, words } from './untrusted.js';
 
 /** Currency units per 1,000 tokens. */
@@ -35,7 +35,7 @@ export const summarySchema = z.object({
   duration_s: amount,
   /** Why the run stopped early, as `code: message`; `null` when it finished. */
   stopped: words.nullable(),
-  rows: z.object({ total: amount, completed: amount, filtered: amount, failed: amount, skipped: amount }),
+  rows: z.object({ total: amount, ...eachOf(STATUSES, () => amount) }),
   finish_reasons: counts,
   answers: counts,
   usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),

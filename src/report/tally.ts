@@ -2,14 +2,11 @@ import type { Answer, FilterResults, FilterVerdict, Outcome, Usage } from '../mo
 import { completedFault } from '../output/result-columns.js';
 import { type Latency, withLatencies } from './latency.js';
 
+/** How rows end, in the order in which they are shown. */
+export const STATUSES = ['completed', 'filtered', 'failed', 'skipped'] as const;
+
 /** Rows by how they ended. `total` is the sum of the others. */
-export interface RowCounts {
-  readonly total: number;
-  readonly completed: number;
-  readonly filtered: number;
-  readonly failed: number;
-  readonly skipped: number;
-}
+export type RowCounts = { readonly [name in 'total' | (typeof STATUSES)[number]]: number };
 
 /**
  * Category → severity → rows, with `filtered` for the rows in which the category blocked something. A category

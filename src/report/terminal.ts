@@ -1,7 +1,7 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
 import type { Summary } from './summary.js';
-import type { Counts, FilterCounts, ReusedCounts, RowCounts } from './tally.js';
+import { type Counts, type FilterCounts, type ReusedCounts, type RowCounts, STATUSES } from './tally.js';
 import {
   bodyWidth,
   cells,
@@ -77,14 +77,9 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
 }
 
 /** Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. */
-function reconciliation({ total, completed, filtered, failed, skipped }: RowCounts): string {
-  const parts = [
-    `${count(completed)} completed`,
-    `${count(filtered)} filtered`,
-    `${count(failed)} failed`,
-    `${count(skipped)} skipped`,
-  ];
-  return `${count(total)} rows = ${parts.join(' + ')}`;
+export function reconciliation(rows: RowCounts): string {
+  const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
+  return `${count(rows.total)} rows = ${parts.join(' + ')}`;
 }
 
 function stoppedLines(

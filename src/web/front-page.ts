@@ -1,7 +1,7 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { ratesOf } from '../report/rate.js';
-import type { RowCounts } from '../report/tally.js';
+import { type RowCounts, STATUSES } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
@@ -82,7 +82,6 @@ export interface WorkerRow {
 }
 
 const NONE = '–';
-const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
 /** The page's content. Everything out of a beat is made plain: no control character, nothing that turns text around. */
 export function frontPageOf(
@@ -213,7 +212,7 @@ function workerOf({ beat }: SeenWorker): WorkerRow {
 
 /** @param whole what the fractions are of; the percentages are of the rows that ended */
 export function sharesOf(rows: RowCounts, whole = rows.total): Share[] {
-  return OUTCOMES.map((name) => ({
+  return STATUSES.map((name) => ({
     name,
     count: count(rows[name]),
     percent: rows.total === 0 ? '0 %' : percent(rows[name], rows.total),
@@ -222,7 +221,7 @@ export function sharesOf(rows: RowCounts, whole = rows.total): Share[] {
 }
 
 function sharesText(rows: RowCounts): string {
-  return OUTCOMES.filter((name) => rows[name] > 0)
+  return STATUSES.filter((name) => rows[name] > 0)
     .map((name) => `${count(rows[name])} ${name}`)
     .join(', ');
 }

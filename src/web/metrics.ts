@@ -4,6 +4,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { SeenWorker } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
 import { type Latency, latencyBuckets } from '../report/latency.js';
+import { STATUSES } from '../report/tally.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
@@ -22,7 +23,6 @@ const STATUS_LENGTH = 50;
 const PATIENCE_MS = 2_000;
 
 const STATES = ['running', 'lost', 'finished', 'stopped', 'interrupted'] as const;
-const OUTCOMES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
 interface MetricsOptions {
   readonly watch: FleetWatch;
@@ -102,7 +102,7 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
   for (const { beat, standing, ageMs } of runs) {
     const { summary } = beat;
     const labels = { job: cut(summary.job), run: beat.run };
-    for (const outcome of OUTCOMES) rows.inc({ ...labels, outcome }, summary.rows[outcome]);
+    for (const outcome of STATUSES) rows.inc({ ...labels, outcome }, summary.rows[outcome]);
     tokens.inc({ ...labels, kind: 'prompt' }, summary.usage.prompt_tokens);
     tokens.inc({ ...labels, kind: 'completion' }, summary.usage.completion_tokens);
     for (const what of CALLS) calls.inc({ ...labels, what }, summary.calls[what]);

@@ -1,6 +1,7 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { Summary } from '../report/summary.js';
 import type { Counts, FilterCounts } from '../report/tally.js';
+import { reconciliation } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
 import { type Figure, type Share, sharesOf } from './front-page.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
@@ -51,9 +52,7 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
     }[standing],
     note: plainOrNull(summary.stopped ?? beat.waiting),
     startedAt: summary.started_at,
-    rowsText:
-      `${count(rows.total)} rows = ${count(rows.completed)} completed + ${count(rows.filtered)} filtered + ` +
-      `${count(rows.failed)} failed + ${count(rows.skipped)} skipped`,
+    rowsText: reconciliation(rows),
     shares: sharesOf(rows),
     facts: [
       ['Run', beat.run],
