@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { either } from '../errors.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
+import { endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';
 import { parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
@@ -40,8 +41,7 @@ const serviceSchema = z.strictObject({
     .describe(
       'The api-version query parameter. 2022-12-01 has no content filter fields; 2023-09-15-preview has.',
     ),
-  style: z
-    .enum(['deployments', 'openai'])
+  style: endpointSpecSchema.shape.style
     .default('deployments')
     .describe(
       `Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/${PATHS} with an api-key header, ` +
