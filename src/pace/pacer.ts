@@ -83,7 +83,7 @@ export class Pacer {
     return this.#start.limit;
   }
 
-  /** Milliseconds for which the service asked to wait; 0 when calls may be made. */
+  /** Milliseconds for which nobody may call, because the service asked to wait or is down; 0 when calls may be made. */
   get waitingMs(): number {
     return this.#quota.remaining(this.#clock());
   }
@@ -180,6 +180,7 @@ export class Pacer {
 
   /** Nobody of the fleet may call for so long: the service is down. */
   async pause(ms: number): Promise<void> {
+    this.#quota.joined(ms, this.#clock());
     await this.#shared.change((before, now) => ({ pace: pause(before, ms, now), result: null }));
     await this.#joinPause();
   }

@@ -184,13 +184,13 @@ export class ChunkRun {
 
   /** Whether a request may be made now; where it may not, its rows go back to the queue. */
   #mayCall(): boolean {
-    const { releasing, isStopped, pacer, outage } = this.parts;
+    const { releasing, isStopped, pacer } = this.parts;
     if (isStopped(this.lease.chunk)) this.#wanted = false;
     if (!this.#wanted || releasing()) {
       this.#leaves = true;
       return false;
     }
-    const isPaused = pacer.waitingMs > 0 || outage.remaining(steadyNow()) > 0;
+    const isPaused = pacer.waitingMs > 0;
     if (isPaused) this.#waits = true;
     return !isPaused;
   }

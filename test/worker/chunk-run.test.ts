@@ -104,9 +104,8 @@ class TestWorker {
       space: async () => {},
       withdrawn: () => {},
     };
-    const outage: Pick<Outage, 'view' | 'remaining' | 'through' | 'settled'> = {
+    const outage: Pick<Outage, 'view' | 'through' | 'settled'> = {
       view: null,
-      remaining: () => 0,
       through: (_, call) => call(),
       settled: () => {},
     };
