@@ -88,6 +88,11 @@ export class Pacer {
     return this.#quota.remaining(this.#clock());
   }
 
+  /** Whether calls wait for permits, as far as this process knows. */
+  get takesPermits(): boolean {
+    return needsPermits(this.#shared.pace, this.parts.limits);
+  }
+
   /** Calls that wait for their permit, or whose permit has not come. */
   get waiting(): number {
     return this.#permits.waiting;
@@ -105,7 +110,7 @@ export class Pacer {
     if (this.#closed) return 'closed';
     if (this.#pauseMs > 0) return 'pause';
     let admission: Admission = { permit: this.#clock() };
-    if (needsPermits(this.#shared.pace, this.parts.limits)) {
+    if (this.takesPermits) {
       admission = await this.#permits.wait(tokens);
       if (typeof admission === 'string') return admission;
     } else {
@@ -118,7 +123,7 @@ export class Pacer {
 
   /** Waits until a call whose permit has come may be made: at once, unless a call of a window before was late. */
   async space(permit: number): Promise<void> {
-    if (!needsPermits(this.#shared.pace, this.parts.limits)) return;
+    if (!this.takesPermits) return;
     const now = this.#clock();
     const at = this.#spacing.at(permit, now);
     if (at > now) await new Promise((resolve) => setTimeout(resolve, at - now));
@@ -263,7 +268,7 @@ export class Pacer {
     const { waitUntil } = this.#shared.pace;
     if (waitUntil <= this.#joined + SAME_MS) return;
     this.#joined = waitUntil;
-    if (!needsPermits(this.#shared.pace, this.parts.limits) && this.#start.again()) {
+    if (!this.takesPermits && this.#start.again()) {
       this.parts.onConcurrency(this.#start.limit);
       this.#changes.tell('pause', this.#shared.pace);
     }

@@ -6,8 +6,15 @@ import type { CalledOutcome, Fault } from '../model.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
-import { type InFlight, OWN, type Reservation, type RowState, type Settlement } from '../store/ledger.js';
-import { type Batcher, sumOf } from './batcher.js';
+import {
+  type InFlight,
+  OWN,
+  type Reservation,
+  type RowMost,
+  type RowState,
+  type Settlement,
+} from '../store/ledger.js';
+import { type Ahead, type Batcher, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import type { BudgetWait } from './budget-wait.js';
 import type { FairLimit } from './fair-limit.js';
@@ -26,6 +33,8 @@ const GONE_MS = 10_000;
  * answered by another (faults 31 and 43), so it asks again.
  */
 const GRANT_MS = 15_000;
+/** The same for a grant that was asked for ahead: it waits for its slot, so any sleep of the process falls upon it. */
+const AHEAD_MS = 2_000;
 
 /** How a chunk ends: every row recorded, rows to be tried again, a pause, or rows not called. */
 export type ChunkEnd =
@@ -145,27 +154,54 @@ export class ChunkRun {
     const { outage, limit } = this.parts;
     // In an outage the first of them probes; it must not be the same row again and again.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
-    await Promise.all(requests.map((rows) => limit.run(this.lease.chunk.run, () => this.#inTurn(rows))));
+    await Promise.all(
+      requests.map((rows) => {
+        let ahead: Ahead | null = null;
+        const reserveAhead = (): boolean => {
+          ahead = this.#reserveAhead(rows);
+          return ahead !== null;
+        };
+        return limit.run(this.lease.chunk.run, () => this.#inTurn(rows, ahead), reserveAhead);
+      }),
+    );
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
-  async #inTurn(rows: readonly ChunkRow[]): Promise<void> {
-    const { outage, log } = this.parts;
+  async #inTurn(rows: readonly ChunkRow[], ahead: Ahead | null): Promise<void> {
+    const { outage, log, batcher } = this.parts;
     try {
-      const made = await outage.through(steadyNow, () => this.#request(rows));
+      const made = await outage.through(steadyNow, () => this.#request(rows, ahead));
       if (made === null) this.#waits = true;
     } catch (error) {
       log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
       await sleep(STORE_PAUSE_MS);
       this.#leaves = true;
+    } finally {
+      const unused = ahead?.take();
+      if (ahead && unused)
+        this.#settled.push(unused.then((reply) => batcher.giveBack(ahead.reservation, reply)));
     }
+  }
+
+  /**
+   * Reserves a request that is next in line for a slot, so that its call waits for the store no more. One that has to wait
+   * for something else is reserved when that is over: a grant is good for a short time, takes room from a budget, and
+   * fails its row with `hold` when this process is killed.
+   */
+  #reserveAhead(rows: readonly ChunkRow[]): Ahead | null {
+    const { batcher, limit, outage, pacer, releasing } = this.parts;
+    const { hold, budget } = this.lease.chunk;
+    if (!this.#wanted || releasing() || hold || budget !== null) return null;
+    if (pacer.takesPermits || outage.view !== null || pacer.waitingMs > 0) return null;
+    const reservation = this.#reservation(rows.map(unpriced), false);
+    return batcher.reserveAhead(reservation, () => limit.prepare());
   }
 
   /**
    * Makes a request when it may be made. The slot comes last, so that a queue that waits for its permit takes none from
    * the others.
    */
-  async #request(rows: readonly ChunkRow[]): Promise<void> {
+  async #request(rows: readonly ChunkRow[], ahead: Ahead | null): Promise<void> {
     const { estimate, pacer, inSlot } = this.parts;
     if (!this.#mayCall()) return;
     const prompts = rows.map(({ prompt }) => prompt);
@@ -175,7 +211,7 @@ export class ChunkRun {
     else if (admission === 'closed') this.#leaves = true;
     else {
       await inSlot(async () => {
-        const granted = await this.#reserve(rows, admission.permit);
+        const granted = await this.#reserve(rows, admission.permit, ahead);
         if (granted.length > 0) await this.#callFor(granted, reserved);
         else pacer.withdrawn(reserved.tokens);
       });
@@ -200,13 +236,18 @@ export class ChunkRun {
    * room. Of the others, those that are known or not wanted need nothing more, and the rest go back to the queue.
    * @returns the rows to call
    */
-  async #reserve(asked: readonly ChunkRow[], permit: number): Promise<readonly ReservedRow[]> {
+  async #reserve(
+    asked: readonly ChunkRow[],
+    permit: number,
+    ahead: Ahead | null,
+  ): Promise<readonly ReservedRow[]> {
     const { batcher, pacer, budgets, mostBilled, stop } = this.parts;
     const { chunk } = this.lease;
     const rows = await mostBilled.of(chunk, asked);
     const reservation = this.#reservation(rows, false);
     for (let refusals = 0; this.#mayCall(); ) {
-      const reply = await batcher.reserve(reservation);
+      const early = ahead?.take() ?? null;
+      const reply = await (early ?? batcher.reserve(reservation));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
       const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
       const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
@@ -217,12 +258,12 @@ export class ChunkRun {
       }
       // The store may have taken its time, for several calls at once.
       if (granted.length > 0) await pacer.space(permit);
-      const isGood = steadyNow() - reply.askedAt < GRANT_MS;
+      const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
       if (granted.length === 0 || (isGood && this.#mayCall())) {
         if (full.length > 0 || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;
       }
-      batcher.giveBack(reservation, granted);
+      this.#settled.push(batcher.giveBack(reservation, reply));
     }
     return [];
   }
@@ -283,13 +324,12 @@ export class ChunkRun {
 
   /** What the ledger knows of rows; nothing is reserved. */
   async #look(rows: readonly ChunkRow[]): Promise<readonly RowState[]> {
-    const asked = rows.map((row) => ({ ...row, most: NO_TOKENS }));
-    const { rows: states } = await this.parts.batcher.reserve(this.#reservation(asked, true));
+    const { rows: states } = await this.parts.batcher.reserve(this.#reservation(rows.map(unpriced), true));
     if (states.includes('unwanted')) this.#wanted = false;
     return states;
   }
 
-  #reservation(rows: readonly ReservedRow[], looks: boolean): Reservation {
+  #reservation(rows: readonly RowMost[], looks: boolean): Reservation {
     const { run, execution, first, hold, budget } = this.lease.chunk;
     const bounds = budget === null || looks ? null : boundsOf(budget);
     return { run, execution, first, hold, call: this.#call, rows, bounds, looks };
@@ -344,5 +384,8 @@ export class ChunkRun {
     return `${this.lease.chunk.run}:${row?.row}`;
   }
 }
+
+/** A row of a run without a budget, or one that is only looked at. */
+const unpriced = ({ row }: ChunkRow): RowMost => ({ row, most: NO_TOKENS });
 
 const isHeld = (state: RowState | undefined): state is InFlight => typeof state === 'object';

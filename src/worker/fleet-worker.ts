@@ -8,6 +8,7 @@ import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import { within } from '../deadline.js';
 import type { Store } from '../store/store.js';
+import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
 import { ChunkWorker, type WorkPlace } from './worker.js';
 
@@ -55,18 +56,18 @@ export class FleetWorker {
   /** Workers that finish their last calls. */
   readonly #leaving = new Set<Promise<void>>();
   readonly #slots: LimitFunction;
+  readonly #batcher: Batcher;
   readonly #heartbeat: WorkerHeartbeat;
   readonly #place: Place;
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
   #elsewhere = 0;
   #othersAt = Number.NEGATIVE_INFINITY;
-  /** Rows recorded by workers that have left. */
-  #rowsOfLeft = 0;
 
   constructor(private readonly options: FleetWorkerOptions) {
     const { store, log, concurrency, address, deployments } = options;
     this.#slots = pLimit(concurrency);
+    this.#batcher = new Batcher(store.ledger, log, concurrency);
     this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
     this.#heartbeat = new WorkerHeartbeat({
       keyValue: store.keyValue,
@@ -76,7 +77,7 @@ export class FleetWorker {
       view: () => ({
         queues: [...this.#hands.values()].map(({ worker }) => worker.heartbeat),
         draining: this.#closing !== null,
-        rows: this.#rowsOfLeft + [...this.#hands.values()].reduce((sum, { worker }) => sum + worker.rows, 0),
+        rows: this.#batcher.outcomes,
       }),
     });
   }
@@ -173,13 +174,12 @@ export class FleetWorker {
       log.debug(call, type);
     };
     const place = { address, keys, store, concurrency, log, onStop, onCall, times };
-    return new ChunkWorker({ ...place, slots: this.#slots }, want);
+    return new ChunkWorker({ ...place, slots: this.#slots, batcher: this.#batcher }, want);
   }
 
   #dismiss(worker: ChunkWorker): void {
     const left = worker.close().finally(() => {
       this.#leaving.delete(left);
-      if (this.#closing === null) this.#rowsOfLeft += worker.rows;
     });
     this.#leaving.add(left);
   }

@@ -6,6 +6,7 @@ import type { Fault } from '../model.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Counters } from '../store/counters.js';
 import type { Store } from '../store/store.js';
+import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
 import { ChunkWorker } from './worker.js';
 
@@ -36,6 +37,7 @@ export function startOwnWorker(
   onCall: (call: CallEnded) => void,
 ): OwnWorker {
   const { concurrency } = settings.limits;
+  const batcher = new Batcher(store.ledger, world.log, concurrency, { run, calls });
   const heartbeat = new WorkerHeartbeat({
     keyValue: store.keyValue,
     log: world.log,
@@ -44,13 +46,13 @@ export function startOwnWorker(
     view: () => ({
       queues: [worker.heartbeat],
       draining: world.halt.reason !== null,
-      rows: worker.rows,
+      rows: batcher.outcomes,
     }),
   });
   const worker = new ChunkWorker(
     {
       ...{ address: world.address, keys: world.keys, store, concurrency, onStop, log: world.log },
-      begun: { run, calls },
+      ...{ batcher, ownRun: run },
       onCall,
     },
     { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },

@@ -12,9 +12,8 @@ import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
 import type { ServiceAccess } from '../service/endpoint.js';
-import type { Counters } from '../store/counters.js';
 import type { Store } from '../store/store.js';
-import { Batcher, type Totals } from './batcher.js';
+import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
 import { type CallEnded, Caller } from './caller.js';
@@ -55,11 +54,10 @@ export interface WorkPlace extends ServiceAccess {
   readonly concurrency: number;
   /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
   readonly slots?: LimitFunction;
-  /**
-   * The run of this process, and its counters before this process called anything: a store that comes back empty
-   * cannot make it forget what is spent. @default none: what the store says counts
-   */
-  readonly begun?: { readonly run: string; readonly calls: Counters };
+  /** Of all queues of the process. */
+  readonly batcher: Batcher;
+  /** The run that this process works on. @default none: it makes calls for the runs of others */
+  readonly ownRun?: string;
   readonly onCall: (call: CallEnded) => void;
   /** Told why this process cannot call any more; comes before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
@@ -101,7 +99,7 @@ export class ChunkWorker {
     const { store, concurrency, times, log } = place;
     const { queue, limits, answered } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
-    this.#batcher = new Batcher(store.ledger, log, place.begun);
+    this.#batcher = place.batcher;
     this.#caller = new Caller(
       place,
       concurrency,
@@ -215,11 +213,6 @@ export class ChunkWorker {
     };
   }
 
-  /** Rows recorded since it started. */
-  get rows(): number {
-    return this.#batcher.outcomes;
-  }
-
   /** Outcomes that the store has not taken yet. */
   get unrecorded(): number {
     return this.#batcher.unrecorded;
@@ -308,7 +301,7 @@ export class ChunkWorker {
   async #work(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
     if (this.#stopped.has(nameOf(chunk))) return;
     const attempts = job.opts.attempts ?? 1;
-    const isOwn = this.place.begun?.run === chunk.run;
+    const isOwn = this.place.ownRun === chunk.run;
     const end = await new ChunkRun(this.#parts, {
       ...{ chunk, attempts, isOwn },
       attempt: job.attemptsMade + 1,
@@ -343,9 +336,9 @@ export class ChunkWorker {
    * stops calling, and the rows go back, unless the fault is that of another process's run: then the others go on.
    */
   async #stop(chunk: Chunk, fault: Fault): Promise<void> {
-    const { store, begun } = this.place;
+    const { store, ownRun } = this.place;
     const { run, execution } = chunk;
-    if (fault.code === 'budget' || (OF_THE_RUN.has(fault.code) && run !== begun?.run)) {
+    if (fault.code === 'budget' || (OF_THE_RUN.has(fault.code) && run !== ownRun)) {
       await store.ledger.stop(run, execution, fault);
       this.#stopped.add(nameOf(chunk));
       return;

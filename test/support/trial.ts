@@ -1,4 +1,5 @@
 import { expect, type TestContext } from 'vitest';
+import { mostAhead } from '../../src/worker/batcher.js';
 import { type Running, Workplace } from './promptmill.js';
 import {
   completionBody,
@@ -220,7 +221,9 @@ export class Trial {
     });
     expect(calls.sent, 'calls that the summary counts').toBeGreaterThanOrEqual(figures.calls);
     expect(calls.repeated, 'repeats that the summary counts').toBeGreaterThanOrEqual(repeats);
-    expect(calls.repeated, 'repeats that the summary counts').toBeLessThanOrEqual(allowance);
+    // A process that is killed has reserved calls ahead as well, and nobody can tell them from those that it made.
+    const unknown = allowance + mostAhead(allowance);
+    expect(calls.repeated, 'repeats that the summary counts').toBeLessThanOrEqual(unknown);
     expect(stderr).not.toContain('a-key-for-tests-only');
   }
 

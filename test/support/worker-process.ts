@@ -57,17 +57,21 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
     const { queueName } = await import(${module('queue/names.js')});
     const { KeyRing } = await import(${module('service/keys.js')});
     const { createLog } = await import(${module('commands/log.js')});
+    const { Batcher } = await import(${module('worker/batcher.js')});
 
+    const log = createLog('silent');
+    const store = await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} });
     const address = { baseUrl: ${JSON.stringify(service)}, segment: 'openai' };
     const deployment = 'lm-35-turbo-instruct';
     const place = {
       address,
       keys: new KeyRing(['a-key-for-tests-only']),
-      store: await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} }),
+      store,
       concurrency: ${concurrency},
+      batcher: new Batcher(store.ledger, log, ${concurrency}),
       onCall: () => {},
       onStop: (fault) => console.log('stopped: ' + fault.message),
-      log: createLog('silent'),
+      log,
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
     };
     new ChunkWorker(place, {

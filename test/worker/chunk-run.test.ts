@@ -11,7 +11,7 @@ import type { Chunk } from '../../src/queue/chunk.js';
 import type { Verdict } from '../../src/service/verdict.js';
 import { type Counters, NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
-import { Batcher } from '../../src/worker/batcher.js';
+import { Batcher, mostAhead } from '../../src/worker/batcher.js';
 import type { MostBilled } from '../../src/worker/billing.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 import type { Caller } from '../../src/worker/caller.js';
@@ -34,9 +34,12 @@ class MemoryLedger {
   stopped: Fault | null = null;
   /** Told before each write. */
   onWrite: (batch: Batch) => void = () => {};
+  /** The store does not answer before this resolves. */
+  away: Promise<void> | null = null;
 
   async write(batch: Batch): Promise<readonly Answer[]> {
     this.onWrite(batch);
+    await this.away;
     for (const counts of batch.counts.values()) this.#add(counts);
     this.#add({ in_flight: -batch.settled.filter(({ call }) => call !== null).length });
     const answers = batch.reservations.map(({ rows, bounds, looks, run }) => {
@@ -78,6 +81,7 @@ const answered = (usage: Tokens): Verdict => {
 class TestWorker {
   now = 0;
   releasing = false;
+  takesPermits = false;
   readonly called: CallOf[] = [];
   /** For which the service asked to wait. */
   waitingMs = 0;
@@ -88,17 +92,22 @@ class TestWorker {
   constructor(
     readonly ledger: MemoryLedger,
     spent = NO_TOKENS,
+    concurrency = 100,
   ) {
     const begun = { run: 'run', calls: { ...NO_CALLS, ...spent } };
-    this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), begun);
+    this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), concurrency, begun);
     const caller: Pick<Caller, 'call'> = {
       call: async (_, rows) =>
         Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),
     };
     const waitingMs = (): number => this.waitingMs;
-    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs'> = {
+    const takesPermits = (): boolean => this.takesPermits;
+    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs' | 'takesPermits'> = {
       get waitingMs() {
         return waitingMs();
+      },
+      get takesPermits() {
+        return takesPermits();
       },
       admit: async () => ({ permit: 0 }),
       space: async () => {},
@@ -121,8 +130,8 @@ class TestWorker {
       // What a chunk uses of them.
       ...({ caller, pacer, outage, feedback, mostBilled } as unknown as ChunkRunParts),
       batcher: this.batcher,
-      limit: new FairLimit(100),
-      inSlot: pLimit(100),
+      limit: new FairLimit(concurrency),
+      inSlot: pLimit(concurrency),
       estimate: new TokenEstimate('full'),
       budgets: new BudgetWait({
         inFlight: (run) => this.batcher.totals(run).in_flight,
@@ -242,6 +251,122 @@ describe('a chunk', () => {
     expect(ledger.calls).toEqual({ ...NO_CALLS, sent: 1, in_flight: 1 });
     call?.end(answered(NO_TOKENS));
     expect(await end).toEqual({ kind: 'done' });
+  });
+});
+
+describe('a chunk whose rows wait for a slot', () => {
+  const SLOTS = 4;
+  const ROWS = Array.from({ length: 8 }, () => NO_TOKENS);
+
+  /** A worker whose slots are taken, and that has reserved as many of the next rows as it may. */
+  async function full(
+    most = SLOTS + mostAhead(SLOTS),
+    more: Partial<Chunk> = {},
+    budget: number | null = null,
+  ) {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger, NO_TOKENS, SLOTS);
+    worker.takesPermits = more.promptsPerRequest === 2;
+    let highest = 0;
+    const end = worker.run(ROWS, budget, more);
+    const calls = await worker.calls(SLOTS);
+    await untilTrue(() => ledger.calls.in_flight === most);
+    ledger.onWrite = () => {
+      highest = Math.max(highest, ledger.calls.in_flight);
+    };
+    return { ledger, worker, calls, end, highest: () => highest };
+  }
+
+  /** The store answers nothing until the returned function is called. */
+  function leave(ledger: MemoryLedger): () => void {
+    let back = (): void => {};
+    ledger.away = new Promise((resolve) => {
+      back = resolve;
+    });
+    return () => {
+      ledger.away = null;
+      back();
+    };
+  }
+
+  const endAll = async (worker: TestWorker): Promise<void> => {
+    for (let i = 0; i < ROWS.length; i++) (await worker.calls(i + 1))[i]?.end(answered(NO_TOKENS));
+  };
+
+  it('has the next one called at once when a call has ended, also while the store is away, and no more than it has reserved', async () => {
+    const { ledger, worker, calls, end } = await full();
+    const comeBack = leave(ledger);
+    const asked = writes(ledger, 1);
+    for (const call of calls.slice(0, SLOTS)) call.end(answered(NO_TOKENS));
+    await worker.calls(SLOTS + mostAhead(SLOTS));
+    await asked;
+    for (let i = 0; i < 100; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(worker.called).toHaveLength(SLOTS + mostAhead(SLOTS));
+    comeBack();
+    await endAll(worker);
+    expect(await end).toEqual({ kind: 'done' });
+    expect(ledger.calls).toEqual({ ...NO_CALLS, sent: ROWS.length });
+  });
+
+  it('leaves no more of them unknown at any moment than the slots and what is reserved ahead', async () => {
+    const { ledger, worker, end, highest } = await full();
+    await endAll(worker);
+    expect(await end).toEqual({ kind: 'done' });
+    expect(highest()).toBeLessThanOrEqual(SLOTS + mostAhead(SLOTS));
+    expect(ledger.calls.in_flight).toBe(0);
+  });
+
+  it('gives back what it has reserved when all calls are to wait, and ends when that is in the ledger', async () => {
+    const { ledger, worker, calls, end } = await full();
+    const comeBack = leave(ledger);
+    const asked = writes(ledger, 1);
+    worker.waitingMs = 60_000;
+    for (const call of calls.slice(0, SLOTS)) call.end(answered(NO_TOKENS));
+    let ended = false;
+    void end.then(() => {
+      ended = true;
+    });
+    await asked;
+    for (let i = 0; i < 100; i++) await new Promise((resolve) => setImmediate(resolve));
+    // Another worker would find the rows of the chunk in flight.
+    expect(ended).toBe(false);
+    comeBack();
+    expect(await end).toEqual({ kind: 'wait' });
+    expect(ledger.calls).toEqual({ ...NO_CALLS, sent: SLOTS });
+    expect(worker.called).toHaveLength(SLOTS);
+  });
+
+  it('gives back what it has reserved when the worker leaves', async () => {
+    const { ledger, worker, calls, end } = await full();
+    worker.releasing = true;
+    for (const call of calls.slice(0, SLOTS)) call.end(answered(NO_TOKENS));
+    expect(await end).toEqual({ kind: 'left' });
+    expect(ledger.calls).toEqual({ ...NO_CALLS, sent: SLOTS });
+    expect(worker.called).toHaveLength(SLOTS);
+  });
+
+  it('faults 31 and 43: asks again for what it has reserved when its process slept', async () => {
+    const { ledger, worker, calls, end } = await full();
+    const now = performance.now.bind(performance);
+    // Long enough for a short lock to run out.
+    vi.spyOn(performance, 'now').mockImplementation(() => now() + 3_000);
+    ledger.states.set(SLOTS + 1, 'known');
+    for (const call of calls.slice(0, SLOTS)) call.end(answered(NO_TOKENS));
+    for (const call of (await worker.calls(ROWS.length - 1)).slice(SLOTS)) call.end(answered(NO_TOKENS));
+    expect(await end).toEqual({ kind: 'done' });
+    expect(worker.called.map(({ row }) => row)).not.toContain(SLOTS + 1);
+    expect(ledger.calls).toEqual({ ...NO_CALLS, sent: ROWS.length - 1 });
+  });
+
+  it.each([
+    ['with `hold`', { hold: true }, null],
+    ['with a budget', {}, 1_000],
+    ['that also wait for permits', { promptsPerRequest: 2 }, null],
+  ])('reserves none ahead %s', async (_, more, budget) => {
+    const { worker, end, highest } = await full(SLOTS, more, budget);
+    await endAll(worker);
+    expect(await end).toEqual({ kind: 'done' });
+    expect(highest()).toBeLessThanOrEqual(SLOTS);
   });
 });
 

@@ -7,12 +7,16 @@ describe('the limit that runs share', () => {
   function held(limit: FairLimit) {
     const started: string[] = [];
     const ends: (() => void)[] = [];
-    const add = (key: string, name: string): Promise<string> =>
-      limit.run(key, async () => {
-        started.push(name);
-        await new Promise<void>((resolve) => ends.push(resolve));
-        return name;
-      });
+    const add = (key: string, name: string, prepare?: () => boolean): Promise<string> =>
+      limit.run(
+        key,
+        async () => {
+          started.push(name);
+          await new Promise<void>((resolve) => ends.push(resolve));
+          return name;
+        },
+        prepare,
+      );
     const soon = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
     const endNext = (): Promise<void> => {
       ends.shift()?.();
@@ -33,6 +37,28 @@ describe('the limit that runs share', () => {
     expect(started).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'a4', 'b2', 'a5']);
     expect(await Promise.all(all)).toEqual(['a1', 'a2', 'a3', 'a4', 'a5', 'b1', 'b2', 'c1']);
     expect([limit.activeCount, limit.pendingCount]).toEqual([0, 0]);
+  });
+
+  it('has the next ones prepared in their turns, as many as can be, before those that are not', async () => {
+    const limit = new FairLimit(1);
+    const { started, add, endNext, soon } = held(limit);
+    const prepared: string[] = [];
+    let most = 2;
+    const job = (key: string, name: string): Promise<string> =>
+      add(key, name, () => {
+        if (prepared.length === most) return false;
+        prepared.push(name);
+        return true;
+      });
+    void add('a', 'a1');
+    await soon();
+    for (const name of ['a2', 'a3', 'a4']) void job('a', name);
+    void job('b', 'b1');
+    expect(prepared).toEqual(['a2', 'a3']);
+    most = 3;
+    for (let i = 0; i < 5; i++) await endNext();
+    expect(prepared).toEqual(['a2', 'a3', 'a4']);
+    expect(started).toEqual(['a1', 'a2', 'a3', 'a4', 'b1']);
   });
 
   it('starts more at once when it is raised, and goes on after a job that failed', async () => {
