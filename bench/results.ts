@@ -89,7 +89,7 @@ export interface Results {
 const path = (name: keyof Results): string => join(import.meta.dirname, 'results', `${name}.json`);
 
 export function saveResult<Name extends keyof Results>(name: Name, result: Results[Name]): void {
-  writeFileSync(path(name), `${JSON.stringify(result, null, 1)}\n`);
+  writeFileSync(path(name), `${JSON.stringify(result, null, 2)}\n`);
 }
 
 export function readResults(): Results {
