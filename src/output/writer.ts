@@ -4,7 +4,7 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { errorCode } from '../errors.js';
-import { createOwn, fileAt, isSame, openOwn } from './own-file.js';
+import { createOwn, type FileId, fileAt, isSame, openOwn } from './own-file.js';
 
 /** Appends text whose bytes are on disk when a commit returns. */
 export interface RecordWriter {
@@ -212,8 +212,12 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
   }
 }
 
-/** Replaces a file in one step that a crash cannot halve. @throws WriteError; then the old file stands */
-export async function writeDurably(path: string, text: string): Promise<void> {
+/**
+ * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
+ * @returns the file, by which it is known from one that somebody else puts there
+ * @throws WriteError; then the old file stands
+ */
+export async function writeDurably(path: string, text: string): Promise<FileId | null> {
   const temporary = `${path}.tmp`;
   await writing(path, async () => {
     try {
@@ -232,6 +236,7 @@ export async function writeDurably(path: string, text: string): Promise<void> {
     }
   });
   await syncFolder(dirname(path));
+  return await fileAt(path);
 }
 
 /** Makes a rename durable; some file systems refuse to sync a folder, and then there is nothing to do. */

@@ -17,7 +17,7 @@ import type { Summary } from '../report/summary.js';
 import { type Ended, fold } from '../report/tally.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
-import { type Manifest, removeManifest, writeManifest } from './manifest.js';
+import { type Manifest, removeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
 /** A row's record as it goes to the output, and what the tally counts of it. */
@@ -241,10 +241,8 @@ export class Committer {
 
   async #save(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): Promise<void> {
     if (this.target === null) return;
-    this.#manifestFile = await writeManifest(this.target.files.manifest, {
-      ...manifest,
-      worked_ms: workedMs,
-    });
+    const text = JSON.stringify({ ...manifest, worked_ms: workedMs });
+    this.#manifestFile = await writeDurably(this.target.files.manifest, `${text}\n`);
   }
 }
 

@@ -12,14 +12,6 @@ import type { Committer } from './committer.js';
  */
 export const WINDOW_ROWS = 10_000;
 
-/** What is known of a run when an execution of it begins to call. */
-interface Begun {
-  /** The counters of the executions before. */
-  readonly before: Counters;
-  /** Outcomes that are not on disk yet. */
-  readonly waiting: number;
-}
-
 /** The run as the ledger has it: open for this execution, as long as the lease is renewed. */
 export class RunLease {
   #renewAt = 0;
@@ -40,9 +32,10 @@ export class RunLease {
    * Opens the run for this execution. What an earlier one left in the queue is not wanted any more; its outcomes are in
    * the ledger. A halt ends the wait for the store, and never a write to the disk.
    * @param total rows that the run is to have
+   * @returns the counters of the executions before, and how many outcomes wait to be written
    * @throws UsageError `ledger_lost`, `limit_too_small`
    */
-  async take(queue: ChunkQueue, total: number): Promise<Begun> {
+  async take(queue: ChunkQueue, total: number): Promise<{ before: Counters; waiting: number }> {
     const { ledger } = this.store;
     const { run, execution, opened, calls } = this.committer.manifest;
     if (execution > 1) await this.halt.orHalted(queue.withdraw(run));

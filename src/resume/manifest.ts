@@ -2,8 +2,7 @@ import { rmSync } from 'node:fs';
 import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import { type FileId, fileAt, readOwn } from '../output/own-file.js';
-import { writeDurably } from '../output/writer.js';
+import { readOwn } from '../output/own-file.js';
 import type { Tally } from '../report/tally.js';
 import { CALLS, type Counters, eachOf } from '../store/counters.js';
 
@@ -96,15 +95,6 @@ export function readManifest(path: string): Manifest | null {
 function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counters {
   const { prompt_tokens = usage.prompt_tokens, completion_tokens = usage.completion_tokens } = calls;
   return { ...calls, prompt_tokens, completion_tokens };
-}
-
-/**
- * Puts a manifest on disk: temporary file, fsync, rename, so that it is always the old or the new one (fault 42).
- * @returns the file, by which it is known from one that somebody else puts there
- */
-export async function writeManifest(path: string, manifest: Manifest): Promise<FileId | null> {
-  await writeDurably(path, `${JSON.stringify(manifest)}\n`);
-  return await fileAt(path);
 }
 
 export function removeManifest(path: string): void {

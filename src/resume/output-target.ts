@@ -73,12 +73,14 @@ export const newRun = (now: Date): string => newRunId(now, randomBytes(3).toStri
 /** Where the records go; a run of the job that goes on has decided that, where its path has a date or a run in it. */
 function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputPlace {
   const left = hasPlaceholder(settings.output.path) ? findUnfinished(settings) : null;
+  const place = newPlace(settings, now, lock);
+  return left !== null && goesOn(left, settings) ? { ...place, files: left.files } : place;
+}
+
+/** Where a run writes that begins now. */
+function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): OutputPlace {
   const run = newRun(now);
-  const files =
-    left !== null && goesOn(left, settings)
-      ? left.files
-      : outputFiles(fillOutputPath(settings.output.path, run, now));
-  return { run, files, lock };
+  return { run, files: outputFiles(fillOutputPath(output.path, run, now)), lock };
 }
 
 /** A run that an earlier process has left. */
@@ -132,7 +134,7 @@ export async function findTarget(
   const left = readOrDiscard(files.manifest, settings.restart);
   if (left !== null && left.finished === undefined) assertLeft(files, left);
   if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
-    return await resume(place, left, settings, now);
+    return await continued(place, left, settings, now);
   if (isTaken(files.output) && !settings.overwrite) {
     if (left?.finished !== undefined) throw beginsAnew(files, left);
     throw new UsageError(
@@ -176,7 +178,7 @@ function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
 }
 
 /** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
-async function resume(
+async function continued(
   place: OutputPlace,
   manifest: Manifest,
   settings: Settings,
@@ -282,9 +284,8 @@ export async function settleTarget(
 ): Promise<OutputTarget | null> {
   if (target?.unfinished?.finished === undefined) return target;
   if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
-  const run = newRun(now);
-  const files = outputFiles(fillOutputPath(settings.output.path, run, now));
-  if (files.output === target.files.output) return target;
-  await target.lock?.take(files.output);
-  return await findTarget(settings, now, { run, files, lock: target.lock });
+  const place = newPlace(settings, now, target.lock);
+  if (place.files.output === target.files.output) return target;
+  await target.lock?.take(place.files.output);
+  return await findTarget(settings, now, place);
 }
