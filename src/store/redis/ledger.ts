@@ -1,15 +1,24 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
 import type { Answer, Batch, Bounds, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
-import { CLOSE, FORGET, OPEN, STOP, WAITING, WRITE } from './scripts.js';
+import { CLOSE, FORGET, OPEN, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
 /** Tries again what the store refused and may yet take. */
 type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
+
+/** What PROGRESS answers. */
+type Progressed = readonly [
+  seeded: number,
+  calls: readonly (string | null)[],
+  stop: string | null,
+  inFlight: number,
+  counts: readonly number[],
+];
 
 /** The ledger on Redis and Valkey. {@link file://./scripts.ts} says what it keeps there. */
 export class RedisLedger implements Ledger {
@@ -72,24 +81,17 @@ export class RedisLedger implements Ledger {
     await this.#eval(STOP, keys, [execution, JSON.stringify(reason), this.times.outcomeTtlMs]);
   }
 
-  progress(run: string, firsts: readonly number[]): Promise<Progress> {
-    return this.lasting(() => this.#progress(run, firsts));
-  }
-
-  async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
-    const pipeline = this.client.pipeline().hgetall(key(run, 'calls')).get(key(run, 'stop'));
-    pipeline.hlen(key(run, 'flight'));
-    for (const first of firsts) pipeline.hlen(rows(run, first));
-    const replies = (await pipeline.exec()) ?? [];
-    const [calls, stop, inFlight, ...lengths] = replies.map(([error, reply]): unknown => {
-      if (error) throw withoutArguments(error);
-      return reply;
-    });
+  async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    const keys = ['calls', 'stop', 'flight'].map((name) => key(run, name));
+    const reply = await this.#eval(PROGRESS, keys, [rows(run), ...firsts]);
+    const [seeded, calls, stop, inFlight, counts] = reply as Progressed;
+    const found = eachOf(COUNTERS, (name) => Number(calls[COUNTERS.indexOf(name)] ?? 0));
     return {
-      counts: lengths.map(Number),
-      calls: parseCounts(calls, Number(inFlight)),
-      opened: 'seeded' in Object(calls),
-      stop: typeof stop === 'string' ? JSON.parse(stop) : null,
+      counts,
+      // Those in flight are known by name; an earlier version only counted them.
+      calls: { ...found, in_flight: found.in_flight + inFlight },
+      opened: seeded === 1,
+      stop: stop === null ? null : JSON.parse(stop),
     };
   }
 
@@ -111,12 +113,34 @@ export class RedisLedger implements Ledger {
 
   async #eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
     try {
-      return await this.lasting(() => this.client.eval(script, keys.length, ...keys, ...args));
+      return await this.lasting(() => this.#run(script, [keys.length, ...keys, ...args]));
     } catch (error) {
       throw withoutArguments(error);
     }
   }
+
+  /** By its hash, and in full where the server does not know it: after a restart, for example. */
+  async #run(script: string, [keys, ...rest]: readonly [number, ...Argument[]]): Promise<unknown> {
+    try {
+      return await this.client.evalsha(hashOf(script), keys, ...rest);
+    } catch (error) {
+      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+      return await this.client.eval(script, keys, ...rest);
+    }
+  }
 }
+
+/** By which the server knows a script. */
+function hashOf(script: string): string {
+  let hash = HASHES.get(script);
+  if (hash === undefined) {
+    hash = createHash('sha1').update(script).digest('hex');
+    HASHES.set(script, hash);
+  }
+  return hash;
+}
+
+const HASHES = new Map<string, string>();
 
 const NO_ANSWER: Answer = answerOf([], { prompt_tokens: 0, completion_tokens: 0 }, 0);
 
@@ -137,13 +161,6 @@ const NO_BOUNDS: Bounds = { tokens: 0, cost: 0, promptPrice: 0, completionPrice:
 /** The braces put all keys of a run into one slot of a cluster. */
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
 const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
-
-/** @param named rows in flight that are known by name; others were counted by what came before */
-function parseCounts(reply: unknown, named: number): Counters {
-  const found = new Map(Object.entries(reply ?? {}));
-  const counts = eachOf(COUNTERS, (name) => Number(found.get(name) ?? 0));
-  return { ...counts, in_flight: named + counts.in_flight };
-}
 
 /** ioredis hangs the refused command with its arguments on the error; texts of rows have no place in a log. */
 function withoutArguments(error: unknown): Error {

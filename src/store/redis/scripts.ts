@@ -213,6 +213,16 @@ for _, key in ipairs({calls, chunks, written, flight}) do redis.call('PEXPIRE', 
 return {totals, answers}
 `;
 
+/** KEYS calls stop flight; ARGV prefix first… */
+export const PROGRESS = `
+local counts = {}
+for i = 2, #ARGV do counts[i - 1] = redis.call('HLEN', ARGV[1] .. ARGV[i]) end
+local calls = redis.call('HMGET', KEYS[1], unpack(${NAMES}))
+return {
+  redis.call('HEXISTS', KEYS[1], 'seeded'), calls, redis.call('GET', KEYS[2]), redis.call('HLEN', KEYS[3]), counts
+}
+`;
+
 /** KEYS chunks; ARGV prefix */
 export const WAITING = `
 local waiting = 0
