@@ -42,7 +42,7 @@ export interface Command {
 
 /**
  * Runs a process of Node to its end.
- * @throws Error with what it said, when it ends with a code other than 0
+ * @throws Error with its last line, and all that it said as the cause, when it ends with a code other than 0
  */
 export async function metered({ args, env }: Command): Promise<Metered> {
   const folder = mkdtempSync(join(tmpdir(), 'promptmill-meter-'));
@@ -61,7 +61,10 @@ export async function metered({ args, env }: Command): Promise<Metered> {
       text(child.stderr),
     ]);
     const seconds = (performance.now() - began) / 1000;
-    if (code !== 0) throw new Error(`node ${args.join(' ')} ended with ${code}:\n${out}${error}`);
+    if (code !== 0) {
+      const last = `${out}\n${error}`.trimEnd().split('\n').at(-1);
+      throw new Error(`it ended with exit code ${code}: ${last}`, { cause: `${out}\n${error}` });
+    }
     const meter: Meter = JSON.parse(readFileSync(path, 'utf8'));
     return { ...meter, began_ms, seconds };
   } finally {

@@ -123,7 +123,7 @@ async function ready(): Promise<Contestant[]> {
 }
 
 function leaveOut(title: string, error: unknown): void {
-  const reason = error instanceof Error ? error.message.slice(0, 500) : String(error);
+  const reason = error instanceof Error ? error.message : String(error);
   console.log(`left out: ${title}: ${reason}`);
   missing.push({ title, reason });
 }
