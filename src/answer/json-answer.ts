@@ -73,7 +73,7 @@ function validator(schema: Schema): (value: Json) => string | null {
   } catch (error) {
     throw new UsageError(
       'schema_invalid',
-      `answer.json is no JSON Schema: ${errorText(error)}`,
+      `answer.json is not a JSON Schema: ${errorText(error)}`,
       'Use draft-07 (the default), or 2020-12 with its "$schema".',
     );
   }

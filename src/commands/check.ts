@@ -41,7 +41,7 @@ export function checkCommand(exit: Exit): Command {
     .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option('--json', 'print the report as JSON on standard output')
-    .option('--quiet', 'print no progress and no report but that of --json')
+    .option('--quiet', 'print no progress, and only the report of --json')
     .addHelpText('after', EXAMPLES)
     .action(async (jobPath: string, options: Options) => {
       exit(await check(jobPath, options, exit));

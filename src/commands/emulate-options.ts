@@ -40,7 +40,7 @@ export function addEmulatorOptions(command: Command): Command {
     .option('--port <n>', 'port to listen on; 0 takes a free one', wholeNumber('--port', 0, 65_535), 4010)
     .option(
       '--host <address>',
-      'address to listen on; other machines reach any but a loopback one',
+      'address to listen on; a loopback address is for this machine only',
       '127.0.0.1',
     )
     .option(

@@ -25,7 +25,7 @@ export async function runCommandLine(
   const program = new Command('promptmill')
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
-    .showHelpAfterError('(--help shows what there is)');
+    .showHelpAfterError('(--help lists commands and options)');
   for (const load of named(words[0])) {
     const command = await load(exit, underWay);
     program.addCommand(command.exitOverride());

@@ -130,14 +130,14 @@ function assertReachable({ work, emulated, queue }: Settings): void {
     throw new UsageError(
       'no_work_emulated',
       '--no-work leaves the calls to other processes, and the emulator of --emulate is for this one only',
-      'Leave one of the two away, or run `promptmill emulate` and point this command and `promptmill work` at it.',
+      'Leave out one of the two, or run `promptmill emulate` and point this command and `promptmill work` at it.',
     );
   }
   if (isShared(queue)) return;
   throw new UsageError(
     'queue_not_shared',
     '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
-    `Name a queue for all with --queue ${SHARED_QUEUES}, or leave --no-work away.`,
+    `Name a queue for all with --queue ${SHARED_QUEUES}, or leave out --no-work.`,
   );
 }
 

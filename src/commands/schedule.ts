@@ -146,6 +146,6 @@ async function remove(name: string, options: Options): Promise<void> {
   throw new UsageError(
     'not_scheduled',
     `nothing is scheduled under the name ${name}`,
-    'promptmill schedule list shows what is.',
+    'promptmill schedule list shows all that are.',
   );
 }

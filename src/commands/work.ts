@@ -107,7 +107,7 @@ function serviceAccess({ baseUrl, segment, keys, variable }: Environment): Servi
     throw new UsageError(
       'base_url_missing',
       'PROMPTMILL_BASE_URL is not set, and a worker calls the service at that address',
-      'Set it to the address that the runs have, for example https://example.net; promptmill emulate starts one on this machine.',
+      'Set it to the address of the runs, for example https://example.net; promptmill emulate starts one on this machine.',
     );
   }
   // The same checks as for a run; the deployment comes with the rows.

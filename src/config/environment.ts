@@ -81,7 +81,7 @@ function secretFile(name: string, value: (name: string) => string | undefined): 
     throw new UsageError(
       'secret_given_twice',
       `${name} and ${name}_FILE are both set`,
-      'Leave one of them away: the file is for containers, and keeps the secret out of the environment.',
+      'Unset one of them: the file is for containers, and keeps the secret out of the environment.',
     );
   }
   try {

@@ -28,7 +28,7 @@ export function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
     return [{ path, message: `${named(path)} is missing${example(path)}` }];
   }
   if (issue.input === null) {
-    return [{ path, message: `${named(path)} is empty: give it a value, or take the line away` }];
+    return [{ path, message: `${named(path)} is empty: give it a value, or remove the line` }];
   }
   return [{ path, message: `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
 }
@@ -190,7 +190,7 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
   const elsewhere = allFields().filter((path) => path.at(-1) === key);
   if (elsewhere.some((path) => path.join('.') === written(place))) {
     const others = fieldsAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
-    return `${written(parent)} has ${[key, ...others].join(' and ')}: take one of them away`;
+    return `${written(parent)} has ${[key, ...others].join(' and ')}: remove one of them`;
   }
   const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
   if (refused !== null) return `${written(place)} ${refused}`;

@@ -304,7 +304,7 @@ async function lostPart(loss: Loss, path: string, part: PartFile): Promise<StopE
     case 'moved':
       return stop('was moved away', `Put it back and ${AGAIN}`);
     case 'resized':
-      return stop('was changed by another process', `Keep others from it and ${AGAIN}`);
+      return stop('was changed by another process', `Keep other processes from changing it and ${AGAIN}`);
     case 'deleted':
       await part.rescue(path);
       return stop('was deleted', `It is written again: leave it there and ${AGAIN}`);

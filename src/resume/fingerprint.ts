@@ -91,7 +91,7 @@ export function assertSame(
       ? `${manifest} is of a run over the first rows, and since then this changed: ${what.join(', ')}`
       : `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
     finished
-      ? 'Put it back to go on with the rows behind them, or begin anew with --overwrite.'
+      ? 'Put it back to go on with the rows behind them, or start over with --overwrite.'
       : 'Put it back to continue the run, or discard the unfinished run with --restart.',
   );
 }

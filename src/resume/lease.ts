@@ -99,9 +99,9 @@ export class RunLease {
   #forgotten(): UsageError {
     return new UsageError(
       'ledger_lost',
-      `${this.store.describe()} has forgotten the run: which of the rows after row ${this.committer.manifest.rows} were called is not known any more, ` +
+      `${this.store.describe()} has forgotten the run, so it is unknown which rows after row ${this.committer.manifest.rows} were called, ` +
         'and limits.unknown_outcome is hold',
-      'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart begins anew.',
+      'To go on, and call some rows again, set limits.unknown_outcome: retry; --restart starts over.',
     );
   }
 }

@@ -152,8 +152,8 @@ const firstRows = (rows: number): string => (rows === 1 ? 'its first row' : `its
 const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
   new UsageError(
     'output_exists',
-    `${output} has finished with ${firstRows(rows)}, and --restart discards only a run that has not`,
-    'Begin anew with --overwrite, or leave --restart away to go on with the rows behind them.',
+    `${output} has finished with ${firstRows(rows)}, and --restart discards only an unfinished run`,
+    'Start over with --overwrite, or leave out --restart to go on with the rows behind them.',
   );
 
 /** A limit below what is written already asks for something that is there, or for less. */
@@ -167,7 +167,7 @@ function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }:
       : `${files.output} has finished already with ${first}`,
     finished === undefined
       ? 'Go on with a larger --limit, or without one for all rows; --restart discards what is there.'
-      : 'Go on with a larger --limit, or without one for all rows; --overwrite begins anew.',
+      : 'Go on with a larger --limit, or without one for all rows; --overwrite starts over.',
   );
 }
 
@@ -228,7 +228,7 @@ async function assertUnchanged(output: string, sha256: string, rows: number): Pr
   throw new UsageError(
     'output_changed',
     `${output} was changed since it got its first ${rows} rows`,
-    'Put it back to go on with the rows behind them, begin anew with --overwrite, or name another file with --output.',
+    'Put it back to go on with the rows behind them, start over with --overwrite, or name another file with --output.',
   );
 }
 

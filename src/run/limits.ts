@@ -31,7 +31,7 @@ export function reachedLimit(limits: RunLimits, rows: RowCounts, ms: number): Fa
   if (deadlineMs !== null && ms >= deadlineMs) {
     return {
       code: 'deadline',
-      message: `the time of limits.deadline, ${duration(deadlineMs / 1000)}, is over`,
+      message: `the run reached limits.deadline, ${duration(deadlineMs / 1000)}`,
     };
   }
   return null;

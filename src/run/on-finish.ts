@@ -62,7 +62,7 @@ function addressIn(name: string, value: string | undefined): URL {
     'bad_hook_address',
     value === undefined
       ? `on_finish.post: the environment variable ${name} is not set`
-      : `on_finish.post: the environment variable ${name} holds no http or https address`,
+      : `on_finish.post: the environment variable ${name} is not an http or https address`,
     'Put the address there, or take on_finish.post out of the job file.',
   );
 }

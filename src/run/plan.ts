@@ -70,7 +70,7 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
   throw new UsageError(
     'max_tokens_too_large',
     `parameters.max_tokens: ${max_tokens} leaves no room for a prompt: ${model.id} takes ${model.contextWindow} tokens, prompt and answer together`,
-    `Take the most tokens that an answer may need; at most ${model.contextWindow - 1} less those of the prompt.`,
+    `Set it to the most tokens that an answer may need: at most ${model.contextWindow - 1}, less those of the prompt.`,
   );
 }
 

@@ -158,7 +158,7 @@ function assertOwn(job: ScheduledJob, old: ScheduledJob | undefined, found: Foun
   if (old === undefined || old.path === job.path || found.covers(old.path) || !claims(old)) return;
   throw new UsageError(
     'job_name_twice',
-    `${old.path} has a schedule under the name ${job.name} already, so that of ${job.path} cannot have it`,
+    `${old.path} has a schedule under the name ${job.name} already, and ${job.path} has the same name`,
     `Give one of them another name in the job file, or remove the first with: promptmill schedule remove ${job.name}`,
   );
 }

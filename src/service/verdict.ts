@@ -232,7 +232,7 @@ const RULES: readonly Rule[] = [
     when: ({ status }) => status < 400,
     kind: 'stop',
     code: 'redirected',
-    hint: 'Set PROMPTMILL_BASE_URL to the address that answers itself: a redirect is not followed, it would carry the key to another host.',
+    hint: 'Set PROMPTMILL_BASE_URL to the address behind the redirect: redirects are not followed, because that would carry the key to another host.',
   },
   {
     when: (error) =>

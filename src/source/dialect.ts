@@ -80,7 +80,7 @@ function detected(head: Buffer, isAll: boolean, usual: string, name: string): st
   throw new UsageError(
     'ambiguous_delimiter',
     `${name}: the header has no ${nameOf(usual)} and some ${names}, and the records do not tell what separates the cells.`,
-    `Say it in the job file: input.delimiter: ${JSON.stringify(dividing[0]?.delimiter)}, or ${JSON.stringify(usual)} for one column.`,
+    `Set it in the job file: input.delimiter: ${JSON.stringify(dividing[0]?.delimiter)}, or ${JSON.stringify(usual)} for one column.`,
   );
 }
 

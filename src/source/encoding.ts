@@ -166,7 +166,7 @@ class Foreign implements Decoder {
   #invalid(): UsageError {
     return new UsageError(
       'invalid_encoding',
-      `${this.#name}, line ${this.#line}: bytes that are no ${this.#encoding} text.`,
+      `${this.#name}, line ${this.#line}: bytes that are not valid ${this.#encoding}.`,
       'Name the right encoding with input.encoding, or save the file as UTF-8.',
     );
   }

@@ -29,7 +29,7 @@ export function formatOf(spec: InputSpec): InputFormat {
   throw new UsageError(
     'unknown_format',
     spec.path === '-'
-      ? 'The format of standard input is unknown: it has no name that tells.'
+      ? 'The format of standard input is unknown: it has no file name to tell it by.'
       : `The format of ${nameOf(spec)} is unknown; known endings are ${INPUT_ENDINGS.join(', ')}, each also with .gz.`,
     `Name the format with --format ${either(INPUT_FORMAT_NAMES)}, or with input.format in the job file.`,
   );

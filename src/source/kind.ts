@@ -87,7 +87,7 @@ const ARRAY: Kind = {
 const CSV: Kind = {
   code: 'input_is_csv',
   is: 'has CSV in it, and is read as JSON lines',
-  remedy: 'Say --format csv (or tsv), or input.format: csv in the job file.',
+  remedy: 'Use --format csv (or tsv), or input.format: csv in the job file.',
 };
 
 /** The beginning of a text. */
@@ -123,7 +123,7 @@ export function refuseOtherThanTable(beginning: Beginning, format: string, name:
   throw refusal(name, {
     code: 'input_is_json_lines',
     is: `has JSON lines in it, and is read as ${format.toUpperCase()}`,
-    remedy: 'Say --format jsonl, or input.format: jsonl in the job file.',
+    remedy: 'Use --format jsonl, or input.format: jsonl in the job file.',
   });
 }
 

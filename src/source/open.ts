@@ -125,7 +125,7 @@ export class InputFile {
     return new StopError(
       'input_changed',
       `${this.#name} was changed while the run went on: ${where}.`,
-      'Put the file back as it was and run the same command, or begin again with --restart.',
+      'Put the file back as it was and run the same command, or start over with --restart.',
     );
   }
 

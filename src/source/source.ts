@@ -160,7 +160,7 @@ function empty(spec: InputSpec): UsageError {
   return new UsageError(
     'empty_input',
     `${nameOf(spec)} is empty: it has no header.`,
-    'Check that the file was written completely. A file of no rows has its header.',
+    'Check that the file was written completely. A file without rows still needs its header.',
   );
 }
 
@@ -169,7 +169,7 @@ function changed(spec: InputSpec, cause: UsageError): StopError {
   return new StopError(
     'input_changed',
     `${nameOf(spec)} was changed while the run went on: ${cause.message}`,
-    'Put the file back as it was and run the same command, or begin again with --restart.',
+    'Put the file back as it was and run the same command, or start over with --restart.',
     { cause },
   );
 }

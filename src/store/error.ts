@@ -27,7 +27,7 @@ const MEANINGS = {
     kind: 'away',
     code: 'queue_unavailable',
     means: 'does not answer',
-    remedy: 'Start the server, or mend the way to it.',
+    remedy: 'Start the server, or repair the connection to it.',
   },
   full: {
     kind: 'full',
@@ -51,13 +51,13 @@ const MEANINGS = {
     kind: 'refusing',
     code: 'queue_refused',
     means: 'refuses this user or password',
-    remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
+    remedy: 'Give a user and a password that are valid, as SCHEME://USER:PASSWORD@HOST:PORT.',
   },
   notAllowed: {
     kind: 'refusing',
     code: 'queue_refused',
     means: 'does not allow this user what the queue needs',
-    remedy: 'Give a user and a password that may, as SCHEME://USER:PASSWORD@HOST:PORT.',
+    remedy: 'Give a user that has these rights, as SCHEME://USER:PASSWORD@HOST:PORT.',
   },
   otherType: {
     kind: 'broken',

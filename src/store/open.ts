@@ -93,7 +93,7 @@ function storeNamed(target: string): StoreKind {
   if (store !== undefined) return store;
   throw new UsageError(
     'bad_queue',
-    `the queue ${JSON.stringify(withoutPassword(target))} is none that is known`,
+    `the queue ${JSON.stringify(withoutPassword(target))} is of an unknown kind`,
     /^[\w+.-]*sentinel[\w+.-]*:/i.test(target)
       ? 'Addresses of Sentinel are not supported: use redis://HOST:PORT of the primary, or of a proxy that follows it.'
       : `Use ${either(STORES.map(({ example }) => example))}; special characters of a password are percent-encoded.`,

@@ -35,7 +35,7 @@ export function loginFrom(user: string, password: string | undefined): Login {
   if (password.length < SHORTEST) {
     throw new UsageError(
       'short_dashboard_password',
-      `${name} has ${password.length} characters, which is soon guessed`,
+      `${name} has ${password.length} characters, which is too short`,
       `Use ${SHORTEST} characters or more: openssl rand -base64 18 makes one.`,
     );
   }

@@ -42,7 +42,7 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ],
   ['answer: positive', 'job.yaml:3: answer must be a group with labels or json, got "positive"'],
   ['answer: {}', 'job.yaml:3: answer must be a group with labels or json, got {}'],
-  ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: take one of them away'],
+  ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: remove one of them'],
   [
     'answer: { labels: [a, 2] }',
     'job.yaml:3: entry 2 of answer.labels must be a text, got 2: write "2", in quotes',
@@ -54,7 +54,7 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'limits: { concurrency: "5" }',
     'job.yaml:3: limits.concurrency must be a whole number from 1 to 10000, got "5": write 5, without quotes',
   ],
-  ['limits:', 'job.yaml:3: limits is empty: give it a value, or take the line away'],
+  ['limits:', 'job.yaml:3: limits is empty: give it a value, or remove the line'],
   // A value out of range.
   [
     'limits: { concurrency: 0 }',

@@ -43,7 +43,7 @@ describe('a limit', () => {
     expect(reachedLimit(limits, rows(10, 0), 8 * 3_600_000 - 1)).toBeNull();
     expect(reachedLimit(limits, rows(10, 0), 8 * 3_600_000)).toEqual({
       code: 'deadline',
-      message: 'the time of limits.deadline, 8 h 0 min, is over',
+      message: 'the run reached limits.deadline, 8 h 0 min',
     });
   });
 });

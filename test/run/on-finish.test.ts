@@ -233,7 +233,7 @@ describe('on_finish', () => {
       'the environment variable HOOK_URL is not set',
     );
     await expect(finish({ post: 'HOOK_URL' }, { HOOK_URL: 'file:///secret' })).rejects.toThrow(
-      'on_finish.post: the environment variable HOOK_URL holds no http or https address',
+      'on_finish.post: the environment variable HOOK_URL is not an http or https address',
     );
   });
 });
