@@ -17,6 +17,12 @@ const ASKED_EVERY_MS = 1_000;
 /** Entries that are asked: one of them may have come back from a retry, which belongs before all others. */
 const ASKED = 3;
 
+/** Workers that a chunk may lose before it is given up as a chunk (fault 44); 1 would give it up at a second crash. */
+export const MOST_LOSSES = 3;
+
+/** Moves an entry of BullMQ whoever holds its lock. */
+const NO_TOKEN = '0';
+
 /** Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. */
 type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
 
@@ -27,6 +33,10 @@ export class ChunkQueue {
   #toldAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   readonly #order = new FairOrder();
+  /** Entry → workers that were lost while they held it. */
+  readonly #losses = new Map<string, number>();
+  /** Entries that were taken out because they lost too many. */
+  readonly #givenUp = new Set<string>();
 
   /**
    * @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries
@@ -107,13 +117,42 @@ export class ChunkQueue {
   }
 
   async state(id: string): Promise<ChunkState> {
+    if (this.#givenUp.has(id)) return 'failed';
     const state = await this.#queue.getJobState(id);
     if (state === 'unknown' || state === 'completed') return 'missing';
     return state === 'active' || state === 'failed' ? state : 'queued';
   }
 
   async remove(id: string): Promise<void> {
+    this.#givenUp.delete(id);
     await this.#queue.remove(id);
+  }
+
+  /**
+   * Puts the entries of a run that lost workers hold back into the queue, before their locks run out. One that has lost too
+   * many is `failed` from then on, as if BullMQ had counted them. Only the process of the run does this, so nobody else can
+   * have put an entry back, and another worker taken it, meanwhile.
+   * @param workers names of workers, as the entries carry them
+   */
+  async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
+    const active = await this.#queue.getJobs(['active']);
+    const held = active.filter((job) => job?.data.run === run && workers.has(job.processedBy ?? ''));
+    for (const job of held) {
+      const id = job.id ?? '';
+      const losses = (this.#losses.get(id) ?? 0) + 1;
+      if (losses + job.stalledCounter <= MOST_LOSSES) await job.moveToWait(NO_TOKEN);
+      else {
+        // BullMQ would keep a failed one from being removed for as long as the lock of the lost worker lasts.
+        await job.moveToCompleted(null, NO_TOKEN, false);
+        this.#givenUp.add(id);
+      }
+      this.#losses.set(id, losses);
+    }
+    if (held.length > 0)
+      this.log.warn(
+        { workers: [...workers], chunks: held.length },
+        'workers are silent; others get their chunks',
+      );
   }
 
   /** Takes a run's entries out of the queue, but for those that a worker holds: those find that they are not wanted. */

@@ -64,7 +64,8 @@ class Engine {
   readonly #producer: Producer;
   /** The worker of this process; null where the fleet makes the calls. */
   readonly #own: OwnWorker | null;
-  readonly #fleet: FleetWatch | null;
+  /** The workers of all processes. */
+  readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   /** Aborted when the run was halted and its calls have ended. */
   readonly #drained = new AbortController();
@@ -84,7 +85,9 @@ class Engine {
           this.#events.emit(call),
         )
       : null;
-    this.#fleet = settings.work ? null : watchFleet(store.keyValue, queue.name, world.log);
+    this.#fleet = watchFleet(store.keyValue, queue.name, world.log, (lost) =>
+      queue.takeBack(manifest.run, lost),
+    );
     this.#canary = new Canary(settings.limits.canary, manifest.tally.rows);
     this.#producer = new Producer(settings, parts, this.#window, this.#canary);
     const watched = {
@@ -93,7 +96,7 @@ class Engine {
       total: input.total,
       queue: store.describe(),
       refusal: () => store.health.refusal,
-      fleet: () => this.#fleet?.seen ?? null,
+      fleet: () => this.#fleet.seen,
     };
     this.#watchdog = new Watchdog(watched, manifest.rows, steadyNow());
     this.#events.readBy(
@@ -116,7 +119,7 @@ class Engine {
     const work = Promise.all([this.#produce(), this.#collect()]);
     const end = await this.#untilLeft(work).finally(() => {
       clearInterval(pulse);
-      this.#fleet?.stop();
+      this.#fleet.stop();
     });
     const worker = this.#own?.worker;
     if (worker !== undefined) committer.recount(before, worker.totals(run), halt.reason === null);
@@ -145,7 +148,7 @@ class Engine {
       type: 'pulse',
       known: this.#watchdog.known,
       failed: this.parts.committer.manifest.tally.rows.failed,
-      inFlight: this.#own?.worker.inFlight ?? this.#fleet?.seen?.inFlight ?? 0,
+      inFlight: this.#own?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
     });
     const fault = this.#watchdog.overdue(now);

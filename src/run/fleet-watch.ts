@@ -1,5 +1,7 @@
 import type { Logger } from 'pino';
+import { steadyNow } from '../clock.js';
 import { readWorkers, type SeenWorker } from '../fleet/beats.js';
+import { LostWorkers } from '../fleet/lost-workers.js';
 import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';
 
@@ -17,15 +19,28 @@ export interface FleetWatch {
   stop(): void;
 }
 
-/** Watches the workers of other processes that take rows of a queue. Nobody waits for it. */
-export function watchFleet(keyValue: KeyValue, queue: string, log: Logger): FleetWatch {
+/**
+ * Watches the workers that take rows of a queue. Nobody waits for it.
+ * @param takeBack gives others what lost workers hold; told again at the next look when it fails
+ */
+export function watchFleet(
+  keyValue: KeyValue,
+  queue: string,
+  log: Logger,
+  takeBack: (workers: ReadonlySet<string>) => Promise<void>,
+): FleetWatch {
   let seen: SeenFleet | null = null;
   let looking = false;
+  const lostWorkers = new LostWorkers();
   const look = async (): Promise<void> => {
     if (looking) return;
     looking = true;
     try {
-      seen = fleetOf(queue, readWorkers(await keyValue.list('worker')));
+      const workers = readWorkers(await keyValue.list('worker'));
+      seen = fleetOf(queue, workers);
+      const lost = lostWorkers.looked(workers, steadyNow());
+      if (lost.size > 0) await takeBack(lost);
+      lostWorkers.takenBack(lost);
     } catch (error) {
       seen = null;
       log.debug({ err: error }, 'the heartbeats do not say who works');

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundsOf, budgetFault, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
+import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { CalledOutcome, Fault } from '../model.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
@@ -29,10 +30,10 @@ const LOOK_MS = 500;
 /** A call that has not ended so long after its deadline is one of a process that is gone, in milliseconds. */
 const GONE_MS = 10_000;
 /**
- * A grant is good for this time, in milliseconds. A process that was frozen for longer than its lock may find its rows
- * answered by another (faults 31 and 43), so it asks again.
+ * A grant is good for this time, in milliseconds. A process that was frozen for longer may find its rows answered by
+ * another (faults 31 and 43), so it asks again.
  */
-const GRANT_MS = 15_000;
+const GRANT_MS = WORKER_SAFE_MS;
 /** The same for a grant that was asked for ahead: it waits for its slot, so any sleep of the process falls upon it. */
 const AHEAD_MS = 2_000;
 

@@ -1,12 +1,12 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
+import { within } from '../deadline.js';
 import { RUN_LOST_MS, readRuns, readWorkers } from '../fleet/beats.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
 import { WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Fault } from '../model.js';
 import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
-import { within } from '../deadline.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
@@ -173,7 +173,8 @@ export class FleetWorker {
       this.#heartbeat.called(call.status);
       log.debug(call, type);
     };
-    const place = { address, keys, store, concurrency, log, onStop, onCall, times };
+    const name = this.#heartbeat.id;
+    const place = { name, address, keys, store, concurrency, log, onStop, onCall, times };
     return new ChunkWorker({ ...place, slots: this.#slots, batcher: this.#batcher }, want);
   }
 

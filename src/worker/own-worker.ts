@@ -52,6 +52,7 @@ export function startOwnWorker(
   const worker = new ChunkWorker(
     {
       ...{ address: world.address, keys: world.keys, store, concurrency, onStop, log: world.log },
+      name: heartbeat.id,
       ...{ batcher, ownRun: run },
       onCall,
     },

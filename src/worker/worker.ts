@@ -6,11 +6,13 @@ import { steadyNow, watchClock } from '../clock.js';
 import { within } from '../deadline.js';
 import type { WorkerBeat } from '../fleet/beats.js';
 import type { WantedQueue } from '../fleet/demand.js';
+import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { Fault } from '../model.js';
 import { Pacer } from '../pace/pacer.js';
 import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
+import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import type { Batcher, Totals } from './batcher.js';
@@ -24,15 +26,14 @@ import { Feedback } from './feedback.js';
 import { serviceWait } from './service-wait.js';
 
 /**
- * How long an entry stays with a worker that shows no sign of life, in milliseconds. Renewed at half of it.
- * Long enough that a busy process or a short outage of the store does not lose it, short enough that the
- * rows of a killed worker are taken up within two minutes.
+ * How long an entry stays with a worker that does not renew its lock, in milliseconds. Long enough that a busy process or a
+ * short outage of the store does not lose it. The entries of a killed worker are taken back sooner (`fleet/lost-workers.ts`).
  */
 const LOCK_MS = 60_000;
+/** Time between two renewals at most, in milliseconds: so soon a lease finds that another worker has its entry. */
+const RENEW_MS = 5_000;
 /** How often lost locks are looked for; an entry is handed out again at the second look. */
 const STALLED_CHECK_MS = 15_000;
-/** Times a chunk may lose its worker before it is given up as a chunk (fault 44); 1 would fail it at a second crash. */
-const MAX_STALLED = 3;
 /** Time for calls in flight to end when the worker closes, in milliseconds. */
 const GRACE_MS = 30_000;
 /** Time to leave the store, in milliseconds. */
@@ -50,6 +51,8 @@ const OF_THE_RUN = new Set([
 /** Where a process works and with what, the same for all its queues. */
 export interface WorkPlace extends ServiceAccess {
   readonly store: Store;
+  /** Name of the heartbeat of this process; the entries that it takes carry it. */
+  readonly name: string;
   /** Calls in flight at once. */
   readonly concurrency: number;
   /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
@@ -64,6 +67,14 @@ export interface WorkPlace extends ServiceAccess {
   readonly log: Logger;
   /** Shorter times than a user has, for tests of what happens when they run out. */
   readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number } | undefined;
+}
+
+/** An entry that this process works on. */
+interface Held {
+  readonly job: Job<ChunkData>;
+  readonly token: string;
+  /** True when it is back in the queue, or with another worker: rows that are not called yet are left to that one. */
+  isLost: boolean;
 }
 
 /** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
@@ -81,11 +92,14 @@ export class ChunkWorker {
   readonly #baseSlots: number;
   readonly #lockMs: number;
   readonly #clock: NodeJS.Timeout;
-  #chunks = 0;
+  readonly #renewal: NodeJS.Timeout;
+  #isRenewing = false;
+  /** When the last renewal began that the store has answered. */
+  #renewedAt = steadyNow();
   /** Requests that may be made and for which the process has no slot free. */
   #waitingForSlot = 0;
   /** The leases under way, by the ids of their entries. */
-  readonly #leases = new Map<string, Promise<void>>();
+  readonly #leases = new Map<string, { readonly held: Held; readonly over: Promise<void> }>();
   /** Executions of runs that were stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
@@ -117,12 +131,13 @@ export class ChunkWorker {
       (job, token) => this.#process(job, token ?? ''),
       {
         connection: store.connectionFor('worker'),
+        name: place.name,
         concurrency: this.#baseSlots,
         lockDuration: this.#lockMs,
         // Its own renewal goes by the system's clock, and stops for as long as that was set back (fault 90).
         skipLockRenewal: true,
         stalledInterval: times?.stalledCheckMs ?? STALLED_CHECK_MS,
-        maxStalledCount: MAX_STALLED,
+        maxStalledCount: MOST_LOSSES,
         limiter: ENTRY_LIMIT,
         // A worker without the strategy would stall every chunk that is to be retried.
         settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
@@ -169,15 +184,42 @@ export class ChunkWorker {
       stop: (chunk, fault) => this.#stop(chunk, fault),
     };
     this.#clock = watchClock((ms) => void this.#clockWasSetBack(ms));
+    this.#renewal = setInterval(() => void this.#renewOnce(), Math.min(this.#lockMs / 2, RENEW_MS));
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
   }
 
-  /** A lock that is lost is found by whoever takes the entry again; the calls go on, because they are being paid for. */
-  async #renew(job: Job<ChunkData>, token: string): Promise<void> {
-    await job
-      .extendLock(token, this.#lockMs)
-      .catch((error) => this.place.log.debug({ err: error, entry: job.id }, 'a lock was not renewed'));
+  /** One renewal at a time. One that the store does not answer is given up, before the locks have run out. */
+  async #renewOnce(): Promise<void> {
+    if (this.#isRenewing) return;
+    this.#isRenewing = true;
+    await within(this.#lockMs / 2, this.#renew()).catch((error) =>
+      this.place.log.debug({ err: error }, 'locks were not renewed'),
+    );
+    this.#isRenewing = false;
+  }
+
+  /**
+   * Renews the locks of all leases. The calls under way go on in any case, because they are being paid for. A process that
+   * was frozen looks after all of its entries: they may be back in the queue, where their locks can be renewed.
+   */
+  async #renew(): Promise<void> {
+    const now = steadyNow();
+    const leases = new Map(this.#leases);
+    const tokens = [...leases.values()].map(({ held }) => held.token);
+    const unrenewed =
+      leases.size === 0 ? [] : await this.#worker.extendJobLocks([...leases.keys()], tokens, this.#lockMs);
+    for (const id of now - this.#renewedAt > WORKER_SAFE_MS ? leases.keys() : unrenewed) {
+      const held = leases.get(id)?.held;
+      if (held !== undefined) held.isLost = !(await this.#has(held));
+    }
+    this.#renewedAt = now;
+  }
+
+  /** Whether an entry is still with this lease. A lock that ran out, and that nobody has taken, is as good as before. */
+  async #has({ job }: Held): Promise<boolean> {
+    const now = await this.#queue.getJob(job.id ?? '');
+    return now?.attemptsStarted === job.attemptsStarted && (await now.getState()) === 'active';
   }
 
   /**
@@ -265,6 +307,7 @@ export class ChunkWorker {
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.place.log.warn({ err: error }, 'calls in flight were given up'),
     );
+    clearInterval(this.#renewal);
     await this.#caller.close();
     await within(LEAVE_MS, Promise.all([this.#batcher.flushed(), this.#queue.close()])).catch(() => {});
   }
@@ -277,20 +320,14 @@ export class ChunkWorker {
     }
     const id = job.id ?? '';
     // The entry of a process that was frozen, or that lost its store, comes back while the first lease goes on.
-    while (this.#leases.has(id)) await this.#leases.get(id);
-    this.#chunks++;
-    const lease = this.#work(chunk, job, token);
-    this.#leases.set(
-      id,
-      lease.catch(() => {}),
-    );
-    const renewal = setInterval(() => void this.#renew(job, token), this.#lockMs / 2);
+    while (this.#leases.has(id)) await this.#leases.get(id)?.over;
+    const held: Held = { job, token, isLost: false };
+    const work = this.#work(chunk, held);
+    this.#leases.set(id, { held, over: work.catch(() => {}) });
     try {
-      await lease;
+      await work;
     } finally {
-      clearInterval(renewal);
       this.#leases.delete(id);
-      this.#chunks--;
       // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
       if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
         this.#worker.concurrency--;
@@ -298,8 +335,9 @@ export class ChunkWorker {
   }
 
   /** Has the rows of a chunk called for, and does with its entry what comes of them. */
-  async #work(chunk: Chunk, job: Job<ChunkData>, token: string): Promise<void> {
+  async #work(chunk: Chunk, held: Held): Promise<void> {
     if (this.#stopped.has(nameOf(chunk))) return;
+    const { job, token } = held;
     const attempts = job.opts.attempts ?? 1;
     const isOwn = this.place.ownRun === chunk.run;
     const end = await new ChunkRun(this.#parts, {
@@ -316,7 +354,7 @@ export class ChunkWorker {
           `${end.rows} of ${chunk.rows.length} rows to be tried again: ${end.codes.join(', ')}`,
         );
       case 'left':
-        await job.moveToWait(token);
+        if (!held.isLost) await job.moveToWait(token);
         throw new WaitingError();
     }
   }
@@ -357,7 +395,7 @@ export class ChunkWorker {
    */
   #takeAnotherChunkIfLast(): void {
     const most = this.place.concurrency + 1;
-    if (this.#limit.pendingCount > 0 || this.#chunks < this.#worker.concurrency) return;
+    if (this.#limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
     if (this.#releasing || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
     void this.#worker.pause(true).then(() => {

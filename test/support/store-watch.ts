@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { QueueEvents } from 'bullmq';
+import { type Job, Queue, QueueEvents } from 'bullmq';
+import { readWorkers } from '../../src/fleet/beats.js';
 import { queueName } from '../../src/queue/names.js';
 import { openStore } from '../../src/store/open.js';
 import type { Trial } from './trial.js';
@@ -13,17 +14,20 @@ export interface StoreWatch {
   readonly takenAgain: Promise<void>;
   /** Resolves when the ledger knows of so many calls in flight. */
   inFlight(calls: number): Promise<void>;
+  /** Resolves when no entry is with the worker of this process. */
+  takenFrom(pid: number): Promise<void>;
+  /** Resolves when the worker of this process has said twice more that it lives. */
+  awake(pid: number): Promise<void>;
   close(): Promise<void>;
 }
 
 export async function watchStore(trial: Trial): Promise<StoreWatch> {
   const { PROMPTMILL_QUEUE = '', PROMPTMILL_BASE_URL: base } = trial.env;
   const store = await openStore(PROMPTMILL_QUEUE, { stateDir: '/dev/null/never', onWarning: () => {} });
-  const events = new QueueEvents(
-    queueName('lm-35-turbo-instruct', `${base}/openai`),
-    { connection: store.connectionFor('worker') },
-    store.backendFactory,
-  );
+  const name = queueName('lm-35-turbo-instruct', `${base}/openai`);
+  const events = new QueueEvents(name, { connection: store.connectionFor('worker') }, store.backendFactory);
+  const queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+  queue.on('error', () => {});
   events.on('error', () => {});
   await events.waitUntilReady();
   const stalled = new Set<string>();
@@ -39,8 +43,22 @@ export async function watchStore(trial: Trial): Promise<StoreWatch> {
       const run = String(trial.work.json('out.csv.run.json')['run']);
       while ((await store.ledger.progress(run, [])).calls.in_flight !== calls) await sleep(LOOK_MS);
     },
+    takenFrom: async (pid) => {
+      const isIts = ({ processedBy = '' }: Job): boolean => processedBy.includes(`-${pid}-`);
+      while ((await queue.getJobs(['active'])).some(isIts)) await sleep(LOOK_MS);
+    },
+    awake: async (pid) => {
+      let last = 0;
+      for (let beats = 0; beats < 2; await sleep(LOOK_MS)) {
+        const workers = readWorkers(await store.keyValue.list('worker'));
+        const ageMs = workers.find(({ beat }) => beat.pid === pid)?.ageMs ?? Number.POSITIVE_INFINITY;
+        if (ageMs < last) beats++;
+        last = ageMs;
+      }
+    },
     close: async () => {
       await events.close();
+      await queue.close();
       await store.close();
     },
   };

@@ -69,6 +69,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       store,
       concurrency: ${concurrency},
       batcher: new Batcher(store.ledger, log, ${concurrency}),
+      name: 'without-a-heartbeat',
       onCall: () => {},
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log,
