@@ -123,6 +123,9 @@ const promptfoo: Entry['ready'] = async (about) => {
           PROMPTFOO_CONFIG_DIR: join(folder, 'promptfoo'),
           PROMPTFOO_DISABLE_TELEMETRY: '1',
           PROMPTFOO_DISABLE_UPDATE: '1',
+          // Its log files are closed while it still writes to them, which ends it with an error now and then.
+          PROMPTFOO_DISABLE_DEBUG_LOG: '1',
+          PROMPTFOO_DISABLE_ERROR_LOG: '1',
           PROMPTFOO_DISABLE_REMOTE_GENERATION: '1',
         },
       };
