@@ -23,8 +23,8 @@ Examples:
 
 GET /stats tells what it received. It also answers as a plain server does: POST /v1/completions with a bearer key
 and the model in the body. Its keys are PROMPTMILL_API_KEY and PROMPTMILL_API_KEY_2 where they are set, otherwise
-keys of its own, which it prints. docs/emulator.md says more. For one rehearsal nothing needs to be started:
-promptmill run JOB --emulate.
+keys of its own, which it prints. docs/emulator.md says more. For a single rehearsal, promptmill run JOB --emulate
+starts an emulator by itself.
 `;
 
 /** `promptmill emulate`: the service on this machine, until a signal ends it. */

@@ -27,9 +27,9 @@ Examples:
   $ promptmill serve jobs/nightly.yaml --jobs 1 --no-dashboard
   $ promptmill serve --emulate                   rehearse a night without a bill; replaces outputs as a night does
 
-Runs what is due, one run of a job at a time, and after downtime once what was missed. The output of a scheduled run
+Runs each job when it is due, once at a time, and once after downtime for all the times it missed. The output of a scheduled run
 replaces one of the same name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C halt what runs,
-and the next serve completes it. SIGHUP looks at the job files now; otherwise they are looked at every minute.
+and the next serve completes it. The job files are read every minute, and at once after SIGHUP.
 The dashboard needs PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not start;
 3 the queue cannot be used any longer.
 `;

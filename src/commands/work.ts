@@ -33,7 +33,7 @@ Examples:
   $ promptmill run jobs/sentiment.yaml --queue redis://queue-host:6379 --no-work    a run that leaves it all to them
 
 Any number of them, on any machine. Each calls the service at PROMPTMILL_BASE_URL with the keys of its own environment, for
-runs of that address and no other. --concurrency counts the calls of all deployments together. Ctrl-C or SIGTERM: it takes no
+runs of that address only. --concurrency counts the calls of all deployments together. Ctrl-C or SIGTERM: it takes no
 more rows, finishes the calls in flight, and hands the rest back. Exit codes: 0 asked to end, and done; 2 did not start;
 3 the service refuses its calls, or the queue cannot be used; 130, 143 ended by a second signal, or while the queue was away.
 `;
