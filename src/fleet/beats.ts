@@ -126,9 +126,15 @@ export function readRuns(listed: readonly Listed[]): SeenRun[] {
 }
 
 /** The beats of the folder `worker`; what is none, or of a process that has ended, is left out. */
-export function readWorkers(listed: readonly Listed[]): SeenWorker[] {
+export const readWorkers = (listed: readonly Listed[]): SeenWorker[] => withoutGone(readAllWorkers(listed));
+
+/** Those of processes that have ended as well. */
+export function readAllWorkers(listed: readonly Listed[]): SeenWorker[] {
   return listed.flatMap(({ name, text, ageMs }) => {
     const { data: beat } = workerBeat.safeParse(parseJson(text));
-    return beat?.id === name && !isGone(beat) ? [{ beat, ageMs }] : [];
+    return beat?.id === name ? [{ beat, ageMs }] : [];
   });
 }
+
+export const withoutGone = (workers: readonly SeenWorker[]): SeenWorker[] =>
+  workers.filter(({ beat }) => !isGone(beat));

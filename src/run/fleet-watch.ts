@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { steadyNow } from '../clock.js';
-import { readWorkers, type SeenWorker } from '../fleet/beats.js';
+import { readAllWorkers, type SeenWorker, withoutGone } from '../fleet/beats.js';
 import { LostWorkers } from '../fleet/lost-workers.js';
 import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';
@@ -36,8 +36,8 @@ export function watchFleet(
     if (looking) return;
     looking = true;
     try {
-      const workers = readWorkers(await keyValue.list('worker'));
-      seen = fleetOf(queue, workers);
+      const workers = readAllWorkers(await keyValue.list('worker'));
+      seen = fleetOf(queue, withoutGone(workers));
       const lost = lostWorkers.looked(workers, steadyNow());
       if (lost.size > 0) await takeBack(lost);
       lostWorkers.takenBack(lost);

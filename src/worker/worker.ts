@@ -340,7 +340,8 @@ export class ChunkWorker {
     const { job, token } = held;
     const attempts = job.opts.attempts ?? 1;
     const isOwn = this.place.ownRun === chunk.run;
-    const end = await new ChunkRun(this.#parts, {
+    const parts = { ...this.#parts, releasing: () => this.#releasing || held.isLost };
+    const end = await new ChunkRun(parts, {
       ...{ chunk, attempts, isOwn },
       attempt: job.attemptsMade + 1,
     }).run();
