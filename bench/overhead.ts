@@ -6,7 +6,7 @@ import { CLI, type Contestant, ENTRIES, type Task } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
 import { type Metered, metered } from './meter.js';
-import { type Measured, median, occasion, type Overhead, rounded, saveResult } from './results.js';
+import { type Measured, median, type Overhead, occasion, rounded, saveResult } from './results.js';
 import { show } from './tables.js';
 
 /**

@@ -62,11 +62,10 @@ function validator(schema: Schema): (value: Json) => string | null {
     logger: false,
     code: { regExp: boundedPattern },
   } as const;
-  const draft = String(schema['$schema'] ?? '');
+  const ajv = validatorOf(String(schema['$schema'] ?? ''), options);
   try {
     // "$async" would make the validator answer with a promise.
     if (schema['$async'] !== undefined) throw new Error('$async is not supported');
-    const ajv = validatorOf(draft, options);
     ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS);
     const validate = ajv.compile(schema);
     return (value) => (validate(value) ? null : described(validate.errors?.[0]));

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
 import { errorCode, PromptmillError } from '../errors.js';
@@ -43,6 +44,11 @@ function limitOf(error: unknown): [string, string] | null {
 
 /** Node looks for a package elsewhere when it may not open the `package.json` that is there, and then says it is missing. */
 function isUnopened(error: Error): boolean {
+  if (errorCode(error) === 'MODULE_NOT_FOUND') {
+    const name = /^Cannot find module '((?:@[^/']+\/)?[^/'.][^/']*)/.exec(error.message)?.[1];
+    const folders = name === undefined ? null : createRequire(import.meta.url).resolve.paths(name);
+    return (folders ?? []).some((folder) => existsSync(join(folder, name ?? '', 'package.json')));
+  }
   if (errorCode(error) !== 'ERR_MODULE_NOT_FOUND') return false;
   const file = /'([^']+)' imported from/.exec(error.message)?.[1];
   return file !== undefined && existsSync(join(dirname(file), 'package.json'));

@@ -119,7 +119,9 @@ const isUnfinished = (rest: string): boolean =>
 function summaryAt(path: string): { readonly output: string; readonly job: string } | null {
   try {
     const { output, job } = JSON.parse(readOwn(path));
-    return typeof output === 'string' ? { output: basename(output), job: String(job) } : null;
+    if (typeof output !== 'string' || typeof job !== 'string') return null;
+    // Anybody may have written it: what would control a terminal is not shown.
+    return { output: basename(output), job: job.replace(/\p{C}/gu, '\uFFFD') };
   } catch {
     return null;
   }

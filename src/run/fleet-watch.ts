@@ -32,6 +32,8 @@ export function watchFleet(
   let seen: SeenFleet | null = null;
   let looking = false;
   const lostWorkers = new LostWorkers();
+  const notTaken = (error: unknown): void =>
+    log.debug({ err: error }, 'what lost workers hold stays with them for now');
   const look = async (): Promise<void> => {
     if (looking) return;
     looking = true;
@@ -39,8 +41,7 @@ export function watchFleet(
       const workers = readAllWorkers(await keyValue.list('worker'));
       seen = fleetOf(queue, withoutGone(workers));
       const lost = lostWorkers.looked(workers, steadyNow());
-      if (lost.size > 0) await takeBack(lost);
-      lostWorkers.takenBack(lost);
+      if (lost.size > 0) await takeBack(lost).then(() => lostWorkers.takenBack(lost), notTaken);
     } catch (error) {
       seen = null;
       log.debug({ err: error }, 'the heartbeats do not say who works');

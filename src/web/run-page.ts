@@ -3,8 +3,8 @@ import type { Summary } from '../report/summary.js';
 import type { Counts, FilterCounts } from '../report/tally.js';
 import { reconciliation } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
-import { type Figure, type Share, sharesOf } from './front-page.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
+import { type Figure, type Share, sharesOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
 /** A table of the page of a run. Rows with a share get a bar. */

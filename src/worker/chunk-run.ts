@@ -18,9 +18,9 @@ import {
 import { type Ahead, type Batcher, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import type { BudgetWait } from './budget-wait.js';
+import { cutOffRow, failedRow, lostRow } from './failed-row.js';
 import type { FairLimit } from './fair-limit.js';
 import type { Feedback, FeedbackParts } from './feedback.js';
-import { cutOffRow, failedRow, lostRow } from './failed-row.js';
 import { packs, shuffled } from './packs.js';
 
 /** Pause before rows go back to the queue because the store refused, in milliseconds. */

@@ -1,4 +1,5 @@
 import { readdirSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
 import { Workplace } from '../support/promptmill.js';
@@ -6,6 +7,8 @@ import { completionBody, type ScriptedService, startScriptedService } from '../s
 import { Serve } from '../support/serve.js';
 
 const ROWS = 40;
+/** The schedule starts a run each time that the clock shows a multiple of this, in milliseconds. */
+const EVERY_MS = 2_000;
 const CONCURRENCY = 8;
 /** Rows of each run that are answered while the others are held back. */
 const ANSWERED = 15;
@@ -108,6 +111,8 @@ it('fault 47: runs of a job that takes longer than its schedule never overlap; k
   expect(outputs('.run.json')).toHaveLength(1);
   release();
   hold();
+  // One more time of the schedule passes while nothing serves.
+  await sleep(EVERY_MS - (Date.now() % EVERY_MS) + 1);
 
   const second = serve();
   await second.logs(/^its run was interrupted, and goes on/);

@@ -61,7 +61,7 @@ describeEachStore('a run that is interrupted', (store) => {
     const { code, stderr } = await running.ended;
     expect(code, stderr).toBe(143);
     trial.release();
-    await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+    await trial.whole(trial.run(), { repeats: trial.unknown }, context);
   });
 
   it('fault 45: a second signal ends it at once, and only what was in flight is called again', async (context) => {
@@ -76,6 +76,6 @@ describeEachStore('a run that is interrupted', (store) => {
       'stopped at once; what was answered is kept. Resume with:\n  promptmill run job.yaml',
     );
     trial.release();
-    await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+    await trial.whole(trial.run(), { repeats: trial.unknown }, context);
   });
 });

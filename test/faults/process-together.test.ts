@@ -49,7 +49,7 @@ describe('runs at the same time on embedded', () => {
     expect(first.service.calls()).toBe(calls);
 
     await second.whole(other, { repeats: 0 }, context);
-    await first.whole(first.run(), { repeats: first.concurrency }, context);
+    await first.whole(first.run(), { repeats: first.unknown }, context);
   });
 
   it('fault 39: the lock of a killed process holds nobody up', async (context) => {
@@ -61,7 +61,7 @@ describe('runs at the same time on embedded', () => {
     const next = second.run();
     await second.whole(next, { repeats: 0 }, context);
     expect(next.said()).not.toContain('store-2');
-    await first.whole(first.run(), { repeats: first.concurrency }, context);
+    await first.whole(first.run(), { repeats: first.unknown }, context);
   });
 
   /** Starts a second run to the output of one that is at work, and expects that it is refused before it calls anything. */

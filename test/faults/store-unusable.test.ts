@@ -38,7 +38,7 @@ async function stopsAndGoesOn(trial: Trial, { happens, mended, words }: Mishap, 
   expect(stderr).toContain('promptmill run job.yaml');
   expect(stderr).not.toMatch(DEFECT);
   await mended(trial);
-  await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+  await trial.whole(trial.run(), { repeats: trial.unknown }, context);
 }
 
 /** Nothing is sent, and once the store is mended the same command runs. */
@@ -63,10 +63,10 @@ async function endsAtASignal(trial: Trial, { happens, mended, words }: Mishap, c
   const { code, stderr } = await running.ended;
   expect(code, stderr).toBe(143);
   await mended(trial);
-  await trial.whole(trial.run(), { repeats: trial.concurrency }, context);
+  await trial.whole(trial.run(), { repeats: trial.unknown }, context);
 }
 
-/** With one call at a time everything that is known is on disk, so that losing the ledger loses one call. */
+/** With one call at a time everything that is known is on disk, so that losing the ledger loses that one and the next. */
 async function losesTheLedger(trial: Trial, { happens, mended, words }: Mishap, context: TestContext) {
   const running = trial.run();
   await running.until(trial.called(20));
@@ -79,7 +79,7 @@ async function losesTheLedger(trial: Trial, { happens, mended, words }: Mishap, 
   expect(oneLine(stderr)).toMatch(words);
   expect(stderr).not.toMatch(DEFECT);
   await mended(trial);
-  await trial.whole(trial.run(), { repeats: 1 }, context);
+  await trial.whole(trial.run(), { repeats: trial.unknown }, context);
 }
 
 if (!haveRedis()) {

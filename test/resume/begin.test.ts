@@ -54,6 +54,7 @@ describe('where a run begins', () => {
   it.each([
     ['this job has finished already', { output: 'out.csv', job: 'nightly' }],
     ['it is the output of the job weekly', { output: 'elsewhere/out.csv', job: 'weekly' }],
+    ['it is the output of the job \uFFFD[2Jweekly', { output: 'out.csv', job: '\u001B[2Jweekly' }],
     ["it may be anybody's, because no summary of a run is beside it", null],
   ])('refuses an output that is there, and says whose it is: %s', async (whose, summary) => {
     writeFileSync(join(folder, 'out.csv'), 'id\n');

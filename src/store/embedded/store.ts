@@ -1,8 +1,8 @@
 import { join } from 'node:path';
-import { UsageError } from '../../errors.js';
+import { within } from '../../deadline.js';
+import { errorCode, UsageError } from '../../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
-import { within } from '../../deadline.js';
 import { StoreHealth } from '../health.js';
 import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';
@@ -89,8 +89,9 @@ async function claimDirectory({
   );
 }
 
-function unusable(directory: string, error: unknown): UsageError {
-  if (error instanceof UsageError) return error;
+/** Why the database cannot be used; a limit of open files is left for `last-words.ts` to name. */
+function unusable(directory: string, error: unknown): unknown {
+  if (error instanceof UsageError || errorCode(error) === 'EMFILE') return error;
   // What PGlite throws when it cannot write is no Error.
   const reason = error instanceof Error ? error.message : JSON.stringify(error);
   if (error instanceof RangeError && /memory/i.test(reason)) {

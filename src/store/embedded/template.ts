@@ -46,7 +46,9 @@ export async function copyTemplate(data: string): Promise<boolean> {
     at += size;
     return limit(() => writeFile(join(data, path), content, { mode: 0o600 }));
   });
-  await Promise.all(written);
+  // All of them end before the lock of the store is let go.
+  const failed = (await Promise.allSettled(written)).find((each) => each.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
   return true;
 }
 

@@ -1,8 +1,8 @@
 import { SchemaVersionMismatchError, UnsupportedPostgresVersionError } from 'bullmq';
 import pg from 'pg';
+import { within } from '../../deadline.js';
 import { UsageError } from '../../errors.js';
 import { withoutPassword } from '../address.js';
-import { within } from '../../deadline.js';
 import { openingErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';

@@ -1,8 +1,8 @@
 import { createRedisBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { reconnectMs } from '../../backoff.js';
-import { withoutPassword } from '../address.js';
 import { within } from '../../deadline.js';
+import { withoutPassword } from '../address.js';
 import { openingErrorOf, storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
