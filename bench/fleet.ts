@@ -43,6 +43,7 @@ interface Plan {
 /** A fleet at work. */
 interface Running {
   readonly endpoint: Endpoint;
+  readonly run: ChildProcess;
   readonly workers: readonly ChildProcess[];
 }
 
@@ -66,8 +67,9 @@ try {
 /** Seconds from the kill to the end of the run. */
 async function afterKill(): Promise<number> {
   let killed = 0;
-  const { endedMs } = await trial(KILLED, async ({ endpoint, workers }) => {
-    while ((await endpoint.stats()).calls < KILLED.rows * CALLED_BEFORE_KILL) await sleep(20);
+  const { endedMs } = await trial(KILLED, async ({ endpoint, run, workers }) => {
+    const enough = KILLED.rows * CALLED_BEFORE_KILL;
+    while (!hasEnded(run) && (await endpoint.stats()).calls < enough) await sleep(20);
     workers[0]?.kill('SIGKILL');
     killed = performance.now();
   });
@@ -97,13 +99,16 @@ async function trial(
   try {
     await endpoint.begin(latencyMs);
     const workers = Array.from({ length: count }, () => start('work', '--concurrency', String(concurrency)));
-    while ((await redis.hlen('promptmill:board:{worker}:text')) < count) await sleep(50);
+    while ((await redis.hlen('promptmill:board:{worker}:text')) < count) {
+      if (workers.some(hasEnded)) throw new Error('a worker ended before the run began');
+      await sleep(50);
+    }
     await redis.config('RESETSTAT');
     const redisBefore = await redisCpu(redis);
     const run = start('run', 'job.yaml', '--no-work', '--quiet', '--overwrite');
     const cpuOfRun = watchCpu(run);
     const cpuOfWorkers = workers.map(watchCpu);
-    const [[code]] = await Promise.all([once(run, 'exit'), during({ endpoint, workers })]);
+    const [[code]] = await Promise.all([once(run, 'exit'), during({ endpoint, run, workers })]);
     const endedMs = performance.now();
     const { calls, first_ms, last_ms, middle } = await endpoint.stats();
     const lost = workers.filter(({ signalCode }) => signalCode === 'SIGKILL').length * concurrency;
@@ -125,7 +130,7 @@ async function trial(
     };
     return { figures, endedMs };
   } finally {
-    for (const child of processes) if (child.exitCode === null) child.kill('SIGTERM');
+    for (const child of processes) if (!hasEnded(child)) child.kill('SIGTERM');
     await Promise.all(processes.map(ended));
     redis.disconnect();
     endpoint.stop();
@@ -139,8 +144,12 @@ function isWhole(rows: number): boolean {
   return ids.length === rows && ids.every((id, i) => id === i + 1);
 }
 
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
 async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  if (!hasEnded(child)) await once(child, 'exit');
 }
 
 /** Seconds of CPU that a process took from now on, as of the last look before it ended; 0 where there is no /proc. */

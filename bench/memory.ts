@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { Server } from '../test/support/servers.js';
+import { haveRedis, type Server } from '../test/support/servers.js';
 import { promptmill, redis, type Task } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
@@ -12,7 +12,8 @@ import { show } from './tables.js';
 import { MEMORY_ROWS } from './targets.js';
 
 /**
- * Peak memory of `promptmill run` over few rows and over many, on a new store each.
+ * Peak memory of `promptmill run` over few rows and over many, on a new store each. Without a Redis server on this machine
+ * the embedded store alone is measured.
  *
  *   npm run bench:memory -- [--rows 30000,1000000] [--dry]
  */
@@ -32,8 +33,9 @@ try {
   for (const rows of values.rows.split(',').map(Number)) {
     const input = await writeReviews(join(folder, 'rows.csv'), rows, 0.3);
     const task = { url: endpoint.url, folder, input, job, concurrency: CONCURRENCY };
-    for (const server of [await redis(), null]) runs.push(await runOn(server, rows, task));
-    console.log(JSON.stringify(runs.slice(-2)));
+    if (haveRedis()) runs.push(await runOn(await redis(), rows, task));
+    runs.push(await runOn(null, rows, task));
+    console.log(JSON.stringify(runs.filter((run) => run.rows === rows)));
   }
   const memory: Memory = { ...occasion(), runs };
   if (!values.dry) saveResult('memory', memory);

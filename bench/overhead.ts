@@ -49,7 +49,10 @@ interface Run extends Case {
   readonly contestant: string;
   readonly title: string;
   readonly rows: number;
+  /** Rows a second from the start of the process to its end. */
   readonly rate: number;
+  /** Rows a second from the first call to the last. */
+  readonly steadyRate: number;
   readonly ofIdeal: number | null;
   readonly firstCallS: number;
   readonly trips: number | null;
@@ -79,8 +82,8 @@ try {
     ...occasion(),
     rounds: Number(values.rounds),
     concurrency,
-    rates: summarise(rates),
-    starts: summarise(starts),
+    rates: summarise(complete(rates), starts),
+    starts: summarise(complete(starts), starts),
     version: {
       seconds: rounded(median(versions.map(({ seconds }) => seconds)), 2),
       modules: median(versions.map(({ modules }) => modules)),
@@ -155,10 +158,9 @@ async function startsOf(round: number): Promise<Run[]> {
 }
 
 function rowsOf({ slow }: Contestant, { latencyMs, promptKb }: Case): number {
-  const rows = Math.min(Number(values.rows), Math.floor(INPUT_KB / promptKb));
-  if (latencyMs === 0) return Math.ceil(rows / slow);
-  const ideal = (concurrency / latencyMs) * 1000 * LONG_ENOUGH_S;
-  return Math.min(rows, Math.max(Math.ceil(ideal / slow), 10 * concurrency));
+  const most = Math.min(Number(values.rows), Math.floor(INPUT_KB / promptKb));
+  const rows = latencyMs === 0 ? most : (concurrency / latencyMs) * 1000 * LONG_ENOUGH_S;
+  return Math.min(most, Math.max(Math.ceil(rows / slow), 10 * concurrency));
 }
 
 /** Who cannot do it is left out from then on; Promptmill and the bare loop have to. */
@@ -194,7 +196,7 @@ async function runOf(
   rmSync(task.output, { force: true });
   await endpoint.begin(latencyMs);
   const meter = await metered(contestant.command(task));
-  const { calls, first_ms, middle } = await endpoint.stats();
+  const { calls, first_ms, last_ms, middle } = await endpoint.stats();
   const lines = readFileSync(task.output, 'utf8').trimEnd().split('\n').length;
   if (calls !== rows || lines <= rows) {
     throw new Error(`${contestant.title}: ${calls} calls and ${lines} lines for ${rows} rows`);
@@ -205,6 +207,7 @@ async function runOf(
     contestant: contestant.id,
     title: contestant.title,
     rate: rows / meter.seconds,
+    steadyRate: rows / ((last_ms - first_ms) / 1000),
     ofIdeal: latencyMs === 0 ? null : middle.calls / middle.ms / ideal,
     firstCallS: (first_ms - meter.began_ms) / 1000,
     trips: tripsOf(contestant, meter),
@@ -223,39 +226,66 @@ function inputOf(rows: number, promptKb: number): Promise<string> {
   return known;
 }
 
-/** The medians over the rounds of each contestant in each case. */
-function summarise(runs: readonly Run[]): Measured[] {
-  return runs.filter(({ round }) => round === 1).map((first) => medians(first, runs));
+/** The runs of those that took part in every round. */
+function complete(runs: readonly Run[]): Run[] {
+  return runs.filter(({ title }) => missing.every((each) => each.title !== title));
 }
 
-function medians(first: Run, all: readonly Run[]): Measured {
+/** The medians over the rounds of each contestant in each case. */
+function summarise(runs: readonly Run[], starts: readonly Run[]): Measured[] {
+  return runs.filter(({ round }) => round === 1).map((first) => medians(first, runs, starts));
+}
+
+function medians(first: Run, all: readonly Run[], starts: readonly Run[]): Measured {
   const group = all.filter((run) => run.contestant === first.contestant && sameCase(run, first));
-  const { contestant, title, latencyMs, promptKb, rows, trips } = first;
-  const middle = (figure: (run: Run) => number | null, digits: number): number =>
-    rounded(median(group.map((run) => figure(run) ?? Number.NaN)), digits);
+  const { contestant, title, latencyMs, promptKb, rows } = first;
+  const middle = (figure: (run: Run) => number, digits: number): number =>
+    rounded(median(group.map(figure)), digits);
+  const middleOrNull = (figure: (run: Run) => number | null, digits: number): number | null => {
+    const figures = group.map(figure).filter((each) => each !== null);
+    return figures.length < group.length ? null : rounded(median(figures), digits);
+  };
   const rates = group.map(({ rate }) => Math.round(rate));
   return {
     ...{ contestant, title, rows },
     latency_ms: latencyMs,
     prompt_kb: promptKb,
-    rows_per_second: middle(({ rate }) => rate, 0),
-    of_bare: middle((run) => run.rate / bareRate(all, run), 2),
-    of_ideal: latencyMs === 0 ? null : middle(({ ofIdeal }) => ofIdeal, 3),
+    rows_per_second: middle(rateOf, 0),
+    of_bare: middleOrNull((run) => ratio(run, 'bare', all, rateOf), 2),
+    of_openai: middleOrNull((run) => ratio(run, 'openai', all, rateOf), 2),
+    of_ideal: middleOrNull(({ ofIdeal }) => ofIdeal, 3),
+    steady_rows_per_second: middle(steadyRateOf, 0),
+    steady_of_bare: middleOrNull((run) => ratio(run, 'bare', all, steadyRateOf), 2),
+    steady_cpu_us_per_row: middleOrNull((run) => steadyCpu(run, starts), 0),
     cpu_us_per_row: middle(({ meter }) => meter.cpu_us / rows, 0),
     main_us_per_row: middle(({ meter }) => (meter.main_us ?? Number.NaN) / rows, 0),
     peak_mb: middle(({ meter }) => meter.peak_bytes / 1e6, 0),
     first_call_s: middle(({ firstCallS }) => firstCallS, 2),
-    trips_per_row: trips === null ? null : middle((run) => (run.trips ?? 0) / rows, 2),
+    trips_per_row: middleOrNull(({ trips }) => (trips === null ? null : trips / rows), 2),
     modules: middle(({ meter }) => meter.modules, 0),
     spread: [Math.min(...rates), Math.max(...rates)],
   };
 }
 
-function bareRate(runs: readonly Run[], run: Run): number {
-  const bare = runs.find(
-    (each) => each.contestant === 'bare' && each.round === run.round && sameCase(each, run),
-  );
-  return bare?.rate ?? Number.NaN;
+function rateOf({ rate }: Run): number {
+  return rate;
+}
+
+function steadyRateOf({ steadyRate }: Run): number {
+  return steadyRate;
+}
+
+/** The rate of a run, of that of another contestant in the same round and case; null where that one is missing. */
+function ratio(run: Run, id: string, all: readonly Run[], rate: (run: Run) => number): number | null {
+  const other = all.find((each) => each.contestant === id && each.round === run.round && sameCase(each, run));
+  return other === undefined ? null : rate(run) / rate(other);
+}
+
+/** CPU for each row beyond those of the contestant's start in the same round, in µs; null where there are none. */
+function steadyCpu({ contestant, round, rows, meter }: Run, starts: readonly Run[]): number | null {
+  const start = starts.find((each) => each.contestant === contestant && each.round === round);
+  if (start === undefined || rows <= start.rows) return null;
+  return (meter.cpu_us - start.meter.cpu_us) / (rows - start.rows);
 }
 
 function sameCase(a: Case, b: Case): boolean {

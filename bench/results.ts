@@ -11,10 +11,19 @@ export interface Measured {
   readonly rows: number;
   /** Start-up of the process included. */
   readonly rows_per_second: number;
-  /** Of the rate of the bare loop in the same round. */
-  readonly of_bare: number;
+  /** Of the rate of the bare loop in the same round; null where it is missing. */
+  readonly of_bare: number | null;
+  /** Of the rate of the OpenAI SDK in the same round; null where it is missing. */
+  readonly of_openai: number | null;
   /** Rate over the middle 80 % of the calls, of what the calls in flight allow; null without latency. */
   readonly of_ideal: number | null;
+  /** From the first call to the last. */
+  readonly steady_rows_per_second: number;
+  /** `steady_rows_per_second`, of that of the bare loop in the same round; null where it is missing. */
+  readonly steady_of_bare: number | null;
+  /** Without the CPU and the rows of the start in the same round; null where the run has no more rows than that. */
+  readonly steady_cpu_us_per_row: number | null;
+  /** Start-up of the process included. */
   readonly cpu_us_per_row: number;
   readonly main_us_per_row: number;
   readonly peak_mb: number;

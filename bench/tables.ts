@@ -84,7 +84,7 @@ function overheadTexts(overhead: Overhead): Record<string, string> {
           each.rows,
           each.rows_per_second,
           each.spread.join(' to '),
-          each.of_bare,
+          each.of_bare ?? '',
           each.cpu_us_per_row,
           each.main_us_per_row,
           each.peak_mb,
@@ -94,22 +94,27 @@ function overheadTexts(overhead: Overhead): Record<string, string> {
       ...missing.map(({ title, reason }) => `\nLeft out: ${title}. ${reason}`),
     ].join('\n'),
     latency: table(
-      ['', ...latencies.flatMap((ms) => [`${ms} ms: of the ideal`, 'CPU, µs a row'])],
+      ['', ...latencies.flatMap((ms) => [`${ms} ms: rows`, 'of the ideal', 'CPU, µs a row'])],
       everybody.map(([id, title]) => [
         title,
         ...latencies.flatMap((ms) => {
           const found = of(id, ms, length);
-          return [found?.of_ideal ?? '', found?.cpu_us_per_row ?? ''];
+          return [found?.rows ?? '', found?.of_ideal ?? '', found?.steady_cpu_us_per_row ?? ''];
         }),
       ]),
     ),
     prompts: table(
-      ['', ...lengths.flatMap((kb) => [`${kb} KB: rows/s`, 'of the bare loop', 'CPU, µs a row'])],
+      ['', ...lengths.flatMap((kb) => [`${kb} KB: rows`, 'rows/s', 'of the bare loop', 'CPU, µs a row'])],
       everybody.map(([id, title]) => [
         title,
         ...lengths.flatMap((kb) => {
           const found = of(id, 0, kb);
-          return [found?.rows_per_second ?? '', found?.of_bare ?? '', found?.cpu_us_per_row ?? ''];
+          return [
+            found?.rows ?? '',
+            found?.steady_rows_per_second ?? '',
+            found?.steady_of_bare ?? '',
+            found?.steady_cpu_us_per_row ?? '',
+          ];
         }),
       ]),
     ),

@@ -23,7 +23,7 @@ const at =
     return found === undefined ? undefined : (figure(found) ?? undefined);
   };
 const ofIdeal = ({ of_ideal }: Measured): number | null => of_ideal;
-const ofBare = ({ of_bare }: Measured): number => of_bare;
+const ofBare = ({ of_bare }: Measured): number | null => of_bare;
 const start =
   (contestant: string) =>
   ({ overhead }: Results): number | undefined =>
@@ -36,12 +36,6 @@ const fleet =
   (workers: number, latencyMs: number) =>
   ({ fleet: measured }: Results) =>
     measured?.trials.find((trial) => trial.workers === workers && trial.latency_ms === latencyMs);
-
-function timesOpenai(results: Results): number | undefined {
-  const openai = at('openai', 0, (each) => each.rows_per_second)(results);
-  const own = at('redis', 0, (each) => each.rows_per_second)(results);
-  return own !== undefined && openai !== undefined ? own / openai : undefined;
-}
 
 function ofTwoWorkers(results: Results): number | undefined {
   const [one, two] = [fleet(1, 200)(results), fleet(2, 200)(results)];
@@ -115,7 +109,7 @@ export const TARGETS: readonly Target[] = [
     bound: '≥',
     value: 3,
     unit: 'times its rate',
-    measured: timesOpenai,
+    measured: at('redis', 0, (each) => each.of_openai),
   },
   ...[MEMORY_ROWS.few, MEMORY_ROWS.many].flatMap((rows): Target[] => [
     {
