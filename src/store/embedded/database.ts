@@ -58,7 +58,7 @@ export async function openDatabase(
   if (found === null) rmSync(data, { recursive: true, force: true });
   makePrivateFolder(data);
   await assertSpace(directory, found === null);
-  const version = found === null && (await copyTemplate(data)) ? TABLES_VERSION : found;
+  const version = found ?? (await copyTemplate(data));
 
   setFlagsFromString(OPTIMISE_AFTER);
   const database = new PGlite(data, {

@@ -7,7 +7,7 @@ import { packageFile } from '../../package-file.js';
 
 /**
  * A new database with its tables, made by `npm run build` with the version of PGlite that is installed with it. Compressed: a line
- * of JSON with an {@link Entry} for each folder and file, and behind it the files in this order.
+ * of JSON, the {@link Head}, and behind it the files in the order of its entries.
  */
 const TEMPLATE = packageFile('dist/embedded-store.gz');
 
@@ -21,24 +21,34 @@ interface Entry {
   readonly size: number | null;
 }
 
-/** Keeps the files of a closed database for the stores to come. */
-export function writeTemplate(data: string): void {
+interface Head {
+  /** Of which version the tables are. A process that began before the package was replaced is of another one. */
+  readonly tables: string;
+  readonly entries: readonly Entry[];
+}
+
+/** Keeps the files of a closed database, and of which version its tables are, for the stores to come. */
+export function writeTemplate(data: string, tables: string): void {
   const paths = readdirSync(data, { recursive: true, encoding: 'utf8' }).sort();
   const entries = paths.map((path): Entry => {
     const stat = statSync(join(data, path));
     return { path, size: stat.isDirectory() ? null : stat.size };
   });
   const files = entries.filter(({ size }) => size !== null).map(({ path }) => readFileSync(join(data, path)));
-  writeFileSync(TEMPLATE, gzipSync(Buffer.concat([Buffer.from(`${JSON.stringify(entries)}\n`), ...files])));
+  const head: Head = { tables, entries };
+  writeFileSync(TEMPLATE, gzipSync(Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), ...files])));
 }
 
-/** Puts the files of a new database into an empty directory; false where the build has left none. */
-export async function copyTemplate(data: string): Promise<boolean> {
+/**
+ * Puts the files of a new database into an empty directory.
+ * @returns of which version its tables are; null where the build has left no template
+ */
+export async function copyTemplate(data: string): Promise<string | null> {
   const packed = readTemplate();
-  if (packed === null) return false;
+  if (packed === null) return null;
   const bytes = gunzipSync(packed);
   let at = bytes.indexOf('\n') + 1;
-  const entries: readonly Entry[] = JSON.parse(bytes.toString('utf8', 0, at));
+  const { tables, entries }: Head = JSON.parse(bytes.toString('utf8', 0, at));
   const limit = pLimit(AT_ONCE);
   const written = entries.map(({ path, size }) => {
     if (size === null) return mkdirSync(join(data, path), { mode: 0o700 });
@@ -49,7 +59,7 @@ export async function copyTemplate(data: string): Promise<boolean> {
   // All of them end before the lock of the store is let go.
   const failed = (await Promise.allSettled(written)).find((each) => each.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  return true;
+  return tables;
 }
 
 function readTemplate(): Buffer | null {
