@@ -5,7 +5,6 @@ import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
 import { PartFile, syncFolder, writing } from '../output/writer.js';
-
 import type { ServiceAddress } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
@@ -25,6 +24,9 @@ import {
   unkept,
 } from './outcome.js';
 import { MOST_PLACES, PlaceIndex } from './place-index.js';
+
+/** How the name of a copy ends until it is whole; it begins with that of what is copied, so that the next try replaces it. */
+const COPY = '.tmp';
 
 /** What is known of a row that is to be sent, or need not be. */
 export interface Looked {
@@ -245,16 +247,27 @@ function read(file: OutcomeReader | OutcomeFile | null, at: number | null | unde
 
 /** Gives a copy of a file its name once it is whole. @throws WriteError */
 async function copyAs(from: string, to: string): Promise<void> {
-  await PartFile.copy(from, `${to}.tmp`);
-  await writing(to, async () => rename(`${to}.tmp`, to));
+  const copy = `${from}${COPY}`;
+  try {
+    await PartFile.copy(from, copy);
+    await writing(to, async () => rename(copy, to));
+  } catch (error) {
+    // On a full disk the half of it takes space that the next try needs.
+    await rm(copy, { force: true }).catch(() => {});
+    throw error;
+  }
   await syncFolder(dirname(to));
 }
 
-/** Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well. */
+/**
+ * Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well, and copies that a
+ * killed process has left.
+ */
 async function sweep(folder: string, own: readonly string[]): Promise<void> {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
-    if (own.includes(path) || name.endsWith(ANSWERED) || !name.endsWith('.jsonl')) continue;
+    const isLeft = name.endsWith('.jsonl') ? !name.endsWith(ANSWERED) : name.endsWith(`.jsonl${COPY}`);
+    if (own.includes(path) || !isLeft) continue;
     const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
     if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
   }

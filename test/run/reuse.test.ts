@@ -1,7 +1,8 @@
-import { readdirSync, rmSync, utimesSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmdirSync, rmSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
+import { UsageError } from '../../src/errors.js';
 import type { CalledOutcome, Json, Row } from '../../src/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import { dropOutcomes } from '../../src/reuse/outcome.js';
@@ -237,6 +238,20 @@ describe('what a run takes over', () => {
     expect(left()).toEqual([]);
   });
 
+  it('that cannot be copied leave nothing behind, and what a kill has left is copied over', async () => {
+    const again = { run: 'r2', from: 'r1', input: dedupe, notes: ['a', 'a', 'b'], committed: 1, last: 2 };
+    // A folder can be opened and not be read.
+    mkdirSync(state.path('reuse/r1.jsonl'), { recursive: true });
+    await expect(over(again)).rejects.toThrow(UsageError);
+    expect(left()).toEqual(['r1.jsonl']);
+
+    rmdirSync(state.path('reuse/r1.jsonl'));
+    await over({ run: 'r1', input: dedupe, notes: ['a', 'b'], last: 1 });
+    state.write('reuse/r1.jsonl.tmp', 'half');
+    expect(await over(again)).toEqual(['copy of 1']);
+    expect(left()).toEqual(['r1.jsonl', 'r2.jsonl']);
+  });
+
   it('is part of what an unfinished run depends on, and no obstacle for the runs of before', () => {
     const print = (input: object): Record<string, string> =>
       fingerprint(settingsFor('out.csv', { input: { path: 'in.csv', ...input } }), 'same');
@@ -264,7 +279,9 @@ describe('what a run takes over', () => {
     await over({ run: 'done', input: onlyNew, notes: ['a'] });
     const monthAgo = new Date(Date.now() - 30 * 24 * 3_600_000);
     const answered = left().filter((name) => name.endsWith('.answered.jsonl'));
-    for (const name of ['old.jsonl', ...answered])
+    // An earlier version named a copy after what it was to be.
+    for (const name of ['old.jsonl.tmp', 'done.answered.jsonl.tmp']) state.write(`reuse/${name}`, 'half');
+    for (const name of ['old.jsonl', 'old.jsonl.tmp', 'done.answered.jsonl.tmp', ...answered])
       utimesSync(join(state.path('reuse'), name), monthAgo, monthAgo);
     await over({ run: 'r', input: dedupe, notes: ['a'] });
     expect(left()).toEqual(['new.jsonl', ...answered].sort());
