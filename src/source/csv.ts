@@ -1,7 +1,7 @@
 import { type CsvError, type Parser, parse } from 'csv-parse';
 import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Json, Row } from '../model.js';
-import { begun } from './beginning.js';
+import { readBeginning } from './beginning.js';
 import { dialectOf } from './dialect.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
@@ -21,7 +21,7 @@ function table(format: string, ending: string, usual: string): InputFormat {
     hasJson: false,
     async *read(bytes, spec, { onColumns, onNote }) {
       const name = nameOf(spec);
-      const text = await begun(toUtf8(bytes, name, spec.encoding));
+      const text = await readBeginning(toUtf8(bytes, name, spec.encoding));
       try {
         refuseOtherThanTable(text, format, name);
         const dialect = dialectOf(text.head, text.isAll, { usual, given: spec.delimiter, name });

@@ -1,6 +1,6 @@
 import { parseFields } from '../json.js';
 import type { Json, Row } from '../model.js';
-import { begun } from './beginning.js';
+import { readBeginning } from './beginning.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
 import { refuseOtherThanLines } from './kind.js';
@@ -13,7 +13,7 @@ export const jsonl: InputFormat = {
   hasJson: true,
   async *read(bytes, spec) {
     const name = nameOf(spec);
-    const text = await begun(toUtf8(bytes, name, spec.encoding));
+    const text = await readBeginning(toUtf8(bytes, name, spec.encoding));
     try {
       refuseOtherThanLines(text, name);
       yield* readJsonl(text.from(0), name);

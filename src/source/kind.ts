@@ -1,5 +1,6 @@
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
+import type { Beginning } from './beginning.js';
 
 /** What a file is, where it is not what it is read as. */
 interface Kind {
@@ -89,13 +90,6 @@ const CSV: Kind = {
   is: 'has CSV in it, and is read as JSON lines',
   remedy: 'Use --format csv (or tsv), or input.format: csv in the job file.',
 };
-
-/** The beginning of a text. */
-interface Beginning {
-  readonly head: Buffer;
-  /** The text has nothing more. */
-  readonly isAll: boolean;
-}
 
 /**
  * Refuses text that is plainly no JSON lines.

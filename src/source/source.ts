@@ -1,6 +1,6 @@
 import { StopError, UsageError } from '../errors.js';
 import type { Row } from '../model.js';
-import { begun } from './beginning.js';
+import { readBeginning } from './beginning.js';
 import { formatOf } from './format.js';
 import { type FindingsListener, type InputFormat, type InputSpec, nameOf } from './input.js';
 import { refuseBinary } from './kind.js';
@@ -135,7 +135,7 @@ async function* batches(
   spec: InputSpec,
   listener: BatchesListener = NOBODY,
 ): AsyncGenerator<Row[]> {
-  const content = await begun(file.content());
+  const content = await readBeginning(file.content());
   try {
     refuseBinary(content.head, nameOf(spec));
     const format = formatOf(spec);
