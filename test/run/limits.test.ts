@@ -1,10 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { reachedLimit } from '../../src/run/limits.js';
-import { Workplace } from '../support/promptmill.js';
-import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { scriptedPlace } from '../support/scripted-place.js';
 
 const rows = (total: number, failed: number) => ({
   total,
@@ -50,30 +49,22 @@ describe('a limit', () => {
 
 describe('a run that reaches a limit', () => {
   const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
-  let work: Workplace;
-  let service: ScriptedService;
-  let script: Script;
-  beforeEach(async () => {
-    work = new Workplace();
-    script = () => ({});
-    service = await startScriptedService((request) => script(request));
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  const place = scriptedPlace();
   afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
 
   const command = (count: number, limits: object) => {
-    const job = work.job({
-      input: { path: work.rows(count) },
+    const job = place.work.job({
+      input: { path: place.work.rows(count) },
       output: { path: 'out.csv' },
       limits: { concurrency: 5, ...limits },
     });
-    return [['run', job], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: stateDir }] as const;
+    return [
+      ['run', job],
+      { PROMPTMILL_BASE_URL: place.service.url, PROMPTMILL_STATE_DIR: stateDir },
+    ] as const;
   };
-  const run = (count: number, limits: object) => work.call(...command(count, limits));
-  const start = (count: number, limits: object) => work.start(...command(count, limits));
+  const run = (count: number, limits: object) => place.work.call(...command(count, limits));
+  const start = (count: number, limits: object) => place.work.start(...command(count, limits));
   const REFUSED = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 
   it('of failures stops with 3, and goes on where it stopped when the limit is raised', async () => {
@@ -83,26 +74,26 @@ describe('a run that reaches a limit', () => {
     const isStopping = new Promise<void>((resolve) => {
       stopping.stderr?.on('data', (text: string) => text.includes('stopping') && resolve());
     });
-    script = async (request) => {
+    place.script = async (request) => {
       if (request.total > 60) await isStopping;
       return reply(request);
     };
     const { code, stderr } = await ended;
-    script = reply;
+    place.script = reply;
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('too_many_failures');
-    const called = service.requests.length;
+    const called = place.service.requests.length;
     expect(called).toBeLessThan(100);
     const finished = await run(100, { stop_after_failures: 99 });
     expect(finished.code, finished.stderr).toBe(1);
-    expect(service.requests.length).toBe(100);
-    expect(work.json('out.summary.json')).toMatchObject({ rows: { total: 100, failed: 50 } });
+    expect(place.service.requests.length).toBe(100);
+    expect(place.work.json('out.summary.json')).toMatchObject({ rows: { total: 100, failed: 50 } });
   });
 
   it('of time stops with 3, and the same command goes on', async () => {
     const freed: (() => void)[] = [];
     // From the 20th call on, nothing is answered until the run is about to stop.
-    script = ({ total }) => (total < 20 ? {} : new Promise((resolve) => freed.push(() => resolve({}))));
+    place.script = ({ total }) => (total < 20 ? {} : new Promise((resolve) => freed.push(() => resolve({}))));
     const stopping = run(100, { deadline: '3s' });
     const watch = setInterval(() => {
       for (const free of freed.splice(0)) setTimeout(free, 4_000);
@@ -111,26 +102,27 @@ describe('a run that reaches a limit', () => {
     clearInterval(watch);
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('deadline');
-    script = () => ({});
+    place.script = () => ({});
     const finished = await run(100, { deadline: '1h' });
     expect(finished.code, finished.stderr).toBe(0);
-    expect(service.requests.length).toBe(100);
+    expect(place.service.requests.length).toBe(100);
   });
 
   it('of its first rows sends no others when all of them fail, again and again', async () => {
-    script = () => REFUSED;
+    place.script = () => REFUSED;
     for (const called of [20, 40]) {
       const { code, stderr } = await run(100, { canary: 20 });
       expect(code, stderr).toBe(3);
       expect(stderr).toContain('canary_failed');
-      expect(service.requests.length).toBe(called);
+      expect(place.service.requests.length).toBe(called);
     }
   });
 
   it('of its first rows sends the others when one of them is answered', async () => {
-    script = ({ prompt }) => (prompt === 'row 20' ? {} : prompt.length <= 'row 19'.length ? REFUSED : {});
+    place.script = ({ prompt }) =>
+      prompt === 'row 20' ? {} : prompt.length <= 'row 19'.length ? REFUSED : {};
     const { code, stderr } = await run(100, { canary: 20 });
     expect(code, stderr).toBe(1);
-    expect(service.requests.length).toBe(100);
+    expect(place.service.requests.length).toBe(100);
   });
 });
