@@ -6,6 +6,8 @@ export const WORKER_LOST_MS = 10_000;
 export const WORKER_SAFE_MS = WORKER_LOST_MS - 2_000;
 /** Somebody beats at least so often, in milliseconds, where the store takes what it is given. */
 const HEARD_MS = 5_000;
+/** One beat seems to come at times so far apart, as far as a look at the store takes longer than another, in milliseconds. */
+const SAME_BEAT_MS = 1_000;
 
 /**
  * Tells which workers are lost: killed, or cut off from the store. A worker that is only slow keeps its rows as long as it
@@ -15,6 +17,8 @@ const HEARD_MS = 5_000;
 export class LostWorkers {
   /** Worker → when it last beat, by the clock of whoever looks. */
   readonly #beatAt = new Map<string, number>();
+  /** Worker that others have what it held of → its last beat, which stays readable for some seconds. */
+  readonly #lastBeatOf = new Map<string, number>();
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** Since when each look heard of somebody. */
   #heardSince = 0;
@@ -25,8 +29,7 @@ export class LostWorkers {
    * @returns the workers that are lost, until `takenBack` is told of them
    */
   looked(beats: readonly SeenWorker[], now: number): ReadonlySet<string> {
-    for (const { beat, ageMs } of beats)
-      this.#beatAt.set(beat.id, Math.max(this.#beatAt.get(beat.id) ?? 0, now - ageMs));
+    for (const { beat, ageMs } of beats) this.#heard(beat.id, now - ageMs);
     const isHeard = beats.some(({ ageMs }) => ageMs < HEARD_MS);
     if (!isHeard || now - this.#lookedAt > HEARD_MS) this.#heardSince = now;
     this.#lookedAt = now;
@@ -36,6 +39,16 @@ export class LostWorkers {
 
   /** Others have what these workers held. */
   takenBack(workers: ReadonlySet<string>): void {
-    for (const id of workers) this.#beatAt.delete(id);
+    for (const id of workers) {
+      this.#lastBeatOf.set(id, this.#beatAt.get(id) ?? 0);
+      this.#beatAt.delete(id);
+    }
+  }
+
+  #heard(id: string, at: number): void {
+    const last = this.#lastBeatOf.get(id);
+    if (last !== undefined && at <= last + SAME_BEAT_MS) return;
+    this.#lastBeatOf.delete(id);
+    this.#beatAt.set(id, Math.max(this.#beatAt.get(id) ?? 0, at));
   }
 }

@@ -130,8 +130,8 @@ export class ChunkQueue {
 
   /**
    * Puts the entries of a run that lost workers hold back into the queue, before their locks run out. One that has lost too
-   * many is `failed` from then on, as if BullMQ had counted them. Only the process of the run does this, so nobody else can
-   * have put an entry back, and another worker taken it, meanwhile.
+   * many is `failed` from then on, as if BullMQ had counted them. Only the process of the run does this. The worker itself, when
+   * it wakes, or BullMQ may have put an entry back meanwhile and another worker taken it: so each is read once more.
    * @param workers names of workers, as the entries carry them
    */
   async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
@@ -139,6 +139,8 @@ export class ChunkQueue {
     const held = active.filter((job) => job?.data.run === run && workers.has(job.processedBy ?? ''));
     for (const job of held) {
       const id = job.id ?? '';
+      const now = await this.#queue.getJob(id);
+      if (now?.attemptsStarted !== job.attemptsStarted) continue;
       const losses = (this.#losses.get(id) ?? 0) + 1;
       if (losses + job.stalledCounter <= MOST_LOSSES) await job.moveToWait(NO_TOKEN);
       else {

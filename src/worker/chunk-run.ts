@@ -71,6 +71,8 @@ interface Lease {
   readonly attempts: number;
   /** Whether this process works on the run. */
   readonly isOwn: boolean;
+  /** True when another worker has the entry: what was not called is left to that one, and so is the end of the rows. */
+  readonly isLost: () => boolean;
 }
 
 /** A row whose call failed and may be made again. */
@@ -126,9 +128,11 @@ export class ChunkRun {
   #end(): ChunkEnd {
     const { attempt, attempts } = this.lease;
     const failed = this.#failed;
-    const isLast = this.#wanted && !this.#waits && attempt >= attempts;
+    const isLost = this.lease.isLost();
+    const isLast = this.#wanted && !this.#waits && !isLost && attempt >= attempts;
     if (!isLast) this.#countRetries(failed, this.#failedRequests);
     if (!this.#wanted) return { kind: 'done' };
+    if (isLost) return { kind: 'left' };
     // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
     if (this.#waits) return { kind: 'wait' };
     if (isLast) {
@@ -190,9 +194,9 @@ export class ChunkRun {
    * fails its row with `hold` when this process is killed.
    */
   #reserveAhead(rows: readonly ChunkRow[]): Ahead | null {
-    const { batcher, limit, outage, pacer, releasing } = this.parts;
+    const { batcher, limit, outage, pacer } = this.parts;
     const { hold, budget } = this.lease.chunk;
-    if (!this.#wanted || releasing() || hold || budget !== null) return null;
+    if (!this.#wanted || this.#isReleasing || hold || budget !== null) return null;
     if (pacer.takesPermits || outage.view !== null || pacer.waitingMs > 0) return null;
     const reservation = this.#reservation(rows.map(unpriced), false);
     return batcher.reserveAhead(reservation, () => limit.prepare());
@@ -219,11 +223,16 @@ export class ChunkRun {
     }
   }
 
+  /** Whether rows that are not called yet are left to others. */
+  get #isReleasing(): boolean {
+    return this.parts.releasing() || this.lease.isLost();
+  }
+
   /** Whether a request may be made now; where it may not, its rows go back to the queue. */
   #mayCall(): boolean {
-    const { releasing, isStopped, pacer } = this.parts;
+    const { isStopped, pacer } = this.parts;
     if (isStopped(this.lease.chunk)) this.#wanted = false;
-    if (!this.#wanted || releasing()) {
+    if (!this.#wanted || this.#isReleasing) {
       this.#leaves = true;
       return false;
     }
@@ -351,7 +360,7 @@ export class ChunkRun {
         else held.push(row);
       }
       if (held.length === 0) return;
-      if (this.parts.releasing()) {
+      if (this.#isReleasing) {
         this.#leaves = true;
         return;
       }

@@ -93,7 +93,7 @@ export class ChunkWorker {
   readonly #lockMs: number;
   readonly #clock: NodeJS.Timeout;
   readonly #renewal: NodeJS.Timeout;
-  #isRenewing = false;
+  #renewing: Promise<void> | null = null;
   /** When the last renewal began that the store has answered. */
   #renewedAt = steadyNow();
   /** Requests that may be made and for which the process has no slot free. */
@@ -170,7 +170,7 @@ export class ChunkWorker {
       ...calling,
       feedback: new Feedback(calling),
       limit: this.#limit,
-      inSlot: (job) => this.#inSlot(job),
+      inSlot: (job) => this.#inSlot(() => this.#afterLook(job)),
       batcher: this.#batcher,
       budgets: new BudgetWait({
         inFlight: (run) => this.#batcher.totals(run).in_flight,
@@ -190,13 +190,19 @@ export class ChunkWorker {
   }
 
   /** One renewal at a time. One that the store does not answer is given up, before the locks have run out. */
-  async #renewOnce(): Promise<void> {
-    if (this.#isRenewing) return;
-    this.#isRenewing = true;
-    await within(this.#lockMs / 2, this.#renew()).catch((error) =>
-      this.place.log.debug({ err: error }, 'locks were not renewed'),
-    );
-    this.#isRenewing = false;
+  #renewOnce(): Promise<void> {
+    this.#renewing ??= within(this.#lockMs / 2, this.#renew())
+      .catch((error) => this.place.log.debug({ err: error }, 'locks were not renewed'))
+      .finally(() => {
+        this.#renewing = null;
+      });
+    return this.#renewing;
+  }
+
+  /** A process that slept for so long that others may have its rows looks before it calls. */
+  async #afterLook<T>(call: () => Promise<T>): Promise<T> {
+    if (steadyNow() - this.#renewedAt > WORKER_SAFE_MS) await this.#renewOnce();
+    return call();
   }
 
   /**
@@ -340,10 +346,10 @@ export class ChunkWorker {
     const { job, token } = held;
     const attempts = job.opts.attempts ?? 1;
     const isOwn = this.place.ownRun === chunk.run;
-    const parts = { ...this.#parts, releasing: () => this.#releasing || held.isLost };
-    const end = await new ChunkRun(parts, {
+    const end = await new ChunkRun(this.#parts, {
       ...{ chunk, attempts, isOwn },
       attempt: job.attemptsMade + 1,
+      isLost: () => held.isLost,
     }).run();
     switch (end.kind) {
       case 'done':

@@ -69,21 +69,28 @@ describeEachFleet('workers in processes of their own', (fleet, kind) => {
     });
   }
 
-  it('fault 43: one that wakes when others have just been given its rows leaves to them what it has not called', async (context) => {
-    const { trial, running, started } = await begin(2, 'silence');
-    const sleeper = started[0]?.pid ?? 0;
-    const watch = await watchStore(trial);
-    process.kill(sleeper, 'SIGSTOP');
-    await running.until(watch.takenFrom(sleeper));
-    // Nothing is answered yet. One that comes takes what was given back, and calls first what the sleeper has in flight.
-    await heardWorker();
-    await running.until(trial.called(3 * CONCURRENCY));
-    process.kill(sleeper, 'SIGCONT');
-    await running.until(watch.awake(sleeper));
-    await watch.close();
-    trial.release();
-    await trial.whole(running, { repeats: CONCURRENCY }, context);
-  });
+  it.for([
+    { answers: 'later', isAnswered: false },
+    { answers: 'already', isAnswered: true },
+  ])(
+    'fault 43: one that wakes when others have just been given its rows leaves to them what it has not called; its calls are answered $answers',
+    async ({ isAnswered }, context) => {
+      const { trial, running, started } = await begin(2, 'silence');
+      const sleeper = started[0]?.pid ?? 0;
+      const watch = await watchStore(trial);
+      process.kill(sleeper, 'SIGSTOP');
+      await running.until(watch.takenFrom(sleeper));
+      // Nothing is answered yet. One that comes takes what was given back, and calls first what the sleeper has in flight.
+      await heardWorker();
+      await running.until(trial.called(3 * CONCURRENCY));
+      if (isAnswered) trial.release();
+      process.kill(sleeper, 'SIGCONT');
+      await running.until(watch.awake(sleeper));
+      await watch.close();
+      trial.release();
+      await trial.whole(running, { repeats: CONCURRENCY }, context);
+    },
+  );
 
   it('fault 43: the only one wakes after its locks have run out, and repeats no call though its entries come back', async (context) => {
     // So few rows that the worker has room for another chunk than those it had when it fell asleep.

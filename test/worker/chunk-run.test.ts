@@ -81,6 +81,9 @@ const answered = (usage: Tokens): Verdict => {
 class TestWorker {
   now = 0;
   releasing = false;
+  /** Whether another worker has the entry. */
+  isLost = false;
+  attempts = 3;
   takesPermits = false;
   readonly called: CallOf[] = [];
   /** For which the service asked to wait. */
@@ -162,7 +165,13 @@ class TestWorker {
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
       ...changed,
     };
-    return new ChunkRun(this.#parts, { chunk, attempt: 1, attempts: 3, isOwn: true }).run();
+    return new ChunkRun(this.#parts, {
+      chunk,
+      attempt: 1,
+      attempts: this.attempts,
+      isOwn: true,
+      isLost: () => this.isLost,
+    }).run();
   }
 
   /** Resolves when so many calls were made in all. */
@@ -200,6 +209,20 @@ describe('a chunk', () => {
     expect(await end).toEqual({ kind: 'done' });
     expect(ledger.calls).toMatchObject({ sent: 2, in_flight: 0, prompt_tokens: 10, completion_tokens: 6 });
     expect(worker.batcher.totals('run')).toMatchObject({ sent: 2, in_flight: 0, outcomes: 2 });
+  });
+
+  it('leaves its rows to the worker that has its entry now, also one that failed at its last attempt', async () => {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger);
+    worker.attempts = 1;
+    const end = worker.run([NO_TOKENS]);
+    const [call] = await worker.calls(1);
+    worker.isLost = true;
+    const fault = { code: 'reset', message: 'the connection was closed' };
+    call?.end({ kind: 'retry', fault, latency_ms: 1, connected: true, possiblyBilled: true });
+    expect(await end).toEqual({ kind: 'left' });
+    await worker.batcher.flushed();
+    expect(worker.batcher.totals('run'), 'no outcome').toMatchObject({ outcomes: 0, repeated: 1 });
   });
 
   it('is dropped when nobody wants it', async () => {
