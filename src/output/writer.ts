@@ -97,8 +97,9 @@ export class PartFile implements RecordWriter {
 
   /** What has happened to the file since this process wrote to it; null when its name stands for it, and it is whole. */
   async lost(): Promise<Loss | null> {
-    const own = await this.file.stat();
     const found = await fileAt(this.path);
+    // Looked at last: a file that is deleted between the two looks would count as moved, and be lost.
+    const own = await this.file.stat();
     if (found === null) return own.nlink === 0 ? 'deleted' : 'moved';
     if (!isSame(own, found)) return own.nlink === 0 ? 'replaced' : 'moved';
     return own.size === this.position ? null : 'resized';

@@ -6,6 +6,7 @@ import { Serve } from '../support/serve.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { Trial, trialOn } from '../support/trial.js';
+import { unknownAfter } from '../support/unknown.js';
 
 const KINDS = [
   { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
@@ -66,8 +67,8 @@ for (const { kind, have, start, needs } of KINDS) {
         expect(worked.code, worked.stderr).toBe(143);
         expect(worked.stderr).toMatch(/the queue did not answer: \d+ calls? in flight given up/);
         await server.restart();
-        // The worker has a limit of its own, of 20, and reserves a quarter of that ahead.
-        await trial.whole(trial.run(), { repeats: 25 }, context);
+        // The worker has a limit of its own, of 20.
+        await trial.whole(trial.run(), { repeats: unknownAfter(20) }, context);
       }));
 
     it('fault 82: does not keep a run from ending that waits for a server that says nothing', async () => {

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { describeEachFleet } from '../support/fleet.js';
 import { completionBody } from '../support/scripted-service.js';
+import { unknownAfter } from '../support/unknown.js';
 
 /** Of each worker. */
 const CONCURRENCY = 8;
@@ -31,7 +32,7 @@ describeEachFleet('a fleet', (fleet, kind) => {
       trial.release();
       // What the one that leaves had in flight is answered and recorded, and nobody calls it again.
       expect(await leaving?.line()).toBe('left');
-      await trial.whole(running, { repeats: CONCURRENCY }, context);
+      await trial.whole(running, { repeats: unknownAfter(CONCURRENCY) }, context);
     });
 
   it('fault 19: `promptmill work` whose keys are refused stops the run, says why, and exits with 3', async ({

@@ -30,6 +30,18 @@ describe('a part file', () => {
     await file.close();
     await expect(file.commit('text')).rejects.toMatchObject({ path: join(folder, 'out.part'), full: false });
   });
+
+  it('fault 63: is never taken for moved when it is deleted while it is looked for, or its content would be lost', async () => {
+    const path = join(folder, 'out.part');
+    // Either look may come first.
+    for (let round = 0; round < 200; round++) {
+      const file = await PartFile.open(path, 0);
+      const looking = file.lost();
+      rmSync(path);
+      expect([await looking, await file.lost()]).not.toContain('moved');
+      await file.close();
+    }
+  });
 });
 
 describe('standard output', () => {

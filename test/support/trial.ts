@@ -8,6 +8,7 @@ import {
   startScriptedService,
 } from './scripted-service.js';
 import type { Server } from './servers.js';
+import { unknownAfter } from './unknown.js';
 
 /** What a run under a fault is made of. */
 export interface TrialOptions {
@@ -57,7 +58,10 @@ export class Trial {
   readonly #job: string;
   readonly #runs: Running[] = [];
   readonly #waiting: { readonly calls: number; readonly resolve: () => void }[] = [];
-  /** The last row is answered when the test is through with its fault, so that no run ends before it. */
+  /**
+   * The last row is answered when the test is through with its fault, so that no run ends before it; or when a run says
+   * that it stops, which ends no sooner by it: a call that was held then would be given up, and made again later.
+   */
   readonly #over: Promise<void>;
   #endFault: () => void = () => {};
   #held: Promise<void> | null = null;
@@ -131,6 +135,7 @@ export class Trial {
     let text = '';
     running.process.stderr?.on('data', (piece: string) => {
       text += piece;
+      if (/^stopping\b/m.test(text)) this.endFault();
     });
     const until = <T>(happened: Promise<T>): Promise<T> =>
       Promise.race([
@@ -181,14 +186,14 @@ export class Trial {
     return Array.from({ length: this.rows }, (_, i) => this.service.calls(`row ${i + 1}`));
   }
 
-  /** The test is through with its fault: the last row is answered. */
+  /** The test is through with its fault, or a run stops by it: the last row is answered. */
   endFault(): void {
     this.#endFault();
   }
 
-  /** Calls that may be made again when the process or its store is lost: those in flight, and those reserved ahead. */
+  /** Calls that may be made again when the process or its store is lost. */
   get unknown(): number {
-    return this.concurrency + mostAhead(this.concurrency);
+    return unknownAfter(this.concurrency);
   }
 
   /** Rows whose records are on disk, as the manifest of the unfinished run says. */
