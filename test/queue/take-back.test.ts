@@ -83,6 +83,14 @@ describeEachStore('what a lost worker holds', (under) => {
     expect(await queue.state(id('ours', 1)), 'it has nothing any more').toBe('active');
   });
 
+  it('can be withdrawn at once', async () => {
+    await queue.add([chunk('halted', 1)]);
+    await worker('lost')();
+    await queue.takeBack('halted', new Set(['lost']));
+    await queue.withdraw('halted');
+    expect(await queue.state(id('halted', 1))).toBe('missing');
+  });
+
   it('fault 44: that has lost four workers is given up as a chunk', async () => {
     await queue.add([chunk('poisonous', 1)]);
     for (const name of ['first', 'second', 'third', 'fourth']) {

@@ -1,4 +1,4 @@
-import { createRedisBackend } from 'bullmq';
+import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { reconnectMs } from '../../backoff.js';
 import { within } from '../../deadline.js';
@@ -43,7 +43,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     name: null,
     ledger: new RedisLedger(client, options.ledgerTimes, health.lasting),
     keyValue: new RedisKeyValue(client),
-    backendFactory: createRedisBackend,
+    backendFactory: queueBackend,
     health,
     ping: async () => void (await client.ping()),
     connectionFor: () => ({ url: url.href, ...settings(health) }),
@@ -55,6 +55,21 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     },
   };
 }
+
+/**
+ * BullMQ's connection. An entry that goes back into the queue whoever holds it (token `0`) loses its lock as well, as it does on
+ * PostgreSQL: with a lock nothing removes it until that has run out.
+ */
+const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
+  const backend = createRedisBackend(...parts);
+  const move = backend.moveJobFromActiveToWait.bind(backend);
+  backend.moveJobFromActiveToWait = async (id, token) => {
+    // Before the entry is moved, because the next lock may be that of another worker.
+    if (token === '0') await (await backend.client).del(`${backend.toKey(id)}:lock`);
+    return await move(id, token);
+  };
+  return backend;
+};
 
 /** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
 async function lookAtServer(url: URL, shown: string, onWarning: (message: string) => void): Promise<void> {
