@@ -4,7 +4,7 @@ import { build } from 'esbuild';
 
 // Part of `npm run build`: puts the command line, and what it imports, into few files. A run would otherwise load some 800 of
 // them, which takes longer than all else before its first call. The modules that tsc made stay beside it, for the library.
-// Names and lines stay as they are written, so that a stack trace can be read.
+// Names stay as they are written, and each file stands below its path, so that a stack trace can be read without a source map.
 const { metafile } = await build({
   entryPoints: ['src/cli.ts'],
   outdir: 'dist',
@@ -27,14 +27,15 @@ const { metafile } = await build({
   ],
 });
 
-// Their licences ask that they go with every copy.
-const folders = Object.keys(metafile.inputs).map(
-  (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0],
+// Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
+const folders = Object.keys(metafile.inputs).flatMap(
+  (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
 );
-const licences = [...new Set(folders)].sort().flatMap((folder = 'src') => {
-  if (folder === 'src') return [];
-  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+const licences = [...new Set(folders)].sort().map((folder) => {
+  const read = (file) => readFileSync(join(folder, file), 'utf8');
+  const { name, version, license } = JSON.parse(read('package.json'));
   const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
-  return `${name} ${version}: ${license}\n\n${file === undefined ? '' : readFileSync(join(folder, file), 'utf8')}`;
+  const text = file === undefined ? /^## licen[cs]e\s+([\s\S]*)/im.exec(read('README.md'))?.[1] : read(file);
+  return `${name} ${version}: ${license}\n\n${text}`;
 });
 writeFileSync('dist/cli/licences.txt', licences.join('\n\n'));

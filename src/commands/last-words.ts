@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
@@ -20,8 +20,25 @@ export function lastWords(error: unknown, resume: string | null): LastWords {
   const limit = limitOf(error);
   if (limit !== null) return { text: lines(...limit, resume), exit };
   // A stack only for what is a defect.
-  const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  const stack = error instanceof Error ? withSources(error.stack ?? error.message) : String(error);
   return { text: lines('this is a defect, please report it', stack, resume), exit };
+}
+
+/**
+ * A stack trace with the source file behind each line that is in the bundle, which has the path of every file above what it
+ * took from it.
+ */
+function withSources(stack: string): string {
+  return stack.replace(/^ +at .*\b(file:\S+?):(\d+):\d+\)?$/gm, (frame, url, line) => {
+    try {
+      const above = readFileSync(new URL(url), 'utf8').split('\n').slice(0, Number(line));
+      const path = above.findLast((text) => /^\/\/ (src|node_modules)\/\S+$/.test(text))?.slice('// '.length);
+      return path === undefined ? frame : `${frame}, ${path}`;
+    } catch {
+      // The trace without it still says what happened.
+      return frame;
+    }
+  });
 }
 
 /** A limit of the machine that was met: which one, and what to do; null for all other errors. */
