@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
@@ -213,6 +213,16 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
   }
 }
 
+/** Temporary files that are written now. A second signal ends the process at once, and leaves none of them either. */
+const temporaries = new Set<string>();
+process.on('exit', () => {
+  try {
+    for (const path of temporaries) rmSync(path, { force: true });
+  } catch {
+    // The next execution takes its place.
+  }
+});
+
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
  * @returns the file, by which it is known from one that somebody else puts there
@@ -221,6 +231,7 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
 export async function writeDurably(path: string, text: string): Promise<FileId | null> {
   const temporary = `${path}.tmp`;
   await writing(path, async () => {
+    temporaries.add(temporary);
     try {
       const file = await createOwn(temporary);
       try {
@@ -234,6 +245,8 @@ export async function writeDurably(path: string, text: string): Promise<FileId |
       // On a full disk the half of it takes space that the next try needs.
       await rm(temporary, { force: true }).catch(() => {});
       throw error;
+    } finally {
+      temporaries.delete(temporary);
     }
   });
   await syncFolder(dirname(path));

@@ -1,9 +1,19 @@
-import { createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  createWriteStream,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { PartFile, StreamWriter, WriteError } from '../../src/output/writer.js';
+import { built } from '../support/children.js';
 
 describe('a part file', () => {
   let folder = '';
@@ -42,6 +52,25 @@ describe('a part file', () => {
       await file.close();
     }
   });
+});
+
+it('a process that ends while it replaces a file leaves no temporary one', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-part-'));
+  const path = join(folder, 'out.csv.run.json');
+  const script = `
+    const { existsSync } = await import('node:fs');
+    const { writeDurably } = await import(${JSON.stringify(built('output/writer.js'))});
+    void writeDurably(${JSON.stringify(path)}, '{}');
+    // Another thread makes the file, and this one does not let it be written.
+    while (!existsSync(${JSON.stringify(`${path}.tmp`)}));
+    process.exit(7);
+  `;
+  const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    encoding: 'utf8',
+  });
+  const left = readdirSync(folder);
+  rmSync(folder, { recursive: true });
+  expect([status, stderr, left]).toEqual([7, '', []]);
 });
 
 describe('standard output', () => {
