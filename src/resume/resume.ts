@@ -67,8 +67,8 @@ export interface Execution {
  *
  * 1. which run it is, by the input and the job; what changed since it began is refused;
  * 2. the manifest of this execution;
- * 3. the store with its queue and ledger;
- * 4. the outcomes that other rows may take over, which can fail, and then nothing was changed;
+ * 3. the store with its queue and ledger, and what the run has counted of its calls;
+ * 4. the outcomes that other rows may take over, which can fail, and then no file was changed;
  * 5. the part file at the manifest's mark, and the manifest on disk: from here on the same command goes on;
  * 6. the run whose place this one takes is given up;
  * 7. the lease of the run in the ledger, without which no worker calls for it.
@@ -101,6 +101,9 @@ export async function goOn(
     tell({ target, manifest, store });
     const place = store.name ?? store.describe();
     if (manifest.store !== null && manifest.store !== place) say(`warning: ${movedText(manifest.store)}`);
+    const calls = await halt.orHalted(callsOf(target, manifest, store)).catch((error) => {
+      throw store.health.usageErrorFor(error);
+    });
 
     const reuse = await Reuse.open({
       settings,
@@ -112,7 +115,7 @@ export async function goOn(
     });
     if (reuse !== null) opened.push(reuse);
 
-    const begun = { ...manifest, store: place };
+    const begun = { ...manifest, store: place, calls };
     const committer = await Committer.open(target, begun, header, world.stdout, input.total).catch(
       async (error) => {
         await reuse?.abandon();
@@ -129,7 +132,7 @@ export async function goOn(
     opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
     const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
     const { before, waiting } = await halt
-      .orHalted(giveUp(target, committer, settings.stateDir, store, queue, world.log))
+      .orHalted(giveUp(target, settings.stateDir, store, queue, world.log))
       .then(() => lease.take(queue, input.total))
       .catch((error) => {
         throw store.health.usageErrorFor(error);
@@ -202,32 +205,41 @@ const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =
   emulated ? queueName(endpoint.deployment, null) : serviceQueue(endpoint.deployment, address);
 
 /**
+ * The counters to go on with. Of a run that goes on under another name, after its part file was repaired, the answers that are
+ * not on disk will be asked for again, and count as repeated; so do its calls in flight.
+ */
+async function callsOf(
+  target: OutputTarget | null,
+  { calls: own }: Manifest,
+  { ledger }: Store,
+): Promise<Counters> {
+  const { discarded, unfinished } = target ?? {};
+  if (!discarded || !unfinished) return own;
+  const { run, execution, rows, calls: written } = discarded;
+  // As its next execution would: rows on disk are forgotten, and calls in flight count as repeated.
+  await ledger.open(run, execution + 1, rows, null);
+  const { calls } = await ledger.progress(run, []);
+  const known = calls.sent > written.sent ? calls : written;
+  const lost = own.repeated - written.repeated + (await ledger.waiting(run));
+  return { ...known, repeated: known.repeated + lost };
+}
+
+/**
  * Gives up the run whose place this one takes: its outcomes for other rows, its heartbeat, its entries in the queue, and what
- * the ledger has of it. Of one that goes on under another name, after its part file was repaired, the answers that are not on
- * disk will be asked for again, and count as repeated.
+ * the ledger has of it.
  */
 async function giveUp(
   target: OutputTarget | null,
-  committer: Committer,
   stateDir: string,
   { keyValue, ledger }: Store,
   queue: ChunkQueue,
   log: Logger,
 ): Promise<void> {
-  const { discarded, unfinished } = target ?? {};
-  if (!discarded) return;
-  const { run, execution, rows } = discarded;
+  if (!target?.discarded) return;
+  const { run } = target.discarded;
   await dropOutcomes(stateDir, run);
   await forgetRun(keyValue, run, log);
   await queue.withdraw(run);
-  if (unfinished) {
-    // As its next execution would: rows on disk are forgotten, and calls in flight count as repeated.
-    await ledger.open(run, execution + 1, rows, null);
-    const { calls } = await ledger.progress(run, []);
-    const known = calls.sent > discarded.calls.sent ? calls : discarded.calls;
-    const lost = unfinished.calls.repeated - discarded.calls.repeated + (await ledger.waiting(run));
-    committer.count({ ...known, repeated: known.repeated + lost });
-  }
   await ledger.close(run);
 }
 

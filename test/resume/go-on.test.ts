@@ -1,13 +1,15 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
 import { Halt } from '../../src/halt.js';
 import { Committer } from '../../src/resume/committer.js';
+import { RunLease } from '../../src/resume/lease.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { type Execution, goOn } from '../../src/resume/resume.js';
 import { csv } from '../../src/source/csv.js';
 import { completed } from '../output/records.js';
+import { entry, record } from '../store/samples.js';
 import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { commitTo, type Rows, rowsOf, settingsFor } from './run-files.js';
@@ -94,6 +96,26 @@ describe('going on with a run', { timeout: 60_000 }, () => {
     rmSync(work.path('out'), { recursive: true });
     await expect(begin(settings({}, { dedupe: true }))).rejects.toMatchObject(refused);
     expect(files()).toEqual({});
+  });
+
+  it('fault 50: counts what a cut part file makes it call again, also when it is cut off before its first call', async () => {
+    const first = await begin();
+    await commitTo(first.committer, rows, 1);
+    await first.committer.pause();
+    // Of the row behind the commit the ledger has the answer.
+    const { run } = first.committer.manifest;
+    await record(first.store.ledger, [entry(run, 2, 2)], new Map([[run, { sent: 2 }]]));
+    await first.close();
+    truncateSync(work.path('out/out.csv.part'), rows.header.length);
+
+    const cutOff = vi.spyOn(RunLease.prototype, 'take').mockRejectedValue(new Error('cut off'));
+    await expect(begin()).rejects.toThrow('cut off');
+    cutOff.mockRestore();
+
+    const again = await begin();
+    expect(again.committer.manifest).toMatchObject({ rows: 0, calls: { sent: 2, repeated: 2 } });
+    expect(again.committer.manifest.run).not.toBe(run);
+    await again.close();
   });
 
   it('leaves no outcomes of a run that could not begin', async () => {
