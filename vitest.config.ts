@@ -15,6 +15,8 @@ export default defineConfig({
     // Only what hangs for good should fail by it: the machines of CI are slow and busy.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    // Of one second by default.
+    expect: { poll: { timeout: 60_000 } },
     // One more than the cores of CI: these tests wait for processes and servers a fifth of their time.
     maxWorkers: 3,
     projects: [

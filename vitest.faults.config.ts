@@ -26,8 +26,11 @@ export default defineConfig({
     testNamePattern: new RegExp(CLAIM.source),
     reporters: ['./test/faults/table.ts'],
     globalSetup: ['test/support/folder-of-all.ts'],
-    testTimeout: 180_000,
+    // Only what hangs for good should fail by it: three times what the longest of those without a limit of their own take.
+    testTimeout: 300_000,
     hookTimeout: 120_000,
+    // Of one second by default.
+    expect: { poll: { timeout: 60_000 } },
     // Twice the cores of CI: many of these tests wait for something that is away or asleep.
     maxWorkers: 4,
   },

@@ -72,12 +72,7 @@ async function losesTheLedger(trial: Trial, { happens, mended, words }: Mishap, 
   await running.until(trial.called(20));
   await trial.fill(running);
   // Entries may come in another order: the call that is held has to be for the last of all rows that were called.
-  while (trial.service.requests.at(-1)?.prompt !== `row ${trial.service.calls()}`) {
-    const next = trial.called(trial.service.calls() + 1);
-    trial.release();
-    trial.hold();
-    await running.until(next);
-  }
+  while (trial.service.requests.at(-1)?.prompt !== `row ${trial.service.calls()}`) await trial.next(running);
   while (trial.rowsOnDisk() < trial.service.calls() - 1) await new Promise((done) => setTimeout(done, 20));
   await happens(trial);
   trial.release();

@@ -57,11 +57,14 @@ describe('promptmill schedule', () => {
       serve.running.process.kill('SIGHUP');
       await serve.logs(/^not scheduled any more/);
       // What the list is read from is written after the log says so.
-      const stdout = await vi.waitFor(async () => {
-        const listed = await work.call(['schedule', 'list']);
-        expect(listed.stdout).toMatch(/^noon {2}0 12 \* \* \* {2}/);
-        return listed.stdout;
-      });
+      const stdout = await vi.waitFor(
+        async () => {
+          const listed = await work.call(['schedule', 'list']);
+          expect(listed.stdout).toMatch(/^noon {2}0 12 \* \* \* {2}/);
+          return listed.stdout;
+        },
+        { timeout: 60_000 },
+      );
       expect(stdout.match(/ 12:00 /g)).toHaveLength(5);
       expect(stdout).toContain('last  no run yet');
       serve.running.process.kill('SIGTERM');

@@ -516,23 +516,28 @@ describeEachStore('the ledger', (underTest) => {
       ledger = store.ledger;
     });
 
+    const PATIENCE = { timeout: 60_000 };
+    /** Resolves when the lease is over. */
+    const ended = ({ ledger }: Store, row: number, execution: number): Promise<void> =>
+      vi.waitFor(async () => expect(await isWanted(ledger, run, row, execution)).toBe(false), PATIENCE);
+
     test('a run whose lease is not renewed is not wanted, and outcomes that arrive then are kept', async () => {
       const { ledger } = hasty;
       await ledger.open(run, 1, 0, NO_CALLS);
-      await vi.waitFor(async () => expect(await isWanted(ledger, run, 1, 1)).toBe(false));
+      await ended(hasty, 1, 1);
       await record(ledger, [entry(run, 1, 1)]);
       expect((await ledger.progress(run, [1])).counts).toEqual([1]);
       // On a slow machine the lease may end again before it is looked at.
       await vi.waitFor(async () => {
         await ledger.open(run, 2, 0, NO_CALLS);
         expect(await look(ledger, run, 1, 2, [1, 2])).toEqual(['known', 'granted']);
-      });
+      }, PATIENCE);
     });
 
     test('after the lease, the committed mark and the fence still stand', async () => {
       const { ledger } = hasty;
       await ledger.open(run, 2, 5, NO_CALLS);
-      await vi.waitFor(async () => expect(await isWanted(ledger, run, 6, 2)).toBe(false));
+      await ended(hasty, 6, 2);
       await record(ledger, [entry(run, 1, 5)]);
       expect((await ledger.progress(run, [1])).counts).toEqual([0]);
       await ledger.open(run, 1, 0, NO_CALLS);
@@ -542,11 +547,11 @@ describeEachStore('the ledger', (underTest) => {
     test('forgetting renews the lease', async () => {
       const { ledger } = hasty;
       await ledger.open(run, 1, 0, NO_CALLS);
-      await vi.waitFor(async () => expect(await isWanted(ledger, run, 1, 1)).toBe(false));
+      await ended(hasty, 1, 1);
       await vi.waitFor(async () => {
         await ledger.forget(run, 0, []);
         expect(await isWanted(ledger, run, 1, 1)).toBe(true);
-      });
+      }, PATIENCE);
     });
   });
 

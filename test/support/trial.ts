@@ -169,6 +169,17 @@ export class Trial {
     await running.until(this.called(this.service.calls() + this.concurrency - this.inFlight));
   }
 
+  /**
+   * Answers what is held, and holds the next call. That one is waited for first: a call that has just come looks whether it
+   * is held when its time is over.
+   */
+  async next(running: TrialRun): Promise<void> {
+    const next = this.called(this.service.calls() + 1);
+    this.release();
+    await running.until(next);
+    this.hold();
+  }
+
   /** The service answers nothing from now on, until `release`. */
   hold(): void {
     this.#held ??= new Promise((resolve) => {

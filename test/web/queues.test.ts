@@ -114,17 +114,19 @@ describeEachStore('Bull Board', (under) => {
       { connection: store.connectionFor('worker'), limiter: ENTRY_LIMIT },
       store.backendFactory,
     );
-    const done = new Promise((resolve) => worker.on('completed', resolve));
     const beats = new MemoryBeats();
     await beats.run(runBeat({ queue: name }));
     const busy = await startDashboard({ beats, queues: views });
     const limitedFor = async (): Promise<number> =>
       JSON.parse((await busy.get('/queues/api/queues')).body).queues[0].activeRateLimitTtl;
-    await queue.add('chunk', {});
-    await done;
-    // What BullMQ counts of the entry lasts for a second; a pause of a minute is longer.
-    expect(await queue.getRateLimitTtl(), 'the entry is counted').toBeGreaterThan(0);
-    expect(await limitedFor()).toBe(0);
+    // What BullMQ counts of an entry lasts for a second; a pause of a minute is longer.
+    do {
+      const done = new Promise((resolve) => worker.once('completed', resolve));
+      await queue.add('chunk', {});
+      await done;
+      expect(await limitedFor()).toBe(0);
+      // Otherwise the second was over when the page was asked for.
+    } while ((await queue.getRateLimitTtl()) <= 0);
     await worker.close();
     await queue.rateLimit(60_000);
     expect(await limitedFor()).toBeGreaterThan(1_000);
