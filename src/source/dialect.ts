@@ -1,6 +1,6 @@
 import { parse } from 'csv-parse/sync';
 import { UsageError } from '../errors.js';
-import { QuoteMender } from './quotes.js';
+import { CellScanner } from './cells.js';
 
 /** How a file separates its cells. */
 export interface Dialect {
@@ -91,8 +91,8 @@ function fits([header, ...records]: readonly number[]): boolean {
 
 /** How many cells the header and the first records have; the record that the head cuts is left out. */
 function cellCounts(head: Buffer, isAll: boolean, delimiter: string): number[] {
-  const quotes = new QuoteMender(delimiter);
-  const text = Buffer.concat([quotes.write(head), isAll ? quotes.end() : Buffer.alloc(0)]);
+  const scanner = new CellScanner(delimiter);
+  const text = Buffer.concat([scanner.write(head), scanner.end()]);
   const counts: number[] = [];
   try {
     parse(text, {

@@ -84,6 +84,7 @@ test('fault 6: two columns of one name are refused with both positions', async (
   );
   const named = input('x.csv', 'column_2,\n1,2\n');
   await expectRefused({ path: named }, 'duplicate_column', /columns 1 and 2 .*"column_2"/);
+  await expectRefused({ path: input('x.csv', 'a,a') }, 'duplicate_column', /columns 1 and 2 .*"a"/);
 });
 
 test('a column without a name is called after its position', async () => {

@@ -8,6 +8,7 @@ import { answerReader } from '../../src/answer/answer.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { readCsv } from '../../src/source/csv.js';
+import { lineBreaks } from '../../src/source/lines.js';
 import { cells, expectRefused, input, read } from './inputs.js';
 
 const require = createRequire(import.meta.url);
@@ -60,13 +61,29 @@ test('a cell over several lines may have spaces behind its quote', async () => {
   ]);
 });
 
-const odd = fc.string({ unit: fc.constantFrom('"', '"', ',', '\n', '\r', ' ', 'x'), maxLength: 24 });
+/** Long ones, and the characters that can stand for a long one, among them. */
+const CHARACTERS = [
+  '"',
+  '"',
+  ',',
+  '\n',
+  '\r',
+  ' ',
+  'x',
+  '\0',
+  '\u0001',
+  '\ufffd',
+  'ü',
+  'x'.repeat(23),
+  'y'.repeat(30),
+];
+const odd = fc.string({ unit: fc.constantFrom(...CHARACTERS), maxLength: 24 });
 
 test('fault 71: any text is read as Python’s csv reads it, or refused for a quote that never closes', async () => {
   await fc.assert(
     fc.asyncProperty(
       odd,
-      fc.integer({ min: 1, max: 5 }),
+      fc.integer({ min: 1, max: 40 }),
       fc.constantFrom(',', '§'),
       async (raw, size, delimiter) => {
         const text = raw.replaceAll(',', delimiter);
@@ -76,6 +93,39 @@ test('fault 71: any text is read as Python’s csv reads it, or refused for a qu
       },
     ),
     { seed: 71, numRuns: 1_000 },
+  );
+});
+
+test('any table is read as csv-parse reads it alone: cells, places, and what is wrong', async () => {
+  const bare = fc
+    .string({ unit: fc.constantFrom(...CHARACTERS.filter((each) => !/[\r\n]/.test(each))), maxLength: 6 })
+    .filter((text) => !text.startsWith('"'));
+  const quoted = fc
+    .string({ unit: fc.constantFrom(...CHARACTERS, '\r\n'), maxLength: 6 })
+    .map((text) => `"${text.replaceAll('"', '""')}"`);
+  const record = fc.array(fc.oneof(bare, quoted), { minLength: 1, maxLength: 5 });
+  const ending = fc.constantFrom('\n', '\r\n', '\r', '\n\n');
+  const tail = fc.constantFrom('', '\n', 'x', `"never closed ${'and long '.repeat(4)}`);
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.tuple(record, ending), { maxLength: 6 }),
+      tail,
+      fc.integer({ min: 1, max: 60 }),
+      fc.constantFrom(',', ';', '\t', '§', '||', '\0', '\u0001'),
+      async (records, end, size, delimiter) => {
+        const text =
+          records
+            .map(
+              ([cells, ending]) =>
+                cells
+                  .map((cell) => (cell.startsWith('"') ? cell : cell.replaceAll(delimiter, 'x')))
+                  .join(delimiter) + ending,
+            )
+            .join('') + end;
+        expect(await readInPieces(text, size, delimiter)).toEqual(parsedAlone(text, delimiter));
+      },
+    ),
+    { seed: 12, numRuns: 2_000 },
   );
 });
 
@@ -96,16 +146,61 @@ test('fault 71: such cells come out as they went in', async () => {
   expect(back).toEqual([surveyed.columns, ...rows.map((row) => [...row.fields.values()])]);
 });
 
+/** The records behind a header, with their places, read in pieces of that size; or where a quote is never closed. */
+async function readInPieces(text: string, size: number, delimiter: string): Promise<unknown> {
+  const found: unknown[] = [];
+  try {
+    const options = { name: 'text', delimiter, onColumns: () => {} };
+    for await (const batch of readCsv(pieces(headed(text, delimiter), size), options)) {
+      for (const { fields, line, bytes } of batch) found.push({ cells: [...fields.values()], line, bytes });
+    }
+  } catch (error) {
+    const [, line, column] =
+      / line (\d+) .* column "(.*)", a quote that is never closed/.exec(String(error)) ?? [];
+    return { line: Number(line), column };
+  }
+  return found;
+}
+
+/** The same of csv-parse alone, which gets all of it at once. */
+function parsedAlone(text: string, delimiter: string): unknown {
+  const bytes = Buffer.from(headed(text, delimiter));
+  const found: { cells: string[]; line: number; bytes: number }[] = [];
+  let end = 0;
+  const lineAt = (from: number): number => {
+    const blank = /^[\r\n]*/.exec(bytes.toString('utf8', from))?.[0] ?? '';
+    return 1 + lineBreaks(bytes.toString('utf8', 0, from) + blank);
+  };
+  try {
+    parse(bytes, {
+      delimiter,
+      record_delimiter: ['\r\n', '\n', '\r'],
+      relax_column_count: true,
+      relax_quotes: true,
+      skip_empty_lines: true,
+      on_record: (cells: string[], info) => {
+        found.push({ cells, line: lineAt(end), bytes: info.bytes - end });
+        end = info.bytes;
+        return null;
+      },
+    });
+  } catch (error) {
+    return { line: lineAt(end), column: `c${Object(error).column}` };
+  }
+  return found.slice(1);
+}
+
+/** Behind a header of more columns than a record of these tests has. */
+function headed(text: string, delimiter: string): string {
+  return `${Array.from({ length: 60 }, (_, i) => `c${i}`).join(delimiter)}\n${text}`;
+}
+
 /** The records behind a header, read in pieces of that size; null when a quote is never closed. */
 async function parsed(text: string, size: number, delimiter: string): Promise<string[][] | null> {
-  async function* pieces() {
-    // A header of more columns than a record of the test has.
-    const bytes = Buffer.from(`${Array.from({ length: 26 }, (_, i) => `c${i}`).join(delimiter)}\n${text}`);
-    for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
-  }
   const found: string[][] = [];
+  const options = { name: 'text', delimiter, onColumns: () => {} };
   try {
-    for await (const batch of readCsv(pieces(), { name: 'text', delimiter, onColumns: () => {} })) {
+    for await (const batch of readCsv(pieces(headed(text, delimiter), size), options)) {
       for (const row of batch) found.push([...row.fields.values()].map(String));
     }
   } catch (error) {
@@ -113,6 +208,11 @@ async function parsed(text: string, size: number, delimiter: string): Promise<st
     return null;
   }
   return found;
+}
+
+async function* pieces(text: string, size: number) {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
 
 /**
@@ -136,9 +236,7 @@ function pythonCsv(text: string, delimiter: string): string[][] | null {
     }
     record = [];
   };
-  const characters = [...text.replaceAll('\r\n', '\u0000')].map((each) =>
-    each === '\u0000' ? '\r\n' : each,
-  );
+  const characters = text.match(/\r\n|./gsu) ?? [];
   for (const each of characters) {
     const lineEnd = /[\r\n]/.test(each);
     if (state === 'quoted') {
