@@ -18,14 +18,18 @@ interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurr
 
 const EXAMPLES = `
 Examples:
-  $ promptmill check jobs/sentiment.yaml                   what would it take, and which rows are bad?
-  $ promptmill check jobs/sentiment.yaml --input new.csv && promptmill run jobs/sentiment.yaml --input new.csv
+  $ promptmill check jobs/sentiment.yaml
+      what would it take, and which rows are bad?
+  $ promptmill check jobs/sentiment.yaml --input new.csv &&
+      promptmill run jobs/sentiment.yaml --input new.csv
   $ promptmill check jobs/sentiment.yaml --json | jq .cost.most
 
-Reads the whole input as a run would. It needs no key and no address, and sends nothing. The exit code is the
-best that the run can reach, so that a script can stop before it pays: 0 every row can be answered; 1 some rows would end
-failed whatever the service answers; 2 the run would not start; 3 it would stop early, because the prompts alone are over the
-budget or the quota is too small for the deadline; 130, 143 interrupted.
+Reads the whole input as a run would. It needs no key and no address, and sends
+nothing. The exit code is the best that the run can reach, so that a script can
+stop before it pays: 0 every row can be answered; 1 some rows would end failed
+whatever the service answers; 2 the run would not start; 3 it would stop early,
+because the prompts alone are over the budget or the quota is too small for the
+deadline; 130, 143 interrupted.
 `;
 
 /** `promptmill check JOB`: what a run would take, without one. */

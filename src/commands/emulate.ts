@@ -7,24 +7,31 @@ import { addEmulatorOptions, emulatorOptions } from './emulate-options.js';
 
 const EXAMPLES = `
 Examples:
-  $ promptmill emulate                                     with the pace of the service, on port 4010
-  $ promptmill emulate --port 0 --latency 0 --latency-per-token 0    on a free port, as fast as it goes
-  $ promptmill emulate --seed 7                            other answers where a prompt leaves them open
-  $ promptmill emulate --deployment reviews=lm-35-turbo-instruct     for a job that names its own deployment
+  $ promptmill emulate
+      with the pace of the service, on port 4010
+  $ promptmill emulate --port 0 --latency 0 --latency-per-token 0
+      on a free port, as fast as it goes
+  $ promptmill emulate --seed 7
+      other answers where a prompt leaves them open
+  $ promptmill emulate --deployment reviews=lm-35-turbo-instruct
+      for a job that names its own deployment
 
   a small quota, whose 429s carry a date:
-  $ promptmill emulate --requests-per-minute 600 --tokens-per-minute 90000 --hint date
+  $ promptmill emulate --requests-per-minute 600 --hint date
 
-  a bad day: server errors, resets, answers cut in half, and 3 % of the prompts blocked:
-  $ promptmill emulate --fail 500:0.02 --fail reset:0.01 --fail truncate:0.01 --filter-prompt-rate 0.03
+  a bad day: errors, resets, answers cut in half, 3 % of the prompts blocked:
+  $ promptmill emulate --fail 500:0.02 --fail reset:0.01 \\
+      --fail truncate:0.01 --filter-prompt-rate 0.03
 
   an outage from the 100th request to the 200th, out of a file:
-  $ echo '[{from: 100, to: 200, fault: 503}]' > outage.yaml && promptmill emulate --script outage.yaml
+  $ echo '[{from: 100, to: 200, fault: 503}]' > outage.yaml &&
+      promptmill emulate --script outage.yaml
 
-GET /stats tells what it received. It also answers as a plain server does: POST /v1/completions with a bearer key
-and the model in the body. Its keys are PROMPTMILL_API_KEY and PROMPTMILL_API_KEY_2 where they are set, otherwise
-keys of its own, which it prints. docs/emulator.md says more. For a single rehearsal, promptmill run JOB --emulate
-starts an emulator by itself.
+GET /stats tells what it received. It also answers as a plain server does: POST
+/v1/completions with a bearer key and the model in the body. Its keys are
+PROMPTMILL_API_KEY and PROMPTMILL_API_KEY_2 where they are set, otherwise keys
+of its own, which it prints. docs/emulator.md says more. For a single
+rehearsal, promptmill run JOB --emulate starts an emulator by itself.
 `;
 
 /** `promptmill emulate`: the service on this machine, until a signal ends it. */

@@ -24,14 +24,19 @@ interface Options extends RunFlags {
 
 const EXAMPLES = `
 Examples:
-  $ promptmill run jobs/sentiment.yaml --emulate           rehearse without a service and without a bill
-  $ promptmill run jobs/sentiment.yaml --limit 20          try the first 20 rows
+  $ promptmill run jobs/sentiment.yaml --emulate
+      rehearse without a service and without a bill
+  $ promptmill run jobs/sentiment.yaml --limit 20
+      try the first 20 rows
   $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379
-  $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379 --no-work    the calls are made elsewhere
-  $ zcat reviews.csv.gz | promptmill run jobs/sentiment.yaml --input - --format csv --output -
+  $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379 --no-work
+      the calls are made elsewhere
+  $ zcat reviews.csv.gz |
+      promptmill run jobs/sentiment.yaml --input - --format csv --output -
 
-The same command continues a run that was stopped. Exit codes: 0 every row is answered, filtered or skipped;
-1 some rows failed; 2 did not start; 3 stopped early; 130, 143 interrupted.
+The same command continues a run that was stopped. Exit codes: 0 every row is
+answered, filtered or skipped; 1 some rows failed; 2 did not start; 3 stopped
+early; 130, 143 interrupted.
 `;
 
 /** `promptmill run JOB`: producer, worker and collector in this process. */

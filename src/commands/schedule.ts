@@ -16,13 +16,15 @@ interface Options {
 
 const EXAMPLES = `
 Examples:
-  $ promptmill schedule sync                    the job files in jobs/ that have a schedule
+  $ promptmill schedule sync
+      the job files in jobs/ that have a schedule
   $ promptmill schedule sync jobs/nightly.yaml
   $ promptmill schedule list
-  $ promptmill schedule remove nightly-topics   until the next sync finds its job file
+  $ promptmill schedule remove nightly-topics
+      until the next sync finds its job file
 
-The schedule is in the store of --queue; promptmill serve follows it, and syncs by itself when it starts.
-Exit codes: 0 done; 2 refused or failed.
+The schedule is in the store of --queue; promptmill serve follows it, and syncs
+by itself when it starts. Exit codes: 0 done; 2 refused or failed.
 `;
 
 /** `promptmill schedule sync|list|remove`: makes the job schedulers match the `schedule` of the job files. */

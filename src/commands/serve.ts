@@ -23,15 +23,19 @@ interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
 
 const EXAMPLES = `
 Examples:
-  $ promptmill serve                             follow the schedules of the job files in jobs/
+  $ promptmill serve
+      follow the schedules of the job files in jobs/
   $ promptmill serve jobs/nightly.yaml --jobs 1 --no-dashboard
-  $ promptmill serve --emulate                   rehearse a night without a bill; replaces outputs as a night does
+  $ promptmill serve --emulate
+      rehearse a night without a bill; replaces outputs as a night does
 
-Runs each job when it is due, once at a time, and once after downtime for all the times it missed. The output of a scheduled run
-replaces one of the same name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C halt what runs,
-and the next serve completes it. The job files are read every minute, and at once after SIGHUP.
-The dashboard needs PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not start;
-3 the queue cannot be used any longer.
+Runs each job when it is due, once at a time, and once after downtime for all
+the times it missed. The output of a scheduled run replaces one of the same
+name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C
+halt what runs, and the next serve completes it. The job files are read every
+minute, and at once after SIGHUP. The dashboard needs
+PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not
+start; 3 the queue cannot be used any longer.
 `;
 
 /** `promptmill serve`: runs what the schedule starts, until a signal ends it. */

@@ -23,12 +23,17 @@ const HOME_AND_CLEAR = '\u001b[H\u001b[J';
 
 const EXAMPLES = `
 Examples:
-  $ promptmill status                                      runs and workers of the queue in PROMPTMILL_QUEUE
-  $ promptmill status jobs/sentiment.yaml --watch          one job, again every second until Ctrl-C
-  $ promptmill status --queue redis://localhost:6379 --json | jq '.runs[] | [.job, .rows.known, .eta_s]'
+  $ promptmill status
+      runs and workers of the queue in PROMPTMILL_QUEUE
+  $ promptmill status jobs/sentiment.yaml --watch
+      one job, again every second until Ctrl-C
+  $ promptmill status --queue redis://localhost:6379 --json |
+      jq '.runs[] | [.job, .rows.known, .eta_s]'
 
-Running and lost runs, and the last few that ended. A run is lost when its process was killed or cannot reach the queue; the
-same command resumes it. With --watch --json, one line for each look. Exit codes: 0 shown; 2 there is no such job.
+Running and lost runs, and the last few that ended. A run is lost when its
+process was killed or cannot reach the queue; the same command resumes it. With
+--watch --json, one line for each look. Exit codes: 0 shown; 2 there is no such
+job.
 `;
 
 /** `promptmill status [JOB]`: what runs, waits and fails, and on which workers. */

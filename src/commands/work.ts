@@ -27,15 +27,21 @@ interface Options {
 
 const EXAMPLES = `
 Examples:
-  $ promptmill work --queue redis://queue-host:6379                     for every run of this queue
+  $ promptmill work --queue redis://queue-host:6379
+      for every run of this queue
   $ promptmill work --queue postgres://mill@db/mill --concurrency 100
-  $ promptmill work --deployment lm-35-turbo-instruct                   for runs of this deployment only
-  $ promptmill run jobs/sentiment.yaml --queue redis://queue-host:6379 --no-work    a run that leaves it all to them
+  $ promptmill work --deployment lm-35-turbo-instruct
+      for runs of this deployment only
+  $ promptmill run jobs/sentiment.yaml --queue redis://queue-host --no-work
+      a run that leaves it all to them
 
-Any number of them, on any machine. Each calls the service at PROMPTMILL_BASE_URL with the keys of its own environment, for
-runs of that address only. --concurrency counts the calls of all deployments together. Ctrl-C or SIGTERM: it takes no
-more rows, finishes the calls in flight, and hands the rest back. Exit codes: 0 asked to end, and done; 2 did not start;
-3 the service refuses its calls, or the queue cannot be used; 130, 143 ended by a second signal, or while the queue was away.
+Any number of them, on any machine. Each calls the service at
+PROMPTMILL_BASE_URL with the keys of its own environment, for runs of that
+address only. --concurrency counts the calls of all deployments together.
+Ctrl-C or SIGTERM: it takes no more rows, finishes the calls in flight, and
+hands the rest back. Exit codes: 0 asked to end, and done; 2 did not start; 3
+the service refuses its calls, or the queue cannot be used; 130, 143 ended by a
+second signal, or while the queue was away.
 `;
 
 /** `promptmill work`: makes the calls of runs that other processes began. */
