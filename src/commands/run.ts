@@ -201,7 +201,8 @@ function commandLine(without?: '--limit'): string {
         (word !== without && typed[i - 1] !== without && !word.startsWith(`${without}=`))),
   );
   return [
-    'promptmill',
+    // What npx started is seldom in the PATH.
+    process.env['npm_command'] === 'exec' ? 'npx promptmill' : 'promptmill',
     ...words
       .map(withoutPassword)
       .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),

@@ -5,13 +5,13 @@ import { requestPlan } from '../../src/prompt/row-request.js';
 import { sentAgain } from '../../src/run/producer.js';
 import { csv } from '../../src/source/csv.js';
 import { Workplace } from '../support/promptmill.js';
-import { unknownAfter } from '../support/unknown.js';
 import {
   completionBody,
   type Script,
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { unknownAfter } from '../support/unknown.js';
 
 /** What a copy has of its own; all else of its record is the original's. */
 const OWN = [

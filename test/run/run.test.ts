@@ -239,6 +239,13 @@ describeEachStore('a run', (store) => {
     expect(code, stderr).toBe(0);
     expect(service.requests.length).toBe(60);
   });
+
+  it('that npx has started goes on with npx', async () => {
+    await serve(() => ({}));
+    const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
+    const { stderr } = await work.call(['run', job, '--limit', '1'], { ...env(), npm_command: 'exec' });
+    expect(stderr).toContain('1 row is left. Go on with:\n  npx promptmill run job.yaml\n');
+  });
 });
 
 describe('a run to standard output', () => {
