@@ -57,6 +57,8 @@ export async function collect(parts: CollectorParts): Promise<void> {
 
 interface Look {
   readonly complete: readonly WindowChunk[];
+  /** Outcomes that the ledger has of a chunk. */
+  readonly knownOf: (chunk: WindowChunk) => number;
   /** Rows that are known and stand behind a row that is not. */
   readonly known: number;
   /** Rows of the oldest incomplete chunk that are known. */
@@ -86,6 +88,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
   const head = rest[0];
   return {
     complete,
+    knownOf,
     // A row that takes an outcome over needs nothing of its own any more.
     known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.rows.length - chunk.sent, 0),
     headKnown: head === undefined ? 0 : knownOf(head),
@@ -104,7 +107,7 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
   const { run } = committer.manifest;
   const outcomes = await Promise.all(
     look.complete.map(async (chunk) =>
-      chunk.sent > 0 ? await ledger.outcomes({ run, first: chunk.first }) : NO_OUTCOMES,
+      chunk.sent > 0 ? await ledger.outcomes({ run, first: chunk.first }, look.knownOf(chunk)) : NO_OUTCOMES,
     ),
   );
   const written: WindowChunk[] = [];

@@ -164,8 +164,12 @@ export interface Ledger {
   /** How many outcomes of a run are not on disk. */
   waiting(run: string): Promise<number>;
 
-  /** The outcomes of a chunk, by row number. */
-  outcomes(chunk: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>>;
+  /**
+   * The outcomes of a chunk, by row number.
+   * @param count as `progress` says it: where this process has written as many itself, they need not be fetched.
+   *   @default not known
+   */
+  outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>>;
 
   /**
    * After the manifest is on disk: moves the committed mark, renews the lease, and drops the given chunks. In a

@@ -29,6 +29,12 @@ describeEachStore('the ledger', (underTest) => {
     run = `run-${++runs}`;
   });
 
+  const unknown: CalledOutcome = {
+    status: 'failed',
+    error: { code: OUTCOME_UNKNOWN, message: '"code":"outcome_unknown"' },
+    attempts: 1,
+    latency_ms: null,
+  };
   const calls = async (): Promise<Counters> => (await ledger.progress(run, [])).calls;
   const count = (counts: Partial<Counters>) => new Map([[run, counts]]);
 
@@ -95,6 +101,30 @@ describeEachStore('the ledger', (underTest) => {
     ]);
     expect((await ledger.outcomes({ run, first: 1 })).size).toBe(40);
     expect(await calls()).toMatchObject({ sent: 80, repeated: 40 });
+  });
+
+  test('whoever collects the run gets what the ledger has, whoever wrote it and however much of it', async () => {
+    const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
+    const texts = async (): Promise<(string | null)[]> => {
+      const [known = 0] = (await ledger.progress(run, [1])).counts;
+      const found = await ledger.outcomes({ run, first: 1 }, known);
+      const inOrder = [...found].sort(([a], [b]) => a - b);
+      return inOrder.map(([, each]) => (each.status === 'completed' ? each.completion.text : null));
+    };
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await record(ledger, [entry(run, 1, 1, 'own')]);
+    expect(await texts()).toEqual(['own']);
+    await record(other, [entry(run, 1, 2, 'of another')]);
+    await record(ledger, [entry(run, 1, 2, 'too late')]);
+    expect(await texts()).toEqual(['own', 'of another']);
+    await record(ledger, [{ ...entry(run, 1, 3), outcome: unknown }]);
+    await record(other, [entry(run, 1, 3, 'real')]);
+    expect(await texts()).toEqual(['own', 'of another', 'real']);
+    const long = 'x'.repeat(1_000_000);
+    for (const row of [4, 5, 6, 7, 8, 9]) await record(ledger, [entry(run, 1, row, long)]);
+    expect((await texts()).slice(3)).toEqual(Array(6).fill(long));
+    await ledger.forget(run, 9, [1]);
+    expect(await texts()).toEqual([]);
   });
 
   test('an outcome of a row that is on disk is refused and counted as repeated', async () => {
@@ -253,12 +283,6 @@ describeEachStore('the ledger', (underTest) => {
       (await look(ledger, run, 1, execution, rows)).flatMap((state, i) =>
         typeof state === 'string' ? [] : [[rows[i] ?? 0, state.call]],
       );
-    const unknown: CalledOutcome = {
-      status: 'failed',
-      error: { code: OUTCOME_UNKNOWN, message: '"code":"outcome_unknown"' },
-      attempts: 1,
-      latency_ms: null,
-    };
 
     test('from their reservation until what came of the call', async () => {
       await ledger.open(run, 1, 0, NO_CALLS);

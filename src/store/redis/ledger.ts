@@ -3,13 +3,22 @@ import type { Redis } from 'ioredis';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
-import type { Answer, Batch, Bounds, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
+import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
+import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
 /** Tries again what the store refused and may yet take. */
 type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
+
+/** What WRITE answers. */
+type Written = readonly [
+  totals: readonly number[],
+  states: readonly (readonly RowReply[])[],
+  /** 1 when every outcome is in the ledger as it was given. */
+  isKept: number,
+];
 
 /** What PROGRESS answers. */
 type Progressed = readonly [
@@ -22,6 +31,8 @@ type Progressed = readonly [
 
 /** The ledger on Redis and Valkey. {@link file://./scripts.ts} says what it keeps there. */
 export class RedisLedger implements Ledger {
+  readonly #own = new OwnOutcomes();
+
   constructor(
     private readonly client: Redis,
     private readonly times: LedgerTimes = LEDGER_TIMES,
@@ -39,6 +50,7 @@ export class RedisLedger implements Ledger {
     const { leaseMs, outcomeTtlMs } = this.times;
     const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
     const seed = inOrder(calls ?? NO_CALLS);
+    this.#own.begin(run);
     return (await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed])) === 1;
   }
 
@@ -55,17 +67,14 @@ export class RedisLedger implements Ledger {
     const keys = ['head', 'calls', 'chunks', 'written', 'flight'].map((name) => key(run, name));
     // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
     const id = changes ? randomBytes(9).toString('base64') : '';
-    const reply = await this.#eval(WRITE, keys, [
-      ...[rows(run), this.times.outcomeTtlMs, id, settled.length],
-      ...[atLeast.prompt_tokens, atLeast.completion_tokens],
-      ...inOrder(counts),
-      ...settled.flatMap(({ first, row, call, outcome }) => [
-        ...[first, row, call ?? ''],
-        outcome === null ? '' : JSON.stringify(outcome),
-      ]),
-      ...reservations.flatMap(reservationArguments),
-    ]);
-    const [totals, states] = reply as [readonly number[], readonly (readonly RowReply[])[]];
+    const part = { settled, counts, reservations, atLeast };
+    const outcomes = settled.map(({ outcome }) => (outcome === null ? '' : JSON.stringify(outcome)));
+    const first = [rows(run), this.times.outcomeTtlMs, id, batchText(part)];
+    const reply = await this.#eval(WRITE, keys, [...first, ...outcomes]);
+    const [totals, states, isKept] = reply as Written;
+    settled.forEach((each, i) => {
+      this.#own.settled(each, isKept === 1, outcomes[i]?.length ?? 0);
+    });
     const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = totals;
     reservations.forEach((each, i) => {
       answers.set(each, answerOf(states[i] ?? [], { prompt_tokens, completion_tokens }, inFlight));
@@ -95,7 +104,9 @@ export class RedisLedger implements Ledger {
     };
   }
 
-  async outcomes(chunk: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
+  async outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const own = this.#own.of(chunk);
+    if (own !== undefined && own.size === count) return own;
     const found = await this.lasting(() => this.client.hgetall(rows(chunk.run, chunk.first)));
     return new Map(Object.entries(found).map(([row, outcome]) => [Number(row), JSON.parse(outcome)]));
   }
@@ -104,11 +115,13 @@ export class RedisLedger implements Ledger {
     const { leaseMs, outcomeTtlMs } = this.times;
     const keys = [key(run, 'head'), key(run, 'chunks')];
     await this.#eval(FORGET, keys, [rows(run), committed, leaseMs, outcomeTtlMs, ...firsts]);
+    this.#own.forget(run, firsts);
   }
 
   async close(run: string): Promise<void> {
     const keys = ['head', 'calls', 'chunks', 'written', 'stop', 'flight'].map((name) => key(run, name));
     await this.#eval(CLOSE, keys, [rows(run)]);
+    this.#own.end(run);
   }
 
   async #eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
@@ -144,19 +157,19 @@ const HASHES = new Map<string, string>();
 
 const NO_ANSWER: Answer = answerOf([], { prompt_tokens: 0, completion_tokens: 0 }, 0);
 
-const flag = (is: boolean): number => (is ? 1 : 0);
-
-function reservationArguments(reservation: Reservation): Argument[] {
-  const { first, execution, call, hold, looks, bounds, rows } = reservation;
-  const { tokens, cost, promptPrice, completionPrice } = bounds ?? NO_BOUNDS;
-  return [
-    ...[first, execution, call, flag(hold), flag(looks), flag(bounds !== null)],
-    ...[tokens, cost, promptPrice, completionPrice, rows.length],
-    ...rows.flatMap(({ row, most }) => [row, most.prompt_tokens, most.completion_tokens]),
-  ];
+/** What WRITE reads. */
+function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'run' | 'changes'>): string {
+  return JSON.stringify([
+    [atLeast.prompt_tokens, atLeast.completion_tokens],
+    inOrder(counts),
+    settled.map(({ first, row, call }) => [first, row, call ?? '']),
+    reservations.map(({ first, execution, call, hold, looks, bounds, rows }) => [
+      ...[first, execution, call, hold, looks],
+      bounds !== null && [bounds.tokens, bounds.cost, bounds.promptPrice, bounds.completionPrice],
+      rows.map(({ row, most }) => [row, most.prompt_tokens, most.completion_tokens]),
+    ]),
+  ]);
 }
-
-const NO_BOUNDS: Bounds = { tokens: 0, cost: 0, promptPrice: 0, completionPrice: 0 };
 
 /** The braces put all keys of a run into one slot of a cluster. */
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;

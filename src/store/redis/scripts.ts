@@ -19,8 +19,6 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
 
 /** The counters' names as a table of Lua. */
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
-/** Where what is settled begins among the arguments of WRITE. */
-const FIRST_SETTLED = 7 + COUNTERS.length;
 
 const NOW = `
 local time = redis.call('TIME')
@@ -73,23 +71,24 @@ return 1
 `;
 
 /**
- * KEYS head calls chunks written flight;
- * ARGV prefix ttl id settled promptAtLeast completionAtLeast counter… {first row call outcome}…
- *   {first execution call hold looks isBounded tokens cost promptPrice completionPrice rows {row prompt completion}…}…
- * Returns what is spent and in flight, where there was no room, and for each reservation the states of its rows. A write
- * that was done before reserves nothing more; one that only looks has no id.
+ * KEYS head calls chunks written flight; ARGV prefix ttl id batch outcome…
+ * The batch is JSON, `RunBatch` as arrays (`batchText`), because ioredis takes longer for many arguments than both sides
+ * for that. There is an outcome for each row that is settled, empty where it has none.
+ * Returns what is spent and in flight, where there was no room; for each reservation the states of its rows; and whether
+ * every outcome is in the ledger as it was given. A write that was done before reserves nothing more; one that only looks
+ * has no id.
  */
 export const WRITE = `${NOW}
 local head, calls, chunks, written, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ttl = ARGV[2]
-local reservations = ${FIRST_SETTLED} + 4 * ARGV[4]
+local atLeast, counts, settled, reservations = unpack(cjson.decode(ARGV[4]))
 local function callsOf(row)
   local text = redis.call('HGET', flight, row)
   local names = {}
   if text then for name in string.gmatch(text, '\\n([^\\n]+)') do names[#names + 1] = name end end
   return names, text
 end
-local isNew = false
+local isNew, isKept = false, 1
 if ARGV[3] ~= '' then
   redis.call('ZREMRANGEBYRANK', written, 0, -10001)
   local n = redis.call('HINCRBY', calls, 'writes', 1)
@@ -99,8 +98,8 @@ local execution, committed, untilMs = unpack(redis.call('HMGET', head, 'executio
 committed = tonumber(committed or 0)
 if isNew then
   local ended = {}
-  for i = ${FIRST_SETTLED}, reservations - 1, 4 do
-    local row, call = ARGV[i + 1], ARGV[i + 2]
+  for _, each in ipairs(settled) do
+    local _, row, call = unpack(each)
     local names, text = callsOf(row)
     local left = text and string.match(text, '^[^\\n]*')
     local count = 0
@@ -110,29 +109,32 @@ if isNew then
     if count == 0 then redis.call('HDEL', flight, row) else redis.call('HSET', flight, row, left) end
   end
   local repeated = 0
-  for i = ${FIRST_SETTLED}, reservations - 1, 4 do
-    local first, row, call, outcome = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  for i, each in ipairs(settled) do
+    local first, row, call = unpack(each)
+    local outcome = ARGV[4 + i]
     if outcome ~= '' then
       local rows = ARGV[1] .. first
       local isUnknown = string.find(outcome, '${UNKNOWN_TEXT}', 1, true)
-      local before = tonumber(row) > committed and redis.call('HGET', rows, row)
-      local isKept = tonumber(row) > committed
-        and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true)))
-      if isKept then
+      local before = row > committed and redis.call('HGET', rows, row)
+      if row > committed and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true))) then
         redis.call('HSET', rows, row, outcome)
         redis.call('ZADD', chunks, first, first)
         redis.call('PEXPIRE', rows, ttl)
         if not isUnknown then repeated = repeated + #callsOf(row) end
         redis.call('HDEL', flight, row)
-      elseif call == '' or ended[row .. ' ' .. call] then
-        repeated = repeated + 1
+        if isUnknown then isKept = 0 end
+      else
+        isKept = 0
+        if call == '' or ended[row .. ' ' .. call] then repeated = repeated + 1 end
       end
     end
   end
   for i, name in ipairs(${NAMES}) do
-    if ARGV[6 + i] ~= '0' then redis.call('HINCRBY', calls, name, ARGV[6 + i]) end
+    if counts[i] ~= 0 then redis.call('HINCRBY', calls, name, counts[i]) end
   end
   if repeated > 0 then redis.call('HINCRBY', calls, 'repeated', repeated) end
+elseif #settled > 0 then
+  isKept = 0
 end
 local isOpen = execution and tonumber(untilMs) > now
 execution = tonumber(execution or 0)
@@ -140,24 +142,21 @@ local prompt, completion
 local function readSpent()
   if prompt then return end
   local sums = redis.call('HMGET', calls, 'prompt_tokens', 'completion_tokens')
-  prompt = math.max(tonumber(sums[1] or 0), tonumber(ARGV[5]))
-  completion = math.max(tonumber(sums[2] or 0), tonumber(ARGV[6]))
+  prompt = math.max(tonumber(sums[1] or 0), atLeast[1])
+  completion = math.max(tonumber(sums[2] or 0), atLeast[2])
 end
 local sent, reservedPrompt, reservedCompletion, isFull = 0, 0, 0, false
 local answers = {}
-local at = reservations
-while at <= #ARGV do
-  local first, call, hold, looks, isBounded = ARGV[at], ARGV[at + 2], ARGV[at + 3] == '1', ARGV[at + 4] == '1', ARGV[at + 5] == '1'
-  local isWanted = isOpen and execution == tonumber(ARGV[at + 1])
-  local rows = at + 11
+for _, reservation in ipairs(reservations) do
+  local first, forExecution, call, hold, looks, bounds, rows = unpack(reservation)
+  local isWanted = isOpen and execution == forExecution
   local states, free, mostPrompt, mostCompletion = {}, {}, 0, 0
-  for i = 1, tonumber(ARGV[at + 10]) do
-    local argument = rows + 3 * (i - 1)
-    local row = ARGV[argument]
+  for i, each in ipairs(rows) do
+    local row, rowPrompt, rowCompletion = unpack(each)
     local names, text = callsOf(row)
     local isIn = false
     for _, name in ipairs(names) do isIn = isIn or name == call end
-    if not isWanted or committed >= tonumber(row) then
+    if not isWanted or committed >= row then
       states[i] = {'unwanted'}
     elseif redis.call('HEXISTS', ARGV[1] .. first, row) == 1 then
       states[i] = {'known'}
@@ -168,16 +167,17 @@ while at <= #ARGV do
     else
       states[i] = {'granted'}
       free[#free + 1] = {i, row, names}
-      mostPrompt = mostPrompt + ARGV[argument + 1]
-      mostCompletion = mostCompletion + ARGV[argument + 2]
+      mostPrompt = mostPrompt + rowPrompt
+      mostCompletion = mostCompletion + rowCompletion
     end
   end
   if #free > 0 and not looks then
     local fits = isNew
-    if fits and isBounded then
+    if fits and bounds then
       readSpent()
+      local tokens, cost, promptPrice, completionPrice = unpack(bounds)
       local p, c = prompt + mostPrompt, completion + mostCompletion
-      fits = p + c <= tonumber(ARGV[at + 6]) and p * ARGV[at + 8] + c * ARGV[at + 9] <= tonumber(ARGV[at + 7])
+      fits = p + c <= tokens and p * promptPrice + c * completionPrice <= cost
       if fits then prompt, completion = p, c end
     end
     if fits then
@@ -197,7 +197,6 @@ while at <= #ARGV do
     end
   end
   answers[#answers + 1] = states
-  at = rows + 3 * ARGV[at + 10]
 end
 if sent > 0 then
   redis.call('HINCRBY', calls, 'sent', sent)
@@ -210,7 +209,7 @@ if isFull then
   totals = {prompt, completion, redis.call('HLEN', flight) + (redis.call('HGET', calls, 'in_flight') or 0)}
 end
 for _, key in ipairs({calls, chunks, written, flight}) do redis.call('PEXPIRE', key, ttl) end
-return {totals, answers}
+return {totals, answers, isKept}
 `;
 
 /** KEYS calls stop flight; ARGV prefix first… */
