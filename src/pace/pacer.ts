@@ -102,31 +102,38 @@ export class Pacer {
    * Waits until a call may be made.
    * @param tokens what it is reckoned to take
    */
-  async admit(tokens: number): Promise<Admission> {
+  admit(tokens: number): Admission | Promise<Admission> {
     this.#began ??= this.#begin();
-    const knows = this.#ready && this.#shared.age <= FRESH_MS;
+    if (this.#ready && this.#shared.age <= FRESH_MS) return this.#admit(tokens);
     // The store may be away for long; who closes does not wait for it.
-    if (!knows) await Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
+    const looked = Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
+    return looked.then(() => this.#admit(tokens));
+  }
+
+  /** By what is known. */
+  #admit(tokens: number): Admission | Promise<Admission> {
     if (this.#closed) return 'closed';
     if (this.#pauseMs > 0) return 'pause';
-    let admission: Admission = { permit: this.#clock() };
-    if (this.takesPermits) {
-      admission = await this.#permits.wait(tokens);
-      if (typeof admission === 'string') return admission;
-    } else {
-      // Owed, in case the service tells a quota of tokens in its answer.
-      this.#usage.took(tokens);
-    }
-    this.#usage.made(this.#clock());
+    if (this.takesPermits) return this.#permit(tokens);
+    // Owed, in case the service tells a quota of tokens in its answer.
+    this.#usage.took(tokens);
+    const permit = this.#clock();
+    this.#usage.made(permit);
+    return { permit };
+  }
+
+  async #permit(tokens: number): Promise<Admission> {
+    const admission = await this.#permits.wait(tokens);
+    if (typeof admission !== 'string') this.#usage.made(this.#clock());
     return admission;
   }
 
   /** Waits until a call whose permit has come may be made: at once, unless a call of a window before was late. */
-  async space(permit: number): Promise<void> {
-    if (!this.takesPermits) return;
+  space(permit: number): Promise<void> | undefined {
+    if (!this.takesPermits) return undefined;
     const now = this.#clock();
     const at = this.#spacing.at(permit, now);
-    if (at > now) await new Promise((resolve) => setTimeout(resolve, at - now));
+    return at > now ? new Promise((resolve) => setTimeout(resolve, at - now)) : undefined;
   }
 
   /** A call that might have been made is not made after all. */

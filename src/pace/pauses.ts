@@ -119,8 +119,11 @@ export class Outage {
    * Makes a call, or, while the service is down, waits for the one call that probes it.
    * @returns null when the service is still down: the call was not made
    */
-  async through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
-    if (this.#pauses === 0) return call();
+  through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
+    return this.#pauses === 0 ? call() : this.#probe(now, call);
+  }
+
+  async #probe<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
     if (this.remaining(now()) > 0) return null;
     if (this.#probing === null) {
       const probe = call();

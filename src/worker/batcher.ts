@@ -43,16 +43,22 @@ export interface Ahead {
  */
 export const mostAhead = (concurrency: number): number => Math.ceil(concurrency / 4);
 
+/** A reservation, and whoever waits for the reply. */
+interface Asked {
+  readonly reservation: Reservation;
+  readonly reply: (reply: Reply) => void;
+}
+
 interface Batch {
   readonly settled: Settlement[];
   readonly counts: Map<string, Partial<Record<keyof Counters, number>>>;
-  readonly reservations: Reservation[];
+  readonly asked: Asked[];
   /** A call waits for it: it is written as soon as the write before has ended. */
   readonly hurry: () => void;
   /** Resolves when somebody is in a hurry. */
   readonly hurried: Promise<void>;
-  /** Resolves when the batch is in the ledger, to what it said to the reservations. */
-  readonly written: Promise<ReadonlyMap<Reservation, Reply>>;
+  /** Resolves when the batch is in the ledger. */
+  readonly written: Promise<void>;
 }
 
 /**
@@ -68,7 +74,7 @@ export class Batcher {
   #ahead = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
-  #last: Promise<unknown> = Promise.resolve();
+  #last: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly ledger: Ledger,
@@ -80,16 +86,10 @@ export class Batcher {
   ) {}
 
   /** Asks which rows of a request may be called. Resolves when the ledger has answered, and never rejects. */
-  async reserve(reservation: Reservation): Promise<Reply> {
+  reserve(reservation: Reservation): Promise<Reply> {
     const batch = this.#batch();
     batch.hurry();
-    return await this.#reserveIn(batch, reservation);
-  }
-
-  async #reserveIn(batch: Batch, reservation: Reservation): Promise<Reply> {
-    batch.reservations.push(reservation);
-    const replies = await batch.written;
-    return replies.get(reservation) ?? { rows: [], spent: NO_TOKENS, inFlight: 0, askedAt: 0 };
+    return reserveIn(batch, reservation);
   }
 
   /**
@@ -100,7 +100,7 @@ export class Batcher {
     if (this.#ahead >= mostAhead(this.concurrency)) return null;
     this.#ahead++;
     const batch = this.#batch();
-    let reply: Promise<Reply> | null = this.#reserveIn(batch, reservation);
+    let reply: Promise<Reply> | null = reserveIn(batch, reservation);
     const take = (): Promise<Reply> | null => {
       const taken = reply;
       if (taken === null) return null;
@@ -116,9 +116,9 @@ export class Batcher {
   /**
    * What came of rows of a run. Those of a call are in flight no longer, and what it was billed takes the place of what
    * was reserved for it.
-   * @returns a promise that resolves when it is in the ledger; it never rejects
+   * @returns a promise that resolves when it is in the ledger, and all that was settled before; it never rejects
    */
-  async settle(
+  settle(
     run: string,
     settled: readonly Settlement[],
     reserved: Tokens = NO_TOKENS,
@@ -135,7 +135,7 @@ export class Batcher {
     const { prompt_tokens, completion_tokens } = minus(billed, reserved);
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
     if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
-    await batch.written;
+    return batch.written;
   }
 
   /** Settles rows that were granted and are not called; resolves when that is in the ledger. */
@@ -187,7 +187,7 @@ export class Batcher {
       const hurried = new Promise<void>((resolve) => {
         hurry = resolve;
       });
-      const contents = { settled: [], counts: new Map(), reservations: [], hurry, hurried };
+      const contents = { settled: [], counts: new Map(), asked: [], hurry, hurried };
       const written = this.#write(contents, this.#last);
       this.#last = written;
       this.#open = { ...contents, written };
@@ -195,10 +195,7 @@ export class Batcher {
     return this.#open;
   }
 
-  async #write(
-    batch: Omit<Batch, 'written'>,
-    last: Promise<unknown>,
-  ): Promise<ReadonlyMap<Reservation, Reply>> {
+  async #write(batch: Omit<Batch, 'written'>, last: Promise<void>): Promise<void> {
     await last;
     const rest = setTimeout(batch.hurry, REST_MS);
     await batch.hurried;
@@ -206,7 +203,8 @@ export class Batcher {
     // All that came with what woke this process goes with it.
     await endOfTick();
     this.#open = null;
-    const { settled, counts, reservations } = batch;
+    const { settled, counts, asked } = batch;
+    const reservations = asked.map(({ reservation }) => reservation);
     const atLeast = new Map(
       reservations.filter(({ bounds }) => bounds !== null).map(({ run }) => [run, this.#spent(run)]),
     );
@@ -216,10 +214,12 @@ export class Batcher {
       try {
         const answers = await this.ledger.write({ settled, counts, reservations, atLeast });
         this.#unrecorded -= outcomes;
-        reservations.forEach((each, i) => {
-          this.#countGranted(each, answers[i]);
-        });
-        return new Map(answers.flatMap((answer, i) => pair(reservations[i], { ...answer, askedAt })));
+        for (const [i, { reservation, reply }] of asked.entries()) {
+          const answer = answers[i] ?? NO_ANSWER;
+          this.#countGranted(reservation, answer);
+          reply({ ...answer, askedAt });
+        }
+        return;
       } catch (error) {
         const why = { reason: errorText(error), outcomes };
         if (refusals % WARN_EVERY === 0)
@@ -236,8 +236,8 @@ export class Batcher {
   }
 
   /** The ledger has counted it already. */
-  #countGranted({ run, rows, looks }: Reservation, answer: Answer | undefined): void {
-    const granted = rows.filter((_, i) => answer?.rows[i] === 'granted');
+  #countGranted({ run, rows, looks }: Reservation, answer: Answer): void {
+    const granted = rows.filter((_, i) => answer.rows[i] === 'granted');
     if (looks || granted.length === 0) return;
     const totals = this.#totalsOf(run);
     const { prompt_tokens, completion_tokens } = sumOf(granted);
@@ -248,7 +248,10 @@ export class Batcher {
   }
 }
 
-const pair = <K, V>(key: K | undefined, value: V): [K, V][] => (key === undefined ? [] : [[key, value]]);
+const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0 };
+
+const reserveIn = (batch: Batch, reservation: Reservation): Promise<Reply> =>
+  new Promise((reply) => batch.asked.push({ reservation, reply }));
 
 export const sumOf = (rows: readonly { readonly most: Tokens }[]): Tokens =>
   rows.reduce((sum, { most }) => plus(sum, most), NO_TOKENS);

@@ -17,14 +17,19 @@ const AROUND = 2;
 
 type CountOf = (text: string) => number;
 
+interface Counting {
+  readonly prompt: CountOf;
+  readonly suffix: CountOf;
+}
+
 /** Knows the most that rows can be billed. */
 export class MostBilled {
-  readonly #counts = new Map<string, Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }>>();
+  readonly #counts = new Map<string, Counting>();
 
   /** Rows with the most that each can be billed; counting tokens costs time that only a budget is worth. */
-  async of(chunk: Chunk, rows: readonly ChunkRow[]): Promise<readonly ReservedRow[]> {
+  of(chunk: Chunk, rows: readonly ChunkRow[]): readonly ReservedRow[] {
     if (chunk.budget === null) return rows.map((row) => ({ ...row, most: NO_TOKENS }));
-    const { prompt, suffix } = await this.#countOf(chunk.endpoint);
+    const { prompt, suffix } = this.#countOf(chunk.endpoint);
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
       // The model reads what comes after the completion as well.
@@ -33,7 +38,7 @@ export class MostBilled {
     });
   }
 
-  #countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+  #countOf(deployed: Deployed): Counting {
     const model = deployed.model ?? deployed.deployment;
     const known = this.#counts.get(model);
     if (known !== undefined) return known;
@@ -44,7 +49,7 @@ export class MostBilled {
 }
 
 /** Exact counts where the model is known. A deployment of another name may hold any model: no token has less than a byte. */
-async function countOf(deployed: Deployed): Promise<{ readonly prompt: CountOf; readonly suffix: CountOf }> {
+function countOf(deployed: Deployed): Counting {
   const model = modelBehind(deployed);
   if (model === null) {
     const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;

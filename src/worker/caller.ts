@@ -34,6 +34,8 @@ type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited') => voi
 export class Caller {
   /** A run has one, a worker of many runs has few. */
   readonly #endpoints = new Map<string, Endpoint>();
+  /** The same, by the object that a chunk has. */
+  readonly #endpointOf = new WeakMap<EndpointSpec, Endpoint>();
   readonly #streak: StopStreak;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
@@ -85,7 +87,7 @@ export class Caller {
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && first?.kind === 'final';
     if (!refused || rows.length === 1)
-      return await withRowUsage(verdicts, rows, request.parameters, chunk.endpoint);
+      return withRowUsage(verdicts, rows, request.parameters, chunk.endpoint);
     const half = Math.ceil(rows.length / 2);
     const done = await this.call(chunk, rows.slice(0, half), attempt, false);
     const stopped = done.find(({ kind }) => kind === 'wait' || kind === 'stop');
@@ -119,12 +121,12 @@ export class Caller {
   }
 
   #endpoint(spec: EndpointSpec): Endpoint {
+    let endpoint = this.#endpointOf.get(spec);
+    if (endpoint !== undefined) return endpoint;
     const form = JSON.stringify(spec);
-    let endpoint = this.#endpoints.get(form);
-    if (endpoint === undefined) {
-      endpoint = new Endpoint(this.access.address, spec, this.concurrency);
-      this.#endpoints.set(form, endpoint);
-    }
+    endpoint = this.#endpoints.get(form) ?? new Endpoint(this.access.address, spec, this.concurrency);
+    this.#endpoints.set(form, endpoint);
+    this.#endpointOf.set(spec, endpoint);
     return endpoint;
   }
 

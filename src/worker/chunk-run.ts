@@ -98,8 +98,10 @@ export class ChunkRun {
   /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
   #waits = false;
   #leaves = false;
-  /** Resolve when what was settled is in the ledger. */
-  readonly #settled: Promise<void>[] = [];
+  /** Resolves when what was settled last is in the ledger, and so all before it. */
+  #settled: Promise<void> = Promise.resolve();
+  /** Resolve when grants that were not used are given back. */
+  readonly #givenBack: Promise<void>[] = [];
 
   constructor(
     private readonly parts: ChunkRunParts,
@@ -121,7 +123,7 @@ export class ChunkRun {
     await this.#callAll(alone.map(({ row }) => [row]));
     await heldElsewhere;
     const end = this.#end();
-    await Promise.all(this.#settled);
+    await Promise.all([this.#settled, ...this.#givenBack]);
     return end;
   }
 
@@ -184,7 +186,7 @@ export class ChunkRun {
     } finally {
       const unused = ahead?.take();
       if (ahead && unused)
-        this.#settled.push(unused.then((reply) => batcher.giveBack(ahead.reservation, reply)));
+        this.#givenBack.push(unused.then((reply) => batcher.giveBack(ahead.reservation, reply)));
     }
   }
 
@@ -253,7 +255,7 @@ export class ChunkRun {
   ): Promise<readonly ReservedRow[]> {
     const { batcher, pacer, budgets, mostBilled, stop } = this.parts;
     const { chunk } = this.lease;
-    const rows = await mostBilled.of(chunk, asked);
+    const rows = mostBilled.of(chunk, asked);
     const reservation = this.#reservation(rows, false);
     for (let refusals = 0; this.#mayCall(); ) {
       const early = ahead?.take() ?? null;
@@ -273,7 +275,7 @@ export class ChunkRun {
         if (full.length > 0 || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;
       }
-      this.#settled.push(batcher.giveBack(reservation, reply));
+      this.#givenBack.push(batcher.giveBack(reservation, reply));
     }
     return [];
   }
@@ -297,7 +299,7 @@ export class ChunkRun {
     const settled = rows.map((row, i) => this.#settlement(row, this.#call, this.#conclude(row, verdicts[i])));
     if (this.#failed.length > failedBefore) this.#failedRequests++;
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
-    this.#settled.push(batcher.settle(chunk.run, settled, sumOf(rows), billed));
+    this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
 
     const stop = verdicts.find(({ kind }) => kind === 'stop');
@@ -381,7 +383,7 @@ export class ChunkRun {
   /** Records the outcome of a row that has no call in flight. */
   #record(row: ChunkRow, outcome: CalledOutcome): void {
     const settlement = this.#settlement(row, null, outcome);
-    this.#settled.push(this.parts.batcher.settle(this.lease.chunk.run, [settlement]));
+    this.#settled = this.parts.batcher.settle(this.lease.chunk.run, [settlement]);
   }
 
   #settlement(row: ChunkRow, call: string | null, outcome: CalledOutcome | null): Settlement {

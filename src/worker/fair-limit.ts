@@ -1,5 +1,7 @@
 import pLimit from 'p-limit';
 
+const UNPREPARED = (): boolean => false;
+
 /** A job that waits for its place. */
 interface Waiting {
   readonly start: () => Promise<void>;
@@ -45,19 +47,15 @@ export class FairLimit {
    * Runs the job when its turn has come; resolves or rejects as it does.
    * @param prepare called when the job is next in turn; false when it cannot be prepared yet
    */
-  run<T>(key: string, job: () => Promise<T>, prepare: () => boolean = () => false): Promise<T> {
-    return new Promise((resolve) => {
+  run<T>(key: string, job: () => Promise<T>, prepare: () => boolean = UNPREPARED): Promise<T> {
+    return new Promise((resolve, reject) => {
       const line = this.#lines.get(key);
-      const start = async (): Promise<void> => {
-        const result = job();
-        resolve(result);
-        await result.catch(() => {});
-      };
+      const start = (): Promise<void> => job().then(resolve, reject);
       if (line === undefined) this.#lines.set(key, [{ start, prepare }]);
       else line.push({ start, prepare });
       this.prepare();
       // A place for each job; whose turn it is, is settled when the place is free.
-      void this.#limit(() => this.#next()());
+      void this.#limit(this.#startNext);
     });
   }
 
@@ -71,12 +69,12 @@ export class FairLimit {
     }
   }
 
-  #next(): () => Promise<void> {
+  readonly #startNext = (): Promise<void> => {
     const next = this.#prepared.shift() ?? this.#inTurn();
     if (next === undefined) throw new Error('there are as many places as jobs');
     this.prepare();
-    return next.start;
-  }
+    return next.start();
+  };
 
   #inTurn(): Waiting | undefined {
     const next = this.#lines.entries().next();

@@ -49,9 +49,9 @@ export class Feedback {
   /**
    * Learns from a call. This process knows at once: later it would undo what calls that were made after this one have
    * taught.
-   * @returns why the run must stop, or null; resolves when the other workers know of a pause
+   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause
    */
-  async learn(call: Ended): Promise<Fault | null> {
+  learn(call: Ended): Fault | null | Promise<Fault | null> {
     const { caller, outage, pacer, estimate } = this.parts;
     const { verdicts, reserved } = call;
     this.#ofPack(verdicts);

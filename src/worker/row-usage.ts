@@ -13,12 +13,12 @@ import type { Final, Verdict } from '../service/verdict.js';
  * gets those that we count. Exact where the model's tokenizer is known.
  * @param parameters those of the request
  */
-export async function withRowUsage(
+export function withRowUsage(
   verdicts: readonly Verdict[],
   rows: readonly ChunkRow[],
   parameters: Parameters,
   deployed: Deployed,
-): Promise<readonly Verdict[]> {
+): readonly Verdict[] {
   const completions = verdicts.map(completionOf);
   const said = completions.map((completion) => completion?.usage ?? null).find((usage) => usage !== null);
   const odd =

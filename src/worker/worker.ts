@@ -200,9 +200,9 @@ export class ChunkWorker {
   }
 
   /** A process that slept for so long that others may have its rows looks before it calls. */
-  async #afterLook<T>(call: () => Promise<T>): Promise<T> {
-    if (steadyNow() - this.#renewedAt > WORKER_SAFE_MS) await this.#renewOnce();
-    return call();
+  #afterLook<T>(call: () => Promise<T>): Promise<T> {
+    const slept = steadyNow() - this.#renewedAt > WORKER_SAFE_MS;
+    return slept ? this.#renewOnce().then(call) : call();
   }
 
   /**
@@ -281,7 +281,7 @@ export class ChunkWorker {
     return this.#batcher.totals(run);
   }
 
-  async #inSlot<T>(job: () => Promise<T>): Promise<T> {
+  #inSlot<T>(job: () => Promise<T>): Promise<T> {
     const { slots } = this.place;
     if (slots === undefined) return job();
     this.#waitingForSlot++;

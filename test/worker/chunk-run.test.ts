@@ -127,7 +127,7 @@ class TestWorker {
     };
     // A prompt says itself what it can be billed.
     const mostBilled: Pick<MostBilled, 'of'> = {
-      of: async (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })),
+      of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })),
     };
     this.#parts = {
       // What a chunk uses of them.
