@@ -41,12 +41,12 @@ interface Entry {
 }
 
 const loop =
-  (file: string, foreign: boolean): Entry['ready'] =>
+  (file: string, foreign: boolean, slow = 1): Entry['ready'] =>
   async (about) => {
     if (foreign) await installed();
     return {
       ...about,
-      slow: 1,
+      slow,
       store: null,
       command: ({ url, input, output, concurrency }) => ({
         args: [join(import.meta.dirname, 'loops', file), `${url}/v1`, input, output, String(concurrency)],
@@ -138,7 +138,7 @@ export const ENTRIES: readonly Entry[] = [
   { id: 'bare', title: 'bare undici loop', ready: loop('bare.js', false) },
   { id: 'fetch', title: '`fetch` + p-limit', ready: loop('fetch.js', false) },
   { id: 'openai', title: 'OpenAI SDK 6 + p-limit', ready: loop('openai.js', true) },
-  { id: 'langchain', title: 'LangChain.js `.batch`', ready: loop('langchain.js', true) },
+  { id: 'langchain', title: 'LangChain.js `.batch`', ready: loop('langchain.js', true, 5) },
   { id: 'promptfoo', title: 'promptfoo', ready: promptfoo },
   { id: 'redis', title: 'Promptmill on Redis', ready: onStore(redis) },
   { id: 'postgres', title: 'Promptmill on PostgreSQL', ready: onStore(postgres) },

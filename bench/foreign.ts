@@ -35,6 +35,7 @@ export async function installForeign(): Promise<string | null> {
     return null;
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
-    return `npm could not install it: ${said.split('\n').find((line) => line.includes('npm error')) ?? said}`;
+    const line = said.split('\n').find((each) => each.includes('npm error')) ?? said;
+    return `it could not be installed (${line}). Run this again where the npm registry can be reached`;
   }
 }

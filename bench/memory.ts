@@ -35,7 +35,11 @@ try {
     const task = { url: endpoint.url, folder, input, job, concurrency: CONCURRENCY };
     if (haveRedis()) runs.push(await runOn(await redis(), rows, task));
     runs.push(await runOn(null, rows, task));
-    console.log(JSON.stringify(runs.filter((run) => run.rows === rows)));
+    for (const run of runs.filter((each) => each.rows === rows)) {
+      console.log(
+        `${run.store.padEnd(8)}  ${String(rows).padStart(7)} rows  ${run.peak_mb} MB  ${run.seconds} s`,
+      );
+    }
   }
   const memory: Memory = { ...occasion(), runs };
   if (!values.dry) saveResult('memory', memory);

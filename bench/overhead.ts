@@ -5,24 +5,36 @@ import { parseArgs } from 'node:util';
 import { CLI, type Contestant, ENTRIES, type Task } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
-import { type Metered, metered } from './meter.js';
-import { type Measured, median, type Overhead, occasion, rounded, saveResult } from './results.js';
+import { type Command, counted, type Metered, metered } from './meter.js';
+import {
+  type Counted,
+  type Measured,
+  median,
+  type Overhead,
+  occasion,
+  rounded,
+  saveResult,
+} from './results.js';
+import type { EndpointStats } from './stub.js';
 import { show } from './tables.js';
 
 /**
  * What Promptmill costs beside the calls themselves, side by side with what a user would write or take instead. Everybody
  * does the same: read a CSV, call an endpoint with so many calls in flight, write the answers. In each round everybody
- * runs once in each case; figures are medians over the rounds, ratios are made within a round.
+ * runs once in each case; figures are medians over the rounds, ratios are made within a round. What is counted and not
+ * measured (modules, round trips) comes from one run of each before the first round.
  *
- *   npm run bench -- [--rounds 5] [--rows 30000] [--latency 0,50,200] [--prompt-kb 0.3,3,30] [--concurrency 100]
+ *   npm run bench -- [--rounds 5] [--minutes 20] [--rows 30000] [--latency 0,50,200] [--prompt-kb 0.3,3,30] [--concurrency 100]
  *                    [--only redis,openai,…] [--dry]
  *
  * The first latency is measured with every length of prompt, the others with the first length. `--only` leaves others out,
- * but for the bare loop. `--dry` shows the tables and writes nothing.
+ * but for the bare loop. With `--minutes` no round begins that would not be over by then. Whoever fails is left out from
+ * that round on. `--dry` shows the tables and writes nothing.
  */
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '5' },
+    minutes: { type: 'string', default: 'Infinity' },
     rows: { type: 'string', default: '30000' },
     latency: { type: 'string', default: '0,50,200' },
     'prompt-kb': { type: 'string', default: '0.3,3,30' },
@@ -32,15 +44,25 @@ const { values } = parseArgs({
   },
 });
 /** Where the service takes its time, a run lasts so long at the ideal rate, in seconds. */
-const LONG_ENOUGH_S = 5;
+const LONG_ENOUGH_S = 4;
 /** An input has at most so many thousand characters. */
-const INPUT_KB = 45_000;
+const INPUT_KB = 30_000;
 /** Rows of the runs that show how long it takes to the first call. */
 const FEW = 100;
+/** At most so many rows are run to count the round trips to the store. */
+const COUNTED = 10_000;
 
 interface Case {
   readonly latencyMs: number;
   readonly promptKb: number;
+}
+
+/** What a contestant is to do. */
+interface Plan extends Case {
+  readonly round: number;
+  readonly rows: number;
+  /** Where the state directory is, in the folder of the bench. */
+  readonly state: string;
 }
 
 /** One run of a contestant. */
@@ -55,7 +77,6 @@ interface Run extends Case {
   readonly steadyRate: number;
   readonly ofIdeal: number | null;
   readonly firstCallS: number;
-  readonly trips: number | null;
   readonly meter: Metered;
 }
 
@@ -65,29 +86,36 @@ const job = writeJob(folder, concurrency);
 const cases = casesOf(numbers(values.latency), numbers(values['prompt-kb']));
 /** By name; each is written once. */
 const inputs = new Map<string, Promise<string>>();
-const missing: { title: string; reason: string }[] = [];
+const missing: Overhead['missing'][number][] = [];
 const contestants = await ready();
 const endpoint = await Endpoint.start();
 try {
   const rates: Run[] = [];
   const starts: Run[] = [];
   const versions: Metered[] = [];
-  for (let round = 1; round <= Number(values.rounds); round++) {
-    console.log(`round ${round} of ${values.rounds}`);
-    versions.push(await metered({ args: [CLI, '--version'], env: {} }));
-    starts.push(...(await startsOf(round)));
-    for (const each of cases) rates.push(...(await everybody(round, each)));
+  const version: Command = { args: [CLI, '--version'], env: {} };
+  console.log('counting, before the first round');
+  const counts = await countsOf();
+  const { modules } = await counted(version);
+  let rounds = 0;
+  for (let longestMs = 0; rounds < Number(values.rounds); rounds++) {
+    if (rounds > 0 && performance.now() + longestMs > Number(values.minutes) * 60_000) break;
+    const began = performance.now();
+    console.log(`round ${rounds + 1} of ${values.rounds}`);
+    versions.push(await metered(version));
+    starts.push(...(await startsOf(rounds + 1)));
+    for (const each of cases) rates.push(...(await everybody(rounds + 1, each)));
+    longestMs = Math.max(longestMs, performance.now() - began);
+    console.log(`  ${((performance.now() - began) / 1000).toFixed(0)} s in all`);
   }
   const overhead: Overhead = {
     ...occasion(),
-    rounds: Number(values.rounds),
+    rounds,
     concurrency,
     rates: summarise(complete(rates), starts),
     starts: summarise(complete(starts), starts),
-    version: {
-      seconds: rounded(median(versions.map(({ seconds }) => seconds)), 2),
-      modules: median(versions.map(({ modules }) => modules)),
-    },
+    version: { seconds: rounded(median(versions.map(({ seconds }) => seconds)), 2), modules },
+    counts,
     missing,
   };
   if (!values.dry) saveResult('overhead', overhead);
@@ -119,23 +147,50 @@ async function ready(): Promise<Contestant[]> {
     try {
       found.push(await entry.ready(entry));
     } catch (error) {
-      leaveOut(entry.title, error);
+      leaveOut(entry, 0, error);
     }
   }
   return found;
 }
 
-function leaveOut(title: string, error: unknown): void {
+/** From a round on; from all of them at 0. */
+function leaveOut(
+  { id, title }: { readonly id: string; readonly title: string },
+  from: number,
+  error: unknown,
+): void {
   const reason = error instanceof Error ? error.message : String(error);
-  console.log(`left out: ${title}: ${reason}`);
-  missing.push({ title, reason });
+  console.log(`  left out from now on: ${title}: ${reason}`);
+  missing.push({ contestant: id, title, from, reason });
+}
+
+async function countsOf(): Promise<Counted[]> {
+  const all: Counted[] = [];
+  for (const contestant of [...contestants]) {
+    const { id: name, title, store } = contestant;
+    const rows = store === null ? FEW : Math.min(COUNTED, Number(values.rows));
+    const plan = { round: 0, latencyMs: 0, promptKb: 0.3, rows, state: 'state' };
+    const found = await orLeaveOut(contestant, plan, async () => {
+      const { figures } = await runOf(contestant, plan, counted);
+      const { writes, statements, modules } = figures;
+      const trips = store === 'statements' ? statements : (writes[store ?? ''] ?? 0);
+      return {
+        contestant: name,
+        title,
+        modules,
+        trips_per_row: store === null ? null : rounded(trips / rows, 2),
+      };
+    });
+    if (found !== null) all.push(found);
+  }
+  return all;
 }
 
 async function everybody(round: number, { latencyMs, promptKb }: Case): Promise<Run[]> {
   const runs: Run[] = [];
   for (const contestant of [...contestants]) {
     const rows = rowsOf(contestant, { latencyMs, promptKb });
-    const run = await tryOut(contestant, { round, latencyMs, promptKb, rows, state: 'state' });
+    const run = await measure(contestant, { round, latencyMs, promptKb, rows, state: 'state' });
     if (run !== null) runs.push(run);
   }
   return runs;
@@ -144,14 +199,14 @@ async function everybody(round: number, { latencyMs, promptKb }: Case): Promise<
 /** An embedded store is new in one of them. */
 async function startsOf(round: number): Promise<Run[]> {
   const runs: Run[] = [];
-  const few = { round, latencyMs: 0, promptKb: 0.3, rows: FEW };
+  const few = { round, latencyMs: 0, promptKb: 0.3, rows: FEW, state: `state-${round}` };
   for (const contestant of [...contestants]) {
     if (contestant.id === 'embedded') {
       const first = { ...contestant, id: 'embedded-new', title: `${contestant.title}, new` };
-      const run = await tryOut(first, { ...few, state: `state-${round}` });
+      const run = await measure(first, few);
       if (run !== null) runs.push(run);
     }
-    const run = await tryOut(contestant, { ...few, state: `state-${round}` });
+    const run = await measure(contestant, few);
     if (run !== null) runs.push(run);
   }
   return runs;
@@ -160,33 +215,51 @@ async function startsOf(round: number): Promise<Run[]> {
 function rowsOf({ slow }: Contestant, { latencyMs, promptKb }: Case): number {
   const most = Math.min(Number(values.rows), Math.floor(INPUT_KB / promptKb));
   const rows = latencyMs === 0 ? most : (concurrency / latencyMs) * 1000 * LONG_ENOUGH_S;
-  return Math.min(most, Math.max(Math.ceil(rows / slow), 10 * concurrency));
+  return Math.min(most, Math.max(Math.ceil(rows / slow), 5 * concurrency));
 }
 
-/** Who cannot do it is left out from then on; Promptmill and the bare loop have to. */
-async function tryOut(
+/** Null when it failed: then it is left out from then on. */
+async function orLeaveOut<Result>(
   contestant: Contestant,
-  plan: Case & { readonly round: number; readonly rows: number; readonly state: string },
-): Promise<Run | null> {
+  { round }: Plan,
+  work: () => Promise<Result>,
+): Promise<Result | null> {
   try {
-    const run = await runOf(contestant, plan);
-    console.log(
-      `  ${contestant.title}, ${plan.latencyMs} ms, ${plan.promptKb} KB: ${plan.rows} rows in ${run.meter.seconds.toFixed(1)} s`,
-    );
-    return run;
+    return await work();
   } catch (error) {
-    if (contestant.store !== null || contestant.id === 'bare') throw error;
-    leaveOut(contestant.title, error);
-    contestants.splice(contestants.indexOf(contestant), 1);
+    leaveOut(contestant, round, error);
+    const at = contestants.findIndex(({ id }) => id === contestant.id);
+    if (at !== -1) await contestants.splice(at, 1)[0]?.stop?.();
     return null;
   }
 }
 
-async function runOf(
+function measure(contestant: Contestant, plan: Plan): Promise<Run | null> {
+  const { round, latencyMs, promptKb, rows } = plan;
+  return orLeaveOut(contestant, plan, async () => {
+    const { figures: meter, stats } = await runOf(contestant, plan, metered);
+    const { first_ms, last_ms, middle } = stats;
+    console.log(
+      `  ${`${latencyMs} ms, ${promptKb} KB`.padEnd(15)}  ${contestant.title.padEnd(26)}  ${String(rows).padStart(6)} rows  ${meter.seconds.toFixed(1).padStart(5)} s`,
+    );
+    return {
+      ...{ round, latencyMs, promptKb, rows, meter },
+      contestant: contestant.id,
+      title: contestant.title,
+      rate: rows / meter.seconds,
+      steadyRate: rows / ((last_ms - first_ms) / 1000),
+      ofIdeal: latencyMs === 0 ? null : middle.calls / middle.ms / (concurrency / latencyMs),
+      firstCallS: (first_ms - meter.began_ms) / 1000,
+    };
+  });
+}
+
+/** @throws Error when the process fails, or made another number of calls than rows, or left out rows */
+async function runOf<Figures>(
   contestant: Contestant,
-  plan: Case & { readonly round: number; readonly rows: number; readonly state: string },
-): Promise<Run> {
-  const { round, latencyMs, promptKb, rows, state } = plan;
+  { latencyMs, promptKb, rows, state }: Plan,
+  run: (command: Command) => Promise<Figures>,
+): Promise<{ figures: Figures; stats: EndpointStats }> {
   const task: Task = {
     ...{ url: endpoint.url, folder, concurrency, job },
     input: await inputOf(rows, promptKb),
@@ -195,28 +268,13 @@ async function runOf(
   };
   rmSync(task.output, { force: true });
   await endpoint.begin(latencyMs);
-  const meter = await metered(contestant.command(task));
-  const { calls, first_ms, last_ms, middle } = await endpoint.stats();
+  const figures = await run(contestant.command(task));
+  const stats = await endpoint.stats();
   const lines = readFileSync(task.output, 'utf8').trimEnd().split('\n').length;
-  if (calls !== rows || lines <= rows) {
-    throw new Error(`${contestant.title}: ${calls} calls and ${lines} lines for ${rows} rows`);
+  if (stats.calls !== rows || lines <= rows) {
+    throw new Error(`${stats.calls} calls and ${lines} lines for ${rows} rows`);
   }
-  const ideal = concurrency / latencyMs;
-  return {
-    ...{ round, latencyMs, promptKb, rows, meter },
-    contestant: contestant.id,
-    title: contestant.title,
-    rate: rows / meter.seconds,
-    steadyRate: rows / ((last_ms - first_ms) / 1000),
-    ofIdeal: latencyMs === 0 ? null : middle.calls / middle.ms / ideal,
-    firstCallS: (first_ms - meter.began_ms) / 1000,
-    trips: tripsOf(contestant, meter),
-  };
-}
-
-function tripsOf({ store }: Contestant, { statements, writes }: Metered): number | null {
-  if (store === null) return null;
-  return store === 'statements' ? statements : (writes[store] ?? 0);
+  return { figures, stats };
 }
 
 function inputOf(rows: number, promptKb: number): Promise<string> {
@@ -226,9 +284,11 @@ function inputOf(rows: number, promptKb: number): Promise<string> {
   return known;
 }
 
-/** The runs of those that took part in every round. */
+/** Without the runs of the round in which their contestant failed. */
 function complete(runs: readonly Run[]): Run[] {
-  return runs.filter(({ title }) => missing.every((each) => each.title !== title));
+  return runs.filter((run) =>
+    missing.every((each) => each.contestant !== run.contestant || run.round < each.from),
+  );
 }
 
 /** The medians over the rounds of each contestant in each case. */
@@ -261,8 +321,6 @@ function medians(first: Run, all: readonly Run[], starts: readonly Run[]): Measu
     main_us_per_row: middle(({ meter }) => (meter.main_us ?? Number.NaN) / rows, 0),
     peak_mb: middle(({ meter }) => meter.peak_bytes / 1e6, 0),
     first_call_s: middle(({ firstCallS }) => firstCallS, 2),
-    trips_per_row: middleOrNull(({ trips }) => (trips === null ? null : trips / rows), 2),
-    modules: middle(({ meter }) => meter.modules, 0),
     spread: [Math.min(...rates), Math.max(...rates)],
   };
 }

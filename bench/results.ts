@@ -28,10 +28,18 @@ export interface Measured {
   readonly main_us_per_row: number;
   readonly peak_mb: number;
   readonly first_call_s: number;
-  readonly trips_per_row: number | null;
-  readonly modules: number;
   /** Rows a second of the slowest and of the fastest round. */
   readonly spread: readonly [number, number];
+}
+
+/** What one run of a contestant was counted to do. */
+export interface Counted {
+  readonly contestant: string;
+  readonly title: string;
+  /** Files of code that were loaded. */
+  readonly modules: number;
+  /** To the store; null without one. */
+  readonly trips_per_row: number | null;
 }
 
 /** What `npm run bench` writes. */
@@ -45,8 +53,14 @@ export interface Overhead {
   readonly starts: readonly Measured[];
   /** `promptmill --version`. */
   readonly version: { readonly seconds: number; readonly modules: number };
-  /** Those that could not take part, with the reason. */
-  readonly missing: readonly { readonly title: string; readonly reason: string }[];
+  readonly counts: readonly Counted[];
+  /** Those that failed: they have no figures from a round on, or none at all at 0 and 1. */
+  readonly missing: readonly {
+    readonly contestant: string;
+    readonly title: string;
+    readonly from: number;
+    readonly reason: string;
+  }[];
 }
 
 /** What `npm run bench:memory` writes. */
@@ -68,13 +82,15 @@ export interface Fleet {
   readonly machine: string;
   readonly date: string;
   readonly trials: readonly FleetTrial[];
-  /** From the kill of a worker to the end of a run of which nothing else was left, in seconds. */
-  readonly after_kill_s: number;
+  /** From the kill of a worker to the end of a run of which nothing else was left, in seconds; null when it failed. */
+  readonly after_kill_s: number | null;
 }
 
 export interface FleetTrial {
+  /** That call for themselves; 0 where workers call for one. */
+  readonly runs: number;
   readonly workers: number;
-  /** Calls in flight of each worker. */
+  /** Calls in flight of each of them. */
   readonly concurrency: number;
   readonly latency_ms: number;
   readonly rows: number;

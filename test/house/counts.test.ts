@@ -14,7 +14,7 @@ import { describeEachStore } from '../support/stores.js';
 const ROWS = 400;
 const CONCURRENCY = 10;
 const CHUNK = 50;
-const METER = join(import.meta.dirname, '../../bench/meter.js');
+const COUNTER = join(import.meta.dirname, '../../bench/counter.js');
 
 /** Round trips to the store: what goes by the clock (the collector's looks, heartbeats) is allowed for each second. */
 const TRIPS = { perRun: 120, perWave: 6, perSecond: 20 };
@@ -52,14 +52,16 @@ describeEachStore('the counts of a run', (store) => {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_QUEUE: target,
       PROMPTMILL_STATE_DIR: stateDir,
-      NODE_OPTIONS: `--import ${pathToFileURL(METER)}`,
-      BENCH_METER: work.path('meter.json'),
+      NODE_OPTIONS: `--import ${pathToFileURL(COUNTER)}`,
+      BENCH_COUNTS: work.path('counts.json'),
       ...(kind === 'embedded' && { BENCH_STATEMENTS: '1' }),
     });
     expect(ended).toMatchObject({ code: 0 });
     expect(calledAt).toHaveLength(ROWS);
 
-    const { writes, statements, fsyncs, modules } = JSON.parse(readFileSync(work.path('meter.json'), 'utf8'));
+    const { writes, statements, fsyncs, modules } = JSON.parse(
+      readFileSync(work.path('counts.json'), 'utf8'),
+    );
     const trips = kind === 'embedded' ? statements : writes[new URL(target).port];
     const seconds = ((calledAt.at(-1) ?? 0) - (calledAt[0] ?? 0)) / 1000;
     const limits = {
@@ -68,7 +70,7 @@ describeEachStore('the counts of a run', (store) => {
       modules: MODULES,
     };
     console.log(`${kind}, ${ROWS} rows:`, { trips, fsyncs, modules }, 'limits:', limits);
-    // With fewer, the meter would not see the reservation of each wave, or not the commits.
+    // With fewer, the counter would not see the reservation of each wave, or not the commits.
     expect(trips).toBeGreaterThanOrEqual(ROWS / CONCURRENCY);
     expect(fsyncs).toBeGreaterThanOrEqual(ROWS / CHUNK);
     expect(trips).toBeLessThanOrEqual(limits.trips);

@@ -4,9 +4,10 @@ import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 
 /**
- * Preloaded into a process that is measured (`node --import`). When the process ends, what it took is written as JSON to
- * the file that BENCH_METER names; `meter.ts` has the form. With BENCH_STATEMENTS=1 it counts the statements that PGlite
- * gets: the embedded store has no connection whose writes could be counted.
+ * Preloaded into a process whose doings are counted (`node --import`), which takes some tenths of a second and a little of
+ * each call, so such a process is not timed. When it ends, the counts are written as JSON to the file that BENCH_COUNTS
+ * names; `meter.ts` has the form. With BENCH_STATEMENTS=1 it counts the statements that PGlite gets: the embedded store has
+ * no connection whose writes could be counted.
  */
 const counted = { fsyncs: 0, statements: 0 };
 /** Writes to connections, by the port at the other end: one for each time that something is sent. */
@@ -44,35 +45,8 @@ if (process.env.BENCH_STATEMENTS === '1') {
 }
 
 process.on('exit', () => {
-  const { userCPUTime, systemCPUTime } = process.resourceUsage();
-  const figures = {
-    cpu_us: userCPUTime + systemCPUTime,
-    main_us: mainThreadTime(),
-    peak_bytes: peak(),
-    writes,
-    ...counted,
-    modules: modules(),
-  };
-  fs.writeFileSync(process.env.BENCH_METER, JSON.stringify(figures));
+  fs.writeFileSync(process.env.BENCH_COUNTS, JSON.stringify({ writes, ...counted, modules: modules() }));
 });
-
-/** Of this thread, in µs; null where the system does not tell. */
-function mainThreadTime() {
-  try {
-    return Number(fs.readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]) / 1000;
-  } catch {
-    return null;
-  }
-}
-
-/** Not the `maxRSS` of the process, which begins with that of the process that started it. */
-function peak() {
-  try {
-    return Number(/VmHWM:\s+(\d+) kB/.exec(fs.readFileSync('/proc/self/status', 'utf8'))[1]) * 1024;
-  } catch {
-    return process.resourceUsage().maxRSS * 1024;
-  }
-}
 
 /** Files of code that were loaded, CommonJS and ES modules. */
 function modules() {
