@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { freePort } from '../support/servers.js';
 import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 import './figures.js';
 
@@ -36,10 +37,11 @@ describeEachStore('a service that is down', (store) => {
     const down = new Promise<void>((resolve) => {
       isDown = resolve;
     });
-    const before = await startScriptedService(async () => {
+    const answer = async () => {
       if (before.requests.length === 200) isDown();
       return {};
-    });
+    };
+    const before = await startScriptedService(answer, undefined, await freePort());
     const job = work.job({
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },

@@ -112,7 +112,11 @@ describe('promptmill status', () => {
     );
     expect(slip.stderr).toContain('did you mean reviews?');
 
+    const stopping = new Promise<void>((resolve) => {
+      running.process.stderr?.on('data', (said: string) => said.includes('stopping') && resolve());
+    });
     running.process.kill('SIGTERM');
+    await stopping;
     release();
     expect((await running.ended).code).toBe(143);
     const interrupted = { state: 'interrupted', stopped: 'interrupted: by SIGTERM', rows_per_second: null };

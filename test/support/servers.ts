@@ -192,15 +192,26 @@ async function start({ command, args, folder, ready, user }: Launch): Promise<Ch
   return child;
 }
 
-/** A port of this machine that nobody has at this moment. */
+/**
+ * Ports that no system gives out by itself: of the others any connection, and any server that takes what it gets, can have
+ * the port of a server that is down for a while.
+ */
+const OWN_PORTS = { from: 10_000, count: 20_000 };
+
+/** A port of this machine that nobody has at this moment, and that nobody gets by chance later on. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('a TCP server has a port');
-  return address.port;
+  for (;;) {
+    const port = OWN_PORTS.from + Math.floor(Math.random() * OWN_PORTS.count);
+    const server = createServer().listen(port, '127.0.0.1');
+    try {
+      await once(server, 'listening');
+    } catch {
+      continue;
+    }
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 function redisCommand(): string | null {
