@@ -1,3 +1,4 @@
+import { stringify } from 'csv-stringify/sync';
 import { valueText } from '../json.js';
 import { readCsv } from '../source/csv.js';
 import { inert } from './formula.js';
@@ -15,18 +16,18 @@ export const csv: OutputFormat = {
 /**
  * Records as CSV: RFC 4180, UTF-8 without a byte-order mark, `\n`.
  *
- * The quoting is written out here because it is one line, and this is the output's hot path: a record of 43 columns
- * takes 2.7 µs, with csv-stringify 5 to 10 µs.
- *
  * @param formulas `protect`: cells that a spreadsheet would run are made inert, the header's included
  */
 function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
-  const cell = formulas === 'raw' ? quoted : (text: string): string => quoted(inert(text));
-  const line = (cells: readonly string[]): string => {
-    const text = cells.join(',');
+  const cell = formulas === 'raw' ? (text: string): string => text : inert;
+  const options = {
+    record_delimiter: '\n',
+    quote_record_delimiter: true,
     // One empty cell would be a blank line, which readers skip.
-    return text === '' ? '""\n' : `${text}\n`;
+    quoted_empty: columns.length === 1,
   };
+  // One at a time, 5 to 7 µs for 34 to 46 columns: a thousand records in one call take twice as long.
+  const line = (cells: readonly string[]): string => stringify([cells], options);
   return {
     header: line(columns.map(({ name }) => cell(name))),
     format(row, outcome, answer) {
@@ -34,8 +35,4 @@ function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): Rec
       return line(columns.map(({ value }) => cell(valueText(value(facts)))));
     },
   };
-}
-
-function quoted(text: string): string {
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -19,6 +19,21 @@ describe('a CSV record', () => {
     );
   });
 
+  it('has quotes only where a comma, a quote or a line end asks for them', () => {
+    const cell = fc.oneof(
+      fc.string(),
+      fc.string({ unit: fc.constantFrom('"', ',', '\r', '\n', ' ', 'x', ';') }),
+    );
+    const columns = ['a', 'b', 'c'];
+    const format = csv(columns, { formulas: 'raw', select: columns });
+    const property = fc.property(fc.tuple(cell, cell, cell), (cells) => {
+      const row = csvRow(Object.fromEntries(cells.map((text, i) => [columns[i] ?? '', text])));
+      const quoted = cells.map((text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text));
+      expect(format.format(row, completed, null)).toBe(`${quoted.join(',')}\n`);
+    });
+    fc.assert(property, { seed: 12, numRuns: 500 });
+  });
+
   it('is never a blank line', () => {
     const format = csv(['id'], { select: ['answer'] });
     expect(format.format(csvRow({ id: '1' }), { status: 'skipped' }, null)).toBe('""\n');
