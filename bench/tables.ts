@@ -95,8 +95,8 @@ function overheadTexts(overhead: Overhead): Record<string, string> {
       ),
       ...missing.map(({ title, from, reason }) =>
         from <= 1
-          ? `\nLeft out: ${title}. ${reason}`
-          : `\nLeft out from round ${from} on: ${title}. ${reason}`,
+          ? `\nLeft out: ${title}: ${reason}.`
+          : `\nLeft out from round ${from} on: ${title}: ${reason}.`,
       ),
     ].join('\n'),
     latency: table(
