@@ -6,8 +6,8 @@ import { Socket } from 'node:net';
 /**
  * Preloaded into a process whose doings are counted (`node --import`), which takes some tenths of a second and a little of
  * each call, so such a process is not timed. When it ends, the counts are written as JSON to the file that BENCH_COUNTS
- * names; `meter.ts` has the form. With BENCH_STATEMENTS=1 it counts the statements that PGlite gets: the embedded store has
- * no connection whose writes could be counted.
+ * names; `meter.ts` has the form. With BENCH_STATEMENTS=1 it counts the statements that PGlite gets, and the writes to
+ * the file of the ledger: the embedded store has no connection whose writes could be counted.
  */
 const counted = { fsyncs: 0, statements: 0 };
 /** Writes to connections, by the port at the other end: one for each time that something is sent. */
@@ -35,6 +35,7 @@ const handle = await fs.promises.open(process.execPath);
 watch(Object.getPrototypeOf(handle), ['sync', 'datasync'], sync);
 await handle.close();
 watch(fs, ['fsync', 'fsyncSync', 'fdatasync', 'fdatasyncSync'], sync);
+if (process.env.BENCH_STATEMENTS === '1') watch(fs, ['writeSync'], () => counted.statements++);
 syncBuiltinESMExports();
 if (process.env.BENCH_STATEMENTS === '1') {
   const { PGlite } = await import('@electric-sql/pglite');

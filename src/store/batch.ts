@@ -1,11 +1,11 @@
-import type { Tokens } from '../model.js';
+import type { CalledOutcome, Tokens } from '../model.js';
 import { type Counters, NO_CALLS } from './counters.js';
 import type { Answer, Batch, Reservation, RowState, Settlement } from './ledger.js';
 
 /** What one batch has for one run. */
-export interface RunBatch {
+export interface RunBatch<Kept = CalledOutcome> {
   readonly run: string;
-  readonly settled: readonly Settlement[];
+  readonly settled: readonly Settlement<Kept>[];
   readonly counts: Counters;
   readonly reservations: readonly Reservation[];
   readonly atLeast: Tokens;
@@ -19,7 +19,12 @@ const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
  * Splits a batch by run. In the order of runs, chunks and rows, so that two workers that write the same rows at the same
  * time lock them in the same order and never wait for each other in a circle.
  */
-export function byRun({ settled, counts, reservations, atLeast }: Batch): readonly RunBatch[] {
+export function byRun<Kept>({
+  settled,
+  counts,
+  reservations,
+  atLeast,
+}: Batch<Kept>): readonly RunBatch<Kept>[] {
   const named = [...settled, ...reservations].map(({ run }) => run);
   const runs = [...new Set([...counts.keys(), ...named])].sort();
   return runs.map((run) => {
@@ -50,3 +55,6 @@ export function answerOf(replies: readonly RowReply[], spent: Tokens, inFlight: 
   );
   return { rows, spent, inFlight };
 }
+
+/** To a reservation of which the store says nothing. */
+export const NO_ANSWER: Answer = answerOf([], NO_TOKENS, 0);

@@ -7,13 +7,13 @@ export interface ChunkKey {
   readonly first: number;
 }
 
-/** What came of one row. */
-export interface Settlement extends ChunkKey {
+/** What came of one row. `Kept` is the outcome, or where a ledger has put it. */
+export interface Settlement<Kept = CalledOutcome> extends ChunkKey {
   readonly row: number;
   /** The call that has ended for the row, and is in flight no longer; null where the outcome comes of no call in flight. */
   readonly call: string | null;
   /** Null when there is none: the row is to be called again, or was not called after all. */
-  readonly outcome: CalledOutcome | null;
+  readonly outcome: Kept | null;
 }
 
 /** A row, and the most that it can be billed; nothing where its run has no budget. */
@@ -45,8 +45,8 @@ export interface Reservation extends ChunkKey {
 }
 
 /** What a process tells the ledger in one step, and asks of it. */
-export interface Batch {
-  readonly settled: readonly Settlement[];
+export interface Batch<Kept = CalledOutcome> {
+  readonly settled: readonly Settlement<Kept>[];
   /** What to add to the counters, by run. */
   readonly counts: ReadonlyMap<string, Partial<Counters>>;
   readonly reservations: readonly Reservation[];
@@ -113,7 +113,7 @@ export interface Progress {
  * A run is *open* while its collector renews its lease. Outcomes outlive the lease, so that a run that was
  * killed finds them again; they expire after {@link OUTCOME_TTL_MS}.
  *
- * Implementations: Redis and PostgreSQL. One conformance suite proves both.
+ * Implementations: Redis, PostgreSQL and a file. One conformance suite proves all three.
  */
 export interface Ledger {
   /**

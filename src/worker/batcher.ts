@@ -7,10 +7,7 @@ import type { Tokens } from '../model.js';
 import { type Counters, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, Settlement } from '../store/ledger.js';
 
-/**
- * Pause between two writes while no call waits for one, in milliseconds: so the outcomes of several calls share a write,
- * which costs the embedded store some 4 ms of processor time whatever is in it.
- */
+/** Pause between two writes while no call waits for one, in milliseconds: so the outcomes of several calls share a write. */
 const REST_MS = 10;
 /** Pause before a write that the store refused is tried again. */
 const AGAIN_MS = 500;

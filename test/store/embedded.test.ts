@@ -13,11 +13,16 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { takeOverTables } from '../../src/store/embedded/ledger-tables.js';
+import { PglitePool } from '../../src/store/embedded/pool.js';
+import type { Ledger, Reservation } from '../../src/store/ledger.js';
 import { openStore } from '../../src/store/open.js';
+import { PostgresLedger } from '../../src/store/postgres/ledger.js';
+import { prepareTables, QUEUE_SCHEMA } from '../../src/store/postgres/schema.js';
 import type { Store } from '../../src/store/store.js';
 import { built, startChild } from '../support/children.js';
-import { entry, NO_CALLS, record } from './samples.js';
+import { entry, look, NO_CALLS, record, reserve, tokens } from './samples.js';
 
 /** A state directory that was used before, so that not every test makes a database. */
 let template: string;
@@ -121,18 +126,117 @@ test('a directory whose making was cut short is made again', async () => {
   expect((await store.ledger.progress('run', [])).stop).toBeNull();
 });
 
-test('a directory of an earlier version is brought up to date', async () => {
-  const ready = join(stateDir, 'store', 'ready');
-  const version = readFileSync(ready, 'utf8');
-  const database = new PGlite(join(stateDir, 'store', 'data'));
-  await database.exec("DROP FUNCTION promptmill.write; COMMENT ON SCHEMA promptmill IS '4'");
-  await database.close();
-  writeFileSync(ready, '');
-  const { ledger } = await open();
-  await ledger.open('run', 1, 0, NO_CALLS);
-  await record(ledger, [entry('run', 1, 1)]);
-  expect((await ledger.progress('run', [1])).counts).toEqual([1]);
-  expect(readFileSync(ready, 'utf8')).toBe(version);
+describe('a directory of an earlier version, which kept the ledger in tables of the database', () => {
+  const ledgerFile = (): string => join(stateDir, 'store', 'ledger');
+  const request = (run: string, row: number, call: string): Reservation => ({
+    ...{ run, first: 1, execution: 1, call, hold: true, bounds: null, looks: false },
+    rows: [{ row, most: tokens(7) }],
+  });
+
+  /** Does something in the database, without the store. */
+  async function inDatabase<T>(work: (pool: PglitePool) => Promise<T>): Promise<T> {
+    const database = new PGlite(join(stateDir, 'store', 'data'));
+    await database.waitReady;
+    const pool = await PglitePool.open(database, { maintenance: [] });
+    await pool.query(`SET search_path TO ${QUEUE_SCHEMA}`);
+    try {
+      return await work(pool);
+    } finally {
+      await pool.end();
+      await database.close();
+    }
+  }
+
+  /** All that can be learned of the two runs. */
+  const known = async (ledger: Ledger): Promise<unknown> => ({
+    run: await ledger.progress('run', [1, 11]),
+    waiting: await ledger.waiting('run'),
+    rows: [
+      ...(await ledger.outcomes({ run: 'run', first: 1 })),
+      ...(await ledger.outcomes({ run: 'run', first: 11 })),
+    ],
+    states: (await look(ledger, 'run', 1, 1, [1, 2, 3, 4, 5, 6])).map((state) =>
+      typeof state === 'string' ? state : state.call,
+    ),
+    later: (await look(ledger, 'run', 11, 1, [11, 12])).join(),
+    other: await ledger.progress('other', [1]),
+  });
+
+  /** As a process of that version has left it that was killed. @returns what its ledger knew */
+  const leave = async (): Promise<unknown> => {
+    const before = await inDatabase(async (pool) => {
+      await prepareTables(pool);
+      const ledger = new PostgresLedger(pool);
+      await ledger.open('run', 1, 2, { ...NO_CALLS, sent: 2, prompt_tokens: 30 });
+      await reserve(ledger, request('run', 3, 'own:1:a'), request('run', 4, 'own:1:b'));
+      await record(
+        ledger,
+        [
+          { ...entry('run', 1, 3, 'ü \ud800 \u0000 \u2028'), call: 'own:1:a' },
+          entry('run', 1, 5),
+          entry('run', 11, 12),
+        ],
+        new Map([['run', { retried: 1, rate_limited: 2 }]]),
+      );
+      await ledger.stop('run', 1, { code: 'c', message: 'm' });
+      await ledger.stop('other', 1, { code: 'other', message: 'before it was opened' });
+      return await known(ledger);
+    });
+    rmSync(ledgerFile());
+    writeFileSync(join(stateDir, 'store', 'ready'), '5, bullmq 5.0.0');
+    return before;
+  };
+  const hasTables = (): Promise<boolean> =>
+    inDatabase(async (pool) => {
+      const { rows } = await pool.query(`SELECT FROM pg_namespace WHERE nspname = 'promptmill'`);
+      return rows.length > 0;
+    });
+
+  test('has it in the file from then on, and an unfinished run goes on', async () => {
+    const before = await leave();
+    // What a process has left that was killed over it.
+    writeFileSync(`${ledgerFile()}.new`, 'promptmill ledger 1\nhalf');
+    const store = await open();
+    expect(await known(store.ledger)).toEqual(before);
+    const version = readFileSync(join(stateDir, 'store', 'ready'), 'utf8');
+    expect(version).toMatch(/^bullmq \d/);
+    await store.close();
+    expect(await hasTables()).toBe(false);
+
+    const { ledger } = await open();
+    expect(await known(ledger)).toEqual(before);
+    await ledger.open('run', 2, 2, null);
+    expect(await look(ledger, 'run', 1, 2, [2, 3, 4, 5])).toEqual(['unwanted', 'known', 'granted', 'known']);
+    // The call of the process that was killed is made again, and counts.
+    expect((await ledger.progress('run', [])).calls).toMatchObject({ sent: 4, repeated: 1, in_flight: 0 });
+  });
+
+  test('is taken over once, also when the process was killed before the tables were gone', async () => {
+    await leave();
+    const tables = await inDatabase(async (pool) => {
+      vi.spyOn(pool, 'query').mockImplementation(async (text, values) => {
+        if (text.startsWith('DROP')) throw new Error('killed');
+        return PglitePool.prototype.query.call(pool, text, values);
+      });
+      await expect(takeOverTables(pool, ledgerFile())).rejects.toThrow('killed');
+      return (await pool.query('SELECT FROM promptmill.outcome')).rows.length;
+    });
+    expect(tables).toBe(3);
+    const { ledger, ...store } = await open();
+    await ledger.forget('run', 5, [1]);
+    const before = await known(ledger);
+    await store.close();
+    expect(await hasTables()).toBe(false);
+    expect(await known((await open()).ledger)).toEqual(before);
+  });
+
+  test('may be of the layout before, too', async () => {
+    const before = await leave();
+    await inDatabase((pool) => pool.query('DROP FUNCTION promptmill.write'));
+    await inDatabase((pool) => pool.query("COMMENT ON SCHEMA promptmill IS '4'"));
+    writeFileSync(join(stateDir, 'store', 'ready'), '');
+    expect(await known((await open()).ledger)).toEqual(before);
+  });
 });
 
 test('a new directory begins as a copy of what the build has made', async () => {

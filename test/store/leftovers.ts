@@ -1,5 +1,5 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PGlite } from '@electric-sql/pglite';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Store } from '../../src/store/store.js';
@@ -30,10 +30,12 @@ export async function leftovers(underTest: StoreUnderTest, store: Store, run: st
     }
     case 'embedded': {
       await store.close();
-      const database = new PGlite(join(store.describe(), 'data'));
-      const { rows } = await database.query<{ left: string }>(ROWS, [run]);
-      await database.close();
-      return rows.map((row) => row.left);
+      const lines = readFileSync(join(store.describe(), 'ledger'), 'utf8').trim().split('\n').slice(1);
+      return lines
+        .filter((line) => line[8] === ' ')
+        .map((line) => JSON.parse(line.slice(9)))
+        .filter((change) => change.run === run)
+        .map((change) => (change.do === 'keep' ? `first ${change.first}` : change.do));
     }
   }
 }

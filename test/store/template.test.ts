@@ -4,7 +4,7 @@ import { afterAll, expect, it, vi } from 'vitest';
 import { openDatabase } from '../../src/store/embedded/database.js';
 import { writeTemplate } from '../../src/store/embedded/template.js';
 import { StoreHealth } from '../../src/store/health.js';
-import { TABLES_VERSION } from '../../src/store/postgres/schema.js';
+import { QUEUE_VERSION } from '../../src/store/postgres/schema.js';
 
 /** The template of these tests is in a folder of its own, with the stores. */
 const folder = await vi.hoisted(async () => {
@@ -25,12 +25,9 @@ async function used(name: string, statement: string): Promise<string> {
 }
 
 it('the tables of a template of another version are brought up to date before a store is ready', async () => {
-  const made = await used(
-    'made',
-    "DROP FUNCTION promptmill.write; COMMENT ON SCHEMA promptmill IS 'another'",
-  );
+  const made = await used('made', 'DROP SCHEMA bullmq CASCADE');
   writeTemplate(made, 'another');
-  // Fails where the function is missing.
-  await used('new', "SELECT 'promptmill.write'::regproc");
-  expect(readFileSync(join(folder, 'new', 'ready'), 'utf8')).toBe(TABLES_VERSION);
+  // Fails where the table is missing.
+  await used('new', 'SELECT FROM bullmq.job');
+  expect(readFileSync(join(folder, 'new', 'ready'), 'utf8')).toBe(QUEUE_VERSION);
 });

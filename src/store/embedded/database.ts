@@ -5,10 +5,10 @@ import { PGlite } from '@electric-sql/pglite';
 import { errorCode } from '../../errors.js';
 import { makePrivateFolder } from '../../folder.js';
 import type { StoreHealth } from '../health.js';
-import { dropExpired, prepareTables, QUEUE_SCHEMA, TABLES_VERSION } from '../postgres/schema.js';
-import type { LedgerTimes } from '../times.js';
-import { assertSpace } from './ledger.js';
+import { prepareQueue, QUEUE_SCHEMA, QUEUE_VERSION } from '../postgres/schema.js';
+import { takeOverTables } from './ledger-tables.js';
 import { PglitePool } from './pool.js';
+import { assertSpace } from './space.js';
 import { copyTemplate } from './template.js';
 
 /** A new directory takes 1.5 s with these and 3.7 s without; the files then hold 1 MB of log each and not 16. */
@@ -29,7 +29,6 @@ const OPTIMISE_AFTER = '--wasm-tiering-budget=100000000';
 
 /** What changes with every chunk. Of the system's own tables those that BullMQ's `addBulk` makes temporary tables in. */
 const CHURNED = [
-  ...['promptmill.outcome', 'promptmill.calls', 'promptmill.flight', 'promptmill.run'],
   ...['bullmq.job', 'bullmq.event', 'bullmq.meta', 'bullmq.rate_limit'],
   ...['pg_catalog.pg_attribute', 'pg_catalog.pg_class', 'pg_catalog.pg_type', 'pg_catalog.pg_depend'],
 ];
@@ -49,7 +48,6 @@ const MAINTENANCE = [`VACUUM (SKIP_DATABASE_STATS) ${CHURNED.join(', ')}`, 'CHEC
 export async function openDatabase(
   directory: string,
   health: StoreHealth,
-  times?: LedgerTimes,
 ): Promise<{ database: PGlite; pool: PglitePool; data: string }> {
   const data = join(directory, 'data');
   const ready = join(directory, 'ready');
@@ -72,9 +70,11 @@ export async function openDatabase(
   });
   // Not among the settings, because PGlite starts with a path of its own, which goes before them.
   await pool.query(`SET search_path TO ${QUEUE_SCHEMA}`);
-  if (version === TABLES_VERSION) await dropExpired(pool, times);
-  else await prepareTables(pool, times);
-  if (found !== TABLES_VERSION) writeFileSync(ready, TABLES_VERSION, { mode: 0o600 });
+  if (version !== QUEUE_VERSION) {
+    await prepareQueue(pool);
+    await takeOverTables(pool, join(directory, 'ledger'));
+  }
+  if (found !== QUEUE_VERSION) writeFileSync(ready, QUEUE_VERSION, { mode: 0o600 });
   return { database, pool, data };
 }
 

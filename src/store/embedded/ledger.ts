@@ -1,71 +1,218 @@
-import { statfs } from 'node:fs/promises';
-import { StopError, UsageError } from '../../errors.js';
-import type { Progress } from '../ledger.js';
-import { PostgresLedger } from '../postgres/ledger.js';
-import type { LedgerTimes } from '../times.js';
+import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { errorCode, errorText, StopError } from '../../errors.js';
+import type { CalledOutcome } from '../../model.js';
+import type { Counters } from '../counters.js';
+import type { Answer, Batch, ChunkKey, Ledger, Progress, Settlement } from '../ledger.js';
+import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
+import { LedgerFile } from './ledger-file.js';
+import { type Change, LedgerState, type Place, settledAt } from './ledger-state.js';
 import type { PglitePool } from './pool.js';
+import { shortageOf } from './space.js';
 
-const MIB = 2 ** 20;
-/** Kept free for the outcomes of the calls in flight and the database's own log: below it a run stops. */
-const RESERVE = 16 * MIB;
-/** What a new database takes, about. */
-const NEW_DATABASE = 32 * MIB;
-
-/** @throws UsageError when there is less space than a run needs */
-export async function assertSpace(directory: string, isNew: boolean): Promise<void> {
-  const needed = isNew ? NEW_DATABASE + RESERVE : RESERVE;
-  const free = await freeBytes(directory);
-  if (free >= needed) return;
-  throw new UsageError(
-    'state_dir_full',
-    `cannot keep the queue in ${directory}: ${mib(free)} MiB are free there, and ${mib(needed)} MiB are needed`,
-    'Free some space, or name another directory with PROMPTMILL_STATE_DIR.',
-  );
-}
+/** The file is written anew when it has this much more than twice what is kept of it, in bytes. */
+const FORGOTTEN = 4 * 2 ** 20;
+/** Outcomes that are copied in one go, in bytes. */
+const COPIED = 2 ** 20;
 
 /**
- * The ledger of a run whose store shares a disk with whatever else the machine does. When that disk runs full, the
- * run is asked to stop while there is still room for what is being paid for (fault 39); a server would wait instead
- * (fault 34), because it belongs to somebody who looks after it.
+ * The ledger of the embedded store: a file of changes, and in memory what they come to. A change is in the file before it is
+ * done and answered.
+ *
+ * Its disk is shared with whatever else the machine does. When that runs full, the run is asked to stop while there is still
+ * room for what is being paid for (fault 39); a server would wait instead (fault 34), because it belongs to somebody who looks
+ * after it.
  */
-export class EmbeddedLedger extends PostgresLedger {
+export class EmbeddedLedger implements Ledger {
+  readonly #state = new LedgerState();
+  readonly #directory: string;
+  #file: LedgerFile;
+  /** The size from which on the file is written anew, in bytes. */
+  #enough = 0;
+  #refusal: StopError | null = null;
+
+  /**
+   * Opens the file, or begins one. Nobody else may have it open: its directory is locked.
+   * @param pool of the queue, without which no run goes on
+   * @throws UsageError when the file is damaged, or of another version
+   */
   constructor(
-    private readonly pool: PglitePool,
-    private readonly directory: string,
-    times?: LedgerTimes,
+    private readonly path: string,
+    private readonly pool: Pick<PglitePool, 'dead' | 'refusal'>,
+    private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {
-    super(pool, times);
-  }
-
-  override async progress(run: string, firsts: readonly number[]): Promise<Progress> {
-    const message = await this.#shortage();
-    if (this.pool.dead) {
-      throw new StopError('state_dir_full', message ?? `the queue in ${this.directory} is damaged.`, REMEDY);
+    this.#directory = dirname(path);
+    if (!existsSync(path)) LedgerFile.begin(path);
+    this.#file = LedgerFile.open(path, (change, places) => this.#state.apply(change, places));
+    const expired = Date.now() - this.times.outcomeTtlMs;
+    for (const run of this.#state.runs) {
+      if (this.#state.factsOf(run).seenAt < expired) this.#close(run);
     }
-    const found = await super.progress(run, firsts);
-    if (message === null || found.stop !== null) return found;
-    return { ...found, stop: { code: 'state_dir_full', message: `${message} ${REMEDY}` } };
+    // Also so that a process that has lost the directory to this one writes to another file when it wakes.
+    this.#rewrite();
   }
 
-  async #shortage(): Promise<string | null> {
-    if (this.pool.refusal !== null)
-      return `cannot keep the queue in ${this.directory}: ${this.pool.refusal}.`;
-    const free = await freeBytes(this.directory);
-    if (free >= RESERVE) return null;
-    return `only ${mib(free)} MiB are free for the queue in ${this.directory}; what is paid for needs ${mib(RESERVE)}.`;
+  /** Why the last change was not taken; null where it was. */
+  get refusal(): StopError | null {
+    return this.#refusal;
+  }
+
+  async open(
+    run: string,
+    execution: number,
+    committed: number,
+    calls: Counters | null,
+    isLostRepeated = true,
+  ): Promise<boolean> {
+    const { leaseMs } = this.times;
+    const opening = { at: Date.now(), run, execution, committed, calls, isLostRepeated, leaseMs };
+    this.#append({ do: 'open', ...opening });
+    return this.#state.open(opening);
+  }
+
+  async write(batch: Batch): Promise<readonly Answer[]> {
+    const at = Date.now();
+    const { counts, atLeast } = batch;
+    const reservations = batch.reservations.filter(({ looks }) => !looks);
+    let places: readonly Place[] = [];
+    if (batch.settled.length + counts.size + reservations.length > 0) {
+      const outcomes = batch.settled.flatMap(({ outcome }) => (outcome === null ? [] : [outcome]));
+      const settled = batch.settled.map(
+        (each): Settlement<true> => ({ ...each, outcome: each.outcome === null ? null : true }),
+      );
+      const change = { at, settled, counts: [...counts], reservations, atLeast: [...atLeast] };
+      places = this.#append({ do: 'write', ...change }, outcomes);
+    }
+    return this.#state.write({ ...batch, settled: settledAt(batch.settled, places) }, at);
+  }
+
+  async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
+    const stopping = { at: Date.now(), run, execution, reason };
+    this.#append({ do: 'stop', ...stopping });
+    this.#state.stop(stopping);
+  }
+
+  async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    const shortage = await shortageOf(this.#directory);
+    const refused =
+      this.pool.refusal === null
+        ? shortage
+        : `cannot keep the queue in ${this.#directory}: ${this.pool.refusal}.`;
+    if (this.pool.dead) {
+      throw new StopError('state_dir_full', refused ?? `the queue in ${this.#directory} is damaged.`, REMEDY);
+    }
+    const found = this.#state.progress(run, firsts);
+    const full = refused === null ? this.#refusal : new StopError('state_dir_full', refused, REMEDY);
+    if (full === null || found.stop !== null) return found;
+    return { ...found, stop: { code: full.code, message: `${full.message} ${full.hint}` } };
+  }
+
+  async waiting(run: string): Promise<number> {
+    let waiting = 0;
+    for (const chunk of this.#state.chunksOf(run).values()) waiting += chunk.size;
+    return waiting;
+  }
+
+  async outcomes({ run, first }: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const places = this.#state.chunksOf(run).get(first) ?? NO_PLACES;
+    return new Map([...places].map(([row, place]) => [row, JSON.parse(this.#file.read(place))]));
+  }
+
+  async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
+    const forgetting = { at: Date.now(), run, committed, firsts, leaseMs: this.times.leaseMs };
+    this.#append({ do: 'forget', ...forgetting });
+    this.#state.forget(forgetting);
+  }
+
+  async close(run: string): Promise<void> {
+    this.#close(run);
+  }
+
+  /** Leaves the file, with what is known and nothing that was forgotten. */
+  leave(): void {
+    this.#rewrite();
+    this.#file.close();
+  }
+
+  #close(run: string): void {
+    this.#append({ do: 'close', run });
+    this.#state.close(run);
+  }
+
+  /** @throws StopError when the disk refuses; then nothing has changed */
+  #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly Place[] {
+    if (this.#file.bytes > this.#enough) this.#rewrite();
+    try {
+      const places = this.#file.append(
+        change,
+        outcomes.map((outcome) => JSON.stringify(outcome)),
+      );
+      this.#refusal = null;
+      return places;
+    } catch (error) {
+      const message = `cannot keep the queue in ${this.#directory}: ${errorText(error)}.`;
+      this.#refusal = /^(ENOSPC|EDQUOT)$/.test(errorCode(error))
+        ? new StopError('state_dir_full', message, REMEDY)
+        : new StopError('bad_state_dir', message, 'Make it writable and run the same command.');
+      throw this.#refusal;
+    }
+  }
+
+  /** Writes what is known to another file, which takes the place of this one. Where there is no room for it, this one stays. */
+  #rewrite(): void {
+    if (!this.#file.isCurrent) return;
+    const moved = new Map<Place, Place>();
+    let draft: LedgerFile | null = null;
+    try {
+      draft = LedgerFile.draft(this.path);
+      this.#copyTo(draft, moved);
+      draft.put();
+      const before = this.#file;
+      this.#file = draft;
+      draft = null;
+      for (const [place, { offset }] of moved) place.offset = offset;
+      before.close();
+    } catch {
+      // The change that comes next meets the same disk, and can tell the user.
+      draft?.discard();
+    }
+    this.#enough = this.#file.bytes + this.#state.keptBytes + FORGOTTEN;
+  }
+
+  /** @param moved gets where each outcome is in the other file */
+  #copyTo(next: LedgerFile, moved: Map<Place, Place>): void {
+    for (const run of this.#state.runs) {
+      for (const [first, chunk] of this.#state.chunksOf(run)) {
+        for (const part of partsOf(chunk)) {
+          const rows = part.map(([row]) => row);
+          const places = part.map(([, place]) => place);
+          const copies = next.copy({ do: 'keep', run, first, rows }, this.#file, places);
+          copies.forEach((copy, i) => {
+            const place = places[i];
+            if (place !== undefined) moved.set(place, copy);
+          });
+        }
+      }
+      next.append({ do: 'restore', run, facts: this.#state.factsOf(run) });
+    }
   }
 }
 
 const REMEDY = 'Free some space and run the same command: it goes on where it stopped.';
 
-/** Infinity where the file system does not tell. */
-async function freeBytes(directory: string): Promise<number> {
-  try {
-    const { bavail, bsize, blocks } = await statfs(directory);
-    return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize;
-  } catch {
-    return Number.POSITIVE_INFINITY;
-  }
-}
+const NO_PLACES: ReadonlyMap<number, Place> = new Map();
 
-const mib = (bytes: number): number => Math.floor(bytes / MIB);
+/** The rows of a chunk in parts that fit into memory. */
+function partsOf(chunk: ReadonlyMap<number, Place>): (readonly [row: number, Place])[][] {
+  const parts: (readonly [row: number, Place])[][] = [];
+  let bytes = COPIED;
+  for (const each of chunk) {
+    if (bytes >= COPIED) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)?.push(each);
+    bytes += each[1].bytes;
+  }
+  return parts;
+}

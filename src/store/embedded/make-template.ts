@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StoreHealth } from '../health.js';
-import { TABLES_VERSION } from '../postgres/schema.js';
+import { QUEUE_VERSION } from '../postgres/schema.js';
 import { openDatabase } from './database.js';
 import { writeTemplate } from './template.js';
 
@@ -18,7 +18,7 @@ try {
   await pool.query('CHECKPOINT');
   await pool.end();
   await database.close();
-  writeTemplate(data, TABLES_VERSION);
+  writeTemplate(data, QUEUE_VERSION);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -6,9 +6,11 @@ import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { StoreHealth } from '../health.js';
 import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';
+import type { LedgerTimes } from '../times.js';
 import { openDatabase } from './database.js';
 import { FileKeyValue } from './key-value.js';
 import { EmbeddedLedger } from './ledger.js';
+import type { PglitePool } from './pool.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
@@ -25,22 +27,33 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
   try {
     // Only this process can reach the database, so nobody mends it meanwhile.
     const health = new StoreHealth(directory, false);
-    const { database, pool } = await openDatabase(directory, health, options.ledgerTimes);
+    const { database, pool } = await openDatabase(directory, health);
+    const closeDatabase = async (): Promise<void> => {
+      await within(
+        CLOSE_MS,
+        pool.end().then(() => (pool.dead ? undefined : database.close())),
+      ).catch(() => {});
+    };
+    const ledger = await openLedger(directory, pool, options.ledgerTimes).catch(async (error: unknown) => {
+      await closeDatabase();
+      throw error;
+    });
     health.opened();
     return {
       name,
-      ledger: new EmbeddedLedger(pool, directory, options.ledgerTimes),
+      ledger,
       keyValue: new FileKeyValue(options.stateDir),
       health,
-      ping: async () => void (await pool.query('SELECT')),
+      ping: async () => {
+        await pool.query('SELECT');
+        if (ledger.refusal !== null) throw ledger.refusal;
+      },
       backendFactory: backendOn(pool),
       connectionFor: () => ({}),
       describe: () => directory,
       close: async () => {
-        await within(
-          CLOSE_MS,
-          pool.end().then(() => (pool.dead ? undefined : database.close())),
-        ).catch(() => {});
+        ledger.leave();
+        await closeDatabase();
         lock.release();
       },
     };
@@ -49,6 +62,12 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
     throw unusable(directory, error);
   }
 }
+
+const openLedger = async (
+  directory: string,
+  pool: PglitePool,
+  times: LedgerTimes | undefined,
+): Promise<EmbeddedLedger> => new EmbeddedLedger(join(directory, 'ledger'), pool, times);
 
 /** Takes the lock of a directory that is free, or of the one that a run to be continued has its outcomes in. */
 async function claimDirectory({

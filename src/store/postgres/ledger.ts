@@ -6,7 +6,7 @@ import type { Answer, Batch, ChunkKey, Ledger, Progress } from '../ledger.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
 
-/** What the ledger needs of a driver: `pg` has it, and so has the embedded store. */
+/** What the ledger needs of a driver. */
 export interface Sql {
   query<Row>(text: string, values?: readonly unknown[]): Promise<{ rows: Row[] }>;
 }
@@ -20,8 +20,7 @@ interface Answers {
 }
 
 /**
- * The ledger on PostgreSQL, a server's or the embedded one. Every step is one statement, and every statement
- * can be sent again when its reply was lost.
+ * The ledger on PostgreSQL. Every step is one statement, and every statement can be sent again when its reply was lost.
  */
 export class PostgresLedger implements Ledger {
   /** This process among the writers of a run. */

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import { type PgPool, runMigrations } from 'bullmq';
+import { type PgPool, type PgPoolClient, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
@@ -14,8 +14,8 @@ const SETUP_LOCK = 5_741_310_226;
 /** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
 const LAYOUT = '5';
 
-/** Of which version the tables of queue and ledger are, where {@link prepareTables} of this version has made them. */
-export const TABLES_VERSION = `${LAYOUT}, bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
+/** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
+export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
 
 const NAMES = ['run', 'calls', 'outcome', 'board'];
 
@@ -72,19 +72,26 @@ ${MAKE_WRITE}
 COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
 `;
 
+/** Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired. */
+export const prepareTables = (pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> =>
+  prepare(pool, async (session) => {
+    await createTables(session);
+    await dropExpired(session, times);
+  });
+
+/** Makes the tables of the queue where they are missing. */
+export const prepareQueue = (pool: PgPool): Promise<void> => prepare(pool, async () => {});
+
 /**
- * Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired.
- *
  * BullMQ's migrations have a lock of their own, but inside their transaction, where it comes too late: by then
  * the connection, whose search path names the schema, has noted that there is none, and makes it a second time.
  */
-export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> {
+async function prepare(pool: PgPool, others: (session: PgPoolClient) => Promise<void>): Promise<void> {
   const session = await pool.connect();
   try {
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
     await runMigrations(session, QUEUE_SCHEMA);
-    await createTables(session);
-    await dropExpired(session, times);
+    await others(session);
   } finally {
     // PGlite has one session for all, so it does not end with this.
     await session.query('SELECT pg_advisory_unlock_all()').catch(() => {});
@@ -115,7 +122,7 @@ async function createTables(session: Sql): Promise<void> {
 }
 
 /** Drops what runs that nobody continues have left. */
-export async function dropExpired(sql: Sql, { outcomeTtlMs }: LedgerTimes = LEDGER_TIMES): Promise<void> {
+async function dropExpired(sql: Sql, { outcomeTtlMs }: LedgerTimes = LEDGER_TIMES): Promise<void> {
   for (const table of ['outcome', 'calls', 'run', 'flight']) {
     await sql.query(
       `DELETE FROM promptmill.${table} WHERE seen_at < clock_timestamp() - $1 * interval '1 millisecond'`,

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { CalledOutcome } from '../../model.js';
-import { answerOf, byRun, type RowReply, type RunBatch } from '../batch.js';
+import { answerOf, byRun, NO_ANSWER, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
@@ -154,8 +154,6 @@ function hashOf(script: string): string {
 }
 
 const HASHES = new Map<string, string>();
-
-const NO_ANSWER: Answer = answerOf([], { prompt_tokens: 0, completion_tokens: 0 }, 0);
 
 /** What WRITE reads. */
 function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'run' | 'changes'>): string {

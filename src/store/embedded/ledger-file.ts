@@ -1,0 +1,257 @@
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { crc32 } from 'node:zlib';
+import { StopError, UsageError } from '../../errors.js';
+import { UNKNOWN_TEXT } from '../ledger.js';
+import type { Change, Place } from './ledger-state.js';
+
+/** The first line. The number goes up with every change of what the lines mean. */
+const HEADER = Buffer.from('promptmill ledger 1\n');
+/** A line begins with the checksum of the rest in hexadecimal, and with what it is. */
+const CHECKSUM = 8;
+const CHANGE = ' ';
+const OUTCOME = '+';
+/** Bytes of a line before its text, and its end. */
+const BEFORE = CHECKSUM + 1;
+const LINE_END = 10;
+/** Bytes that are read at a time. */
+const BLOCK = 2 ** 18;
+
+/**
+ * The ledger's changes in their order, one line of JSON for each; the outcomes that a change brings are lines of their own
+ * before it. All lines of a change are one write. So whatever a killed process has left of one ends without its last line,
+ * and is cut off by the next. It survives the death of the process and not that of the machine, like the database of the queue:
+ * nothing is synced.
+ */
+export class LedgerFile {
+  /** Null once it is closed: the system gives the number to another file. */
+  #descriptor: number | null;
+  #isTorn = false;
+
+  private constructor(
+    descriptor: number,
+    private readonly path: string,
+    /** Bytes that are written in full. */
+    private size: number,
+  ) {
+    this.#descriptor = descriptor;
+  }
+
+  /** Begins a file that gets its name with `put`, and only then takes the place of another. */
+  static draft(path: string): LedgerFile {
+    const file = new LedgerFile(openSync(draftOf(path), 'w+', 0o600), path, 0);
+    try {
+      file.#write([HEADER]);
+      return file;
+    } catch (error) {
+      file.discard();
+      throw error;
+    }
+  }
+
+  /** Makes a file that has nothing in it. */
+  static begin(path: string): void {
+    const file = LedgerFile.draft(path);
+    file.put();
+    file.close();
+  }
+
+  put(): void {
+    renameSync(draftOf(this.path), this.path);
+  }
+
+  /** Gives a draft up. */
+  discard(): void {
+    this.close();
+    rmSync(draftOf(this.path), { force: true });
+  }
+
+  /**
+   * Opens a file and hands on all that is in it, line by line. A draft that a killed process has left is removed.
+   * @param onChange gets each change with the places of the outcomes that it brings
+   * @throws UsageError when it is damaged, or of another version
+   */
+  static open(path: string, onChange: (change: Change, places: readonly Place[]) => void): LedgerFile {
+    rmSync(draftOf(path), { force: true });
+    const descriptor = openSync(path, 'r+');
+    try {
+      const file = new LedgerFile(descriptor, path, 0);
+      file.size = file.#replay(onChange);
+      ftruncateSync(descriptor, file.size);
+      return file;
+    } catch (error) {
+      closeSync(descriptor);
+      throw error;
+    }
+  }
+
+  /** Whether it is open and still the one at its path: a process that was frozen may have lost its directory to another. */
+  get isCurrent(): boolean {
+    if (this.#descriptor === null) return false;
+    return statSync(this.path, { throwIfNoEntry: false })?.ino === fstatSync(this.#descriptor).ino;
+  }
+
+  get bytes(): number {
+    return this.size;
+  }
+
+  /**
+   * Writes a change and the outcomes that it brings, all or nothing.
+   * @param outcomes JSON without line breaks
+   * @returns the places of the outcomes
+   */
+  append(change: Change, outcomes: readonly string[] = []): Place[] {
+    const texts = outcomes.map((outcome) => lineOf(OUTCOME, outcome));
+    const places = this.#placesFor(texts, (i) => outcomes[i]?.includes(UNKNOWN_TEXT) ?? false);
+    this.#write([...texts, lineOf(CHANGE, JSON.stringify(change))]);
+    return places;
+  }
+
+  /** The same with outcomes of another file. */
+  copy(change: Change, from: LedgerFile, outcomes: readonly Place[]): Place[] {
+    const lines = outcomes.map(({ offset, bytes }) => from.#bytesAt(offset - BEFORE, BEFORE + bytes + 1));
+    const places = this.#placesFor(lines, (i) => outcomes[i]?.isUnknown ?? false);
+    this.#write([...lines, lineOf(CHANGE, JSON.stringify(change))]);
+    return places;
+  }
+
+  /** The text of an outcome. */
+  read({ offset, bytes }: Place): string {
+    return this.#bytesAt(offset, bytes).toString('utf8');
+  }
+
+  close(): void {
+    const descriptor = this.#descriptor;
+    this.#descriptor = null;
+    if (descriptor !== null) closeSync(descriptor);
+  }
+
+  get #open(): number {
+    if (this.#descriptor === null) throw new Error('the ledger is closed');
+    return this.#descriptor;
+  }
+
+  #placesFor(lines: readonly Buffer[], isUnknown: (i: number) => boolean): Place[] {
+    let offset = this.size + BEFORE;
+    return lines.map(({ length }, i) => {
+      const place = { offset, bytes: length - BEFORE - 1, isUnknown: isUnknown(i) };
+      offset += length;
+      return place;
+    });
+  }
+
+  #write(lines: readonly Buffer[]): void {
+    if (this.#isTorn) this.#takeBack();
+    const bytes = Buffer.concat(lines);
+    this.#isTorn = true;
+    try {
+      for (let at = 0; at < bytes.length; ) {
+        at += writeSync(this.#open, bytes, at, bytes.length - at, this.size + at);
+      }
+    } catch (error) {
+      this.#takeBack();
+      throw error;
+    }
+    this.#isTorn = false;
+    this.size += bytes.length;
+  }
+
+  /** Cuts off what was written of a change that did not get in as a whole. */
+  #takeBack(): void {
+    ftruncateSync(this.#open, this.size);
+    this.#isTorn = false;
+  }
+
+  #bytesAt(offset: number, length: number): Buffer {
+    const bytes = Buffer.allocUnsafe(length);
+    for (let at = 0; at < length; ) {
+      const read = readSync(this.#open, bytes, at, length - at, offset + at);
+      if (read === 0) {
+        const message = `somebody has cut ${this.path}, in which the queue keeps answers.`;
+        throw new StopError('queue_damaged', message, 'Run the same command: it goes on with what is left.');
+      }
+      at += read;
+    }
+    return bytes;
+  }
+
+  /** @returns where the last whole change ends */
+  #replay(onChange: (change: Change, places: readonly Place[]) => void): number {
+    const block = Buffer.allocUnsafe(BLOCK);
+    let places: Place[] = [];
+    /** What was read and is no whole line yet, and where it begins. */
+    let rest: Buffer = Buffer.alloc(0);
+    let offset = 0;
+    let whole = 0;
+    for (;;) {
+      const read = readSync(this.#open, block, 0, BLOCK, offset + rest.length);
+      if (read === 0) break;
+      const bytes = Buffer.concat([rest, block.subarray(0, read)]);
+      let begin = 0;
+      let end = bytes.indexOf(LINE_END, rest.length);
+      for (; end >= 0; end = bytes.indexOf(LINE_END, begin)) {
+        const line = bytes.subarray(begin, end);
+        if (offset + begin === 0) assertHeader(this.path, line);
+        else {
+          const text = textOf(line);
+          if (text === null) throw damaged(this.path, offset + begin, 'a checksum is wrong');
+          if (line[CHECKSUM] === OUTCOME.charCodeAt(0)) {
+            const place = { offset: offset + begin + BEFORE, bytes: text.length };
+            places.push({ ...place, isUnknown: text.includes(UNKNOWN_TEXT) });
+          } else {
+            onChange(JSON.parse(text.toString('utf8')), places);
+            places = [];
+          }
+        }
+        begin = end + 1;
+        if (places.length === 0) whole = offset + begin;
+      }
+      rest = bytes.subarray(begin);
+      offset += begin;
+    }
+    if (offset === 0) assertHeader(this.path, rest);
+    return whole;
+  }
+}
+
+const draftOf = (path: string): string => `${path}.new`;
+
+function lineOf(kind: string, text: string): Buffer {
+  const line = Buffer.from(`${''.padEnd(CHECKSUM)}${kind}${text}\n`);
+  line.write(checksumOf(line.subarray(CHECKSUM, -1)), 'latin1');
+  return line;
+}
+
+/** The text of a line; null where its checksum is another. */
+function textOf(line: Buffer): Buffer | null {
+  const checksum = line.toString('latin1', 0, CHECKSUM);
+  return checksum === checksumOf(line.subarray(CHECKSUM)) ? line.subarray(BEFORE) : null;
+}
+
+const checksumOf = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(CHECKSUM, '0');
+
+function assertHeader(path: string, line: Buffer): void {
+  if (line.equals(HEADER.subarray(0, -1))) return;
+  if (!line.toString('latin1').startsWith('promptmill ledger ')) throw damaged(path, 0, 'it has no header');
+  throw new UsageError(
+    'bad_state_dir',
+    `${path} is of another version of Promptmill`,
+    'Finish its runs with that version, or name another directory with PROMPTMILL_STATE_DIR.',
+  );
+}
+
+const damaged = (path: string, offset: number, what: string): UsageError =>
+  new UsageError(
+    'bad_state_dir',
+    `cannot keep the queue in ${path}: it is damaged at byte ${offset}; ${what}`,
+    'Put it back from a copy. Without one, remove the folder that it is in: what is in the output stays, and answers that are not are called again.',
+  );

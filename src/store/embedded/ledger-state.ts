@@ -1,0 +1,385 @@
+import { byRun, NO_ANSWER, type RunBatch } from '../batch.js';
+import { added, type Counters, NO_CALLS } from '../counters.js';
+import {
+  type Answer,
+  type Batch,
+  type Bounds,
+  type ChunkKey,
+  OWN,
+  type Progress,
+  type Reservation,
+  type RowState,
+  type Settlement,
+} from '../ledger.js';
+
+/** Where the text of an outcome is in the ledger's file. */
+export interface Place {
+  /** Changes when the file is written anew. */
+  offset: number;
+  readonly bytes: number;
+  /** It says that nobody knows what came of the row. */
+  readonly isUnknown: boolean;
+}
+
+interface Head {
+  readonly execution: number;
+  readonly committed: number;
+  /** End of the lease, in milliseconds since 1970. */
+  readonly until: number;
+}
+
+/** A row in flight: when its last call was reserved, in milliseconds since 1970, and its calls, the first reserved first. */
+interface Flight {
+  readonly since: number;
+  readonly calls: readonly string[];
+}
+
+/** What the ledger knows of a run besides its outcomes. */
+export interface RunFacts {
+  /** Null for a run that was never opened. */
+  readonly head: Head | null;
+  readonly stop: { readonly code: string; readonly message: string } | null;
+  /** The collector has seeded the counters. */
+  readonly opened: boolean;
+  readonly calls: Counters;
+  readonly flight: readonly (readonly [row: number, Flight])[];
+  /** The last change, in milliseconds since 1970. */
+  readonly seenAt: number;
+}
+
+/** What happens to the ledger, as its file keeps it. `at` is the time in milliseconds since 1970. */
+export type Change =
+  | ({ readonly do: 'open' } & Opening)
+  /** Of its settlements those with an outcome have `true`; the outcomes are the lines before it. */
+  | {
+      readonly do: 'write';
+      readonly at: number;
+      readonly settled: readonly Settlement<true>[];
+      readonly counts: readonly (readonly [run: string, Partial<Counters>])[];
+      readonly reservations: readonly Reservation[];
+      readonly atLeast: readonly (readonly [run: string, Answer['spent']])[];
+    }
+  | ({ readonly do: 'stop' } & Stopping)
+  | ({ readonly do: 'forget' } & Forgetting)
+  | { readonly do: 'close'; readonly run: string }
+  /** What is left of a run when the file is written anew, and before that its outcomes. */
+  | ({ readonly do: 'keep'; readonly rows: readonly number[] } & ChunkKey)
+  | { readonly do: 'restore'; readonly run: string; readonly facts: RunFacts };
+
+interface Opening {
+  readonly at: number;
+  readonly run: string;
+  readonly execution: number;
+  readonly committed: number;
+  readonly calls: Counters | null;
+  readonly isLostRepeated: boolean;
+  readonly leaseMs: number;
+}
+
+interface Stopping {
+  readonly at: number;
+  readonly run: string;
+  readonly execution: number;
+  readonly reason: { readonly code: string; readonly message: string };
+}
+
+interface Forgetting {
+  readonly at: number;
+  readonly run: string;
+  readonly committed: number;
+  readonly firsts: readonly number[];
+  readonly leaseMs: number;
+}
+
+interface Run {
+  head: Head | null;
+  stop: RunFacts['stop'];
+  opened: boolean;
+  calls: Counters;
+  readonly flight: Map<number, Flight>;
+  /** First row → row → outcome. */
+  readonly chunks: Map<number, Map<number, Place>>;
+  seenAt: number;
+}
+
+const NO_RUN: Readonly<Run> = {
+  ...{ head: null, stop: null, opened: false, calls: NO_CALLS, seenAt: 0 },
+  flight: new Map(),
+  chunks: new Map(),
+};
+
+/**
+ * What the embedded ledger knows: a pure function of its changes, so that reading its file leads to the same. It has the places
+ * of outcomes and not their texts, so it is bounded by the window.
+ */
+export class LedgerState {
+  readonly #runs = new Map<string, Run>();
+  #keptBytes = 0;
+
+  /** What the outcomes take in the file. */
+  get keptBytes(): number {
+    return this.#keptBytes;
+  }
+
+  /** @param places of the outcomes that the change brings */
+  apply(change: Change, places: readonly Place[]): void {
+    switch (change.do) {
+      case 'open':
+        this.open(change);
+        break;
+      case 'write': {
+        const { settled, counts, reservations, atLeast } = change;
+        const batch = { counts: new Map(counts), reservations, atLeast: new Map(atLeast) };
+        this.write({ ...batch, settled: settledAt(settled, places) }, change.at);
+        break;
+      }
+      case 'stop':
+        this.stop(change);
+        break;
+      case 'forget':
+        this.forget(change);
+        break;
+      case 'close':
+        this.close(change.run);
+        break;
+      case 'keep': {
+        const run = this.#runFor(change.run);
+        places.forEach((place, i) => {
+          this.#keep(run, change.first, change.rows[i] ?? 0, place);
+        });
+        break;
+      }
+      case 'restore': {
+        const { head, stop, opened, calls, flight, seenAt } = change.facts;
+        const run = this.#runFor(change.run);
+        Object.assign(run, { head, stop, opened, calls: { ...NO_CALLS, ...calls }, seenAt });
+        for (const [row, each] of flight) run.flight.set(row, each);
+      }
+    }
+  }
+
+  open({ at, run: name, execution, committed, calls, isLostRepeated, leaseMs }: Opening): boolean {
+    const known = this.#runs.get(name);
+    const before = known?.head ?? null;
+    if (before !== null && before.execution > execution) return false;
+    if (calls === null && known?.opened !== true) return false;
+    const run = this.#runFor(name);
+    if (before !== null && before.execution < execution) {
+      run.stop = null;
+      if (isLostRepeated) countLost(run);
+    }
+    const mark = Math.max(before?.committed ?? 0, committed);
+    for (const [first, chunk] of run.chunks) {
+      for (const row of chunk.keys()) if (row <= mark) this.#drop(run, first, row);
+    }
+    run.head = { execution, committed: mark, until: at + leaseMs };
+    if (!run.opened) run.calls = added(run.calls, calls ?? NO_CALLS);
+    run.opened = true;
+    run.seenAt = at;
+    return true;
+  }
+
+  write(batch: Batch<Place>, at: number): readonly Answer[] {
+    const answers = new Map<Reservation, Answer>();
+    for (const part of byRun(batch)) {
+      const run = part.changes ? this.#runFor(part.run) : this.#runs.get(part.run);
+      if (run === undefined) continue;
+      if (part.changes) {
+        run.seenAt = at;
+        this.#settle(run, part);
+      }
+      reserve(run, part, at, answers);
+    }
+    return batch.reservations.map((each) => answers.get(each) ?? unwanted(each));
+  }
+
+  stop({ at, run: name, execution, reason }: Stopping): void {
+    const run = this.#runFor(name);
+    run.seenAt = at;
+    if (run.head === null || run.head.execution <= execution) run.stop ??= reason;
+  }
+
+  forget({ at, run: name, committed, firsts, leaseMs }: Forgetting): void {
+    const run = this.#runs.get(name);
+    if (run === undefined) return;
+    run.seenAt = at;
+    for (const first of firsts) {
+      for (const row of run.chunks.get(first)?.keys() ?? []) this.#drop(run, first, row);
+    }
+    if (run.head === null) return;
+    run.head = { ...run.head, committed: Math.max(run.head.committed, committed), until: at + leaseMs };
+  }
+
+  close(name: string): void {
+    const run = this.#runs.get(name);
+    for (const [first, chunk] of run?.chunks ?? []) {
+      for (const row of chunk.keys()) if (run !== undefined) this.#drop(run, first, row);
+    }
+    this.#runs.delete(name);
+  }
+
+  /** What the collector polls. */
+  progress(name: string, firsts: readonly number[]): Progress {
+    const run = this.#runs.get(name) ?? NO_RUN;
+    return {
+      counts: firsts.map((first) => run.chunks.get(first)?.size ?? 0),
+      calls: { ...run.calls, in_flight: inFlightOf(run) },
+      opened: run.opened,
+      stop: run.stop,
+    };
+  }
+
+  factsOf(name: string): RunFacts {
+    const { head, stop, opened, calls, seenAt, flight } = this.#runs.get(name) ?? NO_RUN;
+    return { head, stop, opened, calls, seenAt, flight: [...flight] };
+  }
+
+  get runs(): readonly string[] {
+    return [...this.#runs.keys()];
+  }
+
+  /** The outcomes of a run by chunks and rows. */
+  chunksOf(name: string): ReadonlyMap<number, ReadonlyMap<number, Place>> {
+    return this.#runs.get(name)?.chunks ?? new Map();
+  }
+
+  #runFor(name: string): Run {
+    let run = this.#runs.get(name);
+    if (run === undefined) {
+      run = { ...NO_RUN, flight: new Map(), chunks: new Map() };
+      this.#runs.set(name, run);
+    }
+    return run;
+  }
+
+  #keep(run: Run, first: number, row: number, place: Place): void {
+    this.#drop(run, first, row);
+    const chunk = run.chunks.get(first) ?? new Map();
+    run.chunks.set(first, chunk.set(row, place));
+    this.#keptBytes += place.bytes;
+  }
+
+  #drop(run: Run, first: number, row: number): void {
+    const chunk = run.chunks.get(first);
+    this.#keptBytes -= chunk?.get(row)?.bytes ?? 0;
+    chunk?.delete(row);
+    if (chunk?.size === 0) run.chunks.delete(first);
+  }
+
+  #settle(run: Run, { settled, counts }: RunBatch<Place>): void {
+    const committed = run.head?.committed ?? 0;
+    const ended = new Set<string>();
+    for (const { row, call } of settled) {
+      const flight = run.flight.get(row);
+      if (call === null || flight === undefined || !flight.calls.includes(call)) continue;
+      ended.add(`${row} ${call}`);
+      const calls = flight.calls.filter((other) => other !== call);
+      if (calls.length === 0) run.flight.delete(row);
+      else run.flight.set(row, { ...flight, calls });
+    }
+    let repeated = 0;
+    for (const { first, row, call, outcome } of settled) {
+      if (outcome === null) continue;
+      const before = row > committed ? run.chunks.get(first)?.get(row) : undefined;
+      if (row > committed && (before === undefined || (before.isUnknown && !outcome.isUnknown))) {
+        this.#keep(run, first, row, outcome);
+        if (!outcome.isUnknown) repeated += run.flight.get(row)?.calls.length ?? 0;
+        run.flight.delete(row);
+      } else if (call === null || ended.has(`${row} ${call}`)) repeated++;
+    }
+    run.calls = added(run.calls, { ...counts, repeated: counts.repeated + repeated });
+  }
+}
+
+/** Settlements with the places of their outcomes. @param places in the order of those that have one */
+export function settledAt(
+  settled: readonly Settlement<unknown>[],
+  places: readonly Place[],
+): Settlement<Place>[] {
+  let next = 0;
+  return settled.map((each) => ({
+    ...each,
+    outcome: each.outcome === null ? null : (places[next++] ?? null),
+  }));
+}
+
+/** Calls of the process before will not be heard of. An earlier version counted rows in flight without names. */
+function countLost(run: Run): void {
+  let lost = run.calls.in_flight;
+  for (const [row, { calls }] of run.flight) {
+    if (calls.length !== 1 || !calls[0]?.startsWith(OWN)) continue;
+    run.flight.delete(row);
+    lost++;
+  }
+  run.calls = { ...run.calls, in_flight: 0, repeated: run.calls.repeated + lost };
+}
+
+/** Looks at the reservations in their order; what is granted is in flight from then on. */
+function reserve(
+  run: Run,
+  { reservations, atLeast, changes }: RunBatch<Place>,
+  at: number,
+  answers: Map<Reservation, Answer>,
+): void {
+  const isOpen = run.head !== null && run.head.until > at;
+  const committed = run.head?.committed ?? 0;
+  const reserved = { sent: 0, prompt_tokens: 0, completion_tokens: 0 };
+  const spent = {
+    prompt_tokens: Math.max(run.calls.prompt_tokens, atLeast.prompt_tokens),
+    completion_tokens: Math.max(run.calls.completion_tokens, atLeast.completion_tokens),
+  };
+  const states = new Map<Reservation, RowState[]>();
+  for (const reservation of reservations) {
+    const { first, execution, call, hold, rows, bounds, looks } = reservation;
+    const isWanted = isOpen && run.head?.execution === execution;
+    const chunk = run.chunks.get(first);
+    const free: number[] = [];
+    let prompt = 0;
+    let completion = 0;
+    const found = rows.map(({ row, most }, i): RowState => {
+      if (!isWanted || row <= committed) return 'unwanted';
+      if (chunk?.has(row)) return 'known';
+      const { calls = [], since = at } = run.flight.get(row) ?? {};
+      if (calls.includes(call)) return 'granted';
+      const [holder] = calls;
+      if (hold && holder !== undefined) return { call: holder, ageMs: at - since };
+      free.push(i);
+      prompt += most.prompt_tokens;
+      completion += most.completion_tokens;
+      return 'granted';
+    });
+    states.set(reservation, found);
+    if (looks || free.length === 0) continue;
+    const after = {
+      prompt_tokens: spent.prompt_tokens + prompt,
+      completion_tokens: spent.completion_tokens + completion,
+    };
+    if (bounds !== null && !fits(after, bounds)) {
+      for (const i of free) found[i] = 'no_room';
+      continue;
+    }
+    if (bounds !== null) Object.assign(spent, after);
+    reserved.sent++;
+    reserved.prompt_tokens += prompt;
+    reserved.completion_tokens += completion;
+    for (const i of free) {
+      const row = rows[i]?.row ?? 0;
+      run.flight.set(row, { since: at, calls: [...(run.flight.get(row)?.calls ?? []), call] });
+    }
+  }
+  if (changes) run.calls = added(run.calls, { ...NO_CALLS, ...reserved });
+  const inFlight = inFlightOf(run);
+  for (const [reservation, rows] of states) answers.set(reservation, { rows, spent, inFlight });
+}
+
+const fits = (
+  { prompt_tokens, completion_tokens }: Answer['spent'],
+  { tokens, cost, promptPrice, completionPrice }: Bounds,
+): boolean =>
+  prompt_tokens + completion_tokens <= tokens &&
+  prompt_tokens * promptPrice + completion_tokens * completionPrice <= cost;
+
+const unwanted = ({ rows }: Reservation): Answer => ({ ...NO_ANSWER, rows: rows.map(() => 'unwanted') });
+
+/** An earlier version only counted rows in flight, without the names of their calls. */
+const inFlightOf = ({ flight, calls }: Run): number => flight.size + calls.in_flight;

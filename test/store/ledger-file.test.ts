@@ -1,0 +1,350 @@
+import type fs from 'node:fs';
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { EmbeddedLedger } from '../../src/store/embedded/ledger.js';
+import { type Ledger, NOTHING, type Reservation } from '../../src/store/ledger.js';
+import { LEDGER_TIMES } from '../../src/store/times.js';
+import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
+import { entry, look, NO_CALLS, record, reserve, tokens } from './samples.js';
+
+/** A process that can die at any of its operations on the disk; of its last write a part is done. */
+const death = vi.hoisted(() => ({
+  after: Number.POSITIVE_INFINITY,
+  share: 0,
+  died: false,
+  longestRead: 0,
+}));
+
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof fs>();
+  const step = <T>(work: () => T, halfway: () => void = () => {}): T => {
+    if (death.died) throw new Error('a dead process does nothing');
+    if (death.after-- > 0) return work();
+    death.died = true;
+    halfway();
+    throw new Error('killed');
+  };
+  const writeSync = (file: number, bytes: Buffer, from: number, length: number, at: number): number =>
+    step(
+      () => real.writeSync(file, bytes, from, length, at),
+      () => real.writeSync(file, bytes, from, Math.floor(death.share * length), at),
+    );
+  const readSync = (file: number, bytes: Buffer, from: number, length: number, at: number): number => {
+    death.longestRead = Math.max(death.longestRead, length);
+    return real.readSync(file, bytes, from, length, at);
+  };
+  return {
+    ...real,
+    writeSync,
+    readSync,
+    renameSync: (from: string, to: string) => step(() => real.renameSync(from, to)),
+    rmSync: (path: string, options: object) => step(() => real.rmSync(path, options)),
+    ftruncateSync: (file: number, length: number) => step(() => real.ftruncateSync(file, length)),
+  };
+});
+
+/** A file system in memory, where there is one: thousands of files are made here. */
+const MEMORY = '/dev/shm';
+const HEADER = 'promptmill ledger 1\n';
+const RUN = 'run';
+const HEALTHY = { dead: false, refusal: null };
+
+let folder: string;
+let path: string;
+/** Ledgers have no time of their own here, so that two of them can be compared. */
+let now: number;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-ledger-'));
+  path = join(folder, 'ledger');
+  now = 1_700_000_000_000;
+  vi.spyOn(Date, 'now').mockImplementation(() => now);
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const open = (at = path): EmbeddedLedger => new EmbeddedLedger(at, HEALTHY);
+
+const request = (row: number, call: string): Reservation => ({
+  ...{ run: RUN, first: 1, execution: 1, call, hold: true, bounds: null, looks: false },
+  rows: [{ row, most: tokens(3) }],
+});
+
+/** All that can be learned of the run. */
+async function known(ledger: Ledger): Promise<unknown> {
+  const firsts = [1, 11, 21];
+  const chunks = await Promise.all(firsts.map((first) => ledger.outcomes({ run: RUN, first })));
+  return {
+    ...(await ledger.progress(RUN, firsts)),
+    waiting: await ledger.waiting(RUN),
+    chunks: chunks.map((chunk) => [...chunk].sort(([a], [b]) => a - b)),
+    states: await look(ledger, RUN, 1, 1, [1, 2, 3, 4, 5, 6, 7, 8]),
+  };
+}
+
+type Step = (ledger: Ledger) => Promise<unknown>;
+
+const steps: readonly Step[] = [
+  (ledger) => ledger.open(RUN, 1, 0, NO_CALLS),
+  (ledger) => reserve(ledger, request(1, 'a'), request(2, 'a'), request(3, 'b')),
+  (ledger) => record(ledger, [{ ...entry(RUN, 1, 1, 'one ü \u2028'), call: 'a' }, entry(RUN, 11, 11)]),
+  (ledger) =>
+    ledger.write({
+      ...NOTHING,
+      settled: [{ run: RUN, first: 1, row: 2, call: 'a', outcome: null }, entry(RUN, 21, 21)],
+      counts: new Map([[RUN, { retried: 1 }]]),
+      reservations: [request(2, 'c')],
+    }),
+  (ledger) => ledger.forget(RUN, 1, [1]),
+  (ledger) => ledger.stop(RUN, 1, { code: 'c', message: 'line\nbreak' }),
+  (ledger) => record(ledger, [entry(RUN, 21, 22, 'x'.repeat(300))]),
+];
+
+/** The file of all steps, and after each of them its size and what is known. */
+async function written(): Promise<{ size: number; known: unknown }[]> {
+  const ledger = open();
+  const found = [{ size: HEADER.length, known: await known(ledger) }];
+  for (const step of steps) {
+    await step(ledger);
+    found.push({ size: statSync(path).size, known: await known(ledger) });
+  }
+  return found;
+}
+
+test('fault 40: a last change that was cut at any byte is left out, and all before it is there', async () => {
+  const after = await written();
+  const copy = join(folder, 'copy');
+  for (let size = HEADER.length; size <= statSync(path).size; size++) {
+    copyFileSync(path, copy);
+    truncateSync(copy, size);
+    const ledger = open(copy);
+    const expected = after.findLast((each) => each.size <= size);
+    expect(await known(ledger), `cut at ${size}`).toEqual(expected?.known);
+    ledger.leave();
+  }
+});
+
+test('fault 40: what is written behind a cut change is found again', async () => {
+  await written();
+  truncateSync(path, statSync(path).size - 3);
+  const ledger = open();
+  await record(ledger, [entry(RUN, 21, 23)]);
+  const before = await known(ledger);
+  // As after a kill: the file is not left.
+  expect(await known(open())).toEqual(before);
+});
+
+test('fault 81: a file that is damaged anywhere is refused, with its name and what to do', async () => {
+  await written();
+  const whole = readFileSync(path);
+  for (let at = 0; at < whole.length - 1; at++) {
+    const bytes = Buffer.from(whole);
+    bytes.writeUInt8((bytes[at] ?? 0) ^ 1, at);
+    writeFileSync(path, bytes);
+    expect(() => open(), `byte ${at}`).toThrow(
+      expect.objectContaining({ exit: 2, code: 'bad_state_dir', message: expect.stringContaining(path) }),
+    );
+  }
+  writeFileSync(path, whole);
+  open().leave();
+});
+
+test('fault 81: a file of another version, and one without a header, are refused and stay as they are', () => {
+  for (const [content, message] of [
+    ['promptmill ledger 2\nsomething', /is of another version/],
+    ['', /damaged at byte 0/],
+    ['promptmill', /damaged at byte 0/],
+    ['SQLite format 3\n', /damaged at byte 0/],
+  ] as const) {
+    writeFileSync(path, content);
+    expect(() => open()).toThrow(message);
+    expect(readFileSync(path, 'utf8')).toBe(content);
+  }
+});
+
+test('a run that nobody continues is dropped after its time, and does not come back', async () => {
+  await written();
+  now += LEDGER_TIMES.outcomeTtlMs;
+  expect(await open().waiting(RUN)).toBe(3);
+  now += 1;
+  const ledger = open();
+  expect(await ledger.waiting(RUN)).toBe(0);
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  expect((await open().progress(RUN, [])).calls).toEqual(NO_CALLS);
+});
+
+test('the file stays small however many rows go through it, and is read in blocks', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  const text = 'x'.repeat(3_000);
+  await record(ledger, [entry(RUN, 999_999, 999_999, 'stays')]);
+  let largest = 0;
+  for (let first = 1; first < 20_000; first += 20) {
+    const rows = Array.from({ length: 20 }, (_, i) => entry(RUN, first, first + i, text));
+    await record(ledger, rows);
+    if (first > 21) await ledger.forget(RUN, first - 21, [first - 20]);
+    largest = Math.max(largest, statSync(path).size);
+  }
+  expect(largest).toBeLessThan(5e6);
+  expect(await ledger.outcomes({ run: RUN, first: 999_999 })).toEqual(
+    new Map([[999_999, entry(RUN, 999_999, 999_999, 'stays').outcome]]),
+  );
+  death.longestRead = 0;
+  const again = open();
+  expect(await again.waiting(RUN)).toBe(await ledger.waiting(RUN));
+  expect(death.longestRead).toBeLessThan(3e5);
+});
+
+test('rows that wait for hours do not let the file grow either', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  for (let n = 0; n < 20_000; n++) {
+    await reserve(ledger, request(1, `call ${n}`));
+    await record(ledger, [{ run: RUN, first: 1, row: 1, call: `call ${n}`, outcome: null }]);
+  }
+  expect(statSync(path).size).toBeLessThan(5e6);
+  expect((await ledger.progress(RUN, [])).calls).toMatchObject({ sent: 20_000, in_flight: 0 });
+});
+
+test('what was forgotten is in the file no longer once it is left', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  await record(ledger, [entry(RUN, 1, 1, 'a secret')]);
+  await ledger.close(RUN);
+  ledger.leave();
+  expect(readFileSync(path, 'utf8')).toBe(HEADER);
+  await expect(ledger.stop(RUN, 1, { code: 'c', message: 'late' })).rejects.toThrow(/closed/);
+});
+
+test('fault 40: a process that dies at any operation on the file loses nothing that it has answered', async () => {
+  let died = 0;
+  const life = fc.record({
+    steps: fc.array(fc.nat(steps.length - 1), { minLength: 1, maxLength: 12 }),
+    after: fc.nat(20),
+    share: fc.double({ min: 0, max: 1, noNaN: true }),
+    leaves: fc.boolean(),
+  });
+  const property = fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), async (lives) => {
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
+    // The same happens to one that never dies.
+    const twin = open(join(folder, 'twin'));
+    for (const { steps: chosen, after, share, leaves } of lives) {
+      const alive = { after: Number.POSITIVE_INFINITY, died: false };
+      Object.assign(death, { after, share });
+      let underWay: Step | undefined;
+      try {
+        const ledger = open();
+        for (const step of chosen) {
+          underWay = steps[step];
+          await underWay?.(ledger);
+          const left = death.after;
+          Object.assign(death, alive);
+          await underWay?.(twin);
+          underWay = undefined;
+          death.after = left;
+        }
+        if (leaves) ledger.leave();
+      } catch (error) {
+        if (!death.died) throw error;
+      }
+      if (death.died) died++;
+      Object.assign(death, alive);
+      const found = await known(open());
+      // What was under way may be in the file as a whole, though nobody was told.
+      if (!isDeepStrictEqual(found, await known(twin))) await underWay?.(twin);
+      expect(found).toEqual(await known(twin));
+      expect(existsSync(`${path}.new`)).toBe(false);
+    }
+  });
+  await fc.assert(property, { seed: 40, numRuns: 300 });
+  // Otherwise nothing was tried.
+  expect(died).toBeGreaterThan(300);
+});
+
+describeWithSmallDisk('the file of the ledger on a disk of its own', () => {
+  let disk: SmallDisk;
+  beforeEach(() => {
+    disk = mountSmallDisk(256);
+    path = join(disk.path, 'ledger');
+  });
+  afterEach(() => disk.remove());
+
+  test('fault 49: a change that has no room is not done, not even in part, and the run is told to stop', async () => {
+    const ledger = open();
+    await ledger.open(RUN, 1, 0, NO_CALLS);
+    await record(ledger, [entry(RUN, 1, 1)]);
+    const before = await known(ledger);
+    const { size } = statSync(path);
+    disk.fill(1);
+    const large = [entry(RUN, 1, 2, 'x'.repeat(60_000)), entry(RUN, 1, 3)];
+    await expect(record(ledger, large)).rejects.toMatchObject({
+      exit: 3,
+      code: 'state_dir_full',
+      message: expect.stringContaining(disk.path),
+    });
+    expect(statSync(path).size).toBe(size);
+    expect((await ledger.progress(RUN, [1])).stop).toMatchObject({ code: 'state_dir_full' });
+    expect((await ledger.outcomes({ run: RUN, first: 1 })).size).toBe(1);
+    disk.free();
+    await record(ledger, large);
+    expect(ledger.refusal).toBeNull();
+    const after = await known(ledger);
+    expect(after).not.toEqual(before);
+    expect(await known(open())).toEqual(after);
+  });
+
+  test('fault 49: a file that has no room to be written anew stays, and goes on', async () => {
+    const ledger = open();
+    await ledger.open(RUN, 1, 0, NO_CALLS);
+    await record(ledger, [entry(RUN, 1, 1, 'x'.repeat(30_000))]);
+    const before = await known(ledger);
+    disk.fill();
+    const again = open();
+    expect(await known(again)).toEqual(before);
+    again.leave();
+    expect(readdirSync(disk.path)).toEqual(['.filler', 'ledger']);
+    disk.free();
+    expect(await known(open())).toEqual(before);
+  });
+});
+
+test('who has left the file, or lost it to another, does not touch it any more', async () => {
+  const left = open();
+  const lost = open();
+  await lost.open(RUN, 1, 0, NO_CALLS);
+  left.leave();
+  const ledger = open();
+  await ledger.open('other', 1, 0, NO_CALLS);
+  const before = readFileSync(path, 'utf8');
+  left.leave();
+  await expect(left.close('other')).rejects.toThrow(/closed/);
+  await record(lost, [entry(RUN, 1, 1)]);
+  lost.leave();
+  expect(readFileSync(path, 'utf8')).toBe(before);
+});
+
+describe('a draft that a killed process has left', () => {
+  test('goes', () => {
+    open().leave();
+    appendFileSync(`${path}.new`, 'half');
+    open();
+    expect(readdirSync(folder)).toEqual(['ledger']);
+  });
+});
