@@ -35,7 +35,20 @@ const handle = await fs.promises.open(process.execPath);
 watch(Object.getPrototypeOf(handle), ['sync', 'datasync'], sync);
 await handle.close();
 watch(fs, ['fsync', 'fsyncSync', 'fdatasync', 'fdatasyncSync'], sync);
-if (process.env.BENCH_STATEMENTS === '1') watch(fs, ['writeSync'], () => counted.statements++);
+if (process.env.BENCH_STATEMENTS === '1') {
+  // PGlite writes its own files with the same functions, so the ledger's is told by its name.
+  const { openSync } = fs;
+  let ledger = null;
+  fs.openSync = (path, ...rest) => {
+    const descriptor = openSync(path, ...rest);
+    if (/\/ledger(\.new)?$/.test(path)) ledger = descriptor;
+    else if (ledger === descriptor) ledger = null;
+    return descriptor;
+  };
+  watch(fs, ['writeSync'], ([descriptor]) => {
+    if (descriptor === ledger) counted.statements++;
+  });
+}
 syncBuiltinESMExports();
 if (process.env.BENCH_STATEMENTS === '1') {
   const { PGlite } = await import('@electric-sql/pglite');
