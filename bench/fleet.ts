@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
+import { mostAhead } from '../src/worker/batcher.js';
 import { CLI, redis as startRedis } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
@@ -144,7 +145,8 @@ async function trial(
     const endedMs = performance.now();
     const { calls, first_ms, last_ms, middle } = await endpoint.stats();
     const lost =
-      workers.filter(({ signalCode }) => signalCode === 'SIGKILL').length * Math.ceil(1.25 * concurrency);
+      workers.filter(({ signalCode }) => signalCode === 'SIGKILL').length *
+      (concurrency + mostAhead(concurrency));
     const codes = runs.map(({ exitCode }) => exitCode);
     const whole = outputs.every((output) => isWhole(output, rowsOfEach));
     if (codes.some((code) => code !== 0) || !whole || calls > rows + lost) {

@@ -154,6 +154,8 @@ async function ready(): Promise<Contestant[]> {
 }
 
 /** From a round on; from all of them at 0. */
+const isLeftOut = (id: string): boolean => missing.some(({ contestant }) => contestant === id);
+
 function leaveOut(
   { id, title }: { readonly id: string; readonly title: string },
   from: number,
@@ -201,7 +203,7 @@ async function startsOf(round: number): Promise<Run[]> {
   const runs: Run[] = [];
   const few = { round, latencyMs: 0, promptKb: 0.3, rows: FEW, state: `state-${round}` };
   for (const contestant of [...contestants]) {
-    if (contestant.id === 'embedded') {
+    if (contestant.id === 'embedded' && !isLeftOut('embedded-new')) {
       const first = { ...contestant, id: 'embedded-new', title: `${contestant.title}, new` };
       const run = await measure(first, few);
       if (run !== null) runs.push(run);

@@ -41,6 +41,9 @@ export const errorText = (error: unknown): string => (error instanceof Error ? e
 export const errorCode = (error: unknown): string =>
   error instanceof Error && 'code' in error && error.code !== undefined ? String(error.code) : '';
 
+/** Whether the process, or the machine, may open no more files. */
+export const isFileLimit = (error: unknown): boolean => /^E[MN]FILE$/.test(errorCode(error));
+
 /** `csv, tsv or jsonl`: what is possible, as a message lists it. */
 export const either = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;

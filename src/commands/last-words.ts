@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
-import { errorCode, PromptmillError } from '../errors.js';
+import { errorCode, isFileLimit, PromptmillError } from '../errors.js';
 
 /** What is said of an error that ends the process, and the exit code. */
 interface LastWords {
@@ -45,7 +45,7 @@ function withSources(stack: string): string {
 function limitOf(error: unknown): [string, string] | null {
   if (!(error instanceof Error)) return null;
   const code = errorCode(error);
-  if (code === 'EMFILE' || code === 'ENFILE' || isUnopened(error)) {
+  if (isFileLimit(error) || isUnopened(error)) {
     return [
       `this process may open no more files (${error.message})`,
       'Raise the limit, for example with: ulimit -n 1024',

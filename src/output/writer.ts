@@ -46,10 +46,12 @@ export class PartFile implements RecordWriter {
       let file = bytes === 0 ? await createOwn(path) : await openOwn(path);
       try {
         if (bytes > 0 && (anew || (await file.stat()).nlink > 1)) {
-          const copy = await createOwn(`${path}.tmp`);
-          await copyBytes(file, copy, bytes).finally(() => file.close());
-          file = copy;
-          await rename(`${path}.tmp`, path);
+          const original = file;
+          file = await throughTemporary(path, async (temporary) => {
+            const copy = await createOwn(temporary);
+            await copyBytes(original, copy, bytes).finally(() => original.close());
+            return copy;
+          });
         }
         await file.truncate(bytes);
         // A run that has nothing to append gives the file its final name: what was cut off must not come back.
@@ -223,16 +225,30 @@ process.on('exit', () => {
   }
 });
 
+/** Has a file made beside its place, and puts it there. On a full disk the half of it would take space that the next try needs. */
+async function throughTemporary<T>(path: string, make: (temporary: string) => Promise<T>): Promise<T> {
+  const temporary = `${path}.tmp`;
+  temporaries.add(temporary);
+  try {
+    const made = await make(temporary);
+    await rename(temporary, path);
+    return made;
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => {});
+    throw error;
+  } finally {
+    temporaries.delete(temporary);
+  }
+}
+
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
  * @returns the file, by which it is known from one that somebody else puts there
  * @throws WriteError; then the old file stands
  */
 export async function writeDurably(path: string, text: string): Promise<FileId | null> {
-  const temporary = `${path}.tmp`;
-  await writing(path, async () => {
-    temporaries.add(temporary);
-    try {
+  await writing(path, () =>
+    throughTemporary(path, async (temporary) => {
       const file = await createOwn(temporary);
       try {
         await file.writeFile(text);
@@ -240,15 +256,8 @@ export async function writeDurably(path: string, text: string): Promise<FileId |
       } finally {
         await file.close();
       }
-      await rename(temporary, path);
-    } catch (error) {
-      // On a full disk the half of it takes space that the next try needs.
-      await rm(temporary, { force: true }).catch(() => {});
-      throw error;
-    } finally {
-      temporaries.delete(temporary);
-    }
-  });
+    }),
+  );
   await syncFolder(dirname(path));
   return await fileAt(path);
 }

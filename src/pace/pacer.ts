@@ -59,10 +59,8 @@ export class Pacer {
   #began: Promise<void> | null = null;
   #ready = false;
   #closed = false;
-  #ended = (): void => {};
-  readonly #end = new Promise<void>((resolve) => {
-    this.#ended = resolve;
-  });
+  /** Lets those go on who wait for the look under way. */
+  #endLook = (): void => {};
   /** Told with the next change. */
   readonly #usage = new UsageReporter();
   #heldAt = Number.NEGATIVE_INFINITY;
@@ -103,10 +101,10 @@ export class Pacer {
    * @param tokens what it is reckoned to take
    */
   admit(tokens: number): Admission | Promise<Admission> {
+    if (this.#closed) return 'closed';
     this.#began ??= this.#begin();
     if (this.#ready && this.#shared.age <= FRESH_MS) return this.#admit(tokens);
-    // The store may be away for long; who closes does not wait for it.
-    const looked = Promise.race([this.#ready ? this.#look() : this.#began, this.#end]);
+    const looked = this.#ready ? this.#look() : this.#began;
     return looked.then(() => this.#admit(tokens));
   }
 
@@ -200,7 +198,8 @@ export class Pacer {
   /** Lets nobody through any more. */
   close(): void {
     this.#closed = true;
-    this.#ended();
+    // The store may be away for long.
+    this.#endLook();
     clearInterval(this.#looking ?? undefined);
     this.#permits.close();
   }
@@ -216,9 +215,13 @@ export class Pacer {
 
   /** Others may have been refused, and told to wait. One question at a time, for all who want to know. */
   #look(): Promise<void> {
-    this.#asked ??= this.#shared.look().then(() => {
-      this.#asked = null;
-      void this.#joinPause();
+    this.#asked ??= new Promise((resolve) => {
+      this.#endLook = resolve;
+      void this.#shared.look().then(() => {
+        this.#asked = null;
+        void this.#joinPause();
+        resolve();
+      });
     });
     return this.#asked;
   }

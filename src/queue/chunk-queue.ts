@@ -137,6 +137,7 @@ export class ChunkQueue {
   async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
     const active = await this.#queue.getJobs(['active']);
     const held = active.filter((job) => job?.data.run === run && workers.has(job.processedBy ?? ''));
+    let moved = 0;
     for (const job of held) {
       const id = job.id ?? '';
       const now = await this.#queue.getJob(id);
@@ -149,12 +150,10 @@ export class ChunkQueue {
         this.#givenUp.add(id);
       }
       this.#losses.set(id, losses);
+      moved++;
     }
-    if (held.length > 0)
-      this.log.warn(
-        { workers: [...workers], chunks: held.length },
-        'workers are silent; others get their chunks',
-      );
+    if (moved > 0)
+      this.log.warn({ workers: [...workers], chunks: moved }, 'workers are silent; others get their chunks');
   }
 
   /** Takes a run's entries out of the queue, but for those that a worker holds: those find that they are not wanted. */

@@ -44,6 +44,8 @@ export class CellScanner {
   #restored = 0;
   /** Bytes of the restored records that csv-parse has not read. */
   bytesAround = 0;
+  /** Ends of lines outside of quotes so far: each ends a record or a blank line, which csv-parse tells later. */
+  lineEnds = 0;
   /** A quote is never closed: nothing after it is passed on. */
   isCut = false;
 
@@ -80,6 +82,8 @@ export class CellScanner {
     // A quote and a delimiter behind it are looked at together.
     const end = last ? text.length : text.length - this.#delimiter.length;
     const out: Buffer[] = [];
+    // Pieces of earlier chunks.
+    let joined = this.#pieces.length;
     let at = 0;
     // Up to here the text is in `out`, in the pieces or in a long cell.
     let passed = 0;
@@ -96,9 +100,11 @@ export class CellScanner {
         addPiece(to);
         out.push(this.#passedFor(Buffer.concat(this.#pieces)));
         this.#pieces = [];
+        joined = 0;
         passed = next;
       }
       this.#state = 'start';
+      if (text[next] === LF || text[next] === CR) this.lineEnds++;
       at = next + this.#separatorAt(text, next);
     };
 
@@ -139,6 +145,8 @@ export class CellScanner {
     }
     if (last && (this.#state === 'bare' || this.#state === 'behind') && !this.isCut) endCell(at, at);
     if (this.#state !== 'start') addPiece(at);
+    // Each quote behind the one that closes a cell makes a piece, and a cell may have millions of them.
+    if (this.#pieces.length > joined) this.#pieces.push(Buffer.concat(this.#pieces.splice(joined)));
     out.push(text.subarray(passed, at));
     if (this.isCut || (last && this.#state === 'quoted')) out.push(QUOTES);
     this.#held = text.subarray(at);
@@ -151,9 +159,8 @@ export class CellScanner {
     if (!this.#isLong(content, 0, content.length)) {
       return isQuoted ? Buffer.concat([QUOTES, content, QUOTES]) : content;
     }
-    const text = content.toString();
     this.#long.push({
-      text: isQuoted ? text.replaceAll('""', '"') : text,
+      text: (isQuoted ? withoutDoubles(content) : content).toString(),
       bytes: content.length + (isQuoted ? 2 : 0),
     });
     return this.#mark;
@@ -181,6 +188,21 @@ export class CellScanner {
     if (byte === LF || byte === CR) return 1;
     const { length } = this.#delimiter;
     if (byte !== this.#delimiter[0]) return 0;
-    return length === 1 || text.compare(this.#delimiter, 0, length, at, at + length) === 0 ? length : 0;
+    return length === 1 || text.subarray(at, at + length).equals(this.#delimiter) ? length : 0;
   }
+}
+
+/** The content of a quoted cell, each of whose quotes is doubled. */
+function withoutDoubles(content: Buffer): Buffer {
+  const first = content.indexOf(QUOTE);
+  if (first < 0) return content;
+  const single = Buffer.allocUnsafe(content.length);
+  content.copy(single, 0, 0, first);
+  let length = first;
+  for (let at = first; at < content.length; at++) {
+    const byte = content[at] ?? 0;
+    single[length++] = byte;
+    if (byte === QUOTE) at++;
+  }
+  return single.subarray(0, length);
 }

@@ -72,14 +72,17 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
   // Faults come back through the callbacks of write and end.
   parser.on('error', () => {});
   try {
-    let recordsSeen = 0;
+    let lineEnds = 0;
     let bytesSince = 0;
     for await (const chunk of bytes) {
       await settled((done) => parser.write(scanner.write(chunk), done));
-      const { records: complete, empty_lines } = parser.info;
-      bytesSince = complete + empty_lines === recordsSeen ? bytesSince + chunk.length : 0;
-      recordsSeen = complete + empty_lines;
-      if (bytesSince > RECORD_LIMIT) throw recordTooLarge(options.name, records.nextLine(empty_lines));
+      bytesSince = scanner.lineEnds === lineEnds ? bytesSince + chunk.length : 0;
+      lineEnds = scanner.lineEnds;
+      if (bytesSince > RECORD_LIMIT) {
+        // csv-parse tells of the record before once it has met some bytes of this one.
+        await settled((done) => parser.write('x'.repeat(16), done));
+        throw recordTooLarge(options.name, records.nextLine(parser.info.empty_lines));
+      }
       yield records.take();
       if (scanner.isCut) break;
     }

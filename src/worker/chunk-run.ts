@@ -49,6 +49,8 @@ export interface ChunkRunParts extends FeedbackParts {
   readonly limit: FairLimit;
   /** Takes a slot of the limit over all queues of the process. */
   readonly inSlot: <T>(job: () => Promise<T>) => Promise<T>;
+  /** Resolves when a process that slept has looked which entries are still its own. */
+  readonly looked: () => Promise<void> | undefined;
   readonly feedback: Feedback;
   readonly budgets: BudgetWait;
   readonly mostBilled: MostBilled;
@@ -253,11 +255,13 @@ export class ChunkRun {
     permit: number,
     ahead: Ahead | null,
   ): Promise<readonly ReservedRow[]> {
-    const { batcher, pacer, budgets, mostBilled, stop } = this.parts;
+    const { batcher, pacer, budgets, mostBilled, stop, looked } = this.parts;
     const { chunk } = this.lease;
     const rows = mostBilled.of(chunk, asked);
     const reservation = this.#reservation(rows, false);
-    for (let refusals = 0; this.#mayCall(); ) {
+    for (let refusals = 0; ; ) {
+      await looked();
+      if (!this.#mayCall()) return [];
       const early = ahead?.take() ?? null;
       const reply = await (early ?? batcher.reserve(reservation));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
@@ -277,7 +281,6 @@ export class ChunkRun {
       }
       this.#givenBack.push(batcher.giveBack(reservation, reply));
     }
-    return [];
   }
 
   /**
@@ -358,7 +361,7 @@ export class ChunkRun {
       for (const [i, row] of rows.entries()) {
         const state = states[i];
         if (!isHeld(state)) continue;
-        if (this.#isLost(state)) this.#record(row, cutOffRow());
+        if (this.#isGone(state)) this.#record(row, cutOffRow());
         else held.push(row);
       }
       if (held.length === 0) return;
@@ -373,7 +376,7 @@ export class ChunkRun {
   }
 
   /** Whether a call will not be heard of any more: its process is gone, or sleeps. */
-  #isLost({ call, ageMs }: InFlight): boolean {
+  #isGone({ call, ageMs }: InFlight): boolean {
     const { execution, endpoint } = this.lease.chunk;
     // A run has one process, and this execution means that the one before has ended.
     if (call.startsWith(OWN) && Number(call.split(':')[1]) < execution) return true;

@@ -170,7 +170,8 @@ export class ChunkWorker {
       ...calling,
       feedback: new Feedback(calling),
       limit: this.#limit,
-      inSlot: (job) => this.#inSlot(() => this.#afterLook(job)),
+      inSlot: (job) => this.#inSlot(job),
+      looked: () => this.#looked(),
       batcher: this.#batcher,
       budgets: new BudgetWait({
         inFlight: (run) => this.#batcher.totals(run).in_flight,
@@ -200,9 +201,12 @@ export class ChunkWorker {
   }
 
   /** A process that slept for so long that others may have its rows looks before it calls. */
-  #afterLook<T>(call: () => Promise<T>): Promise<T> {
-    const slept = steadyNow() - this.#renewedAt > WORKER_SAFE_MS;
-    return slept ? this.#renewOnce().then(call) : call();
+  #looked(): Promise<void> | undefined {
+    return this.#slept ? this.#renewOnce() : undefined;
+  }
+
+  get #slept(): boolean {
+    return steadyNow() - this.#renewedAt > WORKER_SAFE_MS;
   }
 
   /**
@@ -215,7 +219,8 @@ export class ChunkWorker {
     const tokens = [...leases.values()].map(({ held }) => held.token);
     const unrenewed =
       leases.size === 0 ? [] : await this.#worker.extendJobLocks([...leases.keys()], tokens, this.#lockMs);
-    for (const id of now - this.#renewedAt > WORKER_SAFE_MS ? leases.keys() : unrenewed) {
+    // It may have slept before this, or while the reply was on its way.
+    for (const id of this.#slept ? leases.keys() : unrenewed) {
       const held = leases.get(id)?.held;
       if (held !== undefined) held.isLost = !(await this.#has(held));
     }

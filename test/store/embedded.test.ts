@@ -230,6 +230,19 @@ describe('a directory of an earlier version, which kept the ledger in tables of 
     expect(await known((await open()).ledger)).toEqual(before);
   });
 
+  test('stays, and nothing beside it, when the file has no room', async () => {
+    await leave();
+    await inDatabase(async (pool) => {
+      vi.spyOn(pool, 'query').mockImplementation(async (text, values) => {
+        if (text.includes('DISTINCT first')) throw new Error('no space left on device');
+        return PglitePool.prototype.query.call(pool, text, values);
+      });
+      await expect(takeOverTables(pool, ledgerFile())).rejects.toThrow('no space');
+    });
+    expect(readdirSync(join(stateDir, 'store')).filter((name) => name.startsWith('ledger'))).toEqual([]);
+    expect(await hasTables()).toBe(true);
+  });
+
   test('may be of the layout before, too', async () => {
     const before = await leave();
     await inDatabase((pool) => pool.query('DROP FUNCTION promptmill.write'));

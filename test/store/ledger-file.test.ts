@@ -52,6 +52,7 @@ vi.mock('node:fs', async (original) => {
     ...real,
     writeSync,
     readSync,
+    fsyncSync: (file: number) => step(() => real.fsyncSync(file)),
     renameSync: (from: string, to: string) => step(() => real.renameSync(from, to)),
     rmSync: (path: string, options: object) => step(() => real.rmSync(path, options)),
     ftruncateSync: (file: number, length: number) => step(() => real.ftruncateSync(file, length)),
@@ -164,6 +165,32 @@ test('fault 81: a file that is damaged anywhere is refused, with its name and wh
   }
   writeFileSync(path, whole);
   open().leave();
+});
+
+test('a disk that took nothing is asked again, so that it is not away when it takes something', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  const before = await known(ledger);
+  death.died = true;
+  await expect(ledger.forget(RUN, 1, [1])).rejects.toMatchObject({ exit: 3 });
+  expect(() => ledger.probe()).toThrow(expect.objectContaining({ exit: 3 }));
+  expect((await ledger.progress(RUN, [1])).stop).not.toBeNull();
+  death.died = false;
+  ledger.probe();
+  expect(await known(ledger)).toEqual(before);
+});
+
+test('fault 81: an answer that is damaged while the run goes on is not given out, nor put into a new file', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  await record(ledger, [entry(RUN, 1, 1, 'the answer')]);
+  const damaged = readFileSync(path, 'utf8').replace('the answer', 'the onswer');
+  writeFileSync(path, damaged);
+  const stopped = { exit: 3, code: 'queue_damaged', message: expect.stringContaining(path) };
+  await expect(ledger.outcomes({ run: RUN, first: 1 })).rejects.toMatchObject(stopped);
+  ledger.leave();
+  expect(readFileSync(path, 'utf8')).toBe(damaged);
+  expect(() => open()).toThrow(expect.objectContaining({ exit: 2, code: 'bad_state_dir' }));
 });
 
 test('fault 81: a file of another version, and one without a header, are refused and stay as they are', () => {
@@ -304,7 +331,6 @@ describeWithSmallDisk('the file of the ledger on a disk of its own', () => {
     expect((await ledger.outcomes({ run: RUN, first: 1 })).size).toBe(1);
     disk.free();
     await record(ledger, large);
-    expect(ledger.refusal).toBeNull();
     const after = await known(ledger);
     expect(after).not.toEqual(before);
     expect(await known(open())).toEqual(after);

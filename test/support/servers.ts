@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
+import { errorCode } from '../../src/errors.js';
 
 /** A private server of one test file: on a loopback port of its own, with its files in a temporary folder. */
 export interface Server {
@@ -205,8 +206,9 @@ export async function freePort(): Promise<number> {
     const server = createServer().listen(port, '127.0.0.1');
     try {
       await once(server, 'listening');
-    } catch {
-      continue;
+    } catch (error) {
+      if (errorCode(error) === 'EADDRINUSE') continue;
+      throw error;
     }
     server.close();
     await once(server, 'close');

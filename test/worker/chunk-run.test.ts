@@ -84,6 +84,8 @@ class TestWorker {
   /** Whether another worker has the entry. */
   isLost = false;
   attempts = 3;
+  /** Told before each reservation. */
+  onLook: () => void = () => {};
   takesPermits = false;
   readonly called: CallOf[] = [];
   /** For which the service asked to wait. */
@@ -135,6 +137,7 @@ class TestWorker {
       batcher: this.batcher,
       limit: new FairLimit(concurrency),
       inSlot: pLimit(concurrency),
+      looked: async () => this.onLook(),
       estimate: new TokenEstimate('full'),
       budgets: new BudgetWait({
         inFlight: (run) => this.batcher.totals(run).in_flight,
@@ -258,6 +261,22 @@ describe('a chunk', () => {
     expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'done' });
     expect(worker.called).toEqual([]);
     expect(ledger.calls).toEqual(NO_CALLS);
+  });
+
+  it('fault 43: looks whether its entry is still its own before it asks again', async () => {
+    const ledger = new MemoryLedger();
+    const worker = new TestWorker(ledger);
+    const now = performance.now.bind(performance);
+    ledger.onWrite = ({ reservations }) => {
+      if (reservations.every(({ looks }) => looks)) return;
+      ledger.onWrite = () => {};
+      vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+      worker.onLook = () => {
+        worker.isLost = true;
+      };
+    };
+    expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'left' });
+    expect(worker.called).toEqual([]);
   });
 
   it('calls by the second grant when its process slept after the first', async () => {

@@ -1,6 +1,7 @@
 import {
   closeSync,
   fstatSync,
+  fsyncSync,
   ftruncateSync,
   openSync,
   readSync,
@@ -30,7 +31,7 @@ const BLOCK = 2 ** 18;
  * The ledger's changes in their order, one line of JSON for each; the outcomes that a change brings are lines of their own
  * before it. All lines of a change are one write. So whatever a killed process has left of one ends without its last line,
  * and is cut off by the next. It survives the death of the process and not that of the machine, like the database of the queue:
- * nothing is synced.
+ * a change is not synced. A file that takes the place of another is, because that one may have been on the disk for long.
  */
 export class LedgerFile {
   /** Null once it is closed: the system gives the number to another file. */
@@ -66,22 +67,27 @@ export class LedgerFile {
   }
 
   put(): void {
+    fsyncSync(this.#open);
     renameSync(draftOf(this.path), this.path);
   }
 
   /** Gives a draft up. */
   discard(): void {
     this.close();
-    rmSync(draftOf(this.path), { force: true });
+    LedgerFile.sweep(this.path);
+  }
+
+  /** Removes the draft that a killed process has left. */
+  static sweep(path: string): void {
+    rmSync(draftOf(path), { force: true });
   }
 
   /**
-   * Opens a file and hands on all that is in it, line by line. A draft that a killed process has left is removed.
+   * Opens a file and hands on all that is in it, line by line.
    * @param onChange gets each change with the places of the outcomes that it brings
    * @throws UsageError when it is damaged, or of another version
    */
   static open(path: string, onChange: (change: Change, places: readonly Place[]) => void): LedgerFile {
-    rmSync(draftOf(path), { force: true });
     const descriptor = openSync(path, 'r+');
     try {
       const file = new LedgerFile(descriptor, path, 0);
@@ -118,15 +124,15 @@ export class LedgerFile {
 
   /** The same with outcomes of another file. */
   copy(change: Change, from: LedgerFile, outcomes: readonly Place[]): Place[] {
-    const lines = outcomes.map(({ offset, bytes }) => from.#bytesAt(offset - BEFORE, BEFORE + bytes + 1));
+    const lines = outcomes.map((place) => from.#lineAt(place));
     const places = this.#placesFor(lines, (i) => outcomes[i]?.isUnknown ?? false);
     this.#write([...lines, lineOf(CHANGE, JSON.stringify(change))]);
     return places;
   }
 
-  /** The text of an outcome. */
-  read({ offset, bytes }: Place): string {
-    return this.#bytesAt(offset, bytes).toString('utf8');
+  /** The text of an outcome. @throws StopError when it is not there as it was written */
+  read(place: Place): string {
+    return this.#lineAt(place).toString('utf8', BEFORE, BEFORE + place.bytes);
   }
 
   close(): void {
@@ -171,17 +177,18 @@ export class LedgerFile {
     this.#isTorn = false;
   }
 
-  #bytesAt(offset: number, length: number): Buffer {
-    const bytes = Buffer.allocUnsafe(length);
-    for (let at = 0; at < length; ) {
-      const read = readSync(this.#open, bytes, at, length - at, offset + at);
-      if (read === 0) {
-        const message = `somebody has cut ${this.path}, in which the queue keeps answers.`;
-        throw new StopError('queue_damaged', message, 'Run the same command: it goes on with what is left.');
-      }
-      at += read;
+  /** The line of an outcome. */
+  #lineAt({ offset, bytes }: Place): Buffer {
+    const line = Buffer.alloc(BEFORE + bytes + 1);
+    let at = 0;
+    for (let read = -1; at < line.length && read !== 0; at += read) {
+      read = readSync(this.#open, line, at, line.length - at, offset - BEFORE + at);
     }
-    return bytes;
+    if (at < line.length || textOf(line.subarray(0, -1)) === null) {
+      const message = `${this.path}, in which the queue keeps answers, was damaged while the run went on.`;
+      throw new StopError('queue_damaged', message, 'Run the same command: it says what to do.');
+    }
+    return line;
   }
 
   /** @returns where the last whole change ends */

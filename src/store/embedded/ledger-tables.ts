@@ -42,9 +42,14 @@ export async function takeOverTables(pool: PgPool, path: string): Promise<void> 
   if (!existsSync(path)) {
     await prepareTables(pool);
     const file = LedgerFile.draft(path);
-    await copyTables(pool, file);
-    file.put();
-    file.close();
+    try {
+      await copyTables(pool, file);
+      file.put();
+      file.close();
+    } catch (error) {
+      file.discard();
+      throw error;
+    }
   }
   await pool.query('DROP SCHEMA promptmill CASCADE');
 }

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { errorCode, errorText, StopError } from '../../errors.js';
 import type { CalledOutcome } from '../../model.js';
@@ -42,7 +42,7 @@ export class EmbeddedLedger implements Ledger {
     private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {
     this.#directory = dirname(path);
-    if (!existsSync(path)) LedgerFile.begin(path);
+    if (statSync(path, { throwIfNoEntry: false }) === undefined) LedgerFile.begin(path);
     this.#file = LedgerFile.open(path, (change, places) => this.#state.apply(change, places));
     const expired = Date.now() - this.times.outcomeTtlMs;
     for (const run of this.#state.runs) {
@@ -52,9 +52,9 @@ export class EmbeddedLedger implements Ledger {
     this.#rewrite();
   }
 
-  /** Why the last change was not taken; null where it was. */
-  get refusal(): StopError | null {
-    return this.#refusal;
+  /** @throws StopError when the last change was not taken, and one would not be now */
+  probe(): void {
+    if (this.#refusal !== null) this.#append(NO_CHANGE);
   }
 
   async open(
@@ -197,6 +197,10 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 }
+
+const NO_CHANGE: Change = {
+  ...{ do: 'write', at: 0, settled: [], counts: [], reservations: [], atLeast: [] },
+};
 
 const REMEDY = 'Free some space and run the same command: it goes on where it stopped.';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { within } from '../../deadline.js';
-import { errorCode, UsageError } from '../../errors.js';
+import { errorCode, isFileLimit, StopError, UsageError } from '../../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { StoreHealth } from '../health.js';
@@ -46,13 +46,17 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
       health,
       ping: async () => {
         await pool.query('SELECT');
-        if (ledger.refusal !== null) throw ledger.refusal;
+        ledger.probe();
       },
       backendFactory: backendOn(pool),
       connectionFor: () => ({}),
       describe: () => directory,
       close: async () => {
-        ledger.leave();
+        try {
+          ledger.leave();
+        } catch {
+          // The runs are through, and the next process reads the file as it is.
+        }
         await closeDatabase();
         lock.release();
       },
@@ -110,7 +114,10 @@ async function claimDirectory({
 
 /** Why the database cannot be used; a limit of open files is left for `last-words.ts` to name. */
 function unusable(directory: string, error: unknown): unknown {
-  if (error instanceof UsageError || errorCode(error) === 'EMFILE') return error;
+  if (error instanceof UsageError || isFileLimit(error)) return error;
+  if (error instanceof StopError) {
+    return new UsageError(error.code, error.message, error.hint, { cause: error });
+  }
   // What PGlite throws when it cannot write is no Error.
   const reason = error instanceof Error ? error.message : JSON.stringify(error);
   if (error instanceof RangeError && /memory/i.test(reason)) {
@@ -121,10 +128,13 @@ function unusable(directory: string, error: unknown): unknown {
       { cause: error },
     );
   }
+  const isFull = /^(ENOSPC|EDQUOT)$/.test(errorCode(error));
   return new UsageError(
-    'bad_state_dir',
+    isFull ? 'state_dir_full' : 'bad_state_dir',
     `cannot keep the queue in ${directory}: ${reason}`,
-    'Make the directory writable, or name another one with PROMPTMILL_STATE_DIR. If it is damaged, remove it: what is in the output stays.',
+    isFull
+      ? 'Free some space, or name another directory with PROMPTMILL_STATE_DIR.'
+      : 'Make the directory writable, or name another one with PROMPTMILL_STATE_DIR. If it is damaged, remove it: what is in the output stays.',
     { cause: error },
   );
 }
