@@ -19,11 +19,6 @@ export class RedisAdmin {
     return Number(new RegExp(`^errorstat_${error}:count=(\\d+)`, 'm').exec(stats)?.[1] ?? 0);
   }
 
-  /** Bytes that the data takes now. */
-  async used(): Promise<number> {
-    return Number(/^used_memory:(\d+)/m.exec(await this.client.info('memory'))?.[1]);
-  }
-
   /** Resolves when the server says this of itself in a section of INFO. */
   async tells(section: string, line: RegExp): Promise<void> {
     while (!line.test(await this.client.info(section))) await sleep(LOOK_MS);
