@@ -154,7 +154,9 @@ async function ready(): Promise<Contestant[]> {
 }
 
 /** From a round on; from all of them at 0. */
-const isLeftOut = (id: string): boolean => missing.some(({ contestant }) => contestant === id);
+function isLeftOut(id: string): boolean {
+  return missing.some(({ contestant }) => contestant === id);
+}
 
 function leaveOut(
   { id, title }: { readonly id: string; readonly title: string },
