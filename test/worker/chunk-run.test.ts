@@ -249,45 +249,46 @@ describe('a chunk', () => {
     expect(worker.called).toEqual([]);
   });
 
-  it('faults 31 and 43: asks again when its process slept after the grant, and finds the row answered', async () => {
+  interface Sleeper {
+    readonly ledger: MemoryLedger;
+    readonly worker: TestWorker;
+  }
+
+  /** A worker whose process sleeps for a minute while the first reservation is granted, and what happens meanwhile. */
+  function sleeper(meanwhile: (of: Sleeper) => void): Sleeper {
     const ledger = new MemoryLedger();
     const worker = new TestWorker(ledger);
     const now = performance.now.bind(performance);
     ledger.onWrite = ({ reservations }) => {
       if (reservations.every(({ looks }) => looks)) return;
-      ledger.onWrite = () => ledger.states.set(1, 'known');
+      ledger.onWrite = () => {};
       vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+      meanwhile({ ledger, worker });
     };
+    return { ledger, worker };
+  }
+
+  it('faults 31 and 43: asks again when its process slept after the grant, and finds the row answered', async () => {
+    const { ledger, worker } = sleeper(({ ledger }) => {
+      ledger.onWrite = () => ledger.states.set(1, 'known');
+    });
     expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'done' });
     expect(worker.called).toEqual([]);
     expect(ledger.calls).toEqual(NO_CALLS);
   });
 
   it('fault 43: looks whether its entry is still its own before it asks again', async () => {
-    const ledger = new MemoryLedger();
-    const worker = new TestWorker(ledger);
-    const now = performance.now.bind(performance);
-    ledger.onWrite = ({ reservations }) => {
-      if (reservations.every(({ looks }) => looks)) return;
-      ledger.onWrite = () => {};
-      vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+    const { worker } = sleeper(({ worker }) => {
       worker.onLook = () => {
         worker.isLost = true;
       };
-    };
+    });
     expect(await worker.run([NO_TOKENS])).toEqual({ kind: 'left' });
     expect(worker.called).toEqual([]);
   });
 
   it('calls by the second grant when its process slept after the first', async () => {
-    const ledger = new MemoryLedger();
-    const worker = new TestWorker(ledger);
-    const now = performance.now.bind(performance);
-    ledger.onWrite = ({ reservations }) => {
-      if (reservations.every(({ looks }) => looks)) return;
-      ledger.onWrite = () => {};
-      vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
-    };
+    const { ledger, worker } = sleeper(() => {});
     const end = worker.run([NO_TOKENS]);
     const [call] = await worker.calls(1);
     expect(ledger.calls).toEqual({ ...NO_CALLS, sent: 1, in_flight: 1 });
