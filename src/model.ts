@@ -178,8 +178,8 @@ export type AnswerSpec =
 export interface Answer {
   /** One value for each answer column of the output, `null` where nothing was found. */
   readonly values: readonly Json[];
-  /** What the summary counts: the label, or `valid`/`invalid` for JSON; `null` for free text. */
-  readonly counted: string | null;
+  /** What the summary counts: the label, or `valid`/`invalid` for JSON; nothing for free text. */
+  readonly counted: readonly string[];
   /** Set when the text is none of the labels, or no JSON of the schema; the row stays `completed`. */
   readonly fault: Fault | null;
 }

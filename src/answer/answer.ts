@@ -16,7 +16,7 @@ export interface AnswerReader {
 export function answerReader(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
-      const read = (text: string | null): Answer => ({ values: [cleaned(text)], counted: null, fault: null });
+      const read = (text: string | null): Answer => ({ values: [cleaned(text)], counted: [], fault: null });
       return { columns: ['answer'], shape: 'value', read };
     }
     case 'labels':

@@ -34,7 +34,7 @@ export function jsonReader(schema: Schema): {
   const openers = openersOf(schema, properties);
   const invalid = (fault: Fault): Answer => ({
     values: properties.length === 0 ? [null] : properties.map(() => null),
-    counted: 'invalid',
+    counted: ['invalid'],
     fault,
   });
 
@@ -46,10 +46,10 @@ export function jsonReader(schema: Schema): {
     const wrong = problem(JSON.parse(json));
     if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
     const found = parseExact(json);
-    if (properties.length === 0) return { values: [found], counted: 'valid', fault: null };
+    if (properties.length === 0) return { values: [found], counted: ['valid'], fault: null };
     const member = (name: string): Json =>
       isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
-    return { values: properties.map(member), counted: 'valid', fault: null };
+    return { values: properties.map(member), counted: ['valid'], fault: null };
   };
   return { properties, read };
 }

@@ -41,7 +41,7 @@ export function labelReader(labels: readonly string[]): (text: string | null) =>
     const [first, second] = named;
     if (first !== undefined && (second === undefined || decides(whole, first, second))) {
       const label = labels[first.label] ?? '';
-      return { values: [label], counted: label, fault: null };
+      return { values: [label], counted: [label], fault: null };
     }
     const why =
       first === undefined
@@ -49,7 +49,7 @@ export function labelReader(labels: readonly string[]): (text: string | null) =>
         : `names more than one label: ${named.map(({ label }) => labels[label]).join(', ')}${named.length === ENOUGH ? ', …' : ''}`;
     return {
       values: [null],
-      counted: NONE,
+      counted: [NONE],
       fault: { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` },
     };
   };

@@ -91,15 +91,20 @@ const inputSchema = z.strictObject({
     ),
 });
 
+/** What can be said of every kind of answer. */
+const answerShared = {};
+
 const answerSchema = z
   .union([
     z.strictObject({
+      ...answerShared,
       labels: z
         .array(text.max(500, 'must have at most 500 characters'))
         .min(2, 'must name at least two labels')
         .describe('The answers to choose from. The answer column holds one of them, or nothing.'),
     }),
     z.strictObject({
+      ...answerShared,
       json: z
         .record(z.string(), z.json())
         .describe('A JSON Schema: the answer is JSON; each top-level property becomes a column.'),

@@ -129,7 +129,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
         usage[name] = bounded(usage[name] + outcome.completion.usage[name]);
       if (outcome.completion.usage.estimated) estimated += 1;
     }
-    if (typeof answer?.counted === 'string') answers.add(answer.counted);
+    for (const name of answer?.counted ?? []) answers.add(name);
   }
 
   return {

@@ -7,7 +7,7 @@ describe('a text answer', () => {
   it('is the text without the white space around it', () => {
     const reader = answerReader({ kind: 'text' });
     expect(reader.columns).toEqual(['answer']);
-    expect(reader.read('\n\n Good. \n')).toEqual({ values: ['Good.'], counted: null, fault: null });
+    expect(reader.read('\n\n Good. \n')).toEqual({ values: ['Good.'], counted: [], fault: null });
     expect(reader.read(null).values).toEqual([null]);
   });
 });
@@ -56,10 +56,10 @@ describe('a label answer', () => {
 
   it('counts the label, or "(none)" with a fault that says why', () => {
     const reader = answerReader({ kind: 'labels', labels });
-    expect(reader.read('positive')).toEqual({ values: ['Positive'], counted: 'Positive', fault: null });
+    expect(reader.read('positive')).toEqual({ values: ['Positive'], counted: ['Positive'], fault: null });
     expect(reader.read('mixed')).toEqual({
       values: [null],
-      counted: '(none)',
+      counted: ['(none)'],
       fault: {
         code: 'answer_not_a_label',
         message: 'the text "mixed" is none of the labels Positive, negative, neutral',
@@ -121,7 +121,7 @@ describe('a JSON answer', () => {
     expect(reader.shape).toBe('object');
     expect(reader.read('{"tags":["a"],"label":"good","extra":1}')).toEqual({
       values: ['good', null, ['a']],
-      counted: 'valid',
+      counted: ['valid'],
       fault: null,
     });
   });
@@ -152,7 +152,7 @@ describe('a JSON answer', () => {
   it('gives no values where the schema is not kept, and names the place', () => {
     const answer = reader.read('{"label": "good", "score": "high"}');
     expect(answer.values).toEqual([null, null, null]);
-    expect(answer.counted).toBe('invalid');
+    expect(answer.counted).toEqual(['invalid']);
     expect(answer.fault).toEqual({ code: 'answer_invalid', message: 'answer.score must be number' });
     expect(reader.read('{"label": "so-so"}').fault?.message).toBe(
       'answer.label must be equal to one of the allowed values: good, bad',
@@ -162,8 +162,8 @@ describe('a JSON answer', () => {
   it('holds each member against its own pattern', () => {
     const properties = { currency: { pattern: '^[A-Z]{3}$' }, date: { pattern: '^\\d{4}-\\d\\d-\\d\\d$' } };
     const facts = answerReader({ kind: 'json', schema: { properties } });
-    expect(facts.read('{"currency":"EUR","date":"2026-11-22"}').counted).toBe('valid');
-    expect(facts.read('{"currency":"EUR","date":"EUR"}').counted).toBe('invalid');
+    expect(facts.read('{"currency":"EUR","date":"2026-11-22"}').counted).toEqual(['valid']);
+    expect(facts.read('{"currency":"EUR","date":"EUR"}').counted).toEqual(['invalid']);
   });
 
   it('keeps every digit of a big number', () => {
@@ -205,7 +205,7 @@ describe('a JSON answer', () => {
       type: 'array',
       prefixItems: [{ type: 'string' }],
     };
-    expect(answerReader({ kind: 'json', schema: tuple }).read('[1]').counted).toBe('invalid');
+    expect(answerReader({ kind: 'json', schema: tuple }).read('[1]').counted).toEqual(['invalid']);
     for (const bad of [{ type: 'strin' }, { $ref: 'https://example.net/x' }, { $async: true }]) {
       expect(() => answerReader({ kind: 'json', schema: bad })).toThrow(UsageError);
     }

@@ -132,7 +132,11 @@ describe('the values of the record', () => {
   });
 
   it('name the fault of an answer on a completed row', () => {
-    const answer = { values: [null], counted: '(none)', fault: { code: 'answer_not_a_label', message: 'x' } };
+    const answer = {
+      values: [null],
+      counted: ['(none)'],
+      fault: { code: 'answer_not_a_label', message: 'x' },
+    };
     expect(record(csvRow({}), completed, answer)).toMatchObject({
       status: 'completed',
       error_code: 'answer_not_a_label',

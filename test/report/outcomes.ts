@@ -21,7 +21,7 @@ export function completed(label: string, overrides: Partial<Completed> = {}): En
     filters: { prompt: safe, completion: safe },
     ...overrides,
   };
-  return { outcome, answer: { values: [label], counted: label, fault: null } };
+  return { outcome, answer: { values: [label], counted: [label], fault: null } };
 }
 
 export function failed(code: string, overrides: Partial<Failed> = {}): Ended {
@@ -112,7 +112,7 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
 );
 const answer: fc.Arbitrary<Answer> = fc.record({
   values: fc.constant([]),
-  counted: fc.option(fc.oneof(name, fc.string())),
+  counted: fc.array(fc.oneof(name, fc.string()), { maxLength: 3 }),
   fault: fc.option(fault),
 });
 

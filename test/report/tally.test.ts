@@ -50,7 +50,7 @@ describe('a tally of any rows', () => {
 });
 
 test('each row is counted where it belongs', () => {
-  const odd = { values: [null], counted: null, fault: { code: 'answer_not_a_label', message: '' } };
+  const odd = { values: [null], counted: [], fault: { code: 'answer_not_a_label', message: '' } };
   const tally = fold(emptyTally(), [
     completed('positive'),
     completed('positive'),
