@@ -41,8 +41,14 @@ export const errorText = (error: unknown): string => (error instanceof Error ? e
 export const errorCode = (error: unknown): string =>
   error instanceof Error && 'code' in error && error.code !== undefined ? String(error.code) : '';
 
+/** Whether there is no space left on the disk, or in the user's quota. */
+export const isDiskFull = (error: unknown): boolean => /^(ENOSPC|EDQUOT)$/.test(errorCode(error));
+
 /** Whether the process, or the machine, may open no more files. */
 export const isFileLimit = (error: unknown): boolean => /^E[MN]FILE$/.test(errorCode(error));
+
+/** What to do about a limit of open files. */
+export const FILE_LIMIT_REMEDY = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
 
 /** `csv, tsv or jsonl`: what is possible, as a message lists it. */
 export const either = (words: readonly string[]): string =>

@@ -64,7 +64,7 @@ export class LockedError extends UsageError {
 }
 
 /** How a process is judged that cannot be looked at, because it is in another container or on another machine. */
-interface Patience {
+export interface Patience {
   /** A claim shows that its process lives so often, in milliseconds. */
   readonly beatMs: number;
   /** A claim that showed nothing while it was watched for so long is taken for dead. */

@@ -3,7 +3,7 @@ import { createReadStream, rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
-import { errorCode } from '../errors.js';
+import { isDiskFull } from '../errors.js';
 import { createOwn, type FileId, fileAt, isSame, openOwn } from './own-file.js';
 
 /** Appends text whose bytes are on disk when a commit returns. */
@@ -201,8 +201,7 @@ export class WriteError extends Error {
 
   /** True when space is what is missing, on the disk or in the user's quota. */
   get full(): boolean {
-    const code = errorCode(this.cause);
-    return code === 'ENOSPC' || code === 'EDQUOT';
+    return isDiskFull(this.cause);
   }
 }
 

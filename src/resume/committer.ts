@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { isFileLimit, StopError, UsageError } from '../errors.js';
+import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
 import { type FileId, fileAt, giveFreeName, isSame, sha256Of } from '../output/own-file.js';
 import {
   type Loss,
@@ -250,8 +250,9 @@ export class Committer {
 function stopFor(target: OutputTarget | null, error: unknown): StopError {
   if (!(error instanceof WriteError)) throw error;
   if (isFileLimit(error.cause)) {
-    const hint = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
-    return new StopError('too_many_open_files', `${error.message}.`, hint, { cause: error.cause });
+    return new StopError('too_many_open_files', `${error.message}.`, FILE_LIMIT_REMEDY, {
+      cause: error.cause,
+    });
   }
   const remedy = error.full ? 'Free some space' : 'Mend that';
   const hint =

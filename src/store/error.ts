@@ -1,4 +1,4 @@
-import { errorCode, errorText, UsageError } from '../errors.js';
+import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../errors.js';
 
 /**
  * What an error of the store means for those who need it. The one place that knows the words of Redis and the states of
@@ -89,7 +89,7 @@ const MEANINGS = {
     kind: 'refusing',
     code: 'too_many_open_files',
     means: 'cannot be reached: this process may open no more files',
-    remedy: 'Raise the limit (ulimit -n 1024) or lower --concurrency.',
+    remedy: FILE_LIMIT_REMEDY,
   },
 } as const satisfies Record<string, Omit<StoreError, 'words'> & { readonly means: string }>;
 

@@ -1,4 +1,5 @@
 import type { BackendFactory, ConnectionOptions, RedisQueueBackend } from 'bullmq';
+import type { Patience } from '../lock.js';
 import type { StoreHealth } from './health.js';
 import type { KeyValue } from './key-value.js';
 import type { Ledger } from './ledger.js';
@@ -37,4 +38,6 @@ export interface StoreOptions {
   readonly onWarning: (message: string) => void;
   /** How long things last in the ledger; only tests change it. */
   readonly ledgerTimes?: LedgerTimes;
+  /** How a process is judged that has the embedded store and cannot be looked at; only tests change it. */
+  readonly lockPatience?: Patience;
 }

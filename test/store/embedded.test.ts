@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { LedgerFile } from '../../src/store/embedded/ledger-file.js';
 import { takeOverTables } from '../../src/store/embedded/ledger-tables.js';
 import { PglitePool } from '../../src/store/embedded/pool.js';
 import type { Ledger, Reservation } from '../../src/store/ledger.js';
@@ -197,6 +198,7 @@ describe('a directory of an earlier version, which kept the ledger in tables of 
     // What a process has left that was killed over it.
     writeFileSync(`${ledgerFile()}.new`, 'promptmill ledger 1\nhalf');
     const store = await open();
+    expect(existsSync(`${ledgerFile()}.new`)).toBe(false);
     expect(await known(store.ledger)).toEqual(before);
     const version = readFileSync(join(stateDir, 'store', 'ready'), 'utf8');
     expect(version).toMatch(/^bullmq \d/);
@@ -230,17 +232,48 @@ describe('a directory of an earlier version, which kept the ledger in tables of 
     expect(await known((await open()).ledger)).toEqual(before);
   });
 
-  test('stays, and nothing beside it, when the file has no room', async () => {
-    await leave();
-    await inDatabase(async (pool) => {
-      vi.spyOn(pool, 'query').mockImplementation(async (text, values) => {
-        if (text.includes('DISTINCT first')) throw new Error('no space left on device');
-        return PglitePool.prototype.query.call(pool, text, values);
+  test('is read again from the beginning when the file had no room in the middle', async () => {
+    const before = await leave();
+    const { append } = LedgerFile.prototype;
+    // Of the two runs one has two chunks: there are four changes.
+    for (let room = 0; room < 4; room++) {
+      let changes = 0;
+      const disk = vi.spyOn(LedgerFile.prototype, 'append').mockImplementation(function (
+        this: LedgerFile,
+        ...change
+      ) {
+        if (++changes > room) throw new Error('no space left on device');
+        return append.apply(this, change);
       });
-      await expect(takeOverTables(pool, ledgerFile())).rejects.toThrow('no space');
-    });
-    expect(readdirSync(join(stateDir, 'store')).filter((name) => name.startsWith('ledger'))).toEqual([]);
+      await inDatabase((pool) => expect(takeOverTables(pool, ledgerFile())).rejects.toThrow('no space'));
+      disk.mockRestore();
+    }
     expect(await hasTables()).toBe(true);
+    expect(await known((await open()).ledger)).toEqual(before);
+  });
+
+  test('may be used by that version again: what it wrote then is read, and what the file had stays', async () => {
+    await leave();
+    const first = await open();
+    await first.ledger.open('run', 2, 2, null);
+    await record(first.ledger, [entry('run', 11, 13, 'in the file')]);
+    await first.close();
+
+    await inDatabase(async (pool) => {
+      await prepareTables(pool);
+      const ledger = new PostgresLedger(pool);
+      await ledger.open('run', 3, 2, { ...NO_CALLS, sent: 9 });
+      await record(ledger, [entry('run', 1, 6, 'in the tables')]);
+      await ledger.open('new', 1, 0, NO_CALLS);
+      await record(ledger, [entry('new', 1, 1)]);
+    });
+    writeFileSync(join(stateDir, 'store', 'ready'), '5, bullmq 5.0.0');
+    const { ledger } = await open();
+    expect(await ledger.open('run', 4, 2, null)).toBe(true);
+    expect(await look(ledger, 'run', 1, 4, [3, 4, 5, 6])).toEqual(['known', 'granted', 'known', 'known']);
+    expect(await look(ledger, 'run', 11, 4, [12, 13])).toEqual(['known', 'known']);
+    expect((await ledger.progress('run', [])).calls).toMatchObject({ sent: 9 });
+    expect(await ledger.waiting('new')).toBe(1);
   });
 
   test('may be of the layout before, too', async () => {

@@ -1,11 +1,12 @@
 import type fs from 'node:fs';
 import {
-  appendFileSync,
   copyFileSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
   rmSync,
   statSync,
   truncateSync,
@@ -64,15 +65,18 @@ const MEMORY = '/dev/shm';
 const HEADER = 'promptmill ledger 1\n';
 const RUN = 'run';
 const HEALTHY = { dead: false, refusal: null };
+const HELD = { isHeld: () => true, tookOver: false };
 
 let folder: string;
 let path: string;
+let warnings: string[];
 /** Ledgers have no time of their own here, so that two of them can be compared. */
 let now: number;
 
 beforeEach(() => {
   folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-ledger-'));
   path = join(folder, 'ledger');
+  warnings = [];
   now = 1_700_000_000_000;
   vi.spyOn(Date, 'now').mockImplementation(() => now);
 });
@@ -81,7 +85,8 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const open = (at = path): EmbeddedLedger => new EmbeddedLedger(at, HEALTHY);
+const open = (at = path, lock = HELD): EmbeddedLedger =>
+  new EmbeddedLedger(at, lock, HEALTHY, (message) => warnings.push(message));
 
 const request = (row: number, call: string): Reservation => ({
   ...{ run: RUN, first: 1, execution: 1, call, hold: true, bounds: null, looks: false },
@@ -351,26 +356,99 @@ describeWithSmallDisk('the file of the ledger on a disk of its own', () => {
   });
 });
 
-test('who has left the file, or lost it to another, does not touch it any more', async () => {
+test('who has left the file does not touch it any more', async () => {
   const left = open();
-  const lost = open();
-  await lost.open(RUN, 1, 0, NO_CALLS);
   left.leave();
   const ledger = open();
   await ledger.open('other', 1, 0, NO_CALLS);
   const before = readFileSync(path, 'utf8');
   left.leave();
   await expect(left.close('other')).rejects.toThrow(/closed/);
-  await record(lost, [entry(RUN, 1, 1)]);
-  lost.leave();
   expect(readFileSync(path, 'utf8')).toBe(before);
 });
 
-describe('a draft that a killed process has left', () => {
-  test('goes', () => {
-    open().leave();
-    appendFileSync(`${path}.new`, 'half');
-    open();
-    expect(readdirSync(folder)).toEqual(['ledger']);
+describe('fault 39: a file that another process has taken over', () => {
+  const lockLost = { exit: 3, code: 'lock_lost' };
+  let isHeld: () => boolean;
+  let loser: EmbeddedLedger;
+  beforeEach(async () => {
+    isHeld = () => true;
+    loser = open(path, { isHeld: () => isHeld(), tookOver: false });
+    await loser.open(RUN, 1, 0, NO_CALLS);
+    await record(loser, [entry(RUN, 1, 1)]);
   });
+  const takeOver = (): EmbeddedLedger => open(path, { isHeld: () => true, tookOver: true });
+
+  test('is not touched any more by the one that lost it, which grants no call and stops', async () => {
+    isHeld = () => false;
+    const ledger = takeOver();
+    const found = await known(ledger);
+    const before = readFileSync(path, 'utf8');
+    await expect(reserve(loser, request(2, 'a'))).rejects.toMatchObject(lockLost);
+    await expect(record(loser, [entry(RUN, 1, 3)])).rejects.toMatchObject(lockLost);
+    await expect(loser.progress(RUN, [1])).rejects.toMatchObject(lockLost);
+    loser.leave();
+    expect(readFileSync(path, 'utf8')).toBe(before);
+    expect(await known(ledger)).toEqual(found);
+  });
+
+  test('keeps out a change that the loser was frozen over, and the loser is told', async () => {
+    let ledger: EmbeddedLedger | null = null;
+    let looks = 0;
+    isHeld = () => {
+      // The other process comes when the loser has seen that it has the lock.
+      if (++looks === 1) return true;
+      ledger ??= takeOver();
+      return false;
+    };
+    await expect(reserve(loser, request(2, 'a'))).rejects.toMatchObject(lockLost);
+    expect(ledger).not.toBeNull();
+    isHeld = () => true;
+    await reserve(loser, request(3, 'a'));
+    expect(readFileSync(path, 'utf8')).not.toContain('"row":3');
+  });
+
+  test('is not replaced by the one that lost it while it wrote it anew', async () => {
+    await record(loser, [entry(RUN, 11, 11, 'x'.repeat(6e6))]);
+    let ledger: EmbeddedLedger | null = null;
+    let before = '';
+    isHeld = () => {
+      if (!existsSync(`${path}.new`)) return true;
+      isHeld = () => false;
+      ledger = takeOver();
+      before = readFileSync(path, 'utf8');
+      return false;
+    };
+    await expect(loser.forget(RUN, 11, [1, 11])).rejects.toMatchObject(lockLost);
+    expect(ledger).not.toBeNull();
+    expect(readFileSync(path, 'utf8')).toBe(before);
+  });
+
+  test('is not used when it cannot be written anew, because the loser may be in the middle of a change', () => {
+    death.died = true;
+    expect(takeOver).toThrow('a dead process');
+    death.died = false;
+    expect(takeOver).not.toThrow();
+  });
+});
+
+test('a file that has nothing to forget is not written anew when it is opened and left', async () => {
+  await written();
+  open().leave();
+  const { ino } = statSync(path);
+  open().leave();
+  expect(statSync(path).ino).toBe(ino);
+});
+
+test('a file that cannot be written anew is told of, and goes on', async () => {
+  await written();
+  const before = statSync(path).ino;
+  // As in a folder that is read-only: the file is there, and another cannot be made.
+  mkdirSync(`${path}.new`);
+  const ledger = open();
+  await record(ledger, [entry(RUN, 21, 24)]);
+  expect(warnings).toEqual([expect.stringMatching(/^cannot write .*ledger anew, so it grows: EISDIR/)]);
+  expect(statSync(path).ino).toBe(before);
+  rmdirSync(`${path}.new`);
+  expect(await known(open())).toEqual(await known(ledger));
 });

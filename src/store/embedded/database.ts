@@ -45,10 +45,12 @@ const MAINTENANCE = [`VACUUM (SKIP_DATABASE_STATS) ${CHURNED.join(', ')}`, 'CHEC
  * processor time, and a third of the 700 MB of memory that making one takes. Without a template it is made.
  *
  * The file `ready` says of which version the tables are: to look into the database for that would take as long as to open it.
+ * @param loss why the directory is not this process's any more; null while it is
  */
 export async function openDatabase(
   directory: string,
   health: StoreHealth,
+  loss: () => Error | null = () => null,
 ): Promise<{ database: PGlite; pool: PglitePool; data: string }> {
   const data = join(directory, 'data');
   const ready = join(directory, 'ready');
@@ -69,6 +71,7 @@ export async function openDatabase(
   const pool = await PglitePool.open(database, {
     maintenance: MAINTENANCE,
     onError: (error) => health.met(error),
+    loss,
   });
   // Not among the settings, because PGlite starts with a path of its own, which goes before them.
   await pool.query(`SET search_path TO ${QUEUE_SCHEMA}`);

@@ -1,13 +1,11 @@
 import {
   closeSync,
-  fstatSync,
   fsyncSync,
   ftruncateSync,
   openSync,
   readSync,
   renameSync,
   rmSync,
-  statSync,
   writeSync,
 } from 'node:fs';
 import { crc32 } from 'node:zlib';
@@ -98,12 +96,6 @@ export class LedgerFile {
       closeSync(descriptor);
       throw error;
     }
-  }
-
-  /** Whether it is open and still the one at its path: a process that was frozen may have lost its directory to another. */
-  get isCurrent(): boolean {
-    if (this.#descriptor === null) return false;
-    return statSync(this.path, { throwIfNoEntry: false })?.ino === fstatSync(this.#descriptor).ino;
   }
 
   get bytes(): number {

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { errorCode, errorText, StopError } from '../../errors.js';
+import { errorText, isDiskFull, StopError } from '../../errors.js';
+import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
 import type { Counters } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress, Settlement } from '../ledger.js';
@@ -27,29 +28,41 @@ export class EmbeddedLedger implements Ledger {
   readonly #state = new LedgerState();
   readonly #directory: string;
   #file: LedgerFile;
+  /** The file has changes since it was written anew, so that it may have what was forgotten. */
+  #isChanged = false;
   /** The size from which on the file is written anew, in bytes. */
   #enough = 0;
   #refusal: StopError | null = null;
 
   /**
-   * Opens the file, or begins one. Nobody else may have it open: its directory is locked.
+   * Opens the file, or begins one.
+   * @param lock of its directory: nobody else may have it open
    * @param pool of the queue, without which no run goes on
+   * @param onWarning told when the file cannot be written anew, and grows meanwhile
    * @throws UsageError when the file is damaged, or of another version
+   * @throws the file system's error when a file that was taken over cannot be written anew
    */
   constructor(
     private readonly path: string,
+    private readonly lock: Pick<Lock, 'isHeld' | 'tookOver'>,
     private readonly pool: Pick<PglitePool, 'dead' | 'refusal'>,
+    private readonly onWarning: (message: string) => void,
     private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {
     this.#directory = dirname(path);
     if (statSync(path, { throwIfNoEntry: false }) === undefined) LedgerFile.begin(path);
-    this.#file = LedgerFile.open(path, (change, places) => this.#state.apply(change, places));
+    this.#file = LedgerFile.open(path, (change, places) => {
+      this.#isChanged ||= change.do !== 'keep' && change.do !== 'restore';
+      this.#state.apply(change, places);
+    });
+    this.#setEnough();
     const expired = Date.now() - this.times.outcomeTtlMs;
     for (const run of this.#state.runs) {
       if (this.#state.factsOf(run).seenAt < expired) this.#close(run);
     }
-    // Also so that a process that has lost the directory to this one writes to another file when it wakes.
-    this.#rewrite();
+    // The process that has lost the directory to this one may be in the middle of a change.
+    if (lock.tookOver) this.#writeAnew();
+    else if (this.#isChanged) this.#rewrite();
   }
 
   /** @throws StopError when the last change was not taken, and one would not be now */
@@ -93,6 +106,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    this.#assertHeld();
     const shortage = await shortageOf(this.#directory);
     const refused =
       this.pool.refusal === null
@@ -130,7 +144,7 @@ export class EmbeddedLedger implements Ledger {
 
   /** Leaves the file, with what is known and nothing that was forgotten. */
   leave(): void {
-    this.#rewrite();
+    if (this.#isChanged && this.lock.isHeld()) this.#rewrite();
     this.#file.close();
   }
 
@@ -139,8 +153,9 @@ export class EmbeddedLedger implements Ledger {
     this.#state.close(run);
   }
 
-  /** @throws StopError when the disk refuses; then nothing has changed */
+  /** @throws StopError when the disk refuses, or the directory is another process's; then nothing has changed */
   #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly Place[] {
+    this.#assertHeld();
     if (this.#file.bytes > this.#enough) this.#rewrite();
     try {
       const places = this.#file.append(
@@ -148,34 +163,57 @@ export class EmbeddedLedger implements Ledger {
         outcomes.map((outcome) => JSON.stringify(outcome)),
       );
       this.#refusal = null;
+      this.#isChanged = true;
+      // Who was frozen on the way here may have written behind what the other process has read.
+      this.#assertHeld();
       return places;
     } catch (error) {
+      if (error instanceof StopError) throw error;
       const message = `cannot keep the queue in ${this.#directory}: ${errorText(error)}.`;
-      this.#refusal = /^(ENOSPC|EDQUOT)$/.test(errorCode(error))
+      this.#refusal = isDiskFull(error)
         ? new StopError('state_dir_full', message, REMEDY)
         : new StopError('bad_state_dir', message, 'Make it writable and run the same command.');
       throw this.#refusal;
     }
   }
 
-  /** Writes what is known to another file, which takes the place of this one. Where there is no room for it, this one stays. */
+  /** @throws StopError when another process has the directory */
+  #assertHeld(): void {
+    if (!this.lock.isHeld()) throw lockLost(this.#directory);
+  }
+
+  /** Writes the file anew where that can be done. Where there is no room for another one, for instance, this one stays and grows. */
   #rewrite(): void {
-    if (!this.#file.isCurrent) return;
-    const moved = new Map<Place, Place>();
-    let draft: LedgerFile | null = null;
     try {
-      draft = LedgerFile.draft(this.path);
-      this.#copyTo(draft, moved);
-      draft.put();
-      const before = this.#file;
-      this.#file = draft;
-      draft = null;
-      for (const [place, { offset }] of moved) place.offset = offset;
-      before.close();
-    } catch {
-      // The change that comes next meets the same disk, and can tell the user.
-      draft?.discard();
+      this.#writeAnew();
+    } catch (error) {
+      this.#setEnough();
+      // A full disk is told by the change that comes next, and stops the run.
+      if (isDiskFull(error) || !this.lock.isHeld()) return;
+      this.onWarning(`cannot write ${this.path} anew, so it grows: ${errorText(error)}`);
     }
+  }
+
+  /** Writes what is known to another file, which takes the place of this one. */
+  #writeAnew(): void {
+    const moved = new Map<Place, Place>();
+    const draft = LedgerFile.draft(this.path);
+    try {
+      this.#copyTo(draft, moved);
+      this.#assertHeld();
+      draft.put();
+    } catch (error) {
+      draft.discard();
+      throw error;
+    }
+    this.#file.close();
+    this.#file = draft;
+    for (const [place, { offset }] of moved) place.offset = offset;
+    this.#isChanged = false;
+    this.#setEnough();
+  }
+
+  #setEnough(): void {
     this.#enough = this.#file.bytes + this.#state.keptBytes + FORGOTTEN;
   }
 
@@ -197,6 +235,14 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 }
+
+/** Another process took the directory over while this one was frozen. What was recorded before that is known to it. */
+export const lockLost = (directory: string): StopError =>
+  new StopError(
+    'lock_lost',
+    `another process uses the queue in ${directory} now, because this one gave no sign of life, or its lock was removed.`,
+    'Run the same command when that one has ended: it goes on where it stopped.',
+  );
 
 const NO_CHANGE: Change = {
   ...{ do: 'write', at: 0, settled: [], counts: [], reservations: [], atLeast: [] },

@@ -17,6 +17,8 @@ interface PglitePoolOptions {
   readonly maintainEvery?: number;
   /** Told what the database refuses. @default nobody */
   readonly onError?: (error: unknown) => void;
+  /** Why this process may not use the database any more; null while it may. Asked before each statement. @default null */
+  readonly loss?: () => Error | null;
 }
 
 /**
@@ -90,9 +92,9 @@ export class PglitePool implements PgPool {
     return this.#refusal;
   }
 
-  /** True when the database gave itself up, as it does when there is no room for its log. */
+  /** True when the database gave itself up, as it does when there is no room for its log, or is another process's. */
   get dead(): boolean {
-    return this.#dead !== null;
+    return this.#death() !== null;
   }
 
   /** Nothing is ever idle here that could fail, and nobody connects. */
@@ -123,8 +125,8 @@ export class PglitePool implements PgPool {
   }
 
   async #run<Row>(text: string, values?: readonly unknown[]): Promise<PgQueryResult<Row>> {
-    // PGlite would go round in circles for ever, and the whole process with it.
-    if (this.#dead !== null) throw this.#dead;
+    const death = this.#death();
+    if (death !== null) throw death;
     this.#statements++;
     try {
       const result: PgQueryResult = await this.#client.query(text, values ? [...values] : undefined);
@@ -137,6 +139,11 @@ export class PglitePool implements PgPool {
       }
       throw error;
     }
+  }
+
+  /** Why no statement may be run: one that gave itself up would go round in circles for ever, and the whole process with it. */
+  #death(): Error | null {
+    return this.#dead ?? this.#options.loss?.() ?? null;
   }
 
   #inTransaction(): boolean {

@@ -1,15 +1,14 @@
 import { join } from 'node:path';
 import { within } from '../../deadline.js';
-import { errorCode, isFileLimit, StopError, UsageError } from '../../errors.js';
+import { isDiskFull, isFileLimit, StopError, UsageError } from '../../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { StoreHealth } from '../health.js';
 import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';
-import type { LedgerTimes } from '../times.js';
 import { openDatabase } from './database.js';
 import { FileKeyValue } from './key-value.js';
-import { EmbeddedLedger } from './ledger.js';
+import { EmbeddedLedger, lockLost } from './ledger.js';
 import type { PglitePool } from './pool.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
@@ -27,14 +26,16 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
   try {
     // Only this process can reach the database, so nobody mends it meanwhile.
     const health = new StoreHealth(directory, false);
-    const { database, pool } = await openDatabase(directory, health);
+    const { database, pool } = await openDatabase(directory, health, () =>
+      lock.isHeld() ? null : lockLost(directory),
+    );
     const closeDatabase = async (): Promise<void> => {
       await within(
         CLOSE_MS,
         pool.end().then(() => (pool.dead ? undefined : database.close())),
       ).catch(() => {});
     };
-    const ledger = await openLedger(directory, pool, options.ledgerTimes).catch(async (error: unknown) => {
+    const ledger = await openLedger(directory, lock, pool, options).catch(async (error: unknown) => {
       await closeDatabase();
       throw error;
     });
@@ -69,15 +70,18 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
 
 const openLedger = async (
   directory: string,
+  lock: Lock,
   pool: PglitePool,
-  times: LedgerTimes | undefined,
-): Promise<EmbeddedLedger> => new EmbeddedLedger(join(directory, 'ledger'), pool, times);
+  { onWarning, ledgerTimes }: StoreOptions,
+): Promise<EmbeddedLedger> =>
+  new EmbeddedLedger(join(directory, 'ledger'), lock, pool, onWarning, ledgerTimes);
 
 /** Takes the lock of a directory that is free, or of the one that a run to be continued has its outcomes in. */
 async function claimDirectory({
   stateDir,
   preferred,
   onWarning,
+  lockPatience,
 }: StoreOptions): Promise<{ name: string; lock: Lock }> {
   prepareStateDir(stateDir);
   const before = /^store(-\d+)?$/.exec(preferred ?? '')?.[0];
@@ -88,6 +92,7 @@ async function claimDirectory({
       makePrivateFolder(directory);
       const lock = await acquireLock(join(directory, 'lock'), {
         purpose: 'its queue',
+        ...(lockPatience !== undefined && { patience: lockPatience }),
         onWatch: ({ pid, host }, silentMs) =>
           onWarning(
             `process ${pid} on ${host} used the queue in ${directory} and cannot be looked at from here; ` +
@@ -128,7 +133,7 @@ function unusable(directory: string, error: unknown): unknown {
       { cause: error },
     );
   }
-  const isFull = /^(ENOSPC|EDQUOT)$/.test(errorCode(error));
+  const isFull = isDiskFull(error);
   return new UsageError(
     isFull ? 'state_dir_full' : 'bad_state_dir',
     `cannot keep the queue in ${directory}: ${reason}`,
