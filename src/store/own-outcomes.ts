@@ -1,8 +1,8 @@
 import type { CalledOutcome } from '../model.js';
-import type { ChunkKey, Settlement } from './ledger.js';
+import type { ChunkKey, Progress, Settlement } from './ledger.js';
 
 /** Characters of JSON that the outcomes have at most; as objects they take some five times as much. */
-const MOST = 4 * 1024 * 1024;
+export const MOST_OWN = 4 * 1024 * 1024;
 
 interface OwnChunk {
   readonly outcomes: Map<number, CalledOutcome>;
@@ -36,7 +36,7 @@ export class OwnOutcomes {
       chunks.get(first)?.outcomes.delete(row);
       return;
     }
-    if (this.#size + size > MOST) return;
+    if (this.#size + size > MOST_OWN) return;
     let chunk = chunks.get(first);
     if (chunk === undefined) {
       chunk = { outcomes: new Map(), size: 0 };
@@ -50,6 +50,25 @@ export class OwnOutcomes {
   /** Those of a chunk, which may be a part of it. */
   of({ run, first }: ChunkKey): ReadonlyMap<number, CalledOutcome> | undefined {
     return this.#runs.get(run)?.get(first)?.outcomes;
+  }
+
+  /**
+   * Looks at chunks in the ledger. One that does not know the run, or has fewer outcomes of a chunk than were here before, has
+   * lost some, and others may take their place: then none stays here.
+   */
+  async whileLooking(
+    run: string,
+    firsts: readonly number[],
+    look: () => Promise<Progress>,
+  ): Promise<Progress> {
+    const before = firsts.map((first) => this.of({ run, first })?.size ?? 0);
+    const progress = await look();
+    const isLost = before.some((own, i) => own > (progress.counts[i] ?? 0));
+    if ((isLost || !progress.opened) && this.#runs.has(run)) {
+      this.end(run);
+      this.begin(run);
+    }
+    return progress;
   }
 
   forget(run: string, firsts: readonly number[]): void {

@@ -1,10 +1,11 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openStore } from '../../src/store/open.js';
+import { PostgresLedger } from '../../src/store/postgres/ledger.js';
 import type { Store } from '../../src/store/store.js';
 import { havePostgres, type Server, startPostgres } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { entry, look, NO_CALLS, record } from './samples.js';
+import { entry, look, NO_CALLS, outcome, record } from './samples.js';
 
 if (!havePostgres()) describeMissing('tables of an earlier version', 'postgres and initdb');
 
@@ -42,5 +43,22 @@ describe.runIf(havePostgres())('tables of an earlier version', () => {
     const { calls } = await ledger.progress('run', []);
     expect(calls).toEqual({ ...NO_CALLS, sent: 2, repeated: 1, in_flight: 1 });
     await store.close();
+  });
+
+  test('which a worker of that version has put back serve this version, too', async () => {
+    const pool = new pg.Pool({ connectionString: server.url });
+    // The function of layout 5 did not say what was kept.
+    const ledger = new PostgresLedger({
+      query: async (text, values) => {
+        const { rows } = await pool.query(text, values && [...values]);
+        delete rows[0]?.answers?.kept;
+        return { rows };
+      },
+    });
+    await ledger.open('mixed', 1, 0, NO_CALLS);
+    await record(ledger, [entry('mixed', 1, 1, 'first')]);
+    await record(ledger, [entry('mixed', 1, 1, 'second')]);
+    expect(await ledger.outcomes({ run: 'mixed', first: 1 }, 1)).toEqual(new Map([[1, outcome('first')]]));
+    await pool.end();
   });
 });

@@ -103,14 +103,16 @@ describeEachStore('the ledger', (underTest) => {
     expect(await calls()).toMatchObject({ sent: 80, repeated: 40 });
   });
 
+  /** What the collector gets of a chunk, as it asks for it. */
+  const texts = async (first = 1): Promise<(string | null)[]> => {
+    const [known = 0] = (await ledger.progress(run, [first])).counts;
+    const found = await ledger.outcomes({ run, first }, known);
+    const inOrder = [...found].sort(([a], [b]) => a - b);
+    return inOrder.map(([, each]) => (each.status === 'completed' ? each.completion.text : null));
+  };
+
   test('whoever collects the run gets what the ledger has, whoever wrote it and however much of it', async () => {
     const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
-    const texts = async (): Promise<(string | null)[]> => {
-      const [known = 0] = (await ledger.progress(run, [1])).counts;
-      const found = await ledger.outcomes({ run, first: 1 }, known);
-      const inOrder = [...found].sort(([a], [b]) => a - b);
-      return inOrder.map(([, each]) => (each.status === 'completed' ? each.completion.text : null));
-    };
     await ledger.open(run, 1, 0, NO_CALLS);
     await record(ledger, [entry(run, 1, 1, 'own')]);
     expect(await texts()).toEqual(['own']);
@@ -125,6 +127,31 @@ describeEachStore('the ledger', (underTest) => {
     expect((await texts()).slice(3)).toEqual(Array(6).fill(long));
     await ledger.forget(run, 9, [1]);
     expect(await texts()).toEqual([]);
+  });
+
+  test('fault 35: what the store has lost is not given out, whoever fills it again', async () => {
+    const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
+    const fill = (by: Ledger, text: string) =>
+      record(by, [entry(run, 1, 1, text), entry(run, 1, 2, text), entry(run, 11, 11, text)]);
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await fill(ledger, 'lost with the run');
+    expect(await texts()).toEqual(['lost with the run', 'lost with the run']);
+    await other.close(run);
+    expect(await texts()).toEqual([]);
+    await ledger.open(run, 1, 0, NO_CALLS);
+    await fill(other, 'of another');
+    expect(await texts()).toEqual(['of another', 'of another']);
+    expect(await texts(11)).toEqual(['of another']);
+
+    // A server that went back to an earlier state knows the run, and not all that was written.
+    await other.forget(run, 0, [1, 11]);
+    await fill(ledger, 'lost without the run');
+    await other.forget(run, 0, [1, 11]);
+    await record(other, [entry(run, 1, 1, 'of another')]);
+    expect(await texts()).toEqual(['of another']);
+    await fill(other, 'later');
+    expect(await texts()).toEqual(['of another', 'later']);
+    expect(await texts(11)).toEqual(['later']);
   });
 
   test('an outcome of a row that is on disk is refused and counted as repeated', async () => {

@@ -7,7 +7,7 @@ import type { Store } from '../../src/store/store.js';
 import { startLossyProxy } from '../support/lossy-proxy.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
-import { entry, isWanted, NO_CALLS, record, reserve, tokens } from './samples.js';
+import { entry, isWanted, NO_CALLS, outcome, record, reserve, tokens } from './samples.js';
 
 /** Without its deadline a store never closes; on a busy machine a server takes its time before and after that. */
 const CLOSED_MS = 60_000;
@@ -24,6 +24,7 @@ async function countsOnceAfterALostReply(server: Server): Promise<void> {
   proxy.loseNextReply();
   await record(ledger, [entry('lost', 1, 1, 'again'), entry('lost', 1, 2)], new Map([['lost', { sent: 2 }]]));
   expect(await ledger.progress('lost', [1])).toMatchObject({ counts: [2], calls: { sent: 3, repeated: 1 } });
+  expect((await ledger.outcomes({ run: 'lost', first: 1 }, 2)).get(1)).toEqual(outcome('text of 1'));
   proxy.loseNextReply();
   const [answer] = await reserve(ledger, {
     ...{ run: 'lost', first: 3, execution: 1, call: 'a', hold: true, bounds: null, looks: false },

@@ -141,7 +141,7 @@ export class LedgerFile {
   #placesFor(lines: readonly Buffer[], isUnknown: (i: number) => boolean): Place[] {
     let offset = this.size + BEFORE;
     return lines.map(({ length }, i) => {
-      const place = { offset, bytes: length - BEFORE - 1, isUnknown: isUnknown(i) };
+      const place = { offset, bytes: length - BEFORE - 1, isUnknown: isUnknown(i), own: null };
       offset += length;
       return place;
     });
@@ -205,7 +205,7 @@ export class LedgerFile {
           if (text === null) throw damaged(this.path, offset + begin, 'a checksum is wrong');
           if (line[CHECKSUM] === OUTCOME.charCodeAt(0)) {
             const place = { offset: offset + begin + BEFORE, bytes: text.length };
-            places.push({ ...place, isUnknown: text.includes(UNKNOWN_TEXT) });
+            places.push({ ...place, isUnknown: text.includes(UNKNOWN_TEXT), own: null });
           } else {
             onChange(JSON.parse(text.toString('utf8')), places);
             places = [];

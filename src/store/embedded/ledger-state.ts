@@ -1,3 +1,4 @@
+import type { CalledOutcome } from '../../model.js';
 import { byRun, NO_ANSWER, type RunBatch } from '../batch.js';
 import { added, type Counters, NO_CALLS } from '../counters.js';
 import {
@@ -14,6 +15,8 @@ import {
 
 /** Where the text of an outcome is in the ledger's file. */
 export interface Place {
+  /** The outcome itself, where this process has given it and need not read it; null otherwise. */
+  own: CalledOutcome | null;
   /** Changes when the file is written anew. */
   offset: number;
   readonly bytes: number;
@@ -110,7 +113,7 @@ const NO_RUN: Readonly<Run> = {
 
 /**
  * What the embedded ledger knows: a pure function of its changes, so that reading its file leads to the same. It has the places
- * of outcomes and not their texts, so it is bounded by the window.
+ * of outcomes, and some of the outcomes, so it is bounded by the window.
  */
 export class LedgerState {
   readonly #runs = new Map<string, Run>();

@@ -5,6 +5,7 @@ import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
 import type { Counters } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress, Settlement } from '../ledger.js';
+import { MOST_OWN } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { LedgerFile } from './ledger-file.js';
 import { type Change, LedgerState, type Place, settledAt } from './ledger-state.js';
@@ -87,16 +88,20 @@ export class EmbeddedLedger implements Ledger {
     const at = Date.now();
     const { counts, atLeast } = batch;
     const reservations = batch.reservations.filter(({ looks }) => !looks);
+    const outcomes = batch.settled.flatMap(({ outcome }) => (outcome === null ? [] : [outcome]));
     let places: readonly Place[] = [];
     if (batch.settled.length + counts.size + reservations.length > 0) {
-      const outcomes = batch.settled.flatMap(({ outcome }) => (outcome === null ? [] : [outcome]));
       const settled = batch.settled.map(
         (each): Settlement<true> => ({ ...each, outcome: each.outcome === null ? null : true }),
       );
       const change = { at, settled, counts: [...counts], reservations, atLeast: [...atLeast] };
       places = this.#append({ do: 'write', ...change }, outcomes);
     }
-    return this.#state.write({ ...batch, settled: settledAt(batch.settled, places) }, at);
+    const answers = this.#state.write({ ...batch, settled: settledAt(batch.settled, places) }, at);
+    if (this.#state.keptBytes <= MOST_OWN) {
+      for (const [i, place] of places.entries()) place.own = outcomes[i] ?? null;
+    }
+    return answers;
   }
 
   async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
@@ -129,7 +134,7 @@ export class EmbeddedLedger implements Ledger {
 
   async outcomes({ run, first }: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
     const places = this.#state.chunksOf(run).get(first) ?? NO_PLACES;
-    return new Map([...places].map(([row, place]) => [row, JSON.parse(this.#file.read(place))]));
+    return new Map([...places].map(([row, place]) => [row, place.own ?? JSON.parse(this.#file.read(place))]));
   }
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {

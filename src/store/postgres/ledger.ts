@@ -3,6 +3,7 @@ import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply } from '../batch.js';
 import { COUNTERS, type Counters, inOrder, NO_CALLS } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress } from '../ledger.js';
+import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
 
@@ -17,6 +18,8 @@ interface Answers {
   readonly rows: readonly RowReply[];
   /** By run: prompt and completion tokens, and rows in flight. */
   readonly spent: { readonly [run: string]: readonly number[] };
+  /** Every outcome is in the ledger as it was given; the function of an earlier version does not say. */
+  readonly kept?: boolean;
 }
 
 /**
@@ -26,6 +29,7 @@ export class PostgresLedger implements Ledger {
   /** This process among the writers of a run. */
   readonly #writer = randomBytes(9).toString('base64');
   #writes = 0;
+  readonly #own = new OwnOutcomes();
 
   constructor(
     private readonly sql: Sql,
@@ -40,6 +44,7 @@ export class PostgresLedger implements Ledger {
     isLostRepeated = true,
   ): Promise<boolean> {
     const head = [run, execution, committed, this.times.leaseMs, calls !== null, isLostRepeated];
+    this.#own.begin(run);
     const { rows } = await this.sql.query<{ open: boolean }>(statements.OPEN, [
       ...head,
       ...inOrder(calls ?? NO_CALLS),
@@ -51,6 +56,7 @@ export class PostgresLedger implements Ledger {
     const parts = byRun(batch);
     const written = parts.filter(({ changes }) => changes);
     const settled = written.flatMap((part) => part.settled);
+    const outcomes = settled.map(({ outcome }) => (outcome === null ? null : JSON.stringify(outcome)));
     const { reservations } = batch;
     const rows = reservations.flatMap((each, i) =>
       each.rows.map(({ row, most }) => ({ ...each, row, most, request: i + 1 })),
@@ -67,7 +73,7 @@ export class PostgresLedger implements Ledger {
       settled.map(({ first }) => first),
       settled.map(({ row }) => row),
       settled.map(({ call }) => call ?? ''),
-      settled.map(({ outcome }) => (outcome === null ? null : JSON.stringify(outcome))),
+      outcomes,
       rows.map(({ request }) => request),
       rows.map(({ run }) => run),
       rows.map(({ first }) => first),
@@ -84,6 +90,9 @@ export class PostgresLedger implements Ledger {
       reservations.map(({ bounds }) => bounds?.completionPrice ?? null),
     ]);
     const { answers } = replies[0] ?? {};
+    settled.forEach((each, i) => {
+      this.#own.settled(each, answers?.kept === true, outcomes[i]?.length ?? 0);
+    });
     const states = [...(answers?.rows ?? [])];
     return reservations.map(({ run, rows }) => {
       const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = answers?.spent[run] ?? [];
@@ -95,7 +104,11 @@ export class PostgresLedger implements Ledger {
     await this.sql.query(statements.STOP, [run, JSON.stringify(reason), execution]);
   }
 
-  async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+  progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    return this.#own.whileLooking(run, firsts, () => this.#progress(run, firsts));
+  }
+
+  async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
     const { rows } = await this.sql.query<{
       counts: Record<string, number>;
       calls: Counters;
@@ -118,7 +131,9 @@ export class PostgresLedger implements Ledger {
     return rows[0]?.waiting ?? 0;
   }
 
-  async outcomes(chunk: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
+  async outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const own = this.#own.of(chunk);
+    if (own !== undefined && own.size === count) return own;
     const { rows } = await this.sql.query<{ row: string; outcome: string }>(statements.OUTCOMES, [
       chunk.run,
       chunk.first,
@@ -128,9 +143,11 @@ export class PostgresLedger implements Ledger {
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
     await this.sql.query(statements.FORGET, [run, committed, this.times.leaseMs, firsts]);
+    this.#own.forget(run, firsts);
   }
 
   async close(run: string): Promise<void> {
     await this.sql.query(statements.CLOSE, [run]);
+    this.#own.end(run);
   }
 }

@@ -11,8 +11,8 @@ export const QUEUE_SCHEMA = 'bullmq';
 /** Any number, the same for all: processes that start together make the tables one after the other. */
 const SETUP_LOCK = 5_741_310_226;
 
-/** Counted up with every change of the tables, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '5';
+/** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
+const LAYOUT = '6';
 
 /** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
 export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;

@@ -108,12 +108,14 @@ const PARAMETERS = [
  * decides, the lock is exclusive: of two workers that ask at the same time the second sees what the first was granted.
  * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
  * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
+ * `kept` in the answer: every outcome is there as it was given, and none is unknown, which a real one could replace.
  */
 export const MAKE_WRITE = `
 CREATE OR REPLACE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
 RETURNS json LANGUAGE plpgsql SET enable_seqscan TO off AS $write$
 DECLARE
   is_new boolean;
+  is_kept boolean := false;
   states text[];
   holders text[];
   ages bigint[];
@@ -183,19 +185,23 @@ BEGIN
       FROM flown AS w
       WHERE f.run = w.run AND f.row = w.row AND w.others NOT IN ('{}', w.calls)
         AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
+    ), counted AS (
+      INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
+      SELECT n.run, by_writer, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
+        ARRAY[write_number]
+      FROM unnest(runs, ${COUNTERS.map((name) => `add_${name}`).join(', ')}) AS n (run, ${NAMES})
+      ON CONFLICT (run, writer) DO UPDATE SET
+        ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
+        written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
+        seen_at = now()
+      WHERE NOT c.written @> excluded.written
     )
-    INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
-    SELECT n.run, by_writer, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
-      ARRAY[write_number]
-    FROM unnest(runs, ${COUNTERS.map((name) => `add_${name}`).join(', ')}) AS n (run, ${NAMES})
-    ON CONFLICT (run, writer) DO UPDATE SET
-      ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
-      written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
-      seen_at = now()
-    WHERE NOT c.written @> excluded.written;
+    SELECT (SELECT count(*) FROM given) = (SELECT count(*) FROM kept)
+      AND NOT EXISTS (SELECT FROM given AS g WHERE ${isUnknown('g.outcome')})
+    INTO is_kept;
   END IF;
   IF cardinality(r_runs) = 0 THEN
-    RETURN json_build_object('rows', '[]'::json, 'spent', '{}'::json);
+    RETURN json_build_object('rows', '[]'::json, 'spent', '{}'::json, 'kept', is_kept);
   END IF;
 
   SELECT
@@ -289,7 +295,8 @@ BEGIN
         FROM promptmill.calls AS c WHERE c.run = n.run
       ) AS s
       WHERE full_requests <> '{}' OR 'no_room' = ANY(states)
-    )
+    ),
+    'kept', is_kept
   );
 END
 $write$;

@@ -90,7 +90,11 @@ export class RedisLedger implements Ledger {
     await this.#eval(STOP, keys, [execution, JSON.stringify(reason), this.times.outcomeTtlMs]);
   }
 
-  async progress(run: string, firsts: readonly number[]): Promise<Progress> {
+  progress(run: string, firsts: readonly number[]): Promise<Progress> {
+    return this.#own.whileLooking(run, firsts, () => this.#progress(run, firsts));
+  }
+
+  async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
     const keys = ['calls', 'stop', 'flight'].map((name) => key(run, name));
     const reply = await this.#eval(PROGRESS, keys, [rows(run), ...firsts]);
     const [seeded, calls, stop, inFlight, counts] = reply as Progressed;
