@@ -151,7 +151,7 @@ export async function redis(): Promise<Server> {
   return startRedis({ args: ['--appendfsync', 'everysec'] });
 }
 
-async function postgres(): Promise<Server> {
+export async function postgres(): Promise<Server> {
   if (!havePostgres()) throw new Error('no PostgreSQL on this machine');
   return startPostgres();
 }
