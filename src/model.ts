@@ -171,7 +171,14 @@ export interface Parameters {
 /** How the answer column is read from a completion's text. */
 export type AnswerSpec =
   | { readonly kind: 'text' }
-  | { readonly kind: 'labels'; readonly labels: readonly string[] }
+  | {
+      readonly kind: 'labels';
+      readonly labels: readonly string[];
+      /** Other names of each label, in the order of the labels; absent where none has any. */
+      readonly synonyms?: readonly (readonly string[])[];
+      /** A text may name several labels, or say that none applies; absent where it is to name one. */
+      readonly multiple?: true;
+    }
   | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
 
 /** What was read from a completion's text. */

@@ -7,12 +7,12 @@ import { cleaned } from './text.js';
 export interface AnswerReader {
   /** Names of the answer's values: `answer`, or the top-level properties of the JSON Schema in its order. */
   readonly columns: readonly string[];
-  /** `value`: the answer is the one value. `object`: it is an object with the columns as members. */
-  readonly shape: 'value' | 'object';
+  /** `value`: the answer is the one value. `labels`: it is a list of labels. `object`: it is an object with the columns as members. */
+  readonly shape: 'value' | 'labels' | 'object';
   read(text: string | null): Answer;
 }
 
-/** @throws UsageError when the labels cannot be told apart, or the schema is no JSON Schema */
+/** @throws UsageError when the schema is no JSON Schema */
 export function answerReader(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
@@ -20,7 +20,7 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
       return { columns: ['answer'], shape: 'value', read };
     }
     case 'labels':
-      return { columns: ['answer'], shape: 'value', read: labelReader(spec.labels) };
+      return { columns: ['answer'], shape: spec.multiple ? 'labels' : 'value', read: labelReader(spec) };
     case 'json': {
       const { properties, read } = jsonReader(spec.schema);
       if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };

@@ -1,14 +1,44 @@
+import type { Mention } from './mention.js';
+import { composed, fits } from './text.js';
+
 /**
- * Finds labels in texts, in time that does not grow with their number (fault 74). The labels are kept sorted, so those
+ * Finds labels in texts, in time that does not grow with their number (fault 74). Their names are kept sorted, so those
  * that begin alike stand together, and each further character of the text narrows the range by binary search.
  */
 
+/** What a label is called in a text: itself, then its synonyms. */
+export type Names = readonly string[];
+
 /** A label found in a text. */
-export interface Mention {
+export interface LabelMention extends Mention {
   /** Place of the label in the list that was given. */
   readonly label: number;
-  readonly start: number;
-  readonly end: number;
+}
+
+/** A name in a list of {@link Names}: the place of its label, and its own among the label's names. */
+export interface NamePlace {
+  readonly label: number;
+  readonly name: number;
+}
+
+/**
+ * The first name that is empty, or that a text could mean for another label as well (`as`); `null` when all can be told
+ * apart. A label may have one of its names twice.
+ */
+export function firstClash(
+  labels: readonly Names[],
+): { readonly place: NamePlace; readonly as: NamePlace | null } | null {
+  const places = new Map<string, NamePlace>();
+  for (const [label, names] of labels.entries()) {
+    for (const [name, text] of names.entries()) {
+      const place = { label, name };
+      const form = formOf(text);
+      const as = form === '' ? null : places.get(form);
+      if (as === null || (as !== undefined && as.label !== label)) return { place, as };
+      places.set(form, place);
+    }
+  }
+  return null;
 }
 
 /** Between two letters or digits of a label, all of these mean a space. */
@@ -22,30 +52,22 @@ const ENDS = /(?!['’-]?[\p{L}\p{N}\p{M}]|[.,]\p{N})/uy;
 
 /** Labels that can be looked up in a text. */
 export class LabelIndex {
-  /** The first label that is empty or the same as an earlier one, by its place; −1 when all can be told apart. */
-  readonly clash: number;
-  readonly #labels: readonly string[];
-  readonly #places = new Map<string, number>();
+  readonly #named = new Map<string, { readonly label: number; readonly length: number }>();
   /** By code units, as they are compared. */
   readonly #forms: readonly string[];
   readonly #firsts: ReadonlySet<string>;
 
-  /** @param labels in NFC, without white space around them */
-  constructor(labels: readonly string[]) {
-    this.#labels = labels;
-    let clash = -1;
-    for (const [place, label] of labels.entries()) {
-      const form = formOf(label);
-      if (clash < 0 && (form === '' || this.#places.has(form))) clash = place;
-      this.#places.set(form, place);
+  /** @param labels names without a {@link firstClash} */
+  constructor(labels: readonly Names[]) {
+    for (const [label, names] of labels.entries()) {
+      for (const name of names) this.#named.set(formOf(name), { label, length: plainly(name).length });
     }
-    this.clash = clash;
-    this.#forms = [...this.#places.keys()].sort();
+    this.#forms = [...this.#named.keys()].sort();
     this.#firsts = new Set(this.#forms.map((form) => form.charAt(0)));
   }
 
-  has(label: string): boolean {
-    return this.#places.has(formOf(label));
+  has(name: string): boolean {
+    return this.#named.has(formOf(name));
   }
 
   /**
@@ -53,7 +75,7 @@ export class LabelIndex {
    * several that begin at one place the longest counts.
    * @param text in NFC
    */
-  *mentions(text: string): Generator<Mention> {
+  *mentions(text: string): Generator<LabelMention> {
     const folded = folding(text);
     for (let at = 0; at < text.length; at++) {
       if (!this.#firsts.has(folded.charAt(at)) || !fits(BEGINS, text, at)) continue;
@@ -64,9 +86,10 @@ export class LabelIndex {
     }
   }
 
-  #longestAt(text: string, folded: string, start: number): Mention | null {
+  #longestAt(text: string, folded: string, start: number): LabelMention | null {
     const forms = this.#forms;
-    let best: Mention | null = null;
+    let best: LabelMention | null = null;
+    let longest = 0;
     // Behind a letter, a space is a joint or a character of the label itself: both ways are gone.
     const ways: Way[] = [{ from: 0, to: forms.length, matched: 0, at: start }];
     for (let way = ways.pop(); way !== undefined; way = ways.pop()) {
@@ -74,8 +97,11 @@ export class LabelIndex {
       for (; from < to; matched++, at++) {
         const first = forms[from] ?? '';
         if (first.length === matched) {
-          const label = this.#places.get(first) ?? 0;
-          if (this.#isLonger(label, best) && fits(ENDS, text, at)) best = { label, start, end: at };
+          const { label, length } = this.#named.get(first) ?? { label: 0, length: 0 };
+          if (length > longest && fits(ENDS, text, at)) {
+            best = { label, start, end: at };
+            longest = length;
+          }
         }
         if (isJoining(text, at)) {
           const joined = narrowed(forms, from, to, matched, JOINED);
@@ -85,10 +111,6 @@ export class LabelIndex {
       }
     }
     return best;
-  }
-
-  #isLonger(label: number, best: Mention | null): boolean {
-    return best === null || (this.#labels[label] ?? '').length > (this.#labels[best.label] ?? '').length;
   }
 }
 
@@ -144,12 +166,9 @@ function isJoining(text: string, at: number): boolean {
   return (code <= 0x20 || code === 0x2d || code === 0x5f || code >= 0xa0) && JOINING.test(text.charAt(at));
 }
 
-function fits(place: RegExp, text: string, at: number): boolean {
-  place.lastIndex = at;
-  return place.test(text);
-}
+const plainly = (name: string): string => composed(name).trim();
 
-const formOf = (label: string): string => folding(label).replace(JOINT, String.fromCharCode(JOINED));
+const formOf = (name: string): string => folding(plainly(name)).replace(JOINT, String.fromCharCode(JOINED));
 
 const NOT_ASCII = /[^\0-\x7f]/;
 

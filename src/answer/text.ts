@@ -25,3 +25,9 @@ const MOST_LISTED = 10;
  */
 export const composed = (text: string): string =>
   text.replace(/\p{M}{30}(?=\p{M})/gu, '$&\u034f').normalize('NFC');
+
+/** Whether a sticky pattern matches at a place of a text. */
+export function fits(pattern: RegExp, text: string, at: number): boolean {
+  pattern.lastIndex = at;
+  return pattern.test(text);
+}

@@ -6,6 +6,7 @@ import {
   isAlias,
   isCollection,
   isNode,
+  isScalar,
   LineCounter,
   Parser,
   parseDocument,
@@ -69,7 +70,8 @@ function readJobDocument(path: string): JobDocument {
   };
   try {
     if (isTooDeep(text)) throw notYaml(undefined, `nested in more than ${DEEPEST} levels`);
-    const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+    // The parser compares each key with all keys before it (fault 74); `problemIn` looks for equal ones.
+    const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const syntax = document.errors[0];
     if (syntax !== undefined) throw notYaml(syntax.pos[0], syntaxProblem(syntax, text));
     const braces = unquotedTemplate(document);
@@ -112,6 +114,19 @@ function within(token: CST.Token): CST.Token[] {
 function problemIn(document: Document): { readonly at: number | undefined; readonly message: string } | null {
   let problem: ReturnType<typeof problemIn> = null;
   visit(document, {
+    Map(_key, { items }) {
+      const names = new Set<string>();
+      for (const { key } of items) {
+        const name = String(isScalar(key) ? key.value : key);
+        if (names.has(name)) {
+          const message = `the field ${name} stands here a second time: take one away`;
+          problem = { at: isNode(key) ? key.range?.[0] : undefined, message };
+          return visit.BREAK;
+        }
+        names.add(name);
+      }
+      return undefined;
+    },
     Alias(_key, alias, ancestors) {
       const target = alias.resolve(document);
       const message =
@@ -202,8 +217,6 @@ function syntaxProblem({ code, message, pos }: YAMLParseError, text: string): st
   if (line.includes('{{') && (code === 'UNEXPECTED_TOKEN' || code === 'MISSING_CHAR'))
     return `${QUOTES}: ${line.trim()}`;
   switch (code) {
-    case 'DUPLICATE_KEY':
-      return `the field ${/^[^\s:]*/.exec(text.slice(pos[0], pos[0] + 80))?.[0]} stands here a second time: take one away`;
     case 'TAB_AS_INDENT':
       return 'a tab begins the line: YAML takes spaces only';
     case 'BLOCK_AS_IMPLICIT_KEY':

@@ -24,7 +24,7 @@ export function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
     }
   }
   // Only a member of an object can be left away; an entry of a list that is nothing was written so.
-  if (issue.code === 'invalid_type' && issue.input === undefined) {
+  if (isMissing(issue)) {
     return [{ path, message: `${named(path)} is missing${example(path)}` }];
   }
   if (issue.input === null) {
@@ -51,7 +51,7 @@ function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodI
 }
 
 const isMissing = (issue: z.core.$ZodIssue): boolean =>
-  issue.code === 'invalid_type' && issue.input === undefined;
+  (issue.code === 'invalid_type' || issue.code === 'invalid_union') && issue.input === undefined;
 
 /** What a value must be, after the name of its field. */
 function expectation(issue: z.core.$ZodIssue): string {
@@ -127,7 +127,8 @@ function numberFor(path: readonly PropertyKey[]): string {
 
 /** The fields of which one is needed, where each branch of a union has one of its own. */
 function alternatives({ path }: z.core.$ZodIssueInvalidUnion): string {
-  const fields = fieldsAt(path);
+  const branches = schemasAt(path).flatMap((schema) => listIn(schema, 'anyOf'));
+  const fields = branches.flatMap((branch) => listIn(branch, 'required')).map(String);
   return fields.length > 0 ? `a group with ${either(fields)}` : 'of another kind';
 }
 
@@ -261,9 +262,7 @@ function membersOf(schema: unknown): Map<string, unknown[]> {
   const properties = memberOf(schema, 'properties');
   if (isObject(properties)) for (const [name, member] of Object.entries(properties)) add(name, member);
   for (const union of ['anyOf', 'oneOf', 'allOf']) {
-    const branches = memberOf(schema, union);
-    if (!Array.isArray(branches)) continue;
-    for (const branch of branches) {
+    for (const branch of listIn(schema, union)) {
       for (const [name, found] of membersOf(branch)) for (const member of found) add(name, member);
     }
   }
@@ -273,3 +272,8 @@ function membersOf(schema: unknown): Map<string, unknown[]> {
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 const memberOf = (value: unknown, key: string): unknown =>
   isObject(value) ? Reflect.get(value, key) : undefined;
+
+function listIn(value: unknown, key: string): readonly unknown[] {
+  const list = memberOf(value, key);
+  return Array.isArray(list) ? list : [];
+}

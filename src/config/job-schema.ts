@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { SEPARATOR } from '../answer/several-labels.js';
 import { either } from '../errors.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
@@ -7,6 +8,7 @@ import { OPERATIONS } from '../service/operation.js';
 import { parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
+import { labelNames, labelsSchema } from './labels-schema.js';
 
 /**
  * The job file as a zod schema: the one place that knows its fields, their meaning, unit and default.
@@ -96,13 +98,31 @@ const answerShared = {};
 
 const answerSchema = z
   .union([
-    z.strictObject({
-      ...answerShared,
-      labels: z
-        .array(text.max(500, 'must have at most 500 characters'))
-        .min(2, 'must name at least two labels')
-        .describe('The answers to choose from. The answer column holds one of them, or nothing.'),
-    }),
+    z
+      .strictObject({
+        ...answerShared,
+        labels: labelsSchema,
+        multiple: z
+          .boolean()
+          .default(false)
+          .describe(
+            'A text may name several labels. The answer column holds them in the order of the job, a;b in CSV and a list ' +
+              'in JSONL, or none (an empty list) where the text says so. Default: false.',
+          ),
+      })
+      .check(({ value: { labels, multiple }, issues }) => {
+        const names = multiple ? labelNames(labels) : [];
+        const place = names.findIndex(([label]) => label.includes(SEPARATOR));
+        const [input] = names[place] ?? [];
+        if (input === undefined) return;
+        const message = `has a "${SEPARATOR}", which stands between the labels of a row: take it out of the name`;
+        issues.push({
+          code: 'custom',
+          path: ['labels', Array.isArray(labels) ? place : input],
+          message,
+          input,
+        });
+      }),
     z.strictObject({
       ...answerShared,
       json: z

@@ -7,6 +7,7 @@ import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { durationMs, type Job } from './job-schema.js';
+import { labelNames } from './labels-schema.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
 export interface RunFlags {
@@ -132,7 +133,17 @@ function budgetOf({
 
 function answerSpec(answer: Job['answer']): AnswerSpec {
   if (answer === undefined) return { kind: 'text' };
-  if ('labels' in answer) return { kind: 'labels', labels: answer.labels };
+  if ('labels' in answer) {
+    const names = labelNames(answer.labels);
+    const synonyms = names.map(([, ...others]) => others);
+    return {
+      kind: 'labels',
+      labels: names.map(([label]) => label),
+      // Only where they are said: runs of versions that did not know them go on.
+      ...(synonyms.some((others) => others.length > 0) && { synonyms }),
+      ...(answer.multiple && { multiple: true }),
+    };
+  }
   return { kind: 'json', schema: answer.json satisfies { [key: string]: Json } };
 }
 

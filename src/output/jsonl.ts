@@ -95,12 +95,12 @@ function inputJson({ row }: RecordFacts, fields: readonly string[] | null): stri
 function answerJson({ answer }: RecordFacts, { answer: { columns, shape } }: RecordLayout): string {
   if (answer === null || answer.fault !== null) return 'null';
   const values = answer.values.map((value) => JSON.stringify(value));
-  return shape === 'value'
-    ? (values[0] ?? 'null')
-    : object(
+  return shape === 'object'
+    ? object(
         columns.map((name, i) => [name, values[i] ?? 'null']),
         null,
-      );
+      )
+    : (values[0] ?? 'null');
 }
 
 /** @param only names of the members to keep, in the wanted order; `null` keeps all */

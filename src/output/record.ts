@@ -1,5 +1,6 @@
 import type { AnswerReader } from '../answer/answer.js';
-import type { Answer, Outcome, Row } from '../model.js';
+import { labelsCell } from '../answer/several-labels.js';
+import type { Answer, Json, Outcome, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from './result-columns.js';
 import { type Column, LOGPROBS, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
@@ -110,6 +111,7 @@ function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Col
 
 function answerColumns({ columns, shape }: AnswerReader, results: ReadonlySet<string>): Column[] {
   const used = new Set([...results, ...columns]);
+  const cellOf = shape === 'labels' ? labelsCell : (value: Json): Json => value;
   return columns.map((property, i) => {
     let name = property;
     if (shape === 'object' && results.has(property)) {
@@ -117,6 +119,6 @@ function answerColumns({ columns, shape }: AnswerReader, results: ReadonlySet<st
       while (used.has(name));
       used.add(name);
     }
-    return { name, part: 'answer', value: ({ answer }) => answer?.values[i] ?? null };
+    return { name, part: 'answer', value: ({ answer }) => cellOf(answer?.values[i] ?? null) };
   });
 }

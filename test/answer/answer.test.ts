@@ -1,5 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
+import { firstClash } from '../../src/answer/label-index.js';
 import { UsageError } from '../../src/errors.js';
 import type { Json } from '../../src/model.js';
 
@@ -98,9 +99,54 @@ describe('a label answer', () => {
     expect(read('cafe\u0301', ['caf\u00e9'])).toBe('caf\u00e9');
   });
 
-  it('refuses labels that cannot be told apart', () => {
-    expect(() => read('', ['self harm', 'Self_harm'])).toThrow(UsageError);
-    expect(() => read('', ['yes', ' '])).toThrow('answer.labels: " " is empty');
+  it('reads a synonym as its label, and the longest name where several begin at one place', () => {
+    const { read } = answerReader({
+      kind: 'labels',
+      labels: ['positive', 'negative', 'neutral'],
+      synonyms: [['pos', 'good', '+'], ['neg', 'not good'], []],
+    });
+    for (const [text, label] of [
+      ['Pos.', 'positive'],
+      ['Sentiment: **good**', 'positive'],
+      ['+', 'positive'],
+      ['Good, and positive all in all', 'positive'],
+      ['It is not good', 'negative'],
+      ['not neg', null],
+      ['pos or neg', null],
+      ['neutral', 'neutral'],
+    ] as const) {
+      expect(read(text).values, text).toEqual([label]);
+    }
+    expect(read('pos or neg').fault?.message).toContain('more than one label: positive, negative');
+    expect(read('so-so').fault?.message).toContain('none of the labels positive, negative, neutral');
+  });
+});
+
+describe('the names of labels', () => {
+  it.each([
+    [[['self harm'], ['Self_harm']], 'Self_harm', 'self harm'],
+    [
+      [
+        ['positive', 'pos'],
+        ['negative', 'POS'],
+      ],
+      'POS',
+      'pos',
+    ],
+    [[['positive', 'pos'], ['pos']], 'pos', 'pos'],
+    [[['positive', 'negative'], ['negative']], 'negative', 'negative'],
+    [[['caf\u00e9'], ['b', 'cafe\u0301']], 'cafe\u0301', 'caf\u00e9'],
+    [[['yes'], [' ']], ' ', null],
+  ])('of %j clash', (labels, name, as) => {
+    const clash = firstClash(labels);
+    const at = (place: { label: number; name: number } | null | undefined) =>
+      place && labels[place.label]?.[place.name];
+    expect(at(clash?.place)).toBe(name);
+    expect(at(clash?.as)).toBe(as);
+  });
+
+  it('may stand twice with one label', () => {
+    expect(firstClash([['good', 'Good', 'fine'], ['bad']])).toBeNull();
   });
 });
 

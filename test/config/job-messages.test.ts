@@ -14,6 +14,8 @@ const TOP =
   'name, service, input, prompt, parameters, row_parameters, answer, output, limits, prices, schedule, on_finish';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
 
+const DIFFER = 'give names that differ in more than case, white space, "_" and "-"';
+
 /** Wrong lines of a job file, and every word that is said of them. */
 const WRONG: readonly (readonly [lines: string, message: string])[] = [
   // A field in the wrong place.
@@ -47,6 +49,20 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer: { labels: [a, 2] }',
     'job.yaml:3: entry 2 of answer.labels must be a text, got 2: write "2", in quotes',
   ],
+  [
+    'answer: { labels: good }',
+    'job.yaml:3: answer.labels must be a list of labels, or a group with the synonyms of each, got "good"',
+  ],
+  [
+    'answer: { labels: { good: fine, bad: [] } }',
+    'job.yaml:3: answer.labels.good must be a list, got "fine": write [fine]',
+  ],
+  [
+    'answer: { labels: { good: [fine, 2], bad: [] } }',
+    'job.yaml:3: entry 2 of answer.labels.good must be a text, got 2: write "2", in quotes',
+  ],
+  ['answer: { labels: [a, b], multiple: 1 }', 'job.yaml:3: answer.multiple must be true or false, got 1'],
+  ['answer: { json: {}, multiple: true }', 'job.yaml:3: answer has multiple and json: remove one of them'],
   ['answer: { json: x }', 'job.yaml:3: answer.json must be a group of fields, got "x"'],
   ['row_parameters: best_of', 'job.yaml:3: row_parameters must be a list, got "best_of": write [best_of]'],
   ['limits: { deadline: 8 }', 'job.yaml:3: limits.deadline must be a duration such as 90s, 30m or 8h, got 8'],
@@ -78,6 +94,30 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   [
     `answer: { labels: [${'x'.repeat(501)}, b] }`,
     `job.yaml:3: entry 1 of answer.labels must have at most 500 characters, got "${'x'.repeat(56)}...`,
+  ],
+  ['answer: { labels: { one: [two] } }', 'job.yaml:3: answer.labels must name at least two labels'],
+  [
+    `answer: { labels: { ${'x'.repeat(501)}: [], b: [] } }`,
+    `job.yaml:3: answer.labels.${'x'.repeat(501)} must have at most 500 characters, got "${'x'.repeat(56)}...`,
+  ],
+  // Labels that cannot be told apart.
+  [
+    'answer:\n  labels:\n    - positive\n    - negative\n    - Positive',
+    `job.yaml:7: entry 3 of answer.labels is the same as the label "positive": ${DIFFER}, got "Positive"`,
+  ],
+  [
+    'answer:\n  labels:\n    good: [fine]\n    bad: [poor, FINE]',
+    `job.yaml:6: entry 2 of answer.labels.bad is the same as the synonym "fine" of "good": ${DIFFER}, got "FINE"`,
+  ],
+  [
+    'answer:\n  labels:\n    good: [Self Harm]\n    self_harm: []',
+    `job.yaml:6: answer.labels.self_harm is the same as the synonym "Self Harm" of "good": ${DIFFER}, got "self_harm"`,
+  ],
+  ['answer: { labels: [a, " "] }', 'job.yaml:3: entry 2 of answer.labels must not be empty, got " "'],
+  [
+    'answer: { labels: [a, b, "c;d"], multiple: true }',
+    'job.yaml:3: entry 3 of answer.labels has a ";", which stands between the labels of a row: take it out of the name, ' +
+      'got "c;d"',
   ],
   ['output: { columns: [] }', 'job.yaml:3: output.columns must be a list of at least 1, got []'],
   ['output: { formulas: of }', 'job.yaml:3: output.formulas must be protect or raw, got "of"'],
@@ -112,6 +152,10 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   [
     'input: { path: b.csv }',
     'job.yaml:3: not valid YAML: the field input stands here a second time: take one away',
+  ],
+  [
+    'answer:\n  labels:\n    very good: []\n    1: []\n    very good: []',
+    'job.yaml:7: not valid YAML: the field very good stands here a second time: take one away',
   ],
   ['prompt: "x', 'job.yaml:4: not valid YAML: a quote or a bracket before this line is never closed'],
 ];

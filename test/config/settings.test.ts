@@ -38,6 +38,18 @@ describe('settings', () => {
     expect(settings({ output: '-' }).output).toMatchObject({ path: '-', format: { name: 'csv' } });
   });
 
+  it('say of an answer only what the job says, so that runs of earlier versions go on', () => {
+    const answer = (said: object) => settings({}, {}, { answer: said }).answer;
+    const plain = { kind: 'labels', labels: ['good', 'bad'] };
+    expect(answer({ labels: ['good', 'bad'] })).toEqual(plain);
+    expect(answer({ labels: { good: [], bad: null } })).toEqual(plain);
+    expect(answer({ labels: { good: ['fine', 'ok'], bad: null }, multiple: true })).toEqual({
+      ...plain,
+      synonyms: [['fine', 'ok'], []],
+      multiple: true,
+    });
+  });
+
   it('refuse an output of unknown kind, a format and a log level that do not exist', () => {
     expect(() => settings({ output: 'out.xlsx' })).toThrow('output must end in .csv or .jsonl, got out.xlsx');
     expect(() => settings({ format: 'xml' })).toThrow('--format must be csv, tsv or jsonl, got xml');

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Origin } from '../../src/model.js';
+import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { jsonl as JSONL } from '../../src/output/jsonl.js';
 import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
@@ -114,6 +115,21 @@ describe('a JSONL record', () => {
       answer: null,
       error: { code: 'answer_not_json', message: 'the text "none" has no JSON' },
     });
+  });
+
+  it('has the list of several labels, which is one cell in CSV', () => {
+    const answer = answerReader({ kind: 'labels', labels: ['=a', 'b', 'c'], multiple: true });
+    const lines = (text: string): string[] => {
+      const read = answer.read(text);
+      const cell = recordFormat({ format: csv, inputColumns: [], answer, select: ['answer'] });
+      return [jsonl([], ['answer'], answer), cell].map((format) =>
+        format.format(csvRow({}), completed, read),
+      );
+    };
+    expect(lines('c, b')).toEqual(['{"answer":["b","c"]}\n', 'b;c\n']);
+    expect(lines('b and =a')).toEqual(['{"answer":["=a","b"]}\n', "'=a;b\n"]);
+    expect(lines('none')).toEqual(['{"answer":[]}\n', 'none\n']);
+    expect(lines('d')).toEqual(['{"answer":null}\n', '""\n']);
   });
 
   it('is reduced to the parts that were selected, in its own order', () => {

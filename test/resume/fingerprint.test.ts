@@ -38,6 +38,16 @@ describe('a job that changed since its run began', () => {
     );
   });
 
+  it('has the same labels with synonyms that are left empty, and others with synonyms', () => {
+    const list = { answer: { labels: ['a', 'b'] } };
+    // What an unfinished run of an earlier version has in its manifest.
+    expect(fingerprint(settingsFor('out.csv', list), '')['answer']).toBe('55148d6f70ecf363');
+    expect(refusal(list, { answer: { labels: { a: [], b: [] } } })).toBe('the same');
+    expect(refusal(list, { answer: { labels: { a: ['c'], b: [] }, multiple: true } })).toContain(
+      'answer.synonyms (none then, [["c"],[]] now), answer.multiple (none then, true now)',
+    );
+  });
+
   it('shows the first line of a prompt that differs, and no more of it than fits', () => {
     const prompt = 'Classify.\nReview: {{ note }}\nSentiment:';
     expect(refusal({ prompt }, { prompt: prompt.replace('Review', 'Text') })).toContain(

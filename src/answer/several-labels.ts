@@ -1,0 +1,130 @@
+import type { Answer, Fault, Json } from '../model.js';
+import type { LabelIndex, LabelMention } from './label-index.js';
+import { endsLine, isExplained, isFirst, type Negation, withoutCaption } from './mention.js';
+import { composed, excerpt, listed } from './text.js';
+
+/** Stands between the labels of a row in a cell. */
+export const SEPARATOR = ';';
+
+/** Says that no label applies: in a text, in a cell, and in the summary. */
+const NONE = 'none';
+
+/** What the summary counts where the labels of a text cannot be told. */
+const INVALID = '(invalid)';
+
+/** Several labels as one cell: `price;delivery`, or `none`. */
+export const labelsCell = (labels: Json): Json =>
+  Array.isArray(labels) ? labels.join(SEPARATOR) || NONE : labels;
+
+/**
+ * Reads all labels that a text names, in the order of the job. A mention counts as it does where one label is asked for
+ * (label-answer.ts).
+ *
+ * - A text of words names what it mentions: "It is about the price, and about delivery".
+ * - A list that stands alone on its lines counts alone (a model often goes on with the next example); "- price" begins no
+ *   such list, because words may follow each point. Further labels in an explanation of a list make the text ambiguous.
+ * - Labels may have values: "price: yes, delivery: no". Scores ("price: 0.2") say nothing.
+ * - None of the labels is an answer where the text says it: it begins with "none", is an empty list, or says no to each
+ *   label. A job with a label "none" has no such answer.
+ */
+export function severalReader(
+  labels: readonly string[],
+  index: LabelIndex,
+  negated: Negation,
+): (text: string | null) => Answer {
+  const mayBeNone = !index.has(NONE);
+
+  return (text) => {
+    const whole = composed(text ?? '');
+    const invalid = (why: string): Answer => {
+      const fault: Fault = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
+      return { values: [null], counted: [INVALID], fault };
+    };
+    const answer = (places: ReadonlySet<number>): Answer => {
+      const named = [...places].sort((a, b) => a - b).map((place) => labels[place] ?? '');
+      return { values: [named], counted: named.length > 0 ? named : [NONE], fault: null };
+    };
+
+    const named: LabelMention[] = [];
+    const denied = new Set<number>();
+    // The "no" of one label does not negate the next.
+    let said = 0;
+    for (const mention of index.mentions(whole)) {
+      if (negated(whole, mention.start, said)) continue;
+      const { value, end } = valueBehind(whole, mention);
+      said = end;
+      if (value === 'unclear') return invalid('does not say clearly which labels apply');
+      if (value === 'no') denied.add(mention.label);
+      else named.push(mention);
+    }
+    const isNone = mayBeNone && (saysNone(whole) || denied.size === labels.length);
+    const [first] = named;
+    if (first === undefined) {
+      return isNone ? answer(new Set()) : invalid(`is none of the labels ${listed(labels)}`);
+    }
+    if (isNone) return invalid('says none, and names labels');
+
+    const all = placesOf(named);
+    const length = listLength(whole, named);
+    const [last, next] = [named[length - 1], named[length]];
+    const list = placesOf(named.slice(0, length));
+    if (list.size < all.size && last && next && isFirst(whole, first) && !isPoint(whole, first)) {
+      if (endsLine(whole, last)) return answer(list);
+      if (isExplained(whole, last, next)) return invalid('names further labels behind its list');
+    }
+    return answer(all);
+  };
+}
+
+const placesOf = (mentions: readonly LabelMention[]): ReadonlySet<number> =>
+  new Set(mentions.map(({ label }) => label));
+
+const NO = /^["'’”*_`]*[ \t]*[:=][ \t]*["'‘“*_`]*(?:no|not|none|never|false|0)(?![\p{L}\p{N}%]|[.,]\d)/iu;
+const ENDS = /^["'’”*_`]*[ \t]*(?:[,;.)}\]\r\n]|$)/u;
+/** Behind a colon 0 and 1 stand for no and yes. A number of something ("delivery: 3 days") is no score. */
+const SCORE =
+  /^["'’”*_`]*[ \t]*(?:[:=][ \t]*["'‘“*_`]*(?![01](?![\d%]|[.,]\d))|[(–—-][ \t]*["'‘“*_`]*)\d+(?:[.,]\d+)?%?(?![\d%]|[.,]\d|[ \t]*\p{L})/u;
+
+/** Characters behind a label in which its value is looked for. */
+const NEAR = 60;
+
+/** What a text says of a label that it names: "price: no", "price: not mentioned", "price (0.2)"; and where that ends. */
+function valueBehind(text: string, { end }: LabelMention): { value: 'yes' | 'no' | 'unclear'; end: number } {
+  const behind = text.slice(end, end + NEAR);
+  if (SCORE.test(behind)) return { value: 'unclear', end };
+  const no = NO.exec(behind)?.[0];
+  if (no === undefined) return { value: 'yes', end };
+  return { value: ENDS.test(behind.slice(no.length)) ? 'no' : 'unclear', end: end + no.length };
+}
+
+const BEGINS_NONE = /^[^\p{L}\p{N}]*none(?![\p{L}\p{N}])/iu;
+const EMPTY_LIST = /^[^\p{L}\p{N}]*\[\s*\][^\p{L}\p{N}]*$/u;
+const FENCE = /^```\w*\s*/;
+
+/** Characters of a text that may say "none". */
+const BEGINNING = 200;
+
+function saysNone(text: string): boolean {
+  const beginning = text.trim().slice(0, BEGINNING).replace(FENCE, '');
+  const answer = withoutCaption(beginning);
+  return BEGINS_NONE.test(beginning) || BEGINS_NONE.test(answer) || EMPTY_LIST.test(answer);
+}
+
+/** No word but "and" and "or", no number but those of points. */
+const JOINS = /^[^\p{L}]*(?:(?:and|or)[^\p{L}]*)?$/iu;
+const LONGEST_JOINT = 1_000;
+
+/** How many mentions follow each other with no words between, from the first on. */
+function listLength(text: string, mentions: readonly LabelMention[]): number {
+  const breaks = mentions.findIndex(({ start }, at) => {
+    const end = mentions[at - 1]?.end ?? start;
+    return start - end > LONGEST_JOINT || !JOINS.test(text.slice(end, start));
+  });
+  return breaks < 0 ? mentions.length : breaks;
+}
+
+const POINT = /(?:^|\n)[ \t]*[-*+•][ \t][^\n]*$/u;
+
+/** Whether the line of a mention is a point of a list, in which an explanation may stand. */
+const isPoint = (text: string, { start }: LabelMention): boolean =>
+  POINT.test(text.slice(Math.max(0, start - NEAR), start));
