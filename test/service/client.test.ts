@@ -1,5 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type Client, type ClientSettings, createClient } from '../../src/service/client.js';
 import type { Exchange } from '../../src/service/exchange.js';
 import {
@@ -19,6 +20,7 @@ const KEY = 'canary-key-0123456789';
 const cleanups: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
+  vi.useRealTimers();
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
@@ -51,6 +53,21 @@ async function listen(onConnection: (socket: Socket) => unknown): Promise<number
 }
 
 const body = (prompt: string): string => JSON.stringify({ prompt });
+
+/**
+ * From now on the deadlines of calls pass only when the test says so: a busy machine needs more than a second to connect.
+ * The clocks of the service stay as they are.
+ */
+const stopClock = (): unknown => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+
+/** A signal that the test gives itself. */
+function signal(): { readonly given: Promise<void>; readonly give: () => void } {
+  let give = (): void => {};
+  const given = new Promise<void>((resolve) => {
+    give = resolve;
+  });
+  return { given, give };
+}
 
 /** One call to a service with this script. */
 async function callOnce(script: Script, settings: Partial<ClientSettings> = {}): Promise<Exchange> {
@@ -185,14 +202,33 @@ describe('faults of the network', () => {
   });
 
   it('fault 25: the deadline ends a call that is never answered', async () => {
-    const exchange = await callOnce(() => 'hang', { timeoutMs: 50 });
-    expect(exchange).toMatchObject({ kind: 'failure', phase: 'exchange', code: 'timeout' });
+    const arrival = signal();
+    stopClock();
+    const exchange = callOnce(() => {
+      arrival.give();
+      return 'hang';
+    });
+    await arrival.given;
+    vi.advanceTimersByTime(10_000);
+    expect(await exchange).toMatchObject({ kind: 'failure', phase: 'exchange', code: 'timeout' });
   });
 
   it('fault 25: the deadline ends a body that drips for ever, and closes its connection', async () => {
-    const service = await serve(({ total }) => (total === 1 ? { drip: 5 } : {}));
-    const client = clientOf(`${service.url}/x`, { connections: 1, timeoutMs: 200 });
-    expect(await client.call(body('a'), KEY)).toMatchObject({ phase: 'exchange', code: 'timeout' });
+    const arrival = signal();
+    const service = await serve(({ total }) => {
+      arrival.give();
+      return total === 1 ? { drip: 5 } : {};
+    });
+    stopClock();
+    const client = clientOf(`${service.url}/x`, { connections: 1 });
+    const dripping = client.call(body('a'), KEY);
+    await arrival.given;
+    for (let second = 0; second < 10; second++) {
+      // Bytes come meanwhile; how many does not matter.
+      await sleep(10);
+      vi.advanceTimersByTime(1_000);
+    }
+    expect(await dripping).toMatchObject({ phase: 'exchange', code: 'timeout' });
     expect(await client.call(body('b'), KEY)).toMatchObject({ kind: 'response' });
     expect(service.connections()).toBe(2);
   });
@@ -229,11 +265,20 @@ describe('faults of the network', () => {
     const pass = (socket: Socket): unknown =>
       socket.pipe(connect(Number(new URL(service.url).port), '127.0.0.1')).pipe(socket);
     const held: Socket[] = [];
+    const arrival = signal();
     let open = false;
-    const gate = await listen((socket) => (open ? pass(socket) : held.push(socket)));
+    const gate = await listen((socket) => {
+      if (open) return pass(socket);
+      arrival.give();
+      return held.push(socket);
+    });
+    stopClock();
     const settings = { ca: TEST_ONLY_VALID, connections: 1, timeoutMs: 1000 };
     const client = clientOf(`https://127.0.0.1:${gate}/x`, settings);
-    expect(await client.call(body('late'), KEY)).toMatchObject({ code: 'timeout', phase: 'connect' });
+    const late = client.call(body('late'), KEY);
+    await arrival.given;
+    vi.advanceTimersByTime(1_000);
+    expect(await late).toMatchObject({ code: 'timeout', phase: 'connect' });
     open = true;
     const next = client.call(body('next'), KEY);
     expect(held).toHaveLength(1);
@@ -324,17 +369,14 @@ describe('faults of the network', () => {
 
 describe('close', () => {
   it('ends calls in flight as aborted, and refuses later ones', async () => {
-    let arrived = (): void => {};
-    const arrival = new Promise<void>((resolve) => {
-      arrived = resolve;
-    });
+    const arrival = signal();
     const { url } = await serve(() => {
-      arrived();
+      arrival.give();
       return 'hang';
     });
     const client = clientOf(`${url}/x`);
     const pending = client.call(body('p'), KEY);
-    await arrival;
+    await arrival.given;
     await client.close();
     expect(await pending).toMatchObject({ phase: 'exchange', code: 'aborted' });
     expect(await client.call(body('p'), KEY)).toMatchObject({ phase: 'connect', code: 'aborted' });
