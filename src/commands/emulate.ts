@@ -23,6 +23,10 @@ Examples:
   $ promptmill emulate --fail 500:0.02 --fail reset:0.01 \\
       --fail truncate:0.01 --filter-prompt-rate 0.03
 
+  a model that does not keep to the form: half of the answers are none of the
+  labels, in a code fence, or in a sentence:
+  $ promptmill emulate --fail invalid:0.1 --fail fenced:0.2 --fail chatty:0.2
+
   an outage from the 100th request to the 200th, out of a file:
   $ echo '[{from: 100, to: 200, fault: 503}]' > outage.yaml &&
       promptmill emulate --script outage.yaml

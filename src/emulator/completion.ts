@@ -1,8 +1,10 @@
 import type { Tokenizer } from '../prompt/tokens.js';
 import type { Model } from '../service/catalogue.js';
-import { answer } from './answers/answer.js';
+import { answer, possibleAnswers } from './answers/answer.js';
+import { drawn, type Possibility } from './answers/possible.js';
+import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
-import { type Logprobs, logprobsOf } from './logprobs.js';
+import { type Logprobs, logprobsOf, type PossiblePieces, sharesAlong } from './logprobs.js';
 import { pick, randomFrom } from './random.js';
 import { invalidRequest, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
@@ -18,6 +20,12 @@ export interface Candidate {
   /** The text token by token, for streams and log probabilities; empty when neither is asked for. */
   readonly pieces: readonly string[];
   readonly logprobs: Logprobs | null;
+}
+
+/** A way to answer that nobody asked for, and what decides its words. */
+export interface Manner {
+  readonly way: Unwanted;
+  readonly random: () => number;
 }
 
 /** What candidates are made with. */
@@ -48,6 +56,7 @@ export function promptTokensOf(request: CompletionRequest, { tokenizer }: Worksh
  * Answers a request. The result depends on nothing but the arguments.
  * @param promptTokens of {@link promptTokensOf}
  * @param filters whether the API version reports filter results; a blocked prompt is refused either way
+ * @param manner `null` for answers as they should be
  * @throws Refusal when a prompt does not fit the context window or is blocked
  */
 export function complete(
@@ -56,6 +65,7 @@ export function complete(
   model: Model,
   filters: boolean,
   workshop: Workshop,
+  manner: Manner | null,
 ): Completions {
   for (const tokens of promptTokens) checkContextWindow(tokens, request.maxTokens, model);
 
@@ -65,9 +75,10 @@ export function complete(
   const blocked = promptFilters.find(isBlocked);
   if (blocked) throw promptBlocked(filters ? blocked : null);
 
-  const candidates = request.prompts.map((prompt) =>
-    Array.from({ length: request.bestOf }, (_, index) => generate(prompt, index, request, workshop)),
-  );
+  const candidates = request.prompts.map((prompt) => {
+    const question = questionOf(prompt, manner, request, workshop);
+    return Array.from({ length: request.bestOf }, (_, index) => generate(question, index, request, workshop));
+  });
   const tokens = candidates.flat().map((candidate) => candidate.tokens);
   return {
     promptFilters,
@@ -92,16 +103,59 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/**
- * Generates one candidate for one prompt.
- * @param index tells the candidates of a prompt apart
- */
-function generate(prompt: string, index: number, request: CompletionRequest, workshop: Workshop): Candidate {
-  const { tokenizer, seed } = workshop;
+/** A prompt, and what is known of its answers. */
+interface Question {
+  readonly prompt: string;
+  /** What may be answered; `null` where that is open, or nobody asks. */
+  readonly possible: readonly Possibility[] | null;
+  /** The same token by token, for log probabilities; empty when these are not asked for. */
+  readonly inPieces: readonly PossiblePieces[];
+  readonly manner: Manner | null;
+}
+
+function questionOf(
+  prompt: string,
+  manner: Manner | null,
+  { temperature, logprobs }: CompletionRequest,
+  { tokenizer, seed }: Workshop,
+): Question {
+  const isAsked = manner === null && (temperature > 0 || logprobs !== null);
+  const possible = isAsked ? possibleAnswers(prompt, randomFrom(seed, `\n${prompt}`)) : null;
+  const inPieces = (logprobs === null ? null : possible)?.map(({ text, share }) => ({
+    pieces: piecesOf(text, tokenizer),
+    share,
+  }));
+  return { prompt, possible, inPieces: inPieces ?? [], manner };
+}
+
+/** @param index tells the candidates of a prompt apart */
+function textFor(
+  { prompt, possible, manner }: Question,
+  index: number,
+  { temperature, fingerprint }: CompletionRequest,
+  { seed }: Workshop,
+): string {
   // At temperature 0 every candidate is the most likely one, whatever the other parameters say.
-  const variation = request.temperature === 0 ? '' : `${request.fingerprint}#${index}`;
-  const full = answer(prompt, randomFrom(seed, `${variation}\n${prompt}`));
-  const { tokens, ...cut } = cutToLimits(full, request, tokenizer);
+  const variation = temperature === 0 ? '' : `${fingerprint}#${index}`;
+  const random = randomFrom(seed, `${variation}\n${prompt}`);
+  const text =
+    possible === null || temperature === 0
+      ? answer(prompt, random, temperature)
+      : drawn(possible, temperature, random);
+  return manner === null ? text : unwanted(manner.way, text, prompt, manner.random);
+}
+
+/** Generates one candidate for one prompt. */
+function generate(
+  question: Question,
+  index: number,
+  request: CompletionRequest,
+  workshop: Workshop,
+): Candidate {
+  const { prompt, manner } = question;
+  const { tokenizer, seed } = workshop;
+  const full = textFor(question, index, request, workshop);
+  const { tokens, ...cut } = cutToLimits(full, request, tokenizer, manner?.way === 'cut');
   const filter = judgeCompletion(prompt, cut.text, workshop.filter.completions, seed);
   const { text, finishReason } = isBlocked(filter)
     ? {
@@ -110,7 +164,7 @@ function generate(prompt: string, index: number, request: CompletionRequest, wor
       }
     : cut;
   const whole = request.echo && text !== null ? prompt + text : text;
-  return { text: whole, finishReason, tokens, filter, ...tokenwise(prompt, text, request, workshop) };
+  return { text: whole, finishReason, tokens, filter, ...tokenwise(question, text, request, workshop) };
 }
 
 const REMAINDERS = ['half', 'empty', 'missing'] as const;
@@ -127,12 +181,16 @@ function remainder(text: string, random: () => number): string | null {
   }
 }
 
-/** Ends a text at its first stop sequence or after `max_tokens` tokens, whichever comes first. */
-function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokenizer) {
+/**
+ * Ends a text at its first stop sequence or after `max_tokens` tokens, whichever comes first.
+ * @param halved after half of its tokens at the latest, as if `max_tokens` were no more
+ */
+function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokenizer, halved: boolean) {
   const tokens = tokenizer.encode(full);
-  const isLong = tokens.length > request.maxTokens;
+  const most = halved ? Math.min(request.maxTokens, Math.floor(tokens.length / 2)) : request.maxTokens;
+  const isLong = tokens.length > most;
   // A character that is cut in two by the last token is not returned.
-  const text = isLong ? tokenizer.decode(tokens.slice(0, request.maxTokens)).replace(/\uFFFD+$/, '') : full;
+  const text = isLong ? tokenizer.decode(tokens.slice(0, most)).replace(/\uFFFD+$/, '') : full;
   const stopAt = request.stop
     .map((stop) => (stop === '' ? -1 : text.indexOf(stop)))
     .filter((index) => index >= 0)
@@ -142,26 +200,32 @@ function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokeni
     return {
       text: kept,
       finishReason: 'stop' as const,
-      tokens: Math.min(tokenizer.count(kept), request.maxTokens),
+      tokens: Math.min(tokenizer.count(kept), most),
     };
   }
   return isLong
-    ? { text, finishReason: 'length' as const, tokens: request.maxTokens }
+    ? { text, finishReason: 'length' as const, tokens: most }
     : { text, finishReason: 'stop' as const, tokens: tokens.length };
 }
 
 /** The text token by token, with log probabilities, where they are asked for. */
 function tokenwise(
-  prompt: string,
+  { prompt, inPieces }: Question,
   text: string | null,
   { echo, logprobs, stream, temperature }: CompletionRequest,
   { tokenizer, seed }: Workshop,
 ): Pick<Candidate, 'pieces' | 'logprobs'> {
   if (text === null || (logprobs === null && !stream)) return { pieces: [], logprobs: null };
-  const pieces = [...(echo ? piecesOf(prompt, tokenizer) : []), ...piecesOf(text, tokenizer)];
+  const echoed = echo ? piecesOf(prompt, tokenizer) : [];
+  const own = piecesOf(text, tokenizer);
+  const pieces = [...echoed, ...own];
   if (logprobs === null) return { pieces, logprobs: null };
+  const known = [...echoed.map(() => null), ...sharesAlong(own, inPieces)];
   const random = randomFrom(seed, `logprobs\n${prompt}\n${text}`);
-  return { pieces, logprobs: logprobsOf(pieces, logprobs, echo ? null : prompt, temperature === 0, random) };
+  return {
+    pieces,
+    logprobs: logprobsOf(pieces, known, logprobs, echo ? null : prompt, temperature === 0, random),
+  };
 }
 
 /**

@@ -145,7 +145,8 @@ async function answer(
     return { delivery: instead, visit: { ...NOTHING, prompts, fault, status: statusOf(instead) } };
   }
 
-  const completions = complete(request, promptTokens, target.model, target.filters, workshop);
+  const manner = drawn?.fault.kind === 'answer' ? { way: drawn.fault.way, random: drawn.random } : null;
+  const completions = complete(request, promptTokens, target.model, target.filters, workshop, manner);
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, request.stream ? 0 : completions.longest, jitter), gone);
   const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);

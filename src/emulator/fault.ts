@@ -1,4 +1,5 @@
 import type { Json } from '../model.js';
+import { UNWANTED, type Unwanted } from './answers/unwanted.js';
 import { type Body, isObject } from './checks.js';
 import type { Delivery } from './delivery.js';
 import { type Asked, faultReply, garbage, type Hint, insufficientQuota, type Reply } from './refusal.js';
@@ -114,6 +115,8 @@ export type Fault =
   | { readonly kind: 'insufficient-quota'; readonly name: string }
   /** Word for word what a script says. */
   | { readonly kind: 'reply'; readonly name: string; readonly reply: Reply }
+  /** An answer in a way that nobody asked for. Unlike a form it is what the model wrote, and its tokens are counted so. */
+  | { readonly kind: 'answer'; readonly name: string; readonly way: Unwanted }
   /** A good answer in one of the less usual {@link FORMS}. */
   | { readonly kind: 'form'; readonly name: string; readonly form: Form }
   /**
@@ -123,7 +126,7 @@ export type Fault =
   | { readonly kind: WireFault; readonly name: string };
 
 /** The names of all faults, for people. */
-export const FAULT_NAMES = `a status from 300 to 599, ${WIRE_FAULTS.join(', ')}, insufficient-quota, ${[...FORMS.keys()].join(', ')}`;
+export const FAULT_NAMES = `a status from 300 to 599, ${[...WIRE_FAULTS, 'insufficient-quota', ...UNWANTED, ...FORMS.keys()].join(', ')}`;
 
 /** The fault of a name, or `null` when there is none. */
 export function faultNamed(name: string): Fault | null {
@@ -131,6 +134,8 @@ export function faultNamed(name: string): Fault | null {
   if (status !== null) return { kind: 'status', name, status };
   const wire = WIRE_FAULTS.find((known) => known === name);
   if (wire) return { kind: wire, name };
+  const way = UNWANTED.find((known) => known === name);
+  if (way) return { kind: 'answer', name, way };
   const form = FORMS.get(name);
   if (form) return { kind: 'form', name, form };
   return name === 'insufficient-quota' ? { kind: 'insufficient-quota', name } : null;
@@ -159,6 +164,7 @@ export function inPlaceOfAnswer({ fault, random }: DrawnFault, asked: Asked, hin
       return { kind: fault.kind };
     case 'truncate':
     case 'drip':
+    case 'answer':
     case 'form':
       return null;
   }

@@ -14,15 +14,51 @@ const OTHERS = [' the', ' a', '\n', ',', ' and', ' not'] as const;
 /** Share of tokens above temperature 0 that are not the most likely one. */
 const SURPRISES = 0.1;
 
+/** What all tokens have together that no possible answer goes on with. */
+const UNFORESEEN = 0.001;
+
+/** A text that may be answered, token by token, and how likely it is. */
+export interface PossiblePieces {
+  readonly pieces: readonly string[];
+  readonly share: number;
+}
+
+/** How likely each token is at one place. */
+type NextTokens = ReadonlyMap<string, number>;
+
 /**
- * Makes up plausible log probabilities.
+ * How likely each token was to come next, at each place along a text: what the shares of the possible answers that begin
+ * like it come to. It ends where none of them goes on like the text.
+ */
+export function sharesAlong(tokens: readonly string[], possible: readonly PossiblePieces[]): NextTokens[] {
+  const along: NextTokens[] = [];
+  let alike = possible;
+  for (const [place, token] of tokens.entries()) {
+    const total = alike.reduce((sum, { share }) => sum + share, 0);
+    const next = new Map<string, number>();
+    for (const { pieces, share } of alike) {
+      const piece = pieces[place];
+      // One that ends here has a share in the end, which is no token and is not listed.
+      if (piece !== undefined) next.set(piece, (next.get(piece) ?? 0) + share / total);
+    }
+    if (!next.has(token)) break;
+    along.push(next);
+    alike = alike.filter(({ pieces }) => pieces[place] === token);
+  }
+  return along;
+}
+
+/**
+ * The log probabilities of a text. Where it is not known how likely each token was, they are made up.
  * @param tokens the text, token by token
+ * @param known of {@link sharesAlong}, by the place of the token; `null` or absent where it is not known
  * @param top how many of the most likely tokens are listed; a token that is not among them is listed as well
  * @param from what precedes the first token; `null` when nothing does
  * @param certain whether every token is the most likely one, as at temperature 0
  */
 export function logprobsOf(
   tokens: readonly string[],
+  known: readonly (NextTokens | null)[],
   top: number,
   from: string | null,
   certain: boolean,
@@ -33,7 +69,9 @@ export function logprobsOf(
   const drawn = tokens.map((token, index) => {
     offsets.push(offset);
     offset += charactersIn(token);
-    return index === 0 && from === null ? null : draw(token, top, certain, random);
+    if (index === 0 && from === null) return null;
+    const next = known[index] ?? null;
+    return listed(token, top, next === null ? madeUp(token, certain, random) : ranked(next));
   });
   return {
     tokens,
@@ -53,18 +91,34 @@ export function sliceOf(logprobs: Logprobs, from: number, to: number): Logprobs 
   };
 }
 
-function draw(token: string, top: number, certain: boolean, random: () => number) {
+/** The likeliest first. */
+type Ranking = readonly (readonly [token: string, share: number])[];
+
+function listed(token: string, top: number, ranking: Ranking) {
+  const entries = ranking
+    .filter(([name], rank) => rank < top || name === token)
+    .map(([name, share]): [string, number] => [name, logarithm(share)]);
+  const listed = Object.fromEntries(entries);
+  return { logprob: listed[token] ?? null, top: listed };
+}
+
+function ranked(next: NextTokens): Ranking {
+  const others = OTHERS.filter((other) => !next.has(other));
+  return [
+    ...[...next]
+      .map(([token, share]) => [token, (1 - UNFORESEEN) * share] as const)
+      .sort(([, a], [, b]) => b - a),
+    ...others.map((other, index) => [other, UNFORESEEN * 0.5 ** (index + 1)] as const),
+  ];
+}
+
+function madeUp(token: string, certain: boolean, random: () => number): Ranking {
   const isSurprise = random() < SURPRISES && !certain;
   const likeliest = 0.55 + 0.45 * random();
   const others = OTHERS.filter((other) => other !== token);
   const ranking = isSurprise ? [...others, token] : [token, ...others];
   // Each rank gets half of what the one before it got, out of what the likeliest leaves.
-  const logprobAt = (rank: number): number =>
-    logarithm(rank === 0 ? likeliest : (1 - likeliest) * 0.5 ** rank);
-  const listed = ranking
-    .map((name, rank): [string, number] => [name, logprobAt(rank)])
-    .filter(([name], rank) => rank < top || name === token);
-  return { logprob: logprobAt(ranking.indexOf(token)), top: Object.fromEntries(listed) };
+  return ranking.map((name, rank) => [name, rank === 0 ? likeliest : (1 - likeliest) * 0.5 ** rank]);
 }
 
 const logarithm = (probability: number): number => Math.round(Math.log(probability) * 1e8) / 1e8;

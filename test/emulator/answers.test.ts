@@ -7,7 +7,7 @@ import { answer } from '../../src/emulator/answers/answer.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { randomFrom } from '../../src/emulator/random.js';
 
-const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt));
+const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt), 0);
 
 function sentimentPrompt(review: string): string {
   return `Classify the sentiment of the review as positive, negative or neutral.\nReview: ${review}\nSentiment:`;

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { answerReader } from '../../src/answer/answer.js';
 import { answer } from '../../src/emulator/answers/answer.js';
+import { sharesOf, term } from '../../src/emulator/answers/labels.js';
 import { randomFrom } from '../../src/emulator/random.js';
 import type { Json } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
@@ -38,7 +39,7 @@ function rehearse(job: string, rows: readonly Fields[], text: string) {
         bytes: 0,
         fields: new Map(Object.entries(row)),
       });
-      const given = reader.read(answer(rendered, randomFrom(1, rendered)));
+      const given = reader.read(answer(rendered, randomFrom(1, rendered), 0));
       const values = new Map(reader.columns.map((name, column) => [name, given.values[column]]));
       return { row, given, values };
     });
@@ -90,5 +91,41 @@ describe('a rehearsal looks like a run', () => {
     expect(share(results, (counted) => counted !== '(none)')).toBeGreaterThan(0.95);
     const topics = ['quality', 'price', 'delivery', 'size', 'service', 'other'];
     for (const topic of topics) expect(share(results, (counted) => counted === topic)).toBeGreaterThan(0.02);
+  });
+});
+
+describe('the confidence of a rehearsal', () => {
+  /** For each review: how sure the reading is of its label, and whether the stars agree. */
+  const READINGS = REVIEWS.flatMap((row) => {
+    const [review, stars] = [String(row['review']).trim(), Number(row['rating'])];
+    if (review === '' || stars === 0) return [];
+    const labels = ['positive', 'negative', 'neutral'].map((name) => term(name));
+    const [first] = sharesOf(review, labels, randomFrom(1, review));
+    const gold = stars < 3 ? 'negative' : stars === 3 ? 'neutral' : 'positive';
+    return [{ confidence: first?.share ?? 0, isRight: first?.text === gold }];
+  });
+  const accuracyOf = (some: typeof READINGS) => share(some, ({ isRight }) => isRight);
+
+  it('is about how often the stars of the sample reviews agree', () => {
+    const groups = new Map<number, typeof READINGS>();
+    for (const reading of READINGS) {
+      const tenth = Math.floor(10 * reading.confidence);
+      groups.set(tenth, [...(groups.get(tenth) ?? []), reading]);
+    }
+    expect(groups.size).toBeGreaterThan(4);
+    let error = 0;
+    for (const group of groups.values()) {
+      const mean = group.reduce((sum, { confidence }) => sum + confidence, 0) / group.length;
+      error += (group.length / READINGS.length) * Math.abs(mean - accuracyOf(group));
+    }
+    // Expected calibration error; one that says 1 of every answer would have 0.6.
+    expect(error).toBeLessThan(0.08);
+  });
+
+  it('makes abstaining worth while: the surer, the more often right', () => {
+    const above = (least: number) => READINGS.filter(({ confidence }) => confidence >= least);
+    expect(accuracyOf(above(0.5))).toBeGreaterThan(accuracyOf(READINGS) + 0.1);
+    expect(accuracyOf(above(0.6))).toBeGreaterThan(accuracyOf(above(0.5)) + 0.03);
+    expect(above(0.6).length).toBeGreaterThan(40);
   });
 });

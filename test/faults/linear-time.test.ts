@@ -124,7 +124,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the search for a key': (text) => clean(text),
   'the check of the context window': (text) => fits(text, 5),
   'the terminal': (text) => plain(text),
-  'the emulator': (text) => answer(text, () => 0.5),
+  'the emulator': (text) => answer(text, () => 0.5, 0),
   'the .env file': (text) => {
     writeFileSync(join(scratch, '.env'), text);
     return readEnvironment({}, join(scratch, '.env'));

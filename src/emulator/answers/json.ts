@@ -2,10 +2,11 @@ import type { Json } from '../../model.js';
 import { type Body, isObject } from '../checks.js';
 import { objectIn, schemaOf } from './keys.js';
 import { choose, term } from './labels.js';
-import { type PromptParts, summaryOf, toneOf, wordsOf } from './reading.js';
+import { opinionOf, type PromptParts, summaryOf, wordsOf } from './reading.js';
 
 interface Task extends PromptParts {
   readonly random: () => number;
+  readonly temperature: number;
   /** Where `$ref` leads. */
   readonly root: Body;
   /** How many more values are made: a schema may contain itself, or ask for many items. */
@@ -37,21 +38,22 @@ const VALUES: ReadonlyArray<readonly [key: RegExp, found: RegExp, otherwise: str
 ];
 
 /** The JSON that a prompt asks for. Values that a pattern finds in the text are, the others are made up. */
-export function jsonAnswer(parts: PromptParts, random: () => number): string {
+export function jsonAnswer(parts: PromptParts, random: () => number, temperature: number): string {
   const root = schemaOf(parts);
   // On one line, with the spaces that a model writes.
-  return JSON.stringify(valueFor('', root, { ...parts, random, root, left: MOST_VALUES }), null, 1)
+  const task = { ...parts, random, temperature, root, left: MOST_VALUES };
+  return JSON.stringify(valueFor('', root, task), null, 1)
     .replace(/(?<=[[{])\n\s*|\n\s*(?=[\]}])/g, '')
     .replace(/\n\s*/g, ' ');
 }
 
 function valueFor(name: string, given: Body, task: Task): Json {
   task.left -= 1;
-  const { subject, random } = task;
+  const { subject, random, temperature } = task;
   const schema = resolved(given, task.root);
   const options = [schema['const'] ?? schema['enum'] ?? []].flat();
   const labels = options.flatMap((option) => (typeof option === 'string' ? [term(option)] : []));
-  if (labels.length > 0) return choose(subject, labels, random);
+  if (labels.length > 0) return choose(subject, labels, random, temperature);
   if (options.length > 0 || task.left < 0) return options[Math.floor(random() * options.length)] ?? null;
   const types = [schema['type'] ?? []].flat();
   // Without a type of its own a key may be `null` when the prompt speaks of it.
@@ -101,8 +103,8 @@ function numberFor(name: string, { type, minimum, maximum }: Body, { subject, ra
   const isRating = /rating|stars|score|sentiment/i.test(name);
   const least = Number(minimum ?? (/confidence|probability/i.test(name) ? 0 : 1));
   const most = Number(maximum ?? (least === 0 ? 1 : least + (isRating ? 4 : 99)));
-  const tone = isRating ? toneOf(subject) : null;
-  const value = least + (most - least) * (tone === null ? random() : (tone + 2) / 4);
+  const opinion = isRating ? opinionOf(subject) : null;
+  const value = least + (most - least) * (opinion === null ? random() : (opinion.tone + 2) / 4);
   return most - least > 1 || type === 'integer' ? Math.round(value) : Math.round(100 * value) / 100;
 }
 
@@ -110,9 +112,9 @@ function textFor(
   name: string,
   schema: Body,
   isOpen: boolean,
-  { subject, details, random }: Task,
+  { subject, details, random, temperature }: Task,
 ): string | null {
-  if (/sentiment|polarity|mood/i.test(name)) return choose(subject, SENTIMENTS, random);
+  if (/sentiment|polarity|mood/i.test(name)) return choose(subject, SENTIMENTS, random, temperature);
   // `Known customer: …` has the `customer_name`.
   const parts = wordsOf(name.replaceAll('_', ' ')).filter(({ length }) => length > 3);
   const caption = details

@@ -1,4 +1,5 @@
-import { type PromptParts, toneOf, wordsOf } from './reading.js';
+import { drawn, inShares, type Possibility } from './possible.js';
+import { opinionOf, type PromptParts, wordsOf } from './reading.js';
 
 /** A label or a key, and what the prompt says that it means; empty when it does not say. */
 export interface Term {
@@ -131,22 +132,59 @@ function isName(text: string): boolean {
   return text !== '' && text.length <= 40 && text.split(/\s+/).length <= 4;
 }
 
+/** One of the labels: the likeliest at temperature 0, drawn by what they are likely above it. */
+export function choose(
+  text: string,
+  terms: readonly Term[],
+  random: () => number,
+  temperature: number,
+): string {
+  const shares = sharesOf(text, terms, random);
+  return temperature === 0 ? (shares[0]?.text ?? '') : drawn(shares, temperature, random);
+}
+
+/** What a label weighs that is one place of the scale away from where a text leans to: e to the power of −{@link SPREAD}. */
+const SPREAD = 0.4;
+/** Places of the scale in one unit of {@link Opinion.leaning}. */
+const STRIDE = 2.5;
+/** The share that all labels have alike, whatever the text says: the reading is that often beside the point. */
+const LAPSE = 0.15;
+/** The label that is answered at temperature 0 is likelier than any other by this factor at least. */
+const LEAD_OF_FIRST = 1.05;
+
 /**
- * One of the labels: by the tone of the text where they are poles of a sentiment or steps of a scale, by the words that
- * they and their meanings share with it otherwise, and by chance where neither tells.
+ * How likely each label is, the likeliest first: it is the answer at temperature 0. That is: by the tone of the text where they
+ * are poles of a sentiment or steps of a scale, by the words that they and their meanings share with it otherwise, and by
+ * chance where neither tells. The three numbers above were chosen so that the ratings of some 1,100 reviews agree with the
+ * answers about as often as the shares say.
  */
-export function choose(text: string, terms: readonly Term[], random: () => number): string {
+export function sharesOf(text: string, terms: readonly Term[], random: () => number): Possibility[] {
   const places = terms.map(({ name }, index) => placeOf(name, index / (terms.length - 1)));
   const isScale = places.filter((place) => place !== null).length >= 2;
-  const tone = isScale ? toneOf(text) : null;
-  const scores = terms.map((one, index) => {
+  const opinion = isScale ? opinionOf(text) : null;
+  const fits = terms.map((one, index): { score: number; weight: number } => {
     const place = places[index] ?? null;
-    if (!isScale) return 3 * overlap(one.name, text) + overlap(one.meaning, text);
-    return place === null ? Number.NEGATIVE_INFINITY : tone === null ? 0 : -Math.abs(place - tone);
+    if (!isScale) {
+      const score = 3 * overlap(one.name, text) + overlap(one.meaning, text);
+      return { score, weight: Math.exp(Math.min(score, 20)) };
+    }
+    if (place === null) return { score: Number.NEGATIVE_INFINITY, weight: 0 };
+    if (opinion === null) return { score: 0, weight: 1 };
+    const away = place - STRIDE * opinion.leaning;
+    return { score: -Math.abs(place - opinion.tone), weight: Math.exp(-SPREAD * away ** 2) };
   });
-  const best = Math.max(...scores);
-  const among = terms.filter((_, index) => scores[index] === best);
-  return among[Math.floor(random() * among.length)]?.name ?? '';
+  const best = Math.max(...fits.map(({ score }) => score));
+  const among = fits.flatMap(({ score }, index) => (score === best ? index : []));
+  const first = among[Math.floor(random() * among.length)] ?? 0;
+
+  const total = fits.reduce((sum, { weight }) => sum + weight, 0);
+  const shares = fits.map(({ weight }) => ((1 - LAPSE) * weight) / total + LAPSE / fits.length);
+  const least = LEAD_OF_FIRST * Math.max(...shares.filter((_, index) => index !== first), 0);
+  const weighed = terms.map(({ name }, index) => {
+    const share = shares[index] ?? 0;
+    return { text: name, share: index === first ? Math.max(share, least) : share };
+  });
+  return inShares(weighed).sort((a, b) => b.share - a.share);
 }
 
 /** From −2 to 2: where a label stands on a scale of sentiment, or a number on that of its list. */

@@ -1,0 +1,136 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
+import type { Unwanted } from '../../src/emulator/answers/unwanted.js';
+import { faultNamed } from '../../src/emulator/fault.js';
+import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import { loadTokenizer } from '../../src/prompt/tokens.js';
+import { call, events, SENTIMENT } from './call.js';
+
+let emulator: Emulator | null = null;
+afterEach(async () => {
+  await emulator?.close();
+  emulator = null;
+});
+
+/** An emulator that answers a share of the requests in one way. */
+async function answering(way: Unwanted, rate = 1, seed = 1): Promise<Emulator> {
+  const fault = faultNamed(way);
+  if (fault === null) throw new Error(`no fault ${way}`);
+  emulator = await startEmulator({ faults: [{ fault, rate }], seed });
+  return emulator;
+}
+
+const JSON_PROMPT = 'Extract order_number and email as JSON.\nText: A-10233 from anna@example.org\nJSON:';
+const OBJECT = '{"order_number": "A-10233", "email": "anna@example.org"}';
+
+const labels = answerReader({ kind: 'labels', labels: ['positive', 'negative', 'neutral'] });
+const json = answerReader({
+  kind: 'json',
+  schema: {
+    type: 'object',
+    required: ['order_number', 'email'],
+    properties: { order_number: { type: 'string' }, email: { type: 'string' } },
+  },
+});
+
+/** The choice of one prompt. */
+async function choiceOf(service: Emulator, prompt: string, more: object = {}) {
+  const { status, body } = await call(service, { prompt, max_tokens: 60, temperature: 0, ...more });
+  expect(status).toBe(200);
+  return { ...body.choices[0], usage: body.usage };
+}
+
+describe('an answer that nobody asked for', () => {
+  it('invalid: is none of the labels, and no JSON', async () => {
+    const service = await answering('invalid');
+    const texts = new Set<string>();
+    for (let i = 0; i < 12; i++) {
+      const label = await choiceOf(service, SENTIMENT.replace('love', `love ${i}`));
+      expect(labels.read(label.text).fault?.code, label.text).toBe('answer_not_a_label');
+      const object = await choiceOf(service, JSON_PROMPT.replace('from', `${i}`));
+      expect(json.read(object.text).fault?.code, object.text).toBe('answer_not_json');
+      texts.add(label.text);
+    }
+    expect(texts.size).toBeGreaterThan(2);
+  });
+
+  it('invalid: has no label of the prompt in it, whatever these are', async () => {
+    const service = await answering('invalid');
+    for (const label of ['N/A', 'not sure', 'hard to say', 'cannot tell']) {
+      for (let i = 0; i < 6; i++) {
+        const prompt = `Classify as good, bad or ${label}.\nText: text ${i}\nLabel:`;
+        expect((await choiceOf(service, prompt)).text.toLowerCase()).not.toContain(label.toLowerCase());
+      }
+    }
+  });
+
+  it('fenced: stands in a code fence, and can be read', async () => {
+    const service = await answering('fenced');
+    const [label, object] = [await choiceOf(service, SENTIMENT), await choiceOf(service, JSON_PROMPT)];
+    expect(label.text).toBe(' ```\npositive\n```');
+    expect(object.text).toBe(` \`\`\`json\n${OBJECT}\n\`\`\``);
+    expect([labels.read(label.text).fault, json.read(object.text).fault]).toEqual([null, null]);
+  });
+
+  it('chatty: stands in a sentence, and can be read', async () => {
+    const service = await answering('chatty');
+    const [label, object] = [await choiceOf(service, SENTIMENT), await choiceOf(service, JSON_PROMPT)];
+    expect(label.text).toBe(' Sure! The sentiment is positive.');
+    expect(object.text).toBe(
+      ` Sure! Here is the JSON:\n\n${OBJECT}\n\nLet me know if you need anything else.`,
+    );
+    expect([labels.read(label.text).fault, json.read(object.text).fault]).toEqual([null, null]);
+    // Talk takes up the room of the answer.
+    const short = await choiceOf(service, SENTIMENT, { max_tokens: 5 });
+    expect(short).toMatchObject({ text: ' Sure! The sentiment is', finish_reason: 'length' });
+  });
+
+  it('broken: is JSON but for a comma, and a label as it should be', async () => {
+    const service = await answering('broken');
+    const { text, finish_reason } = await choiceOf(service, JSON_PROMPT);
+    expect([text, finish_reason]).toEqual([` ${OBJECT.replace('}', ',}')}`, 'stop']);
+    expect(json.read(text).fault?.code).toBe('answer_not_json');
+    expect((await choiceOf(service, SENTIMENT)).text).toBe(' positive');
+  });
+
+  it('cut: is the first half of its tokens, and ends with `length`', async () => {
+    const service = await answering('cut');
+    const { text, finish_reason, usage } = await choiceOf(service, JSON_PROMPT);
+    const { count } = loadTokenizer('cl100k_base');
+    expect(` ${OBJECT}`.startsWith(text)).toBe(true);
+    expect(finish_reason).toBe('length');
+    expect(usage.completion_tokens).toBe(Math.floor(count(` ${OBJECT}`) / 2));
+    expect(json.read(text).fault?.code).toBe('answer_not_json');
+    expect(await choiceOf(service, SENTIMENT)).toMatchObject({ text: '', finish_reason: 'length' });
+  });
+});
+
+describe('such answers', () => {
+  it('befall their share of the requests, the same ones again, and others with another seed', async () => {
+    const prompts = Array.from({ length: 300 }, (_, i) => SENTIMENT.replace('love', `love ${i}`));
+    const hit = async (seed: number) => {
+      const service = await answering('invalid', 0.1, seed);
+      const texts = await Promise.all(prompts.map(async (prompt) => (await choiceOf(service, prompt)).text));
+      const faults = texts.flatMap((text, index) => (labels.read(text).fault === null ? [] : index));
+      expect(service.stats()).toMatchObject({ answered: 300, by_fault: { invalid: faults.length } });
+      await service.close();
+      return faults;
+    };
+    const first = await hit(1);
+    expect(first.length).toBeGreaterThan(15);
+    expect(first.length).toBeLessThan(50);
+    expect(await hit(1)).toEqual(first);
+    expect(await hit(2)).not.toEqual(first);
+  });
+
+  it('are billed and tokenised as they are, and come in streams', async () => {
+    const service = await answering('chatty');
+    const { text, logprobs, usage } = await choiceOf(service, SENTIMENT, { logprobs: 2 });
+    expect(usage.completion_tokens).toBe(loadTokenizer('cl100k_base').count(text));
+    expect(logprobs.tokens.join('')).toBe(text);
+    const { bodies } = await events(service, { prompt: SENTIMENT, max_tokens: 60, temperature: 0 });
+    const streamed = bodies.flatMap(({ choices }) => choices.map((choice: { text: string }) => choice.text));
+    expect(streamed.join('')).toBe(text);
+    expect(service.stats().by_fault).toEqual({ chatty: 2 });
+  });
+});
