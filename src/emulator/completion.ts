@@ -108,9 +108,12 @@ interface Question {
   readonly prompt: string;
   /** What may be answered; `null` where that is open, or nobody asks. */
   readonly possible: readonly Possibility[] | null;
-  /** The same token by token, for log probabilities; empty when these are not asked for. */
+  /** Makes of an answer what is written. */
+  readonly written: (text: string) => string;
+  /** What may be written, token by token, for log probabilities; empty where it is not known, or nobody asks. */
   readonly inPieces: readonly PossiblePieces[];
-  readonly manner: Manner | null;
+  /** Whether it ends half-way. */
+  readonly halved: boolean;
 }
 
 function questionOf(
@@ -119,18 +122,20 @@ function questionOf(
   { temperature, logprobs }: CompletionRequest,
   { tokenizer, seed }: Workshop,
 ): Question {
-  const isAsked = manner === null && (temperature > 0 || logprobs !== null);
+  const isAsked = temperature > 0 || logprobs !== null;
   const possible = isAsked ? possibleAnswers(prompt, randomFrom(seed, `\n${prompt}`)) : null;
-  const inPieces = (logprobs === null ? null : possible)?.map(({ text, share }) => ({
-    pieces: piecesOf(text, tokenizer),
+  const written = manner === null ? (text: string) => text : unwanted(manner.way, prompt, manner.random);
+  const isKnown = logprobs !== null && manner?.way !== 'invalid';
+  const inPieces = (isKnown ? possible : null)?.map(({ text, share }) => ({
+    pieces: piecesOf(written(text), tokenizer),
     share,
   }));
-  return { prompt, possible, inPieces: inPieces ?? [], manner };
+  return { prompt, possible, written, inPieces: inPieces ?? [], halved: manner?.way === 'cut' };
 }
 
 /** @param index tells the candidates of a prompt apart */
 function textFor(
-  { prompt, possible, manner }: Question,
+  { prompt, possible, written }: Question,
   index: number,
   { temperature, fingerprint }: CompletionRequest,
   { seed }: Workshop,
@@ -138,11 +143,11 @@ function textFor(
   // At temperature 0 every candidate is the most likely one, whatever the other parameters say.
   const variation = temperature === 0 ? '' : `${fingerprint}#${index}`;
   const random = randomFrom(seed, `${variation}\n${prompt}`);
-  const text =
+  return written(
     possible === null || temperature === 0
       ? answer(prompt, random, temperature)
-      : drawn(possible, temperature, random);
-  return manner === null ? text : unwanted(manner.way, text, prompt, manner.random);
+      : drawn(possible, temperature, random),
+  );
 }
 
 /** Generates one candidate for one prompt. */
@@ -152,10 +157,10 @@ function generate(
   request: CompletionRequest,
   workshop: Workshop,
 ): Candidate {
-  const { prompt, manner } = question;
+  const { prompt, halved } = question;
   const { tokenizer, seed } = workshop;
   const full = textFor(question, index, request, workshop);
-  const { tokens, ...cut } = cutToLimits(full, request, tokenizer, manner?.way === 'cut');
+  const { tokens, ...cut } = cutToLimits(full, request, tokenizer, halved);
   const filter = judgeCompletion(prompt, cut.text, workshop.filter.completions, seed);
   const { text, finishReason } = isBlocked(filter)
     ? {

@@ -128,6 +128,10 @@ describe('such answers', () => {
     const { text, logprobs, usage } = await choiceOf(service, SENTIMENT, { logprobs: 2 });
     expect(usage.completion_tokens).toBe(loadTokenizer('cl100k_base').count(text));
     expect(logprobs.tokens.join('')).toBe(text);
+    // The label is as likely as it is without the words around it.
+    const at = logprobs.tokens.indexOf(' positive');
+    expect(Math.exp(logprobs.token_logprobs[at])).toBeCloseTo(0.65, 1);
+    expect(Object.keys(logprobs.top_logprobs[at])).toEqual([' positive', ' neutral']);
     const { bodies } = await events(service, { prompt: SENTIMENT, max_tokens: 60, temperature: 0 });
     const streamed = bodies.flatMap(({ choices }) => choices.map((choice: { text: string }) => choice.text));
     expect(streamed.join('')).toBe(text);

@@ -13,31 +13,37 @@ const INVALID = [
   'As a language model, I cannot tell.',
 ] as const;
 
-/** An answer to a prompt, in a way that nobody asked for. */
-export function unwanted(way: Unwanted, text: string, prompt: string, random: () => number): string {
-  const content = text.trimStart();
-  const lead = text.slice(0, text.length - content.length);
+/**
+ * Makes answers to a prompt such as nobody asked for.
+ * @param random decides the words of an invalid one
+ */
+export function unwanted(way: Unwanted, prompt: string, random: () => number): (text: string) => string {
   const parts = partsRead(prompt);
   const wanted = wantedBy(parts);
   const isJson = wanted.kind === 'json';
+  const around = (change: (content: string) => string) => (text: string) =>
+    text.replace(/\S[\s\S]*/, (content) => change(content));
   switch (way) {
-    case 'invalid': {
-      const chosen = pick(random, INVALID);
-      const labels = wanted.kind === 'label' ? wanted.labels : [];
-      const hasLabel = labels.some(({ name }) => chosen.toLowerCase().includes(name.toLowerCase()));
-      return lead + (hasLabel ? '…' : chosen);
-    }
+    case 'invalid':
+      return around(() => {
+        const chosen = pick(random, INVALID);
+        const labels = wanted.kind === 'label' ? wanted.labels : [];
+        const hasLabel = labels.some(({ name }) => chosen.toLowerCase().includes(name.toLowerCase()));
+        return hasLabel ? '…' : chosen;
+      });
     case 'fenced':
-      return `${lead}\`\`\`${isJson ? 'json' : ''}\n${content}\n\`\`\``;
+      return around((content) => `\`\`\`${isJson ? 'json' : ''}\n${content}\n\`\`\``);
     case 'chatty': {
       const cue = /(.*)$/.exec(parts.instruction)?.[1]?.toLowerCase() || 'answer';
-      return wanted.kind === 'label'
-        ? `${lead}Sure! The ${cue} is ${content}.`
-        : `${lead}Sure! Here is the ${isJson ? 'JSON' : cue}:\n\n${content}\n\nLet me know if you need anything else.`;
+      return around((content) =>
+        wanted.kind === 'label'
+          ? `Sure! The ${cue} is ${content}.`
+          : `Sure! Here is the ${isJson ? 'JSON' : cue}:\n\n${content}\n\nLet me know if you need anything else.`,
+      );
     }
     case 'broken':
-      return isJson ? text.replace(/(?=[}\]]$)/, ',') : text;
+      return (text) => (isJson ? text.replace(/(?=[}\]]$)/, ',') : text);
     case 'cut':
-      return text;
+      return (text) => text;
   }
 }
