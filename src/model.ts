@@ -17,7 +17,7 @@
  * - **output target**: the files that a run writes to, found and locked before anything is sent.
  * - **engine**: producer, worker and collector of a run, side by side.
  * - **watchdog**: stops a run, resumably, when nothing moves any more or a limit is reached.
- * - **canary**: the first rows, which go ahead: when all of them fail, the run stops.
+ * - **canary**: the first rows, which go ahead: when their answers are not good enough, the run stops.
  * - **rescue**: puts chunks into the queue again that were lost there.
  * - **heartbeat**: what a run or a worker says of itself about once a second; status and dashboard read it.
  * - **deployment**: the named model behind an endpoint; the unit of quota, so also the unit of queue.

@@ -2,12 +2,11 @@ import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
-import { Halt, type HaltReason } from '../halt.js';
+import { Halt } from '../halt.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
-import type { Summary } from '../report/summary.js';
-import { renderSummary } from '../report/terminal.js';
+import { reasonLine, renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
-import { type RunResult, runJob } from '../run/pipeline.js';
+import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { isShared, QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
@@ -36,7 +35,7 @@ Examples:
 
 The same command continues a run that was stopped. Exit codes: 0 every row is
 answered, filtered or skipped; 1 some rows failed; 2 did not start; 3 stopped
-early; 130, 143 interrupted.
+early; 4 finished below answer.require; 130, 143 interrupted.
 `;
 
 /** `promptmill run JOB`: producer, worker and collector in this process. */
@@ -103,13 +102,14 @@ async function run(jobPath: string, options: Options, exit: Exit, underWay: Unde
     const isUnread = options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`));
     if (!options.quiet) print(result);
     // Without the summary nothing else would say why, and cron has only this to send.
-    else if (result.halted?.kind === 'stop') process.stderr.write(`promptmill: ${result.summary.stopped}\n`);
+    else if (result.halted?.kind === 'stop' || result.summary.missed !== null)
+      process.stderr.write(`promptmill: ${reasonLine(result.summary)}\n`);
     release();
     await whileNotSignalled(exit, (signal) =>
       onFinish(hooks, result, { env: process.env, onWarning: (message) => log.warn(message), signal }),
     );
     if (isUnread) return EXIT_OF_SIGNAL.SIGPIPE;
-    return exitCode(result.summary, result.halted);
+    return result.halted?.kind === 'signal' ? EXIT_OF_SIGNAL[result.halted.signal] : exitOf(result);
   } catch (error) {
     // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
     if (halt.reason?.kind !== 'signal') throw error;
@@ -144,12 +144,6 @@ function assertReachable({ work, emulated, queue }: Settings): void {
     '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
     `Name a queue for all with --queue ${SHARED_QUEUES}, or leave out --no-work.`,
   );
-}
-
-function exitCode(summary: Summary, halted: HaltReason | null): number {
-  if (halted?.kind === 'signal') return EXIT_OF_SIGNAL[halted.signal];
-  if (halted !== null) return 3;
-  return summary.rows.failed > 0 ? 1 : 0;
 }
 
 /** Writes to standard output; false when nobody reads it any more (fault 51). */

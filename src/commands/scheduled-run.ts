@@ -76,7 +76,8 @@ function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {
   const facts = { run, output: summary.output };
   const result = resultOf(summary);
   if (halted === null) {
-    log[summary.rows.failed > 0 ? 'warn' : 'info'](facts, `finished: ${result}`);
+    const level = summary.missed !== null ? 'error' : summary.rows.failed > 0 ? 'warn' : 'info';
+    log[level](facts, `finished: ${result}`);
     return { run, state: 'finished', result };
   }
   if (halted.kind === 'signal') {

@@ -190,7 +190,7 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
   const unknown = `unknown field ${written(place)}`;
   const elsewhere = allFields().filter((path) => path.at(-1) === key);
   if (elsewhere.some((path) => path.join('.') === written(place))) {
-    const others = fieldsAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
+    const others = choicesAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
     return `${written(parent)} has ${[key, ...others].join(' and ')}: remove one of them`;
   }
   const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
@@ -239,6 +239,13 @@ function schemasAt(path: readonly PropertyKey[]): readonly unknown[] {
 const fieldsAt = (path: readonly PropertyKey[]): string[] => [
   ...new Set(schemasAt(path).flatMap((schema) => [...membersOf(schema).keys()])),
 ];
+
+/** Of these, the fields that only some branches of a union have. */
+const choicesAt = (path: readonly PropertyKey[]): string[] =>
+  schemasAt(path).flatMap((schema) => {
+    const branches = listIn(schema, 'anyOf').length;
+    return [...membersOf(schema)].flatMap(([name, members]) => (members.length < branches ? name : []));
+  });
 
 let known: readonly string[][] | null = null;
 

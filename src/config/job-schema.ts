@@ -93,8 +93,26 @@ const inputSchema = z.strictObject({
     ),
 });
 
+const requireSchema = z
+  .strictObject({
+    valid: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.5)
+      .describe(
+        'Share of the completed rows whose answer must be valid: one of the labels, JSON of the schema. 0 asks for nothing. ' +
+          'Default: 0.5.',
+      ),
+  })
+  .prefault({})
+  .describe(
+    'What the answers must reach. A run that finishes below it has its output, and exit code 4; with limits.canary it stops ' +
+      'when the first rows are below it.',
+  );
+
 /** What can be said of every kind of answer. */
-const answerShared = {};
+const answerShared = { require: requireSchema };
 
 const answerSchema = z
   .union([
@@ -219,7 +237,9 @@ const limitsSchema = z.strictObject({
     .number()
     .positive()
     .optional()
-    .describe('Stop when this many rows failed (1 or more), or this fraction of the rows so far (below 1).'),
+    .describe(
+      'Stop when this many rows failed or have an invalid answer (1 or more), or this fraction of the rows so far (below 1).',
+    ),
   deadline: durationSchema
     .optional()
     .describe(
@@ -230,7 +250,8 @@ const limitsSchema = z.strictObject({
     .max(5_000)
     .optional()
     .describe(
-      'The first so many rows go ahead of the rest; when all of them fail, the run stops. Default: none.',
+      'The first so many rows go ahead of the rest; when none of them has a usable answer, or fewer than answer.require asks for, ' +
+        'the run stops. Default: none.',
     ),
   give_up_after: durationSchema
     .default('1h')
@@ -273,7 +294,7 @@ const onFinishSchema = z
       .optional()
       .describe(
         'A program and its arguments, started without a shell. It gets the summary on standard input, and PROMPTMILL_STATUS ' +
-          '(finished or stopped), PROMPTMILL_JOB, PROMPTMILL_RUN, PROMPTMILL_OUTPUT and PROMPTMILL_SUMMARY in its ' +
+          '(finished or stopped), PROMPTMILL_EXIT_CODE, PROMPTMILL_JOB, PROMPTMILL_RUN, PROMPTMILL_OUTPUT and PROMPTMILL_SUMMARY in its ' +
           'environment, but no key.',
       ),
     timeout: durationSchema

@@ -71,6 +71,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     parameters: job.parameters,
     rowParameters: job.row_parameters,
     answer: answerSpec(job.answer),
+    /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
+    require: job.answer?.require ?? null,
     output: Object.freeze({
       /** With `{{date}}` and `{{run}}` still in it; `-` is standard output. */
       path: outputPath,
@@ -91,13 +93,13 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       unknownOutcome: limits.unknown_outcome,
       /** Time without an answered row after which a run stops, in milliseconds. */
       giveUpMs: durationMs(limits.give_up_after),
-      /** Rows that may fail, or a fraction of the rows so far. */
+      /** Rows that may fail or have an invalid answer, or a fraction of the rows so far. */
       stopAfterFailures: limits.stop_after_failures ?? null,
       /** Longest time of one execution, in milliseconds. */
       deadlineMs: limits.deadline === undefined ? null : durationMs(limits.deadline),
       /** What the run may be billed in all its executions together; `null` is no limit. */
       budget: budgetOf(limits),
-      /** Rows that go ahead of the rest, and must not all fail; 0 is none. */
+      /** Rows that go ahead of the rest, and must be good enough; 0 is none. */
       canary: limits.canary ?? 0,
     }),
     prices: job.prices ?? null,

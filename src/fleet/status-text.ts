@@ -78,8 +78,12 @@ function bar({ rows: { known, total } }: RunStatus): string {
 }
 
 /** What a line has no room for. */
-function runNote({ state, waiting, stopped, rows, seen_s, host, pid }: RunStatus): string[] {
-  const failed = rows.failed > 0 ? [`${count(rows.failed)} failed`] : [];
+function runNote(run: RunStatus): string[] {
+  const { state, waiting, stopped, missed, rows, answers_invalid: invalid, seen_s, host, pid } = run;
+  const failed = [
+    ...(rows.failed > 0 ? [`${count(rows.failed)} failed`] : []),
+    ...(invalid > 0 ? [`answers.invalid ${count(invalid)}`] : []),
+  ];
   switch (state) {
     case 'running':
       return waiting === null ? failed : [...failed, waiting];
@@ -89,7 +93,7 @@ function runNote({ state, waiting, stopped, rows, seen_s, host, pid }: RunStatus
         `lost: resume with the same command (process ${pid} on ${host}, silent for ${duration(seen_s)})`,
       ];
     case 'finished':
-      return [FINISHED, ...failed];
+      return [FINISHED, ...failed, ...(missed === null ? [] : [missed])];
     case 'interrupted':
       return [...failed, stopped ?? state];
     default:

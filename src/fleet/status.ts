@@ -10,7 +10,17 @@ import {
 
 /** What `promptmill status --json` says in the words of the heartbeat and of its summary. */
 type OfBeat = 'run' | 'queue' | 'emulated' | 'host' | 'pid' | 'rows_per_second' | 'waiting';
-type OfSummary = 'job' | 'deployment' | 'started_at' | 'stopped' | 'calls' | 'cost' | 'reused' | 'output';
+type OfSummary =
+  | 'job'
+  | 'deployment'
+  | 'started_at'
+  | 'answers_invalid'
+  | 'stopped'
+  | 'missed'
+  | 'calls'
+  | 'cost'
+  | 'reused'
+  | 'output';
 
 /** A run, as `promptmill status --json` has it. */
 export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'], OfSummary> {
@@ -87,10 +97,12 @@ function runStatus(seen: SeenRun): RunStatus {
     started_at: summary.started_at,
     seen_s: Math.round(ageMs / 1000),
     rows: { total: summary.input.rows, known: beat.known, completed, filtered, failed, skipped },
+    answers_invalid: summary.answers_invalid,
     rows_per_second: rate === null ? null : Math.round(rate * 100) / 100,
     eta_s: rate === null || rate === 0 || beat.waiting !== null ? null : Math.ceil(left / rate),
     waiting: state === 'running' ? beat.waiting : null,
     stopped: summary.stopped,
+    missed: summary.missed,
     calls: summary.calls,
     cost: summary.cost,
     ...(summary.reused !== undefined && { reused: summary.reused }),

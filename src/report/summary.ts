@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import { percentiles } from './latency.js';
+import { invalidOf } from './require.js';
 import { STATUSES, type Tally } from './tally.js';
 import { amount, counts, moment, words } from './untrusted.js';
 
@@ -35,9 +36,13 @@ export const summarySchema = z.object({
   duration_s: amount,
   /** Why the run stopped early, as `code: message`; `null` when it finished. */
   stopped: words.nullable(),
+  /** What a run that finished has missed of what its job asks, as `code: message`; `null` when nothing. */
+  missed: words.nullable().default(null),
   rows: z.object({ total: amount, ...eachOf(STATUSES, () => amount) }),
   finish_reasons: counts,
   answers: counts,
+  /** Completed rows whose answer is invalid. What the version before wrote has no count of them. */
+  answers_invalid: amount.default(0),
   usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
   /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */
   usage_estimated: z.exactOptional(amount),
@@ -82,6 +87,7 @@ export interface SummaryParts
     | 'calls'
   > {
   readonly stopped: Fault | null;
+  readonly missed: Fault | null;
   readonly tally: Tally;
   readonly prices: Prices | null;
   /** Whether the job reuses outcomes. @default false */
@@ -90,7 +96,7 @@ export interface SummaryParts
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
 export function summarise(parts: SummaryParts): Summary {
-  const { tally, stopped, prices, input, calls } = parts;
+  const { tally, stopped, missed, prices, input, calls } = parts;
   const { total, completed, filtered, failed, skipped } = tally.rows;
   assert.equal(total, completed + filtered + failed + skipped, 'rows do not add up to their total');
   return {
@@ -103,10 +109,12 @@ export function summarise(parts: SummaryParts): Summary {
     started_at: parts.started_at,
     finished_at: parts.finished_at,
     duration_s: rounded(parts.duration_s, 3),
-    stopped: stopped && `${stopped.code}: ${stopped.message}`,
+    stopped: reasonOf(stopped),
+    missed: reasonOf(missed),
     rows: { total, completed, filtered, failed, skipped },
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
+    answers_invalid: invalidOf(tally),
     usage: tally.usage,
     ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
     cost: prices && costOf(tally.usage, prices),
@@ -121,6 +129,8 @@ export function summarise(parts: SummaryParts): Summary {
     }),
   };
 }
+
+const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}: ${fault.message}`;
 
 /** What tokens cost, in the currency of the prices. */
 export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {

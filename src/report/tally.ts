@@ -36,6 +36,8 @@ export interface Tally {
   readonly filters: FilterTally;
   /** By the code that the output's `error_code` has: of failed and filtered rows, and of unusable answers. */
   readonly errors: Counts;
+  /** Completed rows whose answer is invalid, by the code of what is wrong with it; absent while there are none. */
+  readonly invalid?: Counts;
   /** One message of each code, the first that came; absent while there are none. */
   readonly samples?: Samples;
   /** Of each row's last call. */
@@ -94,6 +96,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
+  const invalid = new Counter(tally.invalid ?? {}, LIMITS.errors);
   const samples = new Map(Object.entries(tally.samples ?? {}));
   let estimated = tally.estimated ?? 0;
   const latencies: number[] = [];
@@ -110,6 +113,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       if (outcome.status === 'failed') reused.failed += 1;
     }
     const fault = outcome.status === 'completed' ? completedFault(outcome.completion, answer) : outcome.error;
+    if (outcome.status === 'completed' && answer?.fault) invalid.add(answer.fault.code);
     if (fault) {
       errors.add(fault.code);
       const code = fault.code.slice(0, NAME_LENGTH);
@@ -140,6 +144,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
     ...(estimated > 0 && { estimated }),
+    ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
     ...(samples.size > 0 && { samples: Object.fromEntries(samples) }),
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),
@@ -199,6 +204,8 @@ function severityOf({ severity, detected }: FilterVerdict): string | null {
 /** Name → how often, as JSON. */
 export type Counts = { readonly [name: string]: number };
 
+export const sumOf = (counts: Counts): number => Object.values(counts).reduce((sum, n) => sum + n, 0);
+
 /** Where further names are counted once there are as many as allowed. */
 const OTHER = '(other)';
 
@@ -223,6 +230,11 @@ export class Counter {
   add(name: string): void {
     const key = boundedKey(this.counts, name, this.limit);
     this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
+  }
+
+  /** Distinct names. */
+  get size(): number {
+    return this.counts.size;
   }
 
   toCounts(): Counts {

@@ -1,7 +1,7 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
 import type { Summary } from './summary.js';
-import { type Counts, type FilterCounts, type ReusedCounts, type RowCounts, STATUSES } from './tally.js';
+import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
 import {
   bodyWidth,
   cells,
@@ -68,19 +68,26 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
   const lines = [
     ...flow([plain(summary.job), `deployment ${plain(summary.deployment)}`], SEPARATOR, options.width),
     '',
-    paint('bold', reconciliation(summary.rows)),
+    paint('bold', reconciliation(summary)),
     ...(summary.stopped === null ? [] : stoppedLines(summary, summary.stopped, options, paint)),
+    ...(summary.missed === null ? [] : missedLines(summary.missed, options, paint)),
     '',
     ...sectionLines(sections, options.width, paint),
   ];
   return `${lines.join('\n')}\n`;
 }
 
-/** Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. */
-export function reconciliation(rows: RowCounts): string {
+/**
+ * Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. Behind them the
+ * invalid answers of completed rows, where there are any.
+ */
+export function reconciliation({ rows, answers_invalid: invalid }: Reconciled): string {
   const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
-  return `${count(rows.total)} rows = ${parts.join(' + ')}`;
+  const answers = invalid === 0 ? '' : `; answers.invalid ${count(invalid)}`;
+  return `${count(rows.total)} rows = ${parts.join(' + ')}${answers}`;
 }
+
+type Reconciled = Pick<Summary, 'rows' | 'answers_invalid'>;
 
 function stoppedLines(
   { rows, input }: Summary,
@@ -97,9 +104,25 @@ function stoppedLines(
   ];
 }
 
+function missedLines(reason: string, { width }: TerminalOptions, paint: Paint): string[] {
+  return [
+    '',
+    ...flow(['Finished,', 'but', ...plain(reason).split(' ')], ' ', width).map((line) =>
+      paint('yellow', line),
+    ),
+  ];
+}
+
+/** Why a run stopped or what it missed, in one line, with a message of the error that most rows have. */
+export function reasonLine({ stopped, missed, errors, error_samples: samples = {} }: Summary): string {
+  const [code] = Object.keys(samples).toSorted((a, b) => (errors[b] ?? 0) - (errors[a] ?? 0));
+  const sample = code === undefined ? '' : ` One of the errors (${code}): ${samples[code]}`;
+  return plain(`${stopped ?? missed}${sample}`);
+}
+
 /** Each answer with its count, its share and a bar as long as its share. */
 function answerLines(answers: Counts, width: number, paint: Paint): string[] {
-  const total = Object.values(answers).reduce((sum, rows) => sum + rows, 0);
+  const total = sumOf(answers);
   const columns = countColumns(answers, width);
   const room = Math.max(0, Math.min(40, width - columns.width - '  100.0 %  '.length));
   return columns.lines.map(({ text, rows }) => {

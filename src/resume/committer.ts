@@ -142,6 +142,11 @@ export class Committer {
     this.count(highest(COUNTERS, this.#manifest.calls, now));
   }
 
+  /** Rows up to this one go ahead of the rest; reaches the disk with the next write. @param canary 0 when none does */
+  goAhead(canary: number): void {
+    if (canary > 0) this.#manifest = { ...this.#manifest, canary };
+  }
+
   /**
    * Takes the counters as the ledger has them now, in which the run must be open; they reach the disk with the next
    * write.

@@ -38,6 +38,8 @@ const shape = z.object({
   rows: count,
   /** The last row for which calls may have been made; behind `--limit`, where an execution before had a larger one. */
   reach: count.exactOptional(),
+  /** The last row that went ahead of the rest, where any did (`limits.canary`). */
+  canary: count.exactOptional(),
   /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
   bytes: count,
   /** Hash of the end of these bytes, by which the part file is known from another. */
@@ -83,7 +85,8 @@ export function readManifest(path: string): Manifest | null {
     );
   }
   const parsed = shape.loose().safeParse(parseJson(text));
-  if (parsed.success) return { ...parsed.data, calls: withTokens(parsed.data) };
+  if (parsed.success)
+    return { ...parsed.data, calls: withTokens(parsed.data), tally: withInvalid(parsed.data.tally) };
   throw new UsageError(
     'manifest_damaged',
     `${path} is not a run that this version can continue`,
@@ -95,6 +98,14 @@ export function readManifest(path: string): Manifest | null {
 function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counters {
   const { prompt_tokens = usage.prompt_tokens, completion_tokens = usage.completion_tokens } = calls;
   return { ...calls, prompt_tokens, completion_tokens };
+}
+
+/** An earlier version counted invalid answers among the errors only, by these codes. */
+function withInvalid(tally: Tally): Tally {
+  if (tally.invalid !== undefined) return tally;
+  const codes = ['answer_invalid', 'answer_not_json', 'answer_not_a_label'];
+  const found = Object.entries(tally.errors).filter(([code]) => codes.includes(code));
+  return found.length === 0 ? tally : { ...tally, invalid: Object.fromEntries(found) };
 }
 
 export function removeManifest(path: string): void {

@@ -1,15 +1,14 @@
 import { StopError } from '../errors.js';
-import { count } from '../figures.js';
-import type { RowCounts } from '../report/tally.js';
+import { type Judged, missText, type Require, unusableText, usableOf } from '../report/require.js';
 
 /**
- * The first rows of a run, which go ahead of the rest: when all of them fail, the prompt, the parameters or the
- * deployment are wrong, and the rest is not sent.
+ * The first rows of a run, which go ahead of the rest: when none of them has a usable answer, or fewer than
+ * `answer.require` asks for, the prompt, the parameters or the deployment are wrong, and the rest is not sent.
  */
 export class Canary {
   #release: () => void = () => {};
   #refuse: (error: StopError) => void = () => {};
-  /** Settles when the first rows are written. Rejects with a StopError when all of them failed. */
+  /** Settles when the first rows are written. Rejects with a StopError when they are not good enough. */
   readonly passed: Promise<void>;
 
   /** Number of the last row that goes ahead; 0 when none does. */
@@ -17,13 +16,17 @@ export class Canary {
 
   /**
    * @param rows how many rows go ahead; 0 is none
-   * @param written the rows of earlier executions: while all of them failed, a resume begins with a canary again
+   * @param require what is asked of the answers; null is nothing
+   * @param written the rows of earlier executions
+   * @param before the last row that went ahead in them; undefined when none did
    */
   constructor(
     private readonly rows: number,
-    written: RowCounts,
+    private readonly require: Require | null,
+    written: Judged,
+    before: number | undefined,
   ) {
-    this.last = rows > 0 && onlyFailed(written) ? written.total + rows : 0;
+    this.last = rows > 0 ? lastAhead(rows, require, written, before) : 0;
     this.passed = new Promise((resolve, reject) => {
       this.#release = resolve;
       this.#refuse = reject;
@@ -32,16 +35,18 @@ export class Canary {
     this.passed.catch(() => {});
   }
 
-  /** Takes the rows that are written, after each commit. */
-  looked(written: RowCounts): void {
-    if (written.total < this.last) return;
-    if (written.failed === 0 || !onlyFailed(written)) this.#release();
+  /** Takes the rows that are written, after each commit. The first look at all that go ahead decides. */
+  looked(written: Judged): void {
+    if (written.rows.total < this.last) return;
+    const problem = problemOf(written, this.require);
+    if (problem === null) this.#release();
     else
       this.#refuse(
         new StopError(
           'canary_failed',
-          `the first ${count(written.total)} rows all failed (limits.canary is ${this.rows}); nothing else was sent.`,
-          'See error_message in the part file, mend the job, and start over with --restart.',
+          `the first rows are not good enough (limits.canary is ${this.rows}): ${problem}. Nothing else was sent.`,
+          'See error_message in the part file, mend the job, and start over with --restart. ' +
+            'What answer.require asks may change in between: then the same command goes on.',
         ),
       );
   }
@@ -52,4 +57,25 @@ export class Canary {
   }
 }
 
-const onlyFailed = ({ completed, filtered }: RowCounts): boolean => completed + filtered === 0;
+/**
+ * A resume begins with a canary again while no row has a usable answer, and when the last one was not passed. One that a
+ * kill has cut short ends at the same row, so that its chunks are the same.
+ */
+function lastAhead(
+  rows: number,
+  require: Require | null,
+  written: Judged,
+  before: number | undefined,
+): number {
+  const { total } = written.rows;
+  if (before !== undefined && total < before) return before;
+  const again = total === before && problemOf(written, require) !== null;
+  return again || usableOf(written) === 0 ? total + rows : 0;
+}
+
+/** What is wrong with rows that went ahead, in words; null when the rest may follow. */
+function problemOf(written: Judged, require: Require | null): string | null {
+  const { total, skipped } = written.rows;
+  if (usableOf(written) === 0 && total > skipped) return unusableText(written);
+  return missText(written, require);
+}

@@ -88,7 +88,8 @@ class Engine {
     this.#fleet = watchFleet(store.keyValue, queue.name, world.log, (lost) =>
       queue.takeBack(manifest.run, lost),
     );
-    this.#canary = new Canary(settings.limits.canary, manifest.tally.rows);
+    this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
+    committer.goAhead(this.#canary.last);
     this.#producer = new Producer(settings, parts, this.#window, this.#canary);
     const watched = {
       worker: this.#own?.worker ?? null,
@@ -133,13 +134,13 @@ class Engine {
 
   /** What is known of the rows may release the rest of them, or end the run. */
   #judge(event: RunEvent): void {
-    if (event.type === 'committed') this.#canary.looked(event.rows);
+    const { manifest, ranMs } = this.parts.committer;
+    const { tally } = manifest;
+    if (event.type === 'committed') this.#canary.looked(tally);
     if (event.type !== 'rows settled') return;
     this.#watchdog.looked(event.known, steadyNow());
-    const { manifest, ranMs } = this.parts.committer;
-    const { rows } = manifest.tally;
-    const fault = reachedLimit(this.settings.limits, rows, ranMs);
-    if (fault !== null && rows.total < this.parts.input.total) this.stop(fault);
+    const fault = reachedLimit(this.settings.limits, tally, ranMs);
+    if (fault !== null && tally.rows.total < this.parts.input.total) this.stop(fault);
   }
 
   #pulse(): void {

@@ -5,7 +5,7 @@ import { durationMs, type Job } from '../config/job-schema.js';
 import { errorText, UsageError } from '../errors.js';
 import { postOnce } from '../service/post.js';
 import { proxyFor, type ServiceProxy } from '../service/proxy.js';
-import type { RunResult } from './pipeline.js';
+import { exitOf, type RunResult } from './pipeline.js';
 
 /** What a job file asks for when a run has ended, ready to be done. */
 interface Hooks {
@@ -92,6 +92,7 @@ async function runCommand(
     env: {
       ...Object.fromEntries(Object.entries(env).filter(([name]) => !KEYS.includes(name))),
       PROMPTMILL_STATUS: halted === null ? 'finished' : 'stopped',
+      PROMPTMILL_EXIT_CODE: String(exitOf({ summary, halted })),
       PROMPTMILL_JOB: summary.job,
       PROMPTMILL_RUN: summary.run,
       PROMPTMILL_OUTPUT: files === null ? '-' : resolve(files.output),

@@ -5,6 +5,7 @@ import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
+import { missOf } from '../report/require.js';
 import { type Summary, summarise } from '../report/summary.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
@@ -25,6 +26,13 @@ export interface RunResult {
   readonly beyond: number;
   /** Rows whose outcome is known, also where it is not written yet. */
   readonly known: number;
+}
+
+/** The exit code of a run that was not interrupted. What was asked of it and missed says more than that rows failed. */
+export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'>): 0 | 1 | 3 | 4 {
+  if (halted !== null) return 3;
+  if (summary.missed !== null) return 4;
+  return summary.rows.failed > 0 ? 1 : 0;
 }
 
 /**
@@ -146,6 +154,7 @@ function summaryOf(
   halted: HaltReason | null,
 ): Summary {
   const { manifest } = committer;
+  const isWhole = halted === null && manifest.rows === input.total;
   return summarise({
     run: manifest.run,
     job: settings.job,
@@ -157,6 +166,7 @@ function summaryOf(
     finished_at: new Date().toISOString(),
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
+    missed: isWhole ? missOf(manifest.tally, settings.require) : null,
     tally: manifest.tally,
     calls: manifest.calls,
     prices: settings.prices,

@@ -20,12 +20,14 @@ const lastRun = z.object({
 });
 export type LastRun = z.output<typeof lastRun>;
 
-/** Rows by outcome, and why the run stopped when it did. */
-export function resultOf({ input, rows, stopped }: Summary): string {
+/** Rows by outcome, and why the run stopped when it did, or what it missed. */
+export function resultOf(summary: Summary): string {
+  const { input, rows, stopped, missed, answers_invalid: invalid } = summary;
   const { total, completed, filtered, failed, skipped } = rows;
   const of = total === input.rows ? '' : `of ${input.rows} `;
   const counts = `${total} ${of}rows = ${completed} completed + ${filtered} filtered + ${failed} failed + ${skipped} skipped`;
-  return stopped === null ? counts : `${counts}; ${stopped}`;
+  const answers = invalid === 0 ? [] : [`answers.invalid ${invalid}`];
+  return [counts, ...answers, ...[stopped ?? missed ?? []].flat()].join('; ');
 }
 
 const jobState = z.object({

@@ -1,6 +1,7 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { ratesOf } from '../report/rate.js';
+import type { Summary } from '../report/summary.js';
 import { type RowCounts, STATUSES } from '../report/tally.js';
 import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
@@ -57,7 +58,7 @@ export interface PastRun {
   readonly job: string;
   readonly state: 'finished' | 'failures' | 'stopped' | 'interrupted';
   readonly stateText: string;
-  /** Why it stopped. */
+  /** Why it stopped, or what it missed. */
   readonly note: string | null;
   /** ISO 8601; the page shows it in the time zone of whoever reads it. */
   readonly startedAt: string;
@@ -142,6 +143,7 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
       ['Retries', count(summary.calls.retried)],
       ['Latency p50', latency(summary.latency_ms.p50)],
       ['Latency p95', latency(summary.latency_ms.p95)],
+      ...invalidFigure(summary),
     ],
     shares: sharesOf(summary.rows, total),
     where: [
@@ -156,9 +158,15 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
   };
 }
 
+/** Only where there are any: many jobs have no answer that could be invalid. */
+const invalidFigure = ({ answers_invalid: invalid }: Summary): Figure[] =>
+  invalid === 0 ? [] : [['Invalid answers', count(invalid)]];
+
 function pastOf({ beat }: WatchedRun): PastRun {
   const { summary } = beat;
-  const state = beat.state === 'finished' && summary.rows.failed > 0 ? 'failures' : beat.state;
+  const note = summary.stopped ?? summary.missed;
+  const isBad = summary.rows.failed > 0 || summary.missed !== null;
+  const state = beat.state === 'finished' && isBad ? 'failures' : beat.state;
   return {
     id: beat.run,
     job: plain(summary.job),
@@ -167,11 +175,11 @@ function pastOf({ beat }: WatchedRun): PastRun {
     stateText: {
       running: NONE,
       finished: 'Finished',
-      failures: `Finished, ${count(summary.rows.failed)} failed`,
+      failures: `Finished, ${summary.missed === null ? `${count(summary.rows.failed)} failed` : 'below what is asked'}`,
       stopped: 'Stopped',
       interrupted: 'Interrupted',
     }[state],
-    note: summary.stopped && plain(summary.stopped),
+    note: note && plain(note),
     startedAt: summary.started_at,
     duration: duration(summary.duration_s),
     rows:
@@ -179,7 +187,7 @@ function pastOf({ beat }: WatchedRun): PastRun {
         ? count(summary.rows.total)
         : `${count(summary.rows.total)} of ${count(summary.input.rows)}`,
     shares: sharesOf(summary.rows),
-    sharesText: sharesText(summary.rows),
+    sharesText: sharesText(summary),
     tokens: count(summary.usage.total_tokens),
     cost: money(summary.cost),
   };
@@ -220,10 +228,9 @@ export function sharesOf(rows: RowCounts, whole = rows.total): Share[] {
   }));
 }
 
-function sharesText(rows: RowCounts): string {
-  return STATUSES.filter((name) => rows[name] > 0)
-    .map((name) => `${count(rows[name])} ${name}`)
-    .join(', ');
+function sharesText({ rows, answers_invalid: invalid }: Summary): string {
+  const shares = STATUSES.filter((name) => rows[name] > 0).map((name) => `${count(rows[name])} ${name}`);
+  return [...shares, ...(invalid > 0 ? [`answers.invalid ${count(invalid)}`] : [])].join(', ');
 }
 
 const money = (value: number | null): string => (value === null ? NONE : cost(value));

@@ -74,6 +74,12 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     gauge(registry, name, help, ['job', 'run', ...labels]);
 
   const rows = counts('promptmill_rows_total', 'Rows in the output, by how they ended', 'outcome');
+  const invalid = counter(
+    registry,
+    'promptmill_answers_invalid_total',
+    'Completed rows in the output whose answer is invalid',
+    ['job', 'run'],
+  );
   const tokens = counts('promptmill_tokens_total', 'Tokens that the service billed', 'kind');
   const calls = counts(
     'promptmill_run_calls_total',
@@ -103,6 +109,7 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     const { summary } = beat;
     const labels = { job: cut(summary.job), run: beat.run };
     for (const outcome of STATUSES) rows.inc({ ...labels, outcome }, summary.rows[outcome]);
+    invalid.inc(labels, summary.answers_invalid);
     tokens.inc({ ...labels, kind: 'prompt' }, summary.usage.prompt_tokens);
     tokens.inc({ ...labels, kind: 'completion' }, summary.usage.completion_tokens);
     for (const what of CALLS) calls.inc({ ...labels, what }, summary.calls[what]);

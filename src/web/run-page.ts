@@ -50,9 +50,9 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
       stopped: 'Stopped',
       interrupted: 'Interrupted',
     }[standing],
-    note: plainOrNull(summary.stopped ?? beat.waiting),
+    note: plainOrNull(summary.stopped ?? summary.missed ?? beat.waiting),
     startedAt: summary.started_at,
-    rowsText: reconciliation(rows),
+    rowsText: reconciliation(summary),
     shares: sharesOf(rows),
     facts: [
       ['Run', beat.run],

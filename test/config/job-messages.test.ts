@@ -46,6 +46,18 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ['answer: {}', 'job.yaml:3: answer must be a group with labels or json, got {}'],
   ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: remove one of them'],
   [
+    'answer: { labels: [a, b], json: {}, require: { valid: 1 } }',
+    'job.yaml:3: answer has json and labels: remove one of them',
+  ],
+  [
+    'answer: { labels: [a, b], require: { valid: 98 } }',
+    'job.yaml:3: answer.require.valid must be a number from 0 to 1, got 98',
+  ],
+  [
+    'answer: { labels: [a, b], require: { valdi: 1 } }',
+    'job.yaml:3: unknown field answer.require.valdi: did you mean answer.require.valid?',
+  ],
+  [
     'answer: { labels: [a, 2] }',
     'job.yaml:3: entry 2 of answer.labels must be a text, got 2: write "2", in quotes',
   ],

@@ -38,6 +38,7 @@ export function runBeat(
       finished_at: startedAt,
       duration_s: 5,
       stopped: null,
+      missed: null,
       tally: { ...emptyTally(), rows: { total: 40, completed: 38, filtered: 0, failed: 2, skipped: 0 } },
       calls: { sent: 55, retried: 1, rate_limited: 0, repeated: 0 },
       prices: null,

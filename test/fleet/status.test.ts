@@ -68,6 +68,14 @@ describe('the status as text', () => {
       at(runBeat({ run: 'done', state: 'finished', known: 100 })),
       at(
         runBeat({
+          run: 'below',
+          state: 'finished',
+          known: 100,
+          summary: { ...runBeat().summary, answers_invalid: 8, missed: 'below_require: 78.9 % are valid' },
+        }),
+      ),
+      at(
+        runBeat({
           run: 'bad',
           state: 'stopped',
           summary: { ...runBeat().summary, stopped: 'unauthorized: the service refuses every key' },
@@ -91,6 +99,8 @@ describe('the status as text', () => {
         '  20 s)',
         'reviews  done                    ██████████ 100 %   100',
         '  finished; 2 failed',
+        'reviews  below                   ██████████ 100 %   100',
+        '  finished; 2 failed; answers.invalid 8; below_require: 78.9 % are valid',
         'reviews  bad                     █████░░░░░  50 %    50',
         '  2 failed; stopped, unauthorized: the service refuses every key',
         '',

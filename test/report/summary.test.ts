@@ -15,6 +15,7 @@ const parts: SummaryParts = {
   finished_at: '2025-11-21T02:00:03.000Z',
   duration_s: 3.0004999,
   stopped: null,
+  missed: null,
   tally: fold(emptyTally(), [
     completed('positive', { latency_ms: 10 }),
     completed('negative', { latency_ms: 20 }),
@@ -40,9 +41,11 @@ test('the summary has its fixed fields, in their order', () => {
         finished_at: '2025-11-21T02:00:03.000Z',
         duration_s: 3,
         stopped: null,
+        missed: null,
         rows: { total: 5, completed: 2, filtered: 1, failed: 1, skipped: 1 },
         finish_reasons: { stop: 2, content_filter: 1 },
         answers: { positive: 1, negative: 1 },
+        answers_invalid: 0,
         usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },
         cost: 0.000288,
         filters: {

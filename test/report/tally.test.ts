@@ -71,10 +71,20 @@ test('each row is counted where it belongs', () => {
       completion: { hate: { safe: 3, filtered: 0 }, violence: { medium: 1, filtered: 1 } },
     },
     errors: { answer_not_a_label: 1, content_filter: 2, timeout: 1, bad_row: 1 },
+    invalid: { answer_not_a_label: 1 },
     samples: expect.objectContaining({ timeout: expect.any(String) }),
     latency: null,
   });
   expect(percentiles(tally.latency)).toMatchObject({ p50: 401, max: 500 });
+});
+
+test('a text with damage is an error, and no invalid answer', () => {
+  const { outcome, answer } = completed('positive');
+  if (outcome.status !== 'completed') throw new Error('not completed');
+  const cut = { ...outcome, completion: { ...outcome.completion, damaged: 'cut' as const } };
+  const tally = fold(emptyTally(), [{ outcome: cut, answer }]);
+  expect(tally.errors).toEqual({ text_cut: 1 });
+  expect(tally.invalid).toBeUndefined();
 });
 
 test('fault 24: a completion without usage adds nothing to the sums', () => {

@@ -15,9 +15,11 @@ const finished: Summary = {
   finished_at: '2025-11-21T02:01:43.000Z',
   duration_s: 103.2,
   stopped: null,
+  missed: null,
   rows: { total: 1000, completed: 951, filtered: 5, failed: 2, skipped: 42 },
   finish_reasons: { stop: 951, content_filter: 2 },
   answers: { negative: 300, positive: 512, neutral: 139 },
+  answers_invalid: 0,
   usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },
   cost: 0.089594,
   filters: {

@@ -92,6 +92,7 @@ export function summaryOf(
     finished_at: manifest.started_at,
     duration_s: 1,
     stopped: null,
+    missed: null,
     tally: manifest.tally,
     calls,
     prices: null,

@@ -2,15 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import type { Judged } from '../../src/report/require.js';
 import { reachedLimit } from '../../src/run/limits.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 
-const rows = (total: number, failed: number) => ({
-  total,
-  failed,
-  completed: total - failed,
-  filtered: 0,
-  skipped: 0,
+const rows = (total: number, failed: number, invalid = 0): Judged => ({
+  rows: { total, failed, completed: total - failed, filtered: 0, skipped: 0 },
+  ...(invalid > 0 && { invalid: { answer_not_a_label: invalid } }),
 });
 
 describe('a limit', () => {

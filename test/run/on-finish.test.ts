@@ -66,6 +66,7 @@ const SUMMARY = summarise({
   finished_at: '2026-11-21T02:00:01.000Z',
   duration_s: 1,
   stopped: null,
+  missed: null,
   tally: emptyTally(),
   calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
   prices: null,
@@ -138,6 +139,7 @@ describe('on_finish', () => {
       env: {
         PROMPTMILL_STATE_DIR: 'state',
         PROMPTMILL_STATUS: 'finished',
+        PROMPTMILL_EXIT_CODE: '0',
         PROMPTMILL_JOB: 'the-job',
         PROMPTMILL_RUN: SUMMARY.run,
         PROMPTMILL_OUTPUT: expect.stringMatching(/^\/.*\/out\.csv$/),
@@ -151,7 +153,9 @@ describe('on_finish', () => {
     await finish({ command }, {}, { kind: 'signal', signal: 'SIGTERM' });
     expect(existsSync(join(folder, 'note.json'))).toBe(false);
     await finish({ command }, {}, { kind: 'stop', fault: { code: 'c', message: 'm' } });
-    expect(note()).toMatchObject({ env: { PROMPTMILL_STATUS: 'stopped', PROMPTMILL_SUMMARY: '' } });
+    expect(note()).toMatchObject({
+      env: { PROMPTMILL_STATUS: 'stopped', PROMPTMILL_EXIT_CODE: '3', PROMPTMILL_SUMMARY: '' },
+    });
   });
 
   it('posts the summary, once more when that was refused', async () => {

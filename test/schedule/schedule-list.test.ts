@@ -47,6 +47,16 @@ describe('the list of the schedule', () => {
     expect(entry?.last?.result).toBe('no job file');
   });
 
+  it('says what the answers of the last run missed', () => {
+    const { beat } = ended;
+    const missed = 'below_require: 78.9 % are valid';
+    const run = { ...ended, beat: { ...beat, summary: { ...beat.summary, answers_invalid: 8, missed } } };
+    const [entry] = listed([REVIEWS], { states: [], runs: [run] }, NOW);
+    expect(entry?.last?.result).toMatch(
+      / \+ 0 skipped; answers\.invalid 8; below_require: 78\.9 % are valid$/,
+    );
+  });
+
   it('shows seconds where the expression has them', () => {
     const entries = listed([{ ...REVIEWS, cron: '*/20 * * * * *' }], { states: [], runs: [] }, NOW);
     expect(renderSchedule(entries, NOW)).toContain('next  Sat 2026-11-21 13:00:20 CET');

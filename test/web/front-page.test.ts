@@ -96,6 +96,30 @@ describe('what the page shows of runs that ended', () => {
     ]);
     expect(past[0]).toMatchObject({ rows: '480 of 1,000', duration: '25 s', cost: '0.0198' });
   });
+
+  it('is also what it missed, and how many answers are invalid', () => {
+    const missed = 'below_require: 90.2 % of 460 answers are valid';
+    const run = seen(runBeat({ state: 'finished' }, { answers_invalid: 45, missed }));
+    expect(stateWith(run).past[0]).toMatchObject({
+      state: 'failures',
+      stateText: 'Finished, below what is asked',
+      note: missed,
+      sharesText: '460 completed, 5 filtered, 3 failed, 12 skipped, answers.invalid 45',
+    });
+  });
+
+  it('is how many answers are invalid while it goes on, where any are', () => {
+    const labels = (invalid: number) =>
+      stateWith(seen(runBeat({}, { answers_invalid: invalid }))).running[0]?.figures.map(([label]) => label);
+    expect(labels(3)).toEqual([...(labels(0) ?? []), 'Invalid answers']);
+  });
+
+  it('is no invalid answer and nothing missed where a version wrote its beat that knew neither', () => {
+    const beat = runBeat({ state: 'finished' });
+    const { answers_invalid: _, missed: __, ...summary } = beat.summary;
+    const [read] = readRuns([{ name: beat.run, text: JSON.stringify({ ...beat, summary }), ageMs: 0 }]);
+    expect(read?.beat.summary).toMatchObject({ answers_invalid: 0, missed: null });
+  });
 });
 
 describe('what the page shows of a worker', () => {

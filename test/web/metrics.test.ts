@@ -12,7 +12,7 @@ describe('the metrics', () => {
   let lines: readonly string[];
   beforeAll(async () => {
     const beats = new MemoryBeats();
-    await beats.run(runBeat());
+    await beats.run(runBeat({}, { answers_invalid: 45 }));
     await beats.run(runBeat({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
     await beats.run(runBeat({}, { job: 'killed' }, 'killed'), 60_000);
     await beats.run(runBeat({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
@@ -26,6 +26,7 @@ describe('the metrics', () => {
     const expected = [
       `promptmill_rows_total{${RUN},outcome="completed"} 460`,
       `promptmill_rows_total{${RUN},outcome="skipped"} 12`,
+      `promptmill_answers_invalid_total{${RUN}} 45`,
       `promptmill_tokens_total{${RUN},kind="completion"} 900`,
       `promptmill_run_calls_total{${RUN},what="rate_limited"} 7`,
       `promptmill_run_input_rows{${RUN}} 1000`,
