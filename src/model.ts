@@ -179,14 +179,22 @@ export type AnswerSpec =
       /** A text may name several labels, or say that none applies; absent where it is to name one. */
       readonly multiple?: true;
     }
+  | {
+      readonly kind: 'number';
+      /** The least and the most that it may be; absent where there is no such bound. */
+      readonly min?: number;
+      readonly max?: number;
+      /** It is a whole number. */
+      readonly integer?: true;
+    }
   | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
 
 /** What was read from a completion's text. */
 export interface Answer {
   /** One value for each answer column of the output, `null` where nothing was found. */
   readonly values: readonly Json[];
-  /** What the summary counts: the label, or `valid`/`invalid` for JSON; nothing for free text. */
+  /** What the summary counts: the labels, the number, or `valid`/`invalid` for JSON; nothing for free text. */
   readonly counted: readonly string[];
-  /** Set when the text is none of the labels, or no JSON of the schema; the row stays `completed`. */
+  /** Set when the text is none of the labels, no number of the range, or no JSON of the schema; the row stays `completed`. */
   readonly fault: Fault | null;
 }

@@ -1,6 +1,7 @@
 import type { Answer, AnswerSpec } from '../model.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader } from './label-answer.js';
+import { numberReader } from './number-answer.js';
 import { cleaned } from './text.js';
 
 /** Reads the answer of a row out of the text of its completion. */
@@ -21,6 +22,8 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
     }
     case 'labels':
       return { columns: ['answer'], shape: spec.multiple ? 'labels' : 'value', read: labelReader(spec) };
+    case 'number':
+      return { columns: ['answer'], shape: 'value', read: numberReader(spec) };
     case 'json': {
       const { properties, read } = jsonReader(spec.schema);
       if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };

@@ -101,7 +101,7 @@ const requireSchema = z
       .max(1)
       .default(0.5)
       .describe(
-        'Share of the completed rows whose answer must be valid: one of the labels, JSON of the schema. 0 asks for nothing. ' +
+        'Share of the completed rows whose answer must be valid: labels, a number of the range, JSON of the schema. 0 asks for nothing. ' +
           'Default: 0.5.',
       ),
   })
@@ -141,6 +141,26 @@ const answerSchema = z
           input,
         });
       }),
+    z.strictObject({
+      ...answerShared,
+      number: z
+        .strictObject({
+          min: z.number().optional().describe('The least that it may be. Default: no bound.'),
+          max: z
+            .number()
+            .optional()
+            .describe(
+              'The most that it may be; also the scale that a text may name ("4/5", "4 out of 5"). Default: no bound.',
+            ),
+          integer: z.boolean().default(false).describe('It must be a whole number. Default: false.'),
+        })
+        .check(({ value: { min, max }, issues }) => {
+          if (min === undefined || max === undefined || min <= max) return;
+          const message = `must be at least answer.number.min, ${min}`;
+          issues.push({ code: 'custom', path: ['max'], message, input: max });
+        })
+        .describe('The answer is a number, of this range.'),
+    }),
     z.strictObject({
       ...answerShared,
       json: z

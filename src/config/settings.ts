@@ -146,6 +146,15 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       ...(answer.multiple && { multiple: true }),
     };
   }
+  if ('number' in answer) {
+    const { min, max, integer } = answer.number;
+    return {
+      kind: 'number',
+      ...(min !== undefined && { min }),
+      ...(max !== undefined && { max }),
+      ...(integer && { integer: true }),
+    };
+  }
   return { kind: 'json', schema: answer.json satisfies { [key: string]: Json } };
 }
 

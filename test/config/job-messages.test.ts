@@ -42,8 +42,8 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'output: out.csv',
     'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas',
   ],
-  ['answer: positive', 'job.yaml:3: answer must be a group with labels or json, got "positive"'],
-  ['answer: {}', 'job.yaml:3: answer must be a group with labels or json, got {}'],
+  ['answer: positive', 'job.yaml:3: answer must be a group with labels, number or json, got "positive"'],
+  ['answer: {}', 'job.yaml:3: answer must be a group with labels, number or json, got {}'],
   ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: remove one of them'],
   [
     'answer: { labels: [a, b], json: {}, require: { valid: 1 } }',
@@ -75,6 +75,22 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ],
   ['answer: { labels: [a, b], multiple: 1 }', 'job.yaml:3: answer.multiple must be true or false, got 1'],
   ['answer: { json: {}, multiple: true }', 'job.yaml:3: answer has multiple and json: remove one of them'],
+  [
+    'answer: { number: true }',
+    'job.yaml:3: answer.number must be a group of fields, got true; its fields are min, max, integer',
+  ],
+  [
+    'answer: { number: { min: 1, max: "5" } }',
+    'job.yaml:3: answer.number.max must be a number, got "5": write 5, without quotes',
+  ],
+  [
+    'answer:\n  number:\n    min: 5\n    max: 1',
+    'job.yaml:6: answer.number.max must be at least answer.number.min, 5, got 1',
+  ],
+  [
+    'answer: { number: { minimum: 1 } }',
+    'job.yaml:3: unknown field answer.number.minimum: known here are min, max, integer',
+  ],
   ['answer: { json: x }', 'job.yaml:3: answer.json must be a group of fields, got "x"'],
   ['row_parameters: best_of', 'job.yaml:3: row_parameters must be a list, got "best_of": write [best_of]'],
   ['limits: { deadline: 8 }', 'job.yaml:3: limits.deadline must be a duration such as 90s, 30m or 8h, got 8'],

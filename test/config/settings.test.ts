@@ -48,6 +48,9 @@ describe('settings', () => {
       synonyms: [['fine', 'ok'], []],
       multiple: true,
     });
+    expect(answer({ number: {} })).toEqual({ kind: 'number' });
+    const range = { min: 0, max: 5, integer: true };
+    expect(answer({ number: range })).toEqual({ kind: 'number', ...range });
   });
 
   it('refuse an output of unknown kind, a format and a log level that do not exist', () => {

@@ -74,6 +74,10 @@ const ALMOST: Readonly<Record<string, (length: number) => string>> = {
   'labels and values': run('good: 0.3 days\n- bad (no'),
   'marks behind a label': (n) => `good${run('& ')(n)}bad`,
   'a list of nothing': (n) => `[${run(' ')(n)}`,
+  digits: run('1'),
+  'one number in many forms': run('4 4.0 not 4 '),
+  'numbers on a scale': run('1 to 5, 4/5 '),
+  'a number and its unit': (n) => `4${run(' ')(n)}million`,
   'a prompt of fields': run('Text: '),
   'a prompt that lists labels': run('as one of: a, b or '),
   'percent signs': run('%25'),
@@ -92,6 +96,7 @@ const several = answerReader({
   synonyms: [['very good'], [], ['not_spam'], ['!!']],
   multiple: true,
 });
+const number = answerReader({ kind: 'number', min: 1, max: 5 });
 const schema = {
   properties: { s: { pattern: '(a+)b' }, tags: { type: 'array', uniqueItems: true }, n: { type: 'number' } },
 };
@@ -117,6 +122,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'a record of JSONL': (text) => jsonlRecords.format(csvRow({ a: text }), completed, null),
   'a label answer': (text) => labels.read(text),
   'an answer of several labels': (text) => several.read(text),
+  'a number': (text) => number.read(text),
   'a JSON answer': (text) => json.read(text),
   'the body of an answer': (text) => response(200, text),
   'the body of an error': (text) => response(400, text),
