@@ -215,6 +215,15 @@ class Reader {
   }
 }
 
+/** A value as text that is the same for objects with their members in any order. */
+export const canonical = (value: Json): string => JSON.stringify(value, sorted);
+
+const sorted = (_: string, value: Json): Json =>
+  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+export const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
 /** Index of the quote that ends the string which begins at `start`, or −1 when nothing ends it. */
 export function stringEnd(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, Options } from 'ajv';
 import { errorText, UsageError } from '../errors.js';
-import { parseExact, parseJson, stringEnd } from '../json.js';
+import { canonical, isObject, parseExact, parseJson, stringEnd } from '../json.js';
 import type { Answer, Fault, Json } from '../model.js';
 import { excerpt, listed } from './text.js';
 
@@ -109,12 +109,8 @@ const UNIQUE_ITEMS = {
   schemaType: 'boolean',
   error: { message: 'must NOT have duplicate items' },
   compile: (unique: boolean) => (items: readonly Json[]) =>
-    !unique || new Set(items.map((item) => JSON.stringify(item, sorted))).size === items.length,
+    !unique || new Set(items.map(canonical)).size === items.length,
 } as const;
-
-/** Objects are the same in any order of their members. */
-const sorted = (_: string, value: Json): Json =>
-  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
 
 /** Bounded, because names of members in the answer are part of the path. */
 function described(error: ErrorObject | undefined): string {
@@ -164,6 +160,3 @@ function balancedEnd(text: string, start: number): number {
 }
 
 const isJson = (text: string): boolean => parseJson(text) !== undefined;
-
-const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

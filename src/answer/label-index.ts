@@ -66,8 +66,13 @@ export class LabelIndex {
     this.#firsts = new Set(this.#forms.map((form) => form.charAt(0)));
   }
 
+  /** Place of the label that has a name, in another case or with other joints too; undefined where none has. */
+  labelOf(name: string): number | undefined {
+    return this.#named.get(formOf(name))?.label;
+  }
+
   has(name: string): boolean {
-    return this.#named.has(formOf(name));
+    return this.labelOf(name) !== undefined;
   }
 
   /**

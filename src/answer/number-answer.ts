@@ -47,7 +47,7 @@ export function numberReader(range: Range): (text: string | null) => Answer {
     const [value, other] = first.values.filter(isWithin);
     if (value === undefined) {
       const numeral = whole.slice(first.start, first.end);
-      return invalid('answer_out_of_range', `has ${numeral}, and not ${described(range)}`);
+      return invalid('answer_out_of_range', `has ${numeral}, and not ${rangeText(range)}`);
     }
     if (other !== undefined) {
       return invalid('answer_not_a_number', `has a number that may be ${value} or ${other}`);
@@ -60,7 +60,7 @@ const isInRange = (value: number, { min = -Infinity, max = Infinity, integer }: 
   value >= min && value <= max && (!integer || Number.isInteger(value));
 
 /** `a whole number from 1 to 5` */
-function described({ min, max, integer }: Range): string {
+export function rangeText({ min, max, integer }: Range): string {
   const kind = integer ? 'a whole number' : 'a number';
   if (min !== undefined && max !== undefined) return `${kind} from ${min} to ${max}`;
   if (min !== undefined) return `${kind} of at least ${min}`;

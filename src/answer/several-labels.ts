@@ -7,7 +7,7 @@ import { composed, excerpt, listed } from './text.js';
 export const SEPARATOR = ';';
 
 /** Says that no label applies: in a text, in a cell, and in the summary. */
-const NONE = 'none';
+export const NONE = 'none';
 
 /** What the summary counts where the labels of a text cannot be told. */
 const INVALID = '(invalid)';

@@ -66,6 +66,7 @@ async function inspect(
   world: CheckWorld,
 ): Promise<Inspected> {
   const plan = await planRows(settings, input.survey);
+  const { gold } = settings;
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding)),
     contextWindow: counting.contextWindow,
@@ -73,6 +74,7 @@ async function inspect(
     require: settings.input.require,
     parameters: settings.parameters,
     dedupe: settings.reuse.dedupe,
+    goldInPrompt: gold !== null && plan.requests.template?.names.includes(gold) ? gold : null,
     grouping: {
       chunkSize: settings.limits.chunkSize,
       chunkBytes: CHUNK_BYTES,

@@ -19,6 +19,8 @@ export interface InspectionRules {
   readonly grouping: Grouping;
   /** Rows that ask what an earlier row asks are not sent. */
   readonly dedupe: boolean;
+  /** `answer.gold`, where the template names it; else `null`. */
+  readonly goldInPrompt: string | null;
 }
 
 /** A prompt as it would be sent. */
@@ -156,6 +158,8 @@ export class Inspection {
     }
     const tooLarge = this.#tooLarge(sums);
     if (tooLarge !== null) this.#warnings.add(row, tooLarge);
+    const { goldInPrompt: gold } = this.#rules;
+    if (gold !== null && emptyFields(row, [gold]).length === 0) this.#warnings.add(row, goldIsSent(gold));
     this.#sent++;
     this.#tokens = added(this.#tokens, sums);
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
@@ -186,6 +190,11 @@ export class Inspection {
     };
   }
 }
+
+const goldIsSent = (column: string): Fault => ({
+  code: 'gold_in_prompt',
+  message: `the prompt has the right answer in it, column ${JSON.stringify(column)}: scores will say nothing`,
+});
 
 /** Mostly the suffix is the job's, the same for every row. */
 function lastRemembered(count: (text: string) => number): (text: string) => number {

@@ -112,7 +112,15 @@ const requireSchema = z
   );
 
 /** What can be said of every kind of answer. */
-const answerShared = { require: requireSchema };
+const answerShared = {
+  gold: text
+    .optional()
+    .describe(
+      'Column of the input with the right answer, where it is known: an answer as the job has them, or JSON with some of the ' +
+        'properties. The summary then has scores. The column may be empty, and is not sent unless the prompt names it.',
+    ),
+  require: requireSchema,
+};
 
 const answerSchema = z
   .union([

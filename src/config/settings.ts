@@ -73,6 +73,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     answer: answerSpec(job.answer),
     /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
     require: job.answer?.require ?? null,
+    /** Column of the input with the right answers; `null` where the job names none. */
+    gold: job.answer?.gold ?? null,
     output: Object.freeze({
       /** With `{{date}}` and `{{run}}` still in it; `-` is standard output. */
       path: outputPath,

@@ -1,8 +1,9 @@
 import * as z from 'zod';
 import { parseJson } from '../json.js';
 import { hasEnded } from '../lock.js';
-import { type DeepReadonly, summarySchema } from '../report/summary.js';
-import { amount, counts, moment, words } from '../report/untrusted.js';
+import { inShort, scoresSchema } from '../report/scores.js';
+import { summarySchema } from '../report/summary.js';
+import { amount, counts, type DeepReadonly, moment, words } from '../report/untrusted.js';
 import type { Listed } from '../store/key-value.js';
 
 /** How a run stands. `running` with an old beat is a run whose process was killed. */
@@ -49,7 +50,9 @@ const runBeat = z.object({
     chunk_size: z.int().min(1).max(1_000_000),
   }),
   /** The summary as it would be if the run ended now; `finished_at` is when the beat was written. */
-  summary: summarySchema.omit({ error_samples: true }),
+  summary: summarySchema
+    .omit({ error_samples: true })
+    .extend({ scores: z.exactOptional(scoresSchema.transform(inShort)) }),
   /** For histograms; the summary has the percentiles. */
   latency: z.object({ histogram: z.string(), max: amount }).nullable(),
 });

@@ -6,6 +6,7 @@ import { within } from '../deadline.js';
 import { thisProcess } from '../lock.js';
 import type { Latency } from '../report/latency.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
+import { inShort } from '../report/scores.js';
 import type { Summary } from '../report/summary.js';
 import { Counter } from '../report/tally.js';
 import { CALLS, type CallCounts, highest, NO_CALLS } from '../store/counters.js';
@@ -168,7 +169,7 @@ export class RunHeartbeat {
     const { settings, run, queue, summary, latency } = this.parts;
     const { emulated } = settings;
     // A message may quote an answer, and nothing in a heartbeat does.
-    const { error_samples: _, ...now } = summary();
+    const { error_samples: _, scores, ...now } = summary();
     this.#said = highest(CALLS, this.#said, now.calls);
     // The last rows may have been written since the run was last looked at.
     const known = Math.max(this.#known, now.rows.total);
@@ -184,7 +185,7 @@ export class RunHeartbeat {
       rows_per_second: rateOf(this.#rate),
       waiting: this.#waiting,
       limits: limitsOf(settings),
-      summary: { ...now, calls: this.#said },
+      summary: { ...now, calls: this.#said, ...(scores && { scores: inShort(scores) }) },
       latency: latency(),
     };
   }

@@ -1,7 +1,9 @@
 import * as z from 'zod';
-import { parseJson } from '../json.js';
-import type { FilterResults, FilterVerdict, Origin, Outcome, Row } from '../model.js';
-import { uninert } from './formula.js';
+import type { AnswerReader } from '../answer/answer.js';
+import { isObject, parseJson } from '../json.js';
+import type { FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
+import { inert, uninert } from './formula.js';
+import { recordLayout } from './record.js';
 import { damageOf, type OriginColumn, RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */
@@ -56,6 +58,31 @@ export function outcomeOf(
   if (status === 'failed') return { status, error, ...called };
   const blockedPrompt = text === null && finish_reason === null && usage === null;
   return { status, completion: blockedPrompt ? null : said, filters, error, ...called };
+}
+
+/**
+ * The value that a row had in a column of the input.
+ * @param answer whose columns take names away from those of the input
+ * @param select `output.columns`
+ * @returns `undefined` when the record does not have the column, or another one may stand under its name
+ */
+export function inputValue(
+  row: Row,
+  column: string,
+  answer: AnswerReader,
+  { select, formulas }: { readonly select: readonly string[] | null; readonly formulas: 'protect' | 'raw' },
+): Json | undefined {
+  const name = recordLayout({ inputColumns: [column], answer }).columns[0]?.name ?? column;
+  if (row.source !== undefined) {
+    const isThere = select === null || select.includes(name) || select.includes('input');
+    const input = row.fields.get('input');
+    if (!isThere || input === undefined) return undefined;
+    return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
+  }
+  // An input that has this name already moves the column on.
+  if (name !== column && row.fields.has(`input_${name}`)) return undefined;
+  const value = row.fields.get(formulas === 'protect' ? inert(name) : name);
+  return typeof value === 'string' && formulas === 'protect' ? uninert(value) : value;
 }
 
 function originOf({ copied_from, carried_from }: z.output<typeof record>): Origin | null {

@@ -56,7 +56,12 @@ export function requestPlan(
   return { ...plan, template: null };
 }
 
-function checkColumns(option: string, names: readonly string[], input: TemplateInput): void {
+/** @throws UsageError for names in an option that are no columns of the input */
+export function checkColumns(
+  option: string,
+  names: readonly string[],
+  input: Pick<TemplateInput, 'name' | 'columns'>,
+): void {
   const unknown = names.filter((name) => !input.columns.includes(name));
   if (unknown.length === 0) return;
   throw unknownNames(

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import * as z from 'zod';
 import type { Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
+import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
+import { scoresOf, scoresSchema } from './scores.js';
 import { STATUSES, type Tally } from './tally.js';
-import { amount, counts, moment, words } from './untrusted.js';
+import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
 /** Currency units per 1,000 tokens. */
 export interface Prices {
@@ -62,14 +64,13 @@ export const summarySchema = z.object({
   }),
   /** `rows.total / duration_s`. */
   rows_per_second: amount,
+  /** Answers against the right ones; only of a job with `answer.gold`. A run's heartbeat has no figures of single labels. */
+  scores: z.exactOptional(scoresSchema),
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
 });
 
 export type Summary = DeepReadonly<z.output<typeof summarySchema>>;
-
-/** As plain data is passed around here: nobody changes what was said. */
-export type DeepReadonly<T> = { readonly [K in keyof T]: DeepReadonly<T[K]> };
 
 /** What a summary is made of. */
 export interface SummaryParts
@@ -92,6 +93,8 @@ export interface SummaryParts
   readonly prices: Prices | null;
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
+  /** Whether the job has right answers to score by. @default false */
+  readonly hasGold?: boolean;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
@@ -124,6 +127,7 @@ export function summarise(parts: SummaryParts): Summary {
     calls: eachOf(CALLS, (name) => calls[name]),
     latency_ms: percentiles(tally.latency),
     rows_per_second: parts.duration_s > 0 ? rounded(total / parts.duration_s, 2) : 0,
+    ...(parts.hasGold && { scores: scoresOf(tally.gold ?? NO_GOLD) }),
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
@@ -131,6 +135,8 @@ export function summarise(parts: SummaryParts): Summary {
 }
 
 const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}: ${fault.message}`;
+
+const NO_GOLD: GoldTally = { rows: 0, right: 0, unanswered: 0 };
 
 /** What tokens cost, in the currency of the prices. */
 export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {

@@ -1,4 +1,6 @@
+import type { Gold } from '../answer/gold.js';
 import type { Answer, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
+import { type GoldTally, GoldCounter } from './gold-tally.js';
 import { completedFault } from '../output/result-columns.js';
 import { type Latency, withLatencies } from './latency.js';
 
@@ -47,6 +49,8 @@ export interface Tally {
     /** Those of them that ended `failed`: copies of a row that did. */
     readonly failed: number;
   };
+  /** Of the rows whose right answer is known; absent while there are none. */
+  readonly gold?: GoldTally;
 }
 
 /** Rows that ended without a call of their own; they count in `rows` as the rows they were taken from. */
@@ -62,6 +66,8 @@ export interface Ended {
   readonly outcome: Outcome;
   /** `null` where there is no completion to read one from. */
   readonly answer: Answer | null;
+  /** The right answer; `null` where it is not known. @default null */
+  readonly gold?: Gold | null;
 }
 
 /** Error code → a message of it. */
@@ -101,10 +107,12 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   let estimated = tally.estimated ?? 0;
   const latencies: number[] = [];
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
+  const golds = new GoldCounter(tally.gold);
 
-  for (const { outcome, answer } of ended) {
+  for (const { outcome, answer, gold = null } of ended) {
     rows.total += 1;
     rows[outcome.status] += 1;
+    if (gold !== null) golds.add(gold, outcome.status === 'completed' ? answer : null);
     if (outcome.status === 'skipped') continue;
 
     if (outcome.latency_ms !== null) latencies.push(outcome.latency_ms);
@@ -148,6 +156,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     ...(samples.size > 0 && { samples: Object.fromEntries(samples) }),
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),
+    ...(golds.all > 0 && { gold: golds.toTally() }),
   };
 }
 

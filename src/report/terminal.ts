@@ -1,5 +1,6 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
+import { scoreLines } from './score-lines.js';
 import type { Summary } from './summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
 import {
@@ -56,6 +57,7 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
   const width = bodyWidth(options.width);
   const sections: readonly Section[] = [
     ['answers', answerLines(summary.answers, width, paint)],
+    ['scores', summary.scores === undefined ? [] : scoreLines(summary.scores, width)],
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
     ['tokens', tokenLines(summary, width)],
     ['filters', filterLines(summary.filters, width)],

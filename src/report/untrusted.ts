@@ -32,3 +32,6 @@ export const counts = z.record(z.string(), amount).transform((named) =>
       .map(([name, n]) => [cut(LONGEST_NAME)(name), n]),
   ),
 );
+
+/** As plain data is passed around here: nobody changes what was said. */
+export type DeepReadonly<T> = { readonly [K in keyof T]: DeepReadonly<T[K]> };

@@ -40,6 +40,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
     '--emulate': settings.emulated,
     // Only where they are used: runs of versions that did not know them go on.
     ...(reuse.dedupe && { 'input.dedupe': true }),
+    ...(settings.gold !== null && { 'answer.gold': settings.gold }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
 }

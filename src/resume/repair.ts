@@ -1,7 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { answerReader } from '../answer/answer.js';
+import { type Gold, goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
-import { outcomeOf } from '../output/read-back.js';
+import type { Outcome } from '../model.js';
+import { inputValue, outcomeOf } from '../output/read-back.js';
 import type { OutputFormat } from '../output/record.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
 import { originColumns } from '../reuse/keys.js';
@@ -21,11 +23,13 @@ export async function repair(
   part: string,
   size: number,
   manifest: Manifest,
-  { output, answer, reuse }: Settings,
+  settings: Settings,
   run: string,
 ): Promise<Manifest | null> {
+  const { output, answer, reuse, gold: column } = settings;
   const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
   const reader = answerReader(answer);
+  const goldOf = goldReader(settings, part);
   const origins = originColumns(reuse);
   let tally = emptyTally();
   for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
@@ -34,7 +38,14 @@ export async function repair(
       const outcome = outcomeOf(row, origins, output.formulas);
       if (outcome === null) return null;
       const completion = 'completion' in outcome ? outcome.completion : null;
-      ended.push({ outcome, answer: completion === null ? null : reader.read(completion.text) });
+      const read = completion === null ? null : reader.read(completion.text);
+      let gold: Gold | null = null;
+      if (column !== null && !isUnreadable(outcome)) {
+        const value = inputValue(row, column, reader, { select: output.columns, formulas: output.formulas });
+        if (value === undefined) return null;
+        gold = goldOf?.({ ...row, fields: new Map([[column, value]]) }) ?? null;
+      }
+      ended.push({ outcome, answer: read, gold });
     }
     tally = fold(tally, ended);
   }
@@ -49,6 +60,10 @@ export async function repair(
     calls: { ...calls, repeated: calls.repeated + paidAgain },
   };
 }
+
+/** Whether the row itself could not be read: then nobody knows which cells it has. */
+const isUnreadable = (outcome: Outcome): boolean =>
+  outcome.status === 'failed' && ['ragged_record', 'bad_json'].includes(outcome.error.code);
 
 /** Rows that were called and answered. */
 export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {

@@ -1,8 +1,10 @@
+import { goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import {
   formatOf,
   type InputSpec,
+  nameOf,
   type Survey,
   spoolStandardInput,
   survey,
@@ -23,7 +25,7 @@ export interface Input {
 }
 
 /**
- * Reads the input once, before anything is sent, so that a broken file costs nothing.
+ * Reads the input once, before anything is sent, so that a broken file costs nothing. Gold is read as well.
  * @param onProgress called every 100 ms while the file is read
  */
 export async function openInput(
@@ -40,7 +42,12 @@ export async function openInput(
   const discard = (): void => spool?.discard();
   const spec: InputSpec = { ...named, path: spool?.path ?? path };
   try {
-    const surveyed = await survey(spec, { signal: world.halt.signal, onProgress });
+    const gold = goldReader(settings, nameOf(named));
+    const surveyed = await survey(spec, {
+      signal: world.halt.signal,
+      onProgress,
+      ...(gold && { onRow: gold }),
+    });
     const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
     return { spec, survey: surveyed, total, discard };
   } catch (error) {

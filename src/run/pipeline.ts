@@ -170,6 +170,7 @@ function summaryOf(
     tally: manifest.tally,
     calls: manifest.calls,
     prices: settings.prices,
+    hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
   });
 }

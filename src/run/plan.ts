@@ -1,10 +1,11 @@
 import { answerReader } from '../answer/answer.js';
+import { goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
 import { recordFormat } from '../output/format.js';
 import { contextCheck } from '../prompt/context.js';
-import { type RequestPlan, requestPlan } from '../prompt/row-request.js';
+import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-request.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
 import { checkReuse, originColumns } from '../reuse/keys.js';
@@ -34,7 +35,9 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     : requestPlan({ ...settings, require: input.require }, { name, ...survey }, fitsContext(settings));
   checkRoom(settings, survey);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
+  if (!isBlank && settings.gold !== null) checkColumns('answer.gold', [settings.gold], { name, ...survey });
   const answer = answerReader(settings.answer);
+  const gold = goldReader(settings, name);
   const format = recordFormat({
     format: output.format,
     inputColumns: isBlank ? (output.columns ?? []) : survey.columns,
@@ -52,7 +55,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       const text =
         outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
       const read = text === null ? null : answer.read(text.text);
-      return { text: format.format(row, outcome, read), outcome, answer: read };
+      return { text: format.format(row, outcome, read), outcome, answer: read, gold: gold?.(row) ?? null };
     },
   };
 }

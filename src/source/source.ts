@@ -33,6 +33,8 @@ interface SurveyOptions {
   /** Called at most every {@link PROGRESS_MS}, and once at the end. */
   readonly onProgress?: (bytesRead: number, totalBytes: number, rows: number) => void;
   readonly signal?: AbortSignal;
+  /** Looks at each row; what it throws ends the survey. */
+  readonly onRow?: (row: Row) => unknown;
 }
 
 /** Different keys that the records of an input without a header may have together: each becomes a column of the output. */
@@ -51,7 +53,10 @@ const PROGRESS_MS = 100;
  * `too_many_columns`, `record_too_large`, `empty_input`
  * @throws the signal's reason
  */
-export async function survey(spec: InputSpec, { onProgress, signal }: SurveyOptions = {}): Promise<Survey> {
+export async function survey(
+  spec: InputSpec,
+  { onProgress, signal, onRow }: SurveyOptions = {},
+): Promise<Survey> {
   const file = await InputFile.open(spec.path, nameOf(spec));
   const found: { format: InputFormat | null; note: string | null } = { format: null, note: null };
   let columns = new Set<string>();
@@ -75,6 +80,7 @@ export async function survey(spec: InputSpec, { onProgress, signal }: SurveyOpti
       rows++;
       if (row.fault !== undefined) badRows++;
       if (found.format?.hasHeader === false) addKeys(columns, row, spec);
+      onRow?.(row);
     }
     if (performance.now() - reported < PROGRESS_MS) continue;
     reported = performance.now();

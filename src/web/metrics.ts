@@ -93,6 +93,8 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     'Rows whose outcome is known, on disk or in the ledger',
   );
   const cost = measures('promptmill_run_cost', 'Cost so far, in the currency of the prices of the job');
+  const scored = measures('promptmill_run_scored_rows', 'Completed rows whose right answer is known');
+  const accuracy = measures('promptmill_run_accuracy', 'Share of the scored rows that have the right answer');
   const duration = measures('promptmill_run_duration_seconds', 'How long a run has taken');
   const waiting = measures('promptmill_run_waiting', 'Whether a run waits for something');
   const age = measures('promptmill_run_post_age_seconds', 'Time since a run last said how it gets on');
@@ -117,6 +119,8 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     input.set(labels, summary.input.rows);
     known.set(labels, beat.known);
     if (summary.cost !== null) cost.set(labels, summary.cost);
+    if (summary.scores !== undefined) scored.set(labels, summary.scores.rows);
+    if (summary.scores?.accuracy) accuracy.set(labels, summary.scores.accuracy.value);
     duration.set(labels, summary.duration_s);
     waiting.set(labels, beat.waiting === null ? 0 : 1);
     age.set(labels, ageMs / 1000);

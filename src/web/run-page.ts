@@ -68,6 +68,7 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
     ],
     sections: [
       { title: 'Answers', rows: shared(summary.answers) },
+      { title: 'Scores', rows: scores(summary) },
       { title: 'Finish reasons', rows: shared(summary.finish_reasons) },
       { title: 'Errors', rows: counted(summary.errors) },
       { title: 'Tokens', rows: tokens(summary) },
@@ -116,6 +117,20 @@ const reused = ({ reused }: Summary): SectionRow[] =>
         row('copied from an earlier row', count(reused.copied)),
         row('carried over from an earlier run', count(reused.carried)),
       ];
+
+/** Only of a job with `answer.gold`, once a row with gold is answered. */
+function scores({ scores }: Summary): SectionRow[] {
+  if (!scores?.accuracy) return [];
+  const { value, low, high } = scores.accuracy;
+  return [
+    row('accuracy', percent(value, 1)),
+    row('95 % interval', `${percent(low, 1)} to ${percent(high, 1)}`),
+    ...(scores.macro_f1 === null ? [] : [row('macro F1', scores.macro_f1.toFixed(3))]),
+    ...(scores.kappa === null ? [] : [row('kappa', scores.kappa.toFixed(3))]),
+    row('rows with gold', count(scores.rows)),
+    ...(scores.unanswered === 0 ? [] : [row('rows with gold and no answer', count(scores.unanswered))]),
+  ];
+}
 
 function tokens({ usage, cost: price }: Summary): SectionRow[] {
   return [

@@ -10,6 +10,7 @@ const RULES: InspectionRules = {
   count: (text) => text.split(' ').filter((word) => word !== '').length,
   contextWindow: 20,
   dedupe: false,
+  goldInPrompt: null,
   tokensPerMinute: null,
   require: ['review', 'product'],
   parameters: { max_tokens: 5 },

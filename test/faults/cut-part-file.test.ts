@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outcome } from '../../src/model.js';
+import { RESULTS } from '../../src/output/result-columns.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
@@ -120,6 +121,42 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
         });
         rmSync(path);
       }
+    },
+  );
+
+  it.each(['csv', 'jsonl'])(
+    'of a %s with gold gives the same scores, where the output has the gold',
+    async (format) => {
+      const answer = { ...labels, gold: 'note' };
+      const notes = ['good', 'bad', '', 'Good', 'bad', 'good'];
+      const ended = OUTCOMES.filter(({ outcome }) => outcome !== failed);
+      /** A run that loses the last byte of its last record. */
+      const cut = async (settings: ReturnType<typeof settingsFor>) => {
+        const rows = await rowsOf(
+          settings,
+          ended.map(({ outcome }, i) => ({ outcome, note: notes[i] ?? '' })),
+        );
+        const { committer } = await openCommitter(settings, rows);
+        await commitTo(committer, rows, ended.length);
+        await committer.pause();
+        const part = `${settings.output.path}.part`;
+        writeFileSync(part, readFileSync(part).subarray(0, -1));
+        return { rows, gold: committer.manifest.tally.gold };
+      };
+
+      const settings = settingsFor(join(folder, `out.${format}`), { answer });
+      const { rows, gold } = await cut(settings);
+      expect(gold).toMatchObject({ rows: 2, unanswered: 3 });
+      const { committer } = await openCommitter(settings, rows);
+      expect(committer.manifest.rows).toBe(ended.length - 1);
+      await commitTo(committer, rows, ended.length);
+      expect(committer.manifest.tally.gold).toEqual(gold);
+      await committer.pause();
+
+      const columns = ['id', 'status', 'answer', ...RESULTS.map(({ name }) => name)];
+      const without = settingsFor(join(folder, `without.${format}`), { answer, output: { columns } });
+      await cut(without);
+      await expect(findTarget(without, new Date())).rejects.toMatchObject({ code: 'part_damaged' });
     },
   );
 

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { Gold } from '../../src/answer/gold.js';
 import type { Answer, Completed, Failed, FilterResults, Outcome } from '../../src/model.js';
 import type { Ended } from '../../src/report/tally.js';
 
@@ -111,12 +112,20 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
   fc.constant({ status: 'skipped' as const }),
 );
 const answer: fc.Arbitrary<Answer> = fc.record({
-  values: fc.constant([]),
+  values: fc.array(fc.option(name), { minLength: 1, maxLength: 1 }),
   counted: fc.array(fc.oneof(name, fc.string()), { maxLength: 3 }),
   fault: fc.option(fault),
 });
 
+const gold: fc.Arbitrary<Gold> = fc.oneof(
+  fc.record({ kind: fc.constant('label' as const), label: name }),
+  fc.record({
+    kind: fc.constant('json' as const),
+    values: fc.array(fc.record({ name, place: fc.constant(0), right: name }), { maxLength: 3 }),
+  }),
+);
+
 /** Any row that ended. */
 export const anyEnded: fc.Arbitrary<Ended> = fc
-  .record({ outcome, answer })
+  .record({ outcome, answer, gold: fc.option(gold) })
   .map((ended) => (ended.outcome.status === 'completed' ? ended : { ...ended, answer: null }));

@@ -56,6 +56,41 @@ calls           1,012 sent, 54 retried, 6 rate limited, 20 repeated
   expect(render({ ...repeated, cost: null })).toContain('20 may have been paid for twice\nlatency');
 });
 
+test('scores are told, with a matrix of few labels where there is room for it', () => {
+  const f1 = { precision: 0.9, recall: 0.9, f1: 0.9, support: 20 };
+  const scores = {
+    rows: 40,
+    unanswered: 0,
+    accuracy: { value: 0.9, low: 0.7695, high: 0.9604 },
+    macro_f1: 0.8996,
+    kappa: 0.7999,
+    labels: { bad: f1, '\u001b[31mvery good': f1 },
+    confusion: {
+      bad: { bad: 18, '\u001b[31mvery good': 1, '(none)': 1 },
+      '\u001b[31mvery good': { '\u001b[31mvery good': 18, bad: 2 },
+    },
+    properties: {},
+  };
+  const shown = render({ ...finished, scores }, { width: 100 });
+  expect(shown).toContain(`\
+scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, kappa 0.800
+                gold \\ answer        bad  \\u{1b}[31mvery good  (none)
+                bad                   18                    1       1
+                \\u{1b}[31mvery good    2                   18       0
+`);
+  expect(render({ ...finished, scores }, { width: 52 })).not.toContain('gold \\ answer');
+  const many = Object.fromEntries(Array.from({ length: 7 }, (_, i) => [`label ${i}`, f1]));
+  expect(render({ ...finished, scores: { ...scores, labels: many } })).not.toContain('gold \\ answer');
+  const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };
+  expect(render({ ...finished, scores: none })).toContain('scores          no row with gold so far\n');
+  expect(render({ ...finished, scores: { ...none, unanswered: 3 } })).toContain(
+    'scores          no answer to 3 rows with gold\n',
+  );
+  expect(render({ ...finished, scores: { ...scores, confusion: {} } })).not.toContain('gold \\ answer');
+  const left_out = 'more than 100 different labels came: only the accuracy is counted';
+  expect(render({ ...finished, scores: { ...none, left_out } }, { width: 100 })).toContain(`${left_out}\n`);
+});
+
 test('rows that were not called are told, and do not make the others seem cheaper', () => {
   const reused = { copied: 220, carried: 1 };
   expect(render({ ...finished, reused })).toContain(`\

@@ -33,6 +33,10 @@ describe('a job that changed since its run began', () => {
     expect(refusal({}, { answer: { labels: ['a', 'b'] } })).toContain(
       'answer.labels (none then, ["a","b"] now)',
     );
+    const labels = { labels: ['a', 'b'] };
+    expect(refusal({ answer: labels }, { answer: { ...labels, gold: 'truth' } })).toContain(
+      'answer.gold (none then, "truth" now)',
+    );
     expect(refusal({}, { input: { path: 'in.csv', dedupe: true } })).toContain(
       'input.dedupe (none then, true now)',
     );
@@ -63,6 +67,13 @@ describe('a job that changed since its run began', () => {
     expect(refusal({ prompt: long }, { prompt: `y${long}` }).length).toBeLessThan(600);
     const escaped = '"\\\n'.repeat(5_000);
     expect(refusal({ prompt: escaped }, { prompt: `${escaped}y` })).toContain('prompt');
+  });
+
+  it('has the part of gold only where it names a column', () => {
+    const answer = { labels: ['a', 'b'] };
+    expect(fingerprint(settingsFor('out.csv', { answer }), 'same')).not.toHaveProperty('answer.gold');
+    const gold = settingsFor('out.csv', { answer: { ...answer, gold: 'truth' } });
+    expect(fingerprint(gold, 'same')).toHaveProperty('answer.gold');
   });
 
   it('is told as it is now where an earlier version kept no values', () => {

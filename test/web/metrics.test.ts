@@ -7,12 +7,24 @@ import { type Dashboard, startDashboard } from './dashboard.js';
 const RUN = 'job="review-sentiment",run="20261121-020000-aaaaaa"';
 const QUEUE = 'queue="promptmill-lm-35-turbo-instruct-1234abcd"';
 
+const scores = {
+  rows: 40,
+  unanswered: 2,
+  accuracy: { value: 0.9, low: 0.77, high: 0.96 },
+  macro_f1: 0.88,
+  kappa: 0.8,
+  labels: {},
+  confusion: {},
+  properties: {},
+};
+
 describe('the metrics', () => {
   let dashboard: Dashboard;
   let lines: readonly string[];
   beforeAll(async () => {
     const beats = new MemoryBeats();
     await beats.run(runBeat({}, { answers_invalid: 45 }));
+    await beats.run(runBeat({}, { job: 'scored', scores }, 'scored'));
     await beats.run(runBeat({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
     await beats.run(runBeat({}, { job: 'killed' }, 'killed'), 60_000);
     await beats.run(runBeat({ state: 'finished' }, { finished_at: '2026-01-01T00:00:00.000Z' }, 'long-ago'));
@@ -32,6 +44,8 @@ describe('the metrics', () => {
       `promptmill_run_input_rows{${RUN}} 1000`,
       `promptmill_run_known_rows{${RUN}} 500`,
       `promptmill_run_cost{${RUN}} 0.0198`,
+      'promptmill_run_scored_rows{job="scored",run="scored"} 40',
+      'promptmill_run_accuracy{job="scored",run="scored"} 0.9',
       `promptmill_run_waiting{${RUN}} 0`,
       'promptmill_run_waiting{job="a \\"b\\"\\n{c}",run="odd-name"} 1',
       `promptmill_run_state{${RUN},state="running"} 1`,
@@ -48,6 +62,12 @@ describe('the metrics', () => {
       'promptmill_build_info{version="1.2.3"} 1',
     ];
     expect(lines).toEqual(expect.arrayContaining(expected));
+  });
+
+  it('have scores of jobs with gold only', () => {
+    expect(
+      lines.some((line) => /^promptmill_run_(scored_rows|accuracy)\{/.test(line) && line.includes(RUN)),
+    ).toBe(false);
   });
 
   it('have the latency as a histogram in seconds, with buckets that hold the smaller ones', () => {

@@ -1,0 +1,152 @@
+import { UsageError } from '../errors.js';
+import { canonical, isObject, parseExact, valueText } from '../json.js';
+import type { Answer, AnswerSpec, Json, Row } from '../model.js';
+import { nearest } from '../nearest.js';
+import { type AnswerReader, answerReader } from './answer.js';
+import { LabelIndex } from './label-index.js';
+import { numberReader, rangeText } from './number-answer.js';
+import { NONE, SEPARATOR } from './several-labels.js';
+import { excerpt, listed } from './text.js';
+
+/** The right answer of a row. */
+export type Gold =
+  /** A label; a number as its text. */
+  | { readonly kind: 'label'; readonly label: string }
+  /** Where a row may have several; empty where none applies. */
+  | { readonly kind: 'labels'; readonly labels: readonly string[] }
+  /** One value for each property that the gold names: a part of them is enough. */
+  | { readonly kind: 'json'; readonly values: readonly GoldValue[] };
+
+/** The right value of a property. */
+export interface GoldValue {
+  /** Of the property; `answer` where the answer is no object of properties. */
+  readonly name: string;
+  /** Where the answer has it: its place in {@link Answer.values}. */
+  readonly place: number;
+  readonly right: Json;
+}
+
+/** Whether an answer has the right value; an answer that cannot be used has none. */
+export const isRight = ({ place, right }: GoldValue, { values, fault }: Answer): boolean =>
+  fault === null && canonical(values[place] ?? null) === canonical(right);
+
+/** What a job says of its right answers. */
+interface GoldJob {
+  /** `answer.gold`: the column that holds them; `null` is none. */
+  readonly gold: string | null;
+  readonly answer: AnswerSpec;
+}
+
+/**
+ * Reads the right answers of rows. A label is known by each of its names, in any case and with any white space, `_` or `-`
+ * between words, and nothing else is in its cell. Several labels stand there as in the output: `a;b` or `none`, or as a
+ * list. A number is read as the text of an answer is. Gold for JSON is JSON, in a cell or in the row itself.
+ *
+ * @param input how messages call it
+ * @returns the right answer of a row, `null` where its cell is empty; `null` for a job without gold
+ * @throws UsageError `gold_invalid`, of the returned function, for a cell that cannot be an answer
+ */
+export function goldReader(
+  { gold: column, answer }: GoldJob,
+  input: string,
+): ((row: Row) => Gold | null) | null {
+  if (column === null) return null;
+  const read = cellReader(answer);
+  return ({ fields, fault, line }) => {
+    const cell = fields.get(column) ?? null;
+    const text = valueText(cell);
+    if (fault !== undefined || text.trim() === '') return null;
+    const gold = read(cell);
+    if (typeof gold !== 'string') return gold;
+    throw new UsageError(
+      'gold_invalid',
+      `${input}, line ${line}: column ${JSON.stringify(column)} (answer.gold) has ${excerpt(text)}, which ${gold}`,
+      'Correct the cell, or empty it where the right answer is not known.',
+    );
+  };
+}
+
+type LabelSpec = Extract<AnswerSpec, { kind: 'labels' }>;
+
+/** The gold of a cell, or what is wrong with it. */
+type CellReader = (cell: Json) => Gold | string;
+
+function cellReader(answer: AnswerSpec): CellReader {
+  switch (answer.kind) {
+    case 'labels':
+      return labelGold(answer);
+    case 'number':
+      return numberGold(answer);
+    default:
+      return jsonGold(answerReader(answer));
+  }
+}
+
+function numberGold(range: Extract<AnswerSpec, { kind: 'number' }>): CellReader {
+  const read = numberReader(range);
+  return (cell) => {
+    const [value] = read(valueText(cell)).values;
+    return typeof value === 'number' ? { kind: 'label', label: String(value) } : `is not ${rangeText(range)}`;
+  };
+}
+
+function labelGold({ labels, synonyms, multiple }: LabelSpec): CellReader {
+  const names = labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]);
+  const index = new LabelIndex(names);
+  const unknown = (text: string): string => {
+    const meant = nearest(text, names.flat());
+    return meant === null
+      ? `is none of the labels ${listed(labels)}`
+      : `is no label; did you mean ${JSON.stringify(meant)}?`;
+  };
+  if (!multiple) {
+    return (cell) => {
+      const text = valueText(cell).trim();
+      const label = labels[index.labelOf(text) ?? -1];
+      return label === undefined ? unknown(text) : { kind: 'label', label };
+    };
+  }
+  return (cell) => {
+    const texts = listOf(cell);
+    if (texts.length === 1 && isNone(texts[0]) && !index.has(NONE)) return { kind: 'labels', labels: [] };
+    const places = texts.map((text) => index.labelOf(text));
+    const wrong = places.indexOf(undefined);
+    if (wrong >= 0) return `names ${JSON.stringify(texts[wrong])}, which ${unknown(texts[wrong] ?? '')}`;
+    return { kind: 'labels', labels: labels.filter((_, place) => places.includes(place)) };
+  };
+}
+
+/** The labels of a cell, `none` for an empty list. */
+function listOf(cell: Json): readonly string[] {
+  const list = typeof cell === 'string' ? (parsed(cell) ?? cell.split(SEPARATOR)) : cell;
+  const texts = (Array.isArray(list) ? list : [list]).map((text: Json) => valueText(text).trim());
+  return texts.length === 0 ? [NONE] : texts;
+}
+
+const isNone = (text: string | undefined): boolean => text?.toLowerCase() === NONE;
+
+function jsonGold({ columns, shape }: AnswerReader): CellReader {
+  return (cell) => {
+    const found = typeof cell === 'string' ? parsed(cell) : cell;
+    if (found === undefined) return 'is no JSON';
+    if (shape === 'value') return { kind: 'json', values: [{ name: 'answer', place: 0, right: found }] };
+    if (!isObject(found)) return 'is no JSON object';
+    const values = Object.entries(found).map(([name, right]) => ({
+      name,
+      place: columns.indexOf(name),
+      right,
+    }));
+    const unknown = values.find(({ place }) => place < 0);
+    return unknown === undefined
+      ? { kind: 'json', values }
+      : `names ${JSON.stringify(unknown.name)}, and answer.json has the properties ${listed(columns)}`;
+  };
+}
+
+function parsed(text: string): Json | undefined {
+  try {
+    return parseExact(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,179 @@
+import { type Gold, type GoldValue, isRight } from '../answer/gold.js';
+import type { Answer } from '../model.js';
+import type { Confusion } from './score.js';
+
+/**
+ * What is counted of the rows whose right answer is known. Plain data, part of the tally: it survives JSON unchanged, and
+ * its size does not grow with the input.
+ */
+export interface GoldTally {
+  /** Rows that are `completed`; the scores are of these. */
+  readonly rows: number;
+  /** Of these, the rows that have exactly the right answer. */
+  readonly right: number;
+  /** Rows that were filtered, failed or skipped, and so have no answer. */
+  readonly unanswered: number;
+  /** Of answers that are labels. `null`: more labels came than are counted. Absent while there are none. */
+  readonly confusion?: LabelPairs | null;
+  /** Of answers in JSON, by the name of a property. Absent while there are none. */
+  readonly properties?: { readonly [name: string]: PropertyCount };
+}
+
+/** Right labels and answers by their places in a list: a label may have 500 characters. */
+interface LabelPairs {
+  /** In the order in which they came. */
+  readonly labels: readonly string[];
+  /** `right,answered` → rows; `right,` where the answer is none of the labels, or lacks this one. */
+  readonly counts: { readonly [pair: string]: number };
+  /** A row may have several labels: `,answered` → rows that got a label without being right. */
+  readonly several?: true;
+}
+
+interface PropertyCount {
+  /** Rows whose gold names the property. */
+  readonly rows: number;
+  readonly right: number;
+}
+
+/**
+ * Different labels that are counted by pairs. With more of them a manifest, which is written with every commit, would have
+ * more than 10,000 pairs: then only the accuracy is kept.
+ */
+export const MOST_LABELS = 100;
+/** Properties that are counted; the others only count in the accuracy. */
+const MOST_PROPERTIES = 100;
+
+/** Counts answers against the right ones. */
+export class GoldCounter {
+  #rows: number;
+  #right: number;
+  #unanswered: number;
+  /** `null`: there are too many labels. */
+  #pairs: {
+    readonly places: Map<string, number>;
+    readonly counts: Map<string, number>;
+    several: boolean;
+  } | null;
+  readonly #properties: Map<string, PropertyCount>;
+
+  constructor(from: GoldTally | undefined) {
+    const { rows = 0, right = 0, unanswered = 0, confusion = EMPTY, properties = {} } = from ?? {};
+    this.#rows = rows;
+    this.#right = right;
+    this.#unanswered = unanswered;
+    this.#pairs = confusion && {
+      places: new Map(confusion.labels.map((label, place) => [label, place])),
+      counts: new Map(Object.entries(confusion.counts)),
+      several: confusion.several ?? false,
+    };
+    this.#properties = new Map(Object.entries(properties));
+  }
+
+  /** @param answer `null` where the row is not completed */
+  add(gold: Gold, answer: Answer | null): void {
+    if (answer === null) {
+      this.#unanswered += 1;
+      return;
+    }
+    this.#rows += 1;
+    if (this.#isRight(gold, answer)) this.#right += 1;
+  }
+
+  /** Rows so far. */
+  get all(): number {
+    return this.#rows + this.#unanswered;
+  }
+
+  toTally(): GoldTally {
+    const pairs = this.#pairs;
+    return {
+      rows: this.#rows,
+      right: this.#right,
+      unanswered: this.#unanswered,
+      ...(pairs === null && { confusion: null }),
+      ...(pairs !== null &&
+        pairs.places.size > 0 && {
+          confusion: {
+            labels: [...pairs.places.keys()],
+            counts: Object.fromEntries(pairs.counts),
+            ...(pairs.several && { several: true }),
+          },
+        }),
+      ...(this.#properties.size > 0 && { properties: Object.fromEntries(this.#properties) }),
+    };
+  }
+
+  /** Counts the parts of a row, and says whether its answer is right as a whole. */
+  #isRight(gold: Gold, answer: Answer): boolean {
+    switch (gold.kind) {
+      case 'label':
+        return this.#addLabel(gold.label, answer);
+      case 'labels':
+        return this.#addLabels(gold.labels, answer);
+      case 'json':
+        return this.#addJson(gold.values, answer);
+    }
+  }
+
+  #addLabel(right: string, { values, fault }: Answer): boolean {
+    const [value = null] = fault === null ? values : [];
+    const answered = value === null ? null : String(value);
+    this.#addPair(right, answered);
+    return answered === right;
+  }
+
+  #addLabels(right: readonly string[], { values, fault }: Answer): boolean {
+    if (this.#pairs !== null) this.#pairs.several = true;
+    const list = fault === null && Array.isArray(values[0]) ? values[0] : [];
+    const answered = list.filter((label: unknown) => typeof label === 'string');
+    for (const label of right) this.#addPair(label, answered.includes(label) ? label : null);
+    const extra = answered.filter((label) => !right.includes(label));
+    for (const label of extra) this.#addPair(null, label);
+    return fault === null && extra.length === 0 && answered.length === right.length;
+  }
+
+  #addPair(right: string | null, answered: string | null): void {
+    if (this.#pairs === null) return;
+    const { places, counts } = this.#pairs;
+    const placeOf = (label: string | null): number | '' => {
+      if (label === null) return '';
+      if (!places.has(label)) places.set(label, places.size);
+      return places.get(label) ?? '';
+    };
+    const pair = `${placeOf(right)},${placeOf(answered)}`;
+    counts.set(pair, (counts.get(pair) ?? 0) + 1);
+    if (places.size > MOST_LABELS) this.#pairs = null;
+  }
+
+  /** @returns whether all properties are right that the gold names */
+  #addJson(values: readonly GoldValue[], answer: Answer): boolean {
+    let allRight = true;
+    for (const value of values) {
+      const right = isRight(value, answer);
+      allRight &&= right;
+      const known = this.#properties.get(value.name);
+      if (known === undefined && this.#properties.size >= MOST_PROPERTIES) continue;
+      this.#properties.set(value.name, {
+        rows: (known?.rows ?? 0) + 1,
+        right: (known?.right ?? 0) + (right ? 1 : 0),
+      });
+    }
+    return allRight;
+  }
+}
+
+const EMPTY: LabelPairs = { labels: [], counts: {} };
+
+const byName = new Intl.Collator('en', { numeric: true });
+
+/** The counts as a matrix, its labels by name. */
+export function confusionOf({ labels, counts, several }: LabelPairs): Confusion {
+  const order = [...labels.entries()].sort(([, a], [, b]) => byName.compare(a, b));
+  const places = order.map(([place]) => place);
+  return {
+    labels: order.map(([, label]) => label),
+    counts: places.map((right) => places.map((answered) => counts[`${right},${answered}`] ?? 0)),
+    none: places.map((right) => counts[`${right},`] ?? 0),
+    ...(several && { extra: places.map((answered) => counts[`,${answered}`] ?? 0) }),
+  };
+}

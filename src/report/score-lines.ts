@@ -1,0 +1,94 @@
+import { count, counted, percent } from '../figures.js';
+import type { Scores } from './scores.js';
+import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
+
+/** Labels with which a matrix is still looked at; of more, the summary's file has it. */
+const MOST_SHOWN = 6;
+/** Cells that the name of a label takes at most. */
+const NAME = 20;
+/** Properties that are shown. */
+const MOST_PROPERTIES = 15;
+
+/** The scores as lines for a terminal. */
+export function scoreLines(scores: Scores, width: number): string[] {
+  const { rows, unanswered, left_out } = scores;
+  return [
+    ...flow(figures(scores), ', ', width),
+    ...matrixLines(scores, width),
+    ...propertyLines(scores, width),
+    ...(rows > 0 && unanswered > 0
+      ? flow(
+          `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`.split(
+            ' ',
+          ),
+          ' ',
+          width,
+        )
+      : []),
+    ...(left_out === undefined ? [] : flow(plain(left_out).split(' '), ' ', width)),
+  ];
+}
+
+/** `accuracy 91.2 % (88.4 % to 93.4 %) of 512 rows`, `macro F1 0.874`, `kappa 0.812` */
+function figures({ rows, unanswered, accuracy, macro_f1, kappa }: Scores): string[] {
+  if (accuracy === null) {
+    return [
+      unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`,
+    ];
+  }
+  return [
+    `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)}) of ${counted(rows, 'row')}`,
+    ...(macro_f1 === null ? [] : [`macro F1 ${macro_f1.toFixed(3)}`]),
+    ...(kappa === null ? [] : [`kappa ${kappa.toFixed(3)}`]),
+  ];
+}
+
+const share = (value: number): string => percent(value, 1);
+
+/** A line for each right label, a column for each answer; nothing where there are many or no room. */
+function matrixLines({ labels, confusion }: Scores, width: number): string[] {
+  const names = Object.keys(labels);
+  if (names.length === 0 || names.length > MOST_SHOWN) return [];
+  const known = new Set(names);
+  const others = Object.values(confusion).flatMap((row) =>
+    Object.keys(row).filter((name) => !known.has(name)),
+  );
+  const columns = [...names, ...new Set(others)];
+  const head = ['gold \\ answer', ...columns.map((name) => clip(plain(name), NAME))];
+  const body = names
+    .filter((right) => Object.hasOwn(confusion, right))
+    .map((right) => [
+      clip(plain(right), NAME),
+      ...columns.map((answered) => count(countOf(confusion[right] ?? {}, answered))),
+    ]);
+  const widths = head.map((_, i) => Math.max(...[head, ...body].map((line) => cells(line[i] ?? ''))));
+  const lines = [head, ...body].map((line) =>
+    line
+      .map((cell, i) => (i === 0 ? padEnd(cell, widths[i] ?? 0) : padStart(cell, widths[i] ?? 0)))
+      .join('  '),
+  );
+  return body.length > 0 && lines.every((line) => cells(line) <= width) ? lines : [];
+}
+
+/** By own property only: a label may be called `constructor`. */
+const countOf = (row: { readonly [name: string]: number }, name: string): number =>
+  Object.hasOwn(row, name) ? (row[name] ?? 0) : 0;
+
+const padStart = (text: string, width: number): string => ' '.repeat(Math.max(0, width - cells(text))) + text;
+
+/** `amount  98.3 % of 60 rows are exact` */
+function propertyLines({ properties }: Scores, width: number): string[] {
+  const all = Object.entries(properties);
+  const shown = all
+    .slice(0, MOST_PROPERTIES)
+    .map(([name, { rows, exact }]) => [clip(plain(name), NAME), share(exact), rows] as const);
+  const nameWidth = Math.max(0, ...shown.map(([name]) => cells(name)));
+  const lines = shown.map(([name, exact, rows]) =>
+    clip(
+      `${padEnd(name, nameWidth)}  ${exact.padStart('100.0 %'.length)} exact of ${counted(rows, 'row')}`,
+      width,
+    ),
+  );
+  const more = all.length - shown.length;
+  return more > 0 ? [...lines, `and ${count(more)} more, in the summary's file`] : lines;
+}

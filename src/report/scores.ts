@@ -1,0 +1,84 @@
+import * as z from 'zod';
+import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
+import { type Confusion, cohenKappa, labelScores, macroF1, shareOf } from './score.js';
+import { amount, type DeepReadonly, words } from './untrusted.js';
+
+/** Kept between two bounds, whatever a heartbeat says. */
+const between = (low: number, high: number) =>
+  z.number().transform((value) => Math.min(Math.max(low, value), high));
+const share = between(0, 1);
+
+/** The part of `summary.json` that a job with `answer.gold` has. A share is a number from 0 to 1. */
+export const scoresSchema = z.object({
+  /** Completed rows whose right answer is known: the scores are of these. An answer that cannot be used is a wrong one. */
+  rows: amount,
+  /** Rows whose right answer is known and that have no answer: filtered, failed or skipped. */
+  unanswered: amount,
+  /** With its Wilson score interval of 95 %; of several labels or properties a row must have all right. */
+  accuracy: z.object({ value: share, low: share, high: share }).nullable(),
+  /** The mean of the labels' F1; null without labels. */
+  macro_f1: share.nullable(),
+  /** Cohen's, where a row has one label; null also where gold and answers are one and the same. */
+  kappa: between(-1, 1).nullable(),
+  /** Why the scores of labels are left out. Only where they are. */
+  left_out: z.exactOptional(words),
+  /** Those that occur as gold or as an answer. */
+  labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
+  /** Where a row has one label: right label → answer → rows; what did not occur is left out. `(none)`: the answer is none of the labels. */
+  confusion: z.record(z.string(), z.record(z.string(), amount)),
+  /** Of answers in JSON: the rows whose gold names a property, and the share of them that has exactly this value. */
+  properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
+});
+
+export type Scores = DeepReadonly<z.output<typeof scoresSchema>>;
+
+/** For what is written every second: the scores of single labels and properties may be long, and are left out. */
+export const inShort = (scores: Scores): Scores => ({
+  ...scores,
+  labels: {},
+  confusion: {},
+  properties: {},
+});
+
+/** The scores of rows so far. */
+export function scoresOf({ rows, right, unanswered, confusion, properties }: GoldTally): Scores {
+  const matrix = confusion ? confusionOf(confusion) : NO_LABELS;
+  const labels = labelScores(matrix);
+  return {
+    rows,
+    unanswered,
+    accuracy: shareOf(right, rows),
+    macro_f1: macroF1(labels),
+    kappa: cohenKappa(matrix),
+    ...(confusion === null && { left_out: TOO_MANY_LABELS }),
+    labels: named(matrix.labels, labels),
+    confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
+    properties: Object.fromEntries(
+      Object.entries(properties ?? {}).map(([name, count]) => [
+        name,
+        { rows: count.rows, exact: count.right / count.rows },
+      ]),
+    ),
+  };
+}
+
+const NO_LABELS: Confusion = { labels: [], counts: [], none: [] };
+
+const TOO_MANY_LABELS = `more than ${MOST_LABELS} different labels came: only the accuracy is counted`;
+
+/** What an answer is called that is none of the labels. */
+const NONE = '(none)';
+
+function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
+  const pairs = labels.map((_, right) => {
+    const row = [...(counts[right] ?? []), none[right] ?? 0];
+    const names = [...labels, labels.includes(NONE) ? `(${NONE})` : NONE];
+    return Object.fromEntries(names.flatMap((name, i) => (row[i] ? [[name, row[i]]] : [])));
+  });
+  return Object.fromEntries(
+    Object.entries(named(labels, pairs)).filter(([, row]) => Object.keys(row).length > 0),
+  );
+}
+
+const named = <T>(names: readonly string[], values: readonly T[]): { [name: string]: T } =>
+  Object.fromEntries(values.map((value, i) => [names[i] ?? '', value]));

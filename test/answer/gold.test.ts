@@ -1,0 +1,157 @@
+import { describe, expect, it } from 'vitest';
+import { goldReader } from '../../src/answer/gold.js';
+import type { AnswerSpec, Json, Row } from '../../src/model.js';
+
+const LABELS: AnswerSpec = { kind: 'labels', labels: ['Positive', 'self_harm', 'Café', '5'] };
+const OBJECT: AnswerSpec = {
+  kind: 'json',
+  schema: { type: 'object', properties: { city: { type: 'string' }, amount: { type: 'number' } } },
+};
+
+const row = (value: Json | undefined, change: Partial<Row> = {}): Row => ({
+  number: 3,
+  line: 12,
+  fields: new Map(value === undefined ? [] : [['truth', value]]),
+  bytes: 1,
+  ...change,
+});
+
+function goldOf(answer: AnswerSpec, value: Json | undefined, change: Partial<Row> = {}) {
+  return goldReader({ gold: 'truth', answer }, 'rows.csv')?.(row(value, change));
+}
+
+function refusal(answer: AnswerSpec, value: Json): string {
+  try {
+    goldOf(answer, value);
+  } catch (error) {
+    return String(error);
+  }
+  return 'taken';
+}
+
+describe('a gold label', () => {
+  it.each([
+    ['Positive', 'Positive'],
+    ['  positive ', 'Positive'],
+    ['Self harm', 'self_harm'],
+    ['SELF-HARM', 'self_harm'],
+    ['Cafe\u0301', 'Café'],
+    [5, '5'],
+  ])('%j is read as %s', (value, label) => {
+    expect(goldOf(LABELS, value)).toEqual({ kind: 'label', label });
+  });
+
+  it.each([[''], [' \t'], [null], [undefined]])('is not known where the cell is %j', (value) => {
+    expect(goldOf(LABELS, value)).toBeNull();
+  });
+
+  it('that is none is refused with the line, the value and what was meant', () => {
+    expect(refusal(LABELS, 'postive')).toContain(
+      'rows.csv, line 12: column "truth" (answer.gold) has the text "postive", which is no label; did you mean "Positive"?',
+    );
+    expect(refusal(LABELS, 'mostly positive, I think')).toContain(
+      'which is none of the labels Positive, self_harm, Café, 5',
+    );
+  });
+
+  it('of a row that cannot be read is not known', () => {
+    const fault = { code: 'ragged_record', message: '' };
+    expect(goldOf(LABELS, 'odd', { fault })).toBeNull();
+  });
+
+  it('is not looked for in a job without', () => {
+    expect(goldReader({ gold: null, answer: LABELS }, 'rows.csv')).toBeNull();
+  });
+});
+
+describe('gold labels with synonyms', () => {
+  const spec: AnswerSpec = {
+    kind: 'labels',
+    labels: ['positive', 'negative'],
+    synonyms: [['pos', 'good'], []],
+  };
+
+  it('may be written by a synonym', () => {
+    expect(goldOf(spec, 'GOOD')).toEqual({ kind: 'label', label: 'positive' });
+    expect(refusal(spec, 'goood')).toContain('did you mean "good"?');
+  });
+});
+
+describe('gold of several labels', () => {
+  const spec: AnswerSpec = { kind: 'labels', labels: ['price', 'delivery', 'quality'], multiple: true };
+
+  it.each<[Json, string[]]>([
+    ['quality; Price', ['price', 'quality']],
+    ['delivery', ['delivery']],
+    [
+      ['quality', 'price', 'price'],
+      ['price', 'quality'],
+    ],
+    ['["price"]', ['price']],
+    ['none', []],
+    [[], []],
+  ])('%j is read as %j', (value, labels) => {
+    expect(goldOf(spec, value)).toEqual({ kind: 'labels', labels });
+  });
+
+  it('is refused where one of them is no label', () => {
+    expect(refusal(spec, 'price;delivry')).toContain(
+      'which names "delivry", which is no label; did you mean "delivery"?',
+    );
+    expect(refusal(spec, 'price;none')).toContain(
+      'names "none", which is none of the labels price, delivery, quality',
+    );
+  });
+});
+
+describe('a gold number', () => {
+  const spec: AnswerSpec = { kind: 'number', min: 1, max: 5, integer: true };
+
+  it.each<[Json]>([['4'], [4], [' 4.0 '], ['4/5']])('%j is read as 4', (value) => {
+    expect(goldOf(spec, value)).toEqual({ kind: 'label', label: '4' });
+  });
+
+  it.each([['6'], ['good'], ['3 or 4'], ['4.5']])('%j is refused', (value) => {
+    expect(refusal(spec, value)).toContain(
+      `has the text "${value}", which is not a whole number from 1 to 5`,
+    );
+  });
+});
+
+describe('gold for JSON', () => {
+  it.each([
+    ['in a cell', '{"amount": 1.0, "city": "Rome"}'],
+    ['in the row', { amount: 1, city: 'Rome' }],
+  ])('may stand %s', (_, value) => {
+    expect(goldOf(OBJECT, value)).toEqual({
+      kind: 'json',
+      values: [
+        { name: 'amount', place: 1, right: 1 },
+        { name: 'city', place: 0, right: 'Rome' },
+      ],
+    });
+  });
+
+  it('may name some of the properties', () => {
+    expect(goldOf(OBJECT, '{"city": null}')).toEqual({
+      kind: 'json',
+      values: [{ name: 'city', place: 0, right: null }],
+    });
+  });
+
+  it.each([
+    ['Rome', 'which is no JSON'],
+    ['[1]', 'which is no JSON object'],
+    ['{"cty": "Rome"}', 'which names "cty", and answer.json has the properties city, amount'],
+  ])('%s is refused', (value, why) => {
+    expect(refusal(OBJECT, value)).toContain(why);
+  });
+
+  it('is any JSON for a schema without properties', () => {
+    const answer: AnswerSpec = { kind: 'json', schema: { type: 'array' } };
+    expect(goldOf(answer, '[1, 2]')).toEqual({
+      kind: 'json',
+      values: [{ name: 'answer', place: 0, right: [1, 2] }],
+    });
+  });
+});
