@@ -5,8 +5,10 @@ import {
   type Document,
   isAlias,
   isCollection,
+  isMap,
   isNode,
   isScalar,
+  isSeq,
   LineCounter,
   Parser,
   parseDocument,
@@ -34,13 +36,24 @@ export function readJobFile(path: string): Job & { name: string } {
   return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)) };
 }
 
-/** Line of the deepest node of the path that the file has. */
+/** Line of the deepest field or entry of the path that the file has. */
 function lineOf(document: Document, lines: LineCounter, path: readonly PropertyKey[]): number {
-  for (let length = path.length; length > 0; length--) {
-    const node = document.getIn(path.slice(0, length), true);
-    if (isNode(node) && node.range) return lines.linePos(node.range[0]).line;
+  let node: unknown = document.contents;
+  let at = 0;
+  for (const step of path) {
+    let place: unknown;
+    if (isMap(node)) {
+      // A key may be a number: the label 1.
+      const pair = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
+      [place, node] = [pair?.key, pair?.value];
+    } else {
+      place = isSeq(node) ? node.items[Number(step)] : undefined;
+      node = place;
+    }
+    if (!isNode(place) || !place.range) break;
+    at = place.range[0];
   }
-  return 1;
+  return lines.linePos(at).line;
 }
 
 /** A job file as YAML sees it. */

@@ -141,6 +141,14 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer:\n  labels:\n    good: [Self Harm]\n    self_harm: []',
     `job.yaml:6: answer.labels.self_harm is the same as the synonym "Self Harm" of "good": ${DIFFER}, got "self_harm"`,
   ],
+  [
+    'answer:\n  labels:\n    1:\n      - one\n    2:\n      - two\n      - One\n',
+    `job.yaml:9: entry 2 of answer.labels.2 is the same as the synonym "one" of "1": ${DIFFER}, got "One"`,
+  ],
+  [
+    'answer:\n  labels:\n    1: [one]\n    One:\n      - two\n',
+    `job.yaml:6: answer.labels.One is the same as the synonym "one" of "1": ${DIFFER}, got "One"`,
+  ],
   ['answer: { labels: [a, " "] }', 'job.yaml:3: entry 2 of answer.labels must not be empty, got " "'],
   [
     'answer: { labels: [a, b, "c;d"], multiple: true }',
