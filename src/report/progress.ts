@@ -7,7 +7,7 @@ import { cells, clip, flow, plain } from './terminal-text.js';
 const require = createRequire(import.meta.url);
 
 /** What changes while a run goes on. */
-type ProgressUpdate = Pick<ProgressView, 'done' | 'failed'> & {
+type ProgressUpdate = Pick<ProgressView, 'done' | 'failed' | 'invalid'> & {
   /** Calls under way. @default 0 */
   readonly inFlight?: number;
   /** What the run waits for, in words: "waiting for the service until 10:42:05". @default null */
@@ -166,6 +166,8 @@ export interface ProgressView {
   readonly inFlight: number | null;
   /** Rows that ended `failed`. */
   readonly failed: number;
+  /** Completed rows whose answer is invalid. @default 0 */
+  readonly invalid?: number;
   /** What the run waits for, in words; while it waits, rate and time left would mean nothing. */
   readonly waiting: string | null;
   /** Rows per second; `null` while it is not known. */
@@ -184,7 +186,7 @@ const GAP = '  ';
 /** Fewer cells than `least` show nothing, more than `most` show nothing more. */
 const BAR = { least: 8, most: 30 } as const;
 
-/** For logs: `12,000 / 100,000 rows  12 %  850/s  about 1 min 43 s left  50 in flight  3 failed`. */
+/** For logs: `12,000 / 100,000 rows  12 %  850/s  about 1 min 43 s left  50 in flight  3 failed  7 invalid`. */
 export function plainLine(view: ProgressView): string {
   const left = timeLeft(view);
   return [
@@ -195,7 +197,10 @@ export function plainLine(view: ProgressView): string {
     ...(view.waiting === null ? [] : [plain(view.waiting)]),
     ...(view.inFlight === null ? [] : [`${count(view.inFlight)} in flight`]),
     ...(view.inFlight === null && view.failed === 0 ? [] : [`${count(view.failed)} failed`]),
-  ].join(GAP);
+    invalidText(view),
+  ]
+    .filter((text) => text !== '')
+    .join(GAP);
 }
 
 /** For a terminal: the same behind a bar, in at most `width` cells. */
@@ -216,6 +221,7 @@ export function barLine(view: ProgressView, width: number): string {
     },
     { text: view.inFlight === null ? '' : `${count(view.inFlight)} in flight`, importance: 8 },
     { text: view.failed === 0 ? '' : `${count(view.failed)} failed`, importance: 5 },
+    { text: invalidText(view), importance: 5 },
   ].filter(({ text }) => text !== '');
 
   let room = width + GAP.length;
@@ -232,6 +238,9 @@ export function barLine(view: ProgressView, width: number): string {
     .map(draw)
     .join(GAP);
 }
+
+const invalidText = ({ invalid = 0 }: ProgressView): string =>
+  invalid === 0 ? '' : `${count(invalid)} invalid`;
 
 function drawnBar(view: ProgressView, room: number): string {
   const length = Math.min(BAR.most, room);

@@ -5,6 +5,7 @@ import { errorCode, StopError } from '../errors.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Fault } from '../model.js';
+import { invalidOf } from '../report/require.js';
 import { WINDOW_ROWS } from '../resume/lease.js';
 import { answered } from '../resume/repair.js';
 import type { Execution } from '../resume/resume.js';
@@ -145,10 +146,12 @@ class Engine {
 
   #pulse(): void {
     const now = steadyNow();
+    const { tally } = this.parts.committer.manifest;
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
-      failed: this.parts.committer.manifest.tally.rows.failed,
+      failed: tally.rows.failed,
+      invalid: invalidOf(tally),
       inFlight: this.#own?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
     });

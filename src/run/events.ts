@@ -28,6 +28,7 @@ export type RunEvent =
       readonly type: 'pulse';
       readonly known: number;
       readonly failed: number;
+      readonly invalid: number;
       readonly inFlight: number;
       readonly waiting: string | null;
     }

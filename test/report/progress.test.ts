@@ -19,6 +19,11 @@ describe('the line for logs', () => {
     );
   });
 
+  test('tells of invalid answers where there are any, here and on a terminal', () => {
+    expect(plainLine({ ...view, invalid: 7 })).toMatch(/ {2}50 in flight {2}3 failed {2}7 invalid$/);
+    expect(barLine({ ...view, failed: 0, invalid: 7 }, 120)).toMatch(/ {2}50 in flight {2}7 invalid$/);
+  });
+
   test('promises no time while the rate is unknown or nothing moves', () => {
     expect(plainLine({ ...view, rate: null })).toBe('12,345 / 100,000 rows  12 %  50 in flight  3 failed');
     expect(plainLine({ ...view, rate: 0 })).toBe(
