@@ -12,14 +12,21 @@ const ROWS = 1_000;
 /** In KiB: a quarter of what the records of a thousand rows take. */
 const SMALL = 64;
 const ENOUGH = 1_024;
+/** Calls that are answered before the first commit. */
+const FIRST = 50;
 
 describeWithSmallDisk('a disk that is full', () => {
   let work: Workplace;
   let service: ScriptedService;
   let disk: SmallDisk;
+  let onCall: () => Promise<void> = async () => {};
   beforeEach(async () => {
     work = new Workplace();
-    service = await startScriptedService();
+    onCall = async () => {};
+    service = await startScriptedService(async () => {
+      await onCall();
+      return {};
+    });
     disk = mountSmallDisk(SMALL);
     symlinkSync(disk.path, work.path('disk'));
   });
@@ -42,6 +49,17 @@ describeWithSmallDisk('a disk that is full', () => {
         limits: { concurrency: 8, chunk_size: 10 },
       });
 
+      // The first commit has room, however many rows a fast run would have for it.
+      const written = async (): Promise<void> => {
+        const isWritten = () => Number(work.json('disk/out.csv.run.json')['rows']) > 0;
+        await expect.poll(isWritten).toBe(true);
+      };
+      let firstCommit: Promise<void> | null = null;
+      onCall = async () => {
+        if (service.requests.length <= FIRST) return;
+        firstCommit ??= written();
+        await firstCommit;
+      };
       const stopped = await work.run(['run', job], env);
 
       expect(stopped.code, stopped.stderr).toBe(3);

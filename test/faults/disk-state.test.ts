@@ -15,13 +15,13 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
   let work: Workplace;
   let service: ScriptedService;
   let disk: SmallDisk;
-  let onCall: (calls: number) => void = () => {};
+  let onCall: (calls: number) => void | Promise<void> = () => {};
   beforeEach(async () => {
     onCall = () => {};
     work = new Workplace({ storeIsMade: false });
     disk = mountSmallDisk(ENOUGH);
-    service = await startScriptedService(() => {
-      onCall(service.requests.length);
+    service = await startScriptedService(async () => {
+      await onCall(service.requests.length);
       return {};
     });
   });
@@ -67,11 +67,21 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
 
   it('fault 39: runs out of room in the middle; what is paid for is kept, and the same command completes it', async () => {
     const path = job(ROWS);
-    onCall = (calls) => {
+    // From then on calls are answered when the run says that it stops: it looks at the disk ten times a second.
+    let says: Promise<void> | null = null;
+    onCall = async (calls) => {
       // 8 MiB are left: too little to go on, and enough for what is in flight.
       if (calls === FILLED_AT) disk.fill((8 * 1_024) / 4);
+      if (calls >= FILLED_AT) await says;
     };
-    const stopped = await work.run(['run', path], env());
+    const running = work.start(['run', path], env());
+    says = new Promise((resolve) => {
+      running.process.stderr?.on('data', (text: string) => {
+        if (/^stopping\b/m.test(text)) resolve();
+      });
+      void running.ended.then(() => resolve());
+    });
+    const stopped = await running.ended;
     expect(stopped.code, stopped.stderr).toBe(3);
     const said = stopped.stderr.replaceAll(/\s+/g, ' ');
     expect(said).toMatch(

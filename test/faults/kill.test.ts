@@ -25,11 +25,14 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
   let work: Workplace;
   let service: ScriptedService;
   let onCall: () => void = () => {};
+  /** The last row is answered when all kills are over: no run ends before it is killed, however fast it is. */
+  let lastAnswer: Promise<void> | null = null;
 
   beforeEach(async () => {
     work = new Workplace();
-    service = await startScriptedService(({ prompt }) => {
+    service = await startScriptedService(async ({ prompt }) => {
       onCall();
+      if (prompt.startsWith(`row ${ROWS}:`)) await lastAnswer;
       return { json: completionBody({ text: ` answer to ${prompt}`, prompt_tokens: prompt.length }) };
     });
   });
@@ -58,6 +61,10 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     expect(before).toBe(ROWS);
 
     const path = work.job({ ...job, output: { path: 'out.csv' } });
+    let killsAreOver = (): void => {};
+    lastAnswer = new Promise((resolve) => {
+      killsAreOver = resolve;
+    });
     for (const [calls, ms] of killsOf(store().kind)) {
       const running = work.start(['run', path], env);
       onCall = () => {
@@ -69,6 +76,7 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
       expect(code, stderr).toBe(null);
     }
     onCall = () => {};
+    killsAreOver();
     const finished = await work.run(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);

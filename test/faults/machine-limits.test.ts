@@ -16,6 +16,7 @@ function limited(
   folder: string,
   args: readonly string[],
   env: Record<string, string>,
+  onText: (stderr: string) => void = () => {},
 ): Promise<Ended> {
   const child = spawn('sh', ['-c', `${limit} && exec "$0" "$@"`, process.execPath, CLI, ...args], {
     cwd: folder,
@@ -27,6 +28,7 @@ function limited(
   });
   child.stderr.on('data', (text) => {
     stderr += text;
+    onText(stderr);
   });
   return new Promise((resolve) => child.on('close', (code) => resolve({ code, stdout, stderr })));
 }
@@ -85,13 +87,18 @@ describe('a limit of the machine', () => {
 describeEachStore('a run that meets a limit of the machine', (store) => {
   it('fault 84: stops when it may open no more connections, and goes on with a higher limit', async (context) => {
     const { target, stateDir } = store();
-    const trial = await Trial.begin({ queue: target, stateDir, rows: 600, concurrency: 300, latencyMs: 500 });
+    const trial = await Trial.begin({ queue: target, stateDir, rows: 600, concurrency: 300 });
     onTestFinished(() => trial.end());
+    // Nothing is answered until the run has met the limit, so that it needs ever more connections.
+    trial.hold();
     const { code, stderr } = await limited(
       'ulimit -n 200',
       trial.work.folder,
       ['run', 'job.yaml'],
       trial.env,
+      (said) => {
+        if (/^stopping\b/m.test(said)) trial.release();
+      },
     );
     expect(code, stderr).toBe(3);
     expect(stderr).toMatch(/too_many_open_files/);

@@ -80,13 +80,13 @@ describeEachStore('a service that is down', (store) => {
     const job = work.job({
       input: { path: work.rows(200) },
       output: { path: 'out.csv' },
-      limits: { concurrency: CONCURRENCY, give_up_after: '3s' },
+      limits: { concurrency: CONCURRENCY, give_up_after: '8s' },
     });
     const { code, stderr } = await work.run(['run', job], env(service.url, store()));
     await service.close();
     expect(code, stderr).toBe(3);
     expect(stderr.replace(/\s+/g, ' ')).toContain(
-      'service_unavailable: nothing was answered for 3 s: maintenance (HTTP 503)',
+      'service_unavailable: nothing was answered for 8 s: maintenance (HTTP 503)',
     );
     expect(stderr).toContain('Resume with:');
 

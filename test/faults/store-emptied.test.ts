@@ -12,8 +12,9 @@ async function emptied(trial: Trial, empty: () => Promise<unknown>, context: Tes
   const running = trial.run();
   await running.until(trial.called(200));
   trial.hold();
-  const onDisk = trial.rowsOnDisk();
   const called = trial.service.calls();
+  await expect.poll(() => trial.rowsOnDisk()).toBeGreaterThan(0);
+  const onDisk = trial.rowsOnDisk();
   await empty();
   trial.release();
 
