@@ -1,5 +1,14 @@
-import { closeSync, constants, lstatSync, openSync, readFileSync, statSync } from 'node:fs';
-import { basename, extname } from 'node:path';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
 import {
   type CST,
   type Document,
@@ -17,6 +26,7 @@ import {
 } from 'yaml';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { count } from '../figures.js';
+import { nearest } from '../nearest.js';
 import { jobProblems } from './job-problem.js';
 import { type Job, jobSchema } from './job-schema.js';
 
@@ -198,12 +208,23 @@ function readBytes(path: string): Buffer {
     if (errorCode(error) === 'ENOENT') {
       throw new UsageError(
         'job_missing',
-        `no job file ${path}${isLink(path) ? ', but a link to a file that is not there' : ''}`,
+        `no job file ${path}${isLink(path) ? ', but a link to a file that is not there' : meant(path)}`,
         'Give the path of a YAML file, for example jobs/sentiment.yaml.',
       );
     }
     throw new UsageError('job_unreadable', `cannot read ${path}: ${errorText(error)}`);
   }
+}
+
+/** The job file beside it that its name was most likely meant to be. */
+function meant(path: string): string {
+  const folder = dirname(path);
+  if (!existsSync(folder)) return '';
+  const near = nearest(
+    basename(path),
+    readdirSync(folder).filter((name) => /\.ya?ml$/.test(name)),
+  );
+  return near === null ? '' : `; did you mean ${join(folder, near)}?`;
 }
 
 const isLink = (path: string): boolean =>

@@ -37,6 +37,8 @@ const runBeat = z.object({
   ...processFields,
   /** Rows whose outcome is known, on disk or in the ledger. */
   known: amount,
+  /** Rows of the input that are behind its `--limit`. Absent: none, or an earlier version said it. */
+  beyond: z.exactOptional(amount),
   /** Rows a second over the last half minute; null while there is nothing to measure. */
   rows_per_second: amount.nullable(),
   /** What it waits for, in words; null while it gets on. */

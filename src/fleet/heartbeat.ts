@@ -103,6 +103,8 @@ interface RunHeartbeatParts {
   readonly settings: Settings;
   readonly run: string;
   readonly queue: string;
+  /** Rows of the input that are behind the limit of the run. */
+  readonly beyond: number;
   /** The summary as it stands. */
   readonly summary: () => Summary;
   readonly latency: () => Latency;
@@ -166,7 +168,7 @@ export class RunHeartbeat {
   }
 
   #beat(): RunBeat {
-    const { settings, run, queue, summary, latency } = this.parts;
+    const { settings, run, queue, beyond, summary, latency } = this.parts;
     const { emulated } = settings;
     // A message may quote an answer, and nothing in a heartbeat does.
     const { error_samples: _, scores, ...now } = summary();
@@ -182,6 +184,7 @@ export class RunHeartbeat {
       emulated,
       ...this.#process,
       known,
+      ...(beyond > 0 && { beyond }),
       rows_per_second: rateOf(this.#rate),
       waiting: this.#waiting,
       limits: limitsOf(settings),

@@ -1,4 +1,4 @@
-import { count, duration, rate } from '../figures.js';
+import { count, counted, duration, rate } from '../figures.js';
 import { cells, clip, flow, type Paint, padEnd, painter, plain } from '../report/terminal-text.js';
 import type { RunStatus, Status, WorkerStatus } from './status.js';
 
@@ -79,7 +79,8 @@ function bar({ rows: { known, total } }: RunStatus): string {
 
 /** What a line has no room for. */
 function runNote(run: RunStatus): string[] {
-  const { state, waiting, stopped, missed, rows, answers_invalid: invalid, seen_s, host, pid } = run;
+  const { state, waiting, stopped, missed, rows, beyond, answers_invalid: invalid } = run;
+  const { seen_s, host, pid } = run;
   const failed = [
     ...(rows.failed > 0 ? [`${count(rows.failed)} failed`] : []),
     ...(invalid > 0 ? [`answers.invalid ${count(invalid)}`] : []),
@@ -93,7 +94,12 @@ function runNote(run: RunStatus): string[] {
         `lost: resume with the same command (process ${pid} on ${host}, silent for ${duration(seen_s)})`,
       ];
     case 'finished':
-      return [FINISHED, ...failed, ...(missed === null ? [] : [missed])];
+      return [
+        FINISHED,
+        ...failed,
+        ...(missed === null ? [] : [missed]),
+        ...(beyond > 0 ? [`${counted(beyond, 'row')} left behind its --limit`] : []),
+      ];
     case 'interrupted':
       return [...failed, stopped ?? state];
     default:

@@ -29,6 +29,8 @@ export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'
   readonly seen_s: number;
   /** `total` is what it was asked to do, `known` what has an outcome; the others are on disk. */
   readonly rows: RowCounts & { readonly known: number };
+  /** Rows of the input behind its `--limit`, which the same command without it goes on with. */
+  readonly beyond: number;
   /** Seconds to its end at this rate; null while it is not known. */
   readonly eta_s: number | null;
 }
@@ -98,6 +100,7 @@ function runStatus(seen: SeenRun): RunStatus {
     seen_s: Math.round(ageMs / 1000),
     rows: { total: summary.input.rows, known: beat.known, completed, filtered, failed, skipped },
     answers_invalid: summary.answers_invalid,
+    beyond: beat.beyond ?? 0,
     rows_per_second: rate === null ? null : Math.round(rate * 100) / 100,
     eta_s: rate === null || rate === 0 || beat.waiting !== null ? null : Math.ceil(left / rate),
     waiting: state === 'running' ? beat.waiting : null,

@@ -59,7 +59,7 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
 
 /** From the first row to the summary. */
 async function execute(parts: EngineParts, settings: Settings, world: World): Promise<RunResult> {
-  const { store, queue, committer } = parts;
+  const { store, queue, input, committer } = parts;
   // As it stands, whenever it is asked.
   const summary = (): Summary => summaryOf(settings, parts, world.halt.reason);
   const heartbeat = new RunHeartbeat(
@@ -69,6 +69,7 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
       settings,
       run: committer.manifest.run,
       queue: queue.name,
+      beyond: input.survey.rows - input.total,
       summary,
       latency: () => committer.manifest.tally.latency,
     },

@@ -3,7 +3,7 @@ import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Json, Row } from '../model.js';
 import { readBeginning } from './beginning.js';
 import { CellScanner } from './cells.js';
-import { dialectOf } from './dialect.js';
+import { dialectOf, parserOptions } from './dialect.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
 import { refuseOtherThanTable } from './kind.js';
@@ -100,14 +100,7 @@ class RecordParser extends Parser {
   readonly #onRecord: (cells: string[], info: Parser['info']) => void;
 
   constructor(delimiter: string, onRecord: (cells: string[], info: Parser['info']) => void) {
-    super({
-      delimiter,
-      // All three by name: csv-parse would settle on the first it meets, and mixed ends would not parse (fault 3).
-      record_delimiter: ['\r\n', '\n', '\r'],
-      relax_column_count: true,
-      relax_quotes: true,
-      skip_empty_lines: true,
-    });
+    super(parserOptions(delimiter));
     this.#onRecord = onRecord;
   }
 

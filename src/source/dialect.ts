@@ -89,6 +89,16 @@ function fits([header, ...records]: readonly number[]): boolean {
   return records.filter((count) => count === header).length >= records.length * MOST;
 }
 
+/** How csv-parse reads what `cells.ts` has gone over. */
+export const parserOptions = (delimiter: string) => ({
+  delimiter,
+  // All three by name: csv-parse would settle on the first it meets, and mixed ends would not parse (fault 3).
+  record_delimiter: ['\r\n', '\n', '\r'],
+  relax_column_count: true,
+  relax_quotes: true,
+  skip_empty_lines: true,
+});
+
 /** How many cells the header and the first records have; the record that the head cuts is left out. */
 function cellCounts(head: Buffer, isAll: boolean, delimiter: string): number[] {
   const scanner = new CellScanner(delimiter);
@@ -96,11 +106,7 @@ function cellCounts(head: Buffer, isAll: boolean, delimiter: string): number[] {
   const counts: number[] = [];
   try {
     parse(text, {
-      delimiter,
-      record_delimiter: ['\r\n', '\n', '\r'],
-      relax_column_count: true,
-      relax_quotes: true,
-      skip_empty_lines: true,
+      ...parserOptions(delimiter),
       to: SAMPLE,
       on_record: (cells) => {
         counts.push(cells.length);

@@ -111,6 +111,14 @@ describe('a job file', () => {
   it('says which file is missing', () => {
     expect(() => readJobFile('jobs/none.yaml')).toThrow('no job file jobs/none.yaml');
   });
+
+  it('names the one that was most likely meant', () => {
+    expect(() => readJobFile('jobs/sentiment.yml')).toThrow(
+      'no job file jobs/sentiment.yml; did you mean jobs/sentiment.yaml?',
+    );
+    expect(() => readJobFile('jobs/none.yaml')).not.toThrow(/did you mean/);
+    expect(() => readJobFile('nowhere/none.yaml')).not.toThrow(/did you mean/);
+  });
 });
 
 describe('the schema for editors', () => {

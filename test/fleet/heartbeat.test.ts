@@ -106,6 +106,7 @@ it('what a run says of its calls never falls, over a kill and a resume either', 
         settings: settingsFor('out.csv'),
         run,
         queue: 'q',
+        beyond: 0,
         summary: () => {
           const { summary } = runBeat({ run });
           return { ...summary, calls: { ...summary.calls, sent, repeated: 0 } };

@@ -66,6 +66,7 @@ describe('the status as text', () => {
       at(runBeat()),
       lost,
       at(runBeat({ run: 'done', state: 'finished', known: 100 })),
+      at(runBeat({ run: 'first-rows', state: 'finished', known: 100, beyond: 23 })),
       at(
         runBeat({
           run: 'below',
@@ -99,6 +100,8 @@ describe('the status as text', () => {
         '  20 s)',
         'reviews  done                    ██████████ 100 %   100',
         '  finished; 2 failed',
+        'reviews  first-rows              ██████████ 100 %   100',
+        '  finished; 2 failed; 23 rows left behind its --limit',
         'reviews  below                   ██████████ 100 %   100',
         '  finished; 2 failed; answers.invalid 8; below_require: 78.9 % are valid',
         'reviews  bad                     █████░░░░░  50 %    50',

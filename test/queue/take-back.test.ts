@@ -1,6 +1,6 @@
-import { type Job, Worker } from 'bullmq';
+import { Job, Worker } from 'bullmq';
 import { pino } from 'pino';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { Chunk } from '../../src/queue/chunk.js';
 import { ChunkQueue } from '../../src/queue/chunk-queue.js';
 import { chunkId } from '../../src/queue/names.js';
@@ -81,6 +81,47 @@ describeEachStore('what a lost worker holds', (under) => {
     expect(await queue.state(id('ours', 1))).toBe('active');
     await queue.takeBack('ours', new Set(['lost']));
     expect(await queue.state(id('ours', 1)), 'it has nothing any more').toBe('active');
+  });
+
+  it('is taken back by the next execution when the process of the run dies over it', async () => {
+    await queue.add([chunk('dying', 1), chunk('dying', 51)]);
+    const lost = worker('lost');
+    await lost();
+    await lost();
+    // It has looked at the first entry, and moves neither.
+    const move = vi.spyOn(Job.prototype, 'moveToWait').mockRejectedValue(new Error('killed'));
+    await expect(queue.takeBack('dying', new Set(['lost']))).rejects.toThrow('killed');
+    move.mockRestore();
+    expect(await queue.state(id('dying', 1))).toBe('active');
+    const next = new ChunkQueue(store, QUEUE, 3, pino({ level: 'silent' }));
+    await next.takeBack('dying', new Set(['lost']));
+    expect([await next.state(id('dying', 1)), await next.state(id('dying', 51))]).toEqual([
+      'queued',
+      'queued',
+    ]);
+    await next.withdraw('dying');
+    await next.close();
+  });
+
+  it('goes back once more when another has taken it between the look at it and the move', async () => {
+    await queue.add([chunk('raced', 1)]);
+    await worker('lost')();
+    const other = worker('other');
+    const { moveToWait } = Job.prototype;
+    const move = vi.spyOn(Job.prototype, 'moveToWait').mockImplementationOnce(async function (
+      this: Job,
+      token,
+    ) {
+      // BullMQ finds the lock run out in this moment, and another worker is free.
+      await moveToWait.call(this, token);
+      expect((await other()).id).toBe(id('raced', 1));
+      return moveToWait.call(this, token);
+    });
+    await queue.takeBack('raced', new Set(['lost']));
+    move.mockRestore();
+    // The other finds at its next renewal that the entry is not its own: it finishes its calls and leaves the rest.
+    expect(await queue.state(id('raced', 1))).toBe('queued');
+    expect((await worker('third')()).processedBy).toBe('third');
   });
 
   it('can be withdrawn at once', async () => {
