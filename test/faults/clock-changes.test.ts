@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Halt } from '../../src/halt.js';
@@ -114,12 +115,14 @@ function clockChanges(start: () => Promise<Server | null>): void {
   it('fault 90: with the clock set back by an hour, runs no job a second time', async () => {
     await night.begin(under().target, '2026-11-21T01:29:57Z', {
       back: '0 30 2 * * *',
-      later: '10 30 2 * * *',
+      later: '0 35 2 * * *',
     });
     expect(await night.ran('back')).toEqual(['back']);
     night.clock.set('2026-11-21T00:30:02Z');
     // An hour goes by; the same time comes a second time.
     night.clock.set('2026-11-21T01:29:57Z');
+    while (Date.now() < Date.parse('2026-11-21T01:30:02Z')) await sleep(100);
+    night.clock.set('2026-11-21T01:34:57Z');
     expect(await night.ran('later')).toEqual(['back', 'later']);
   });
 

@@ -100,6 +100,8 @@ describeEachStore('a run that meets a limit of the machine', (store) => {
         if (/^stopping\b/m.test(said)) trial.release();
       },
     );
+    // Also where it had no time to say that it stops.
+    trial.release();
     expect(code, stderr).toBe(3);
     expect(stderr).toMatch(/too_many_open_files/);
     named(stderr, 'ulimit -n');
