@@ -93,6 +93,10 @@ const inputSchema = z.strictObject({
     ),
 });
 
+/** What can be asked of the scores. */
+const asked = (what: string) =>
+  z.number().min(0).max(1).optional().describe(`${what} Needs answer.gold. Default: nothing is asked.`);
+
 const requireSchema = z
   .strictObject({
     valid: z
@@ -104,6 +108,8 @@ const requireSchema = z
         'Share of the completed rows whose answer must be valid: labels, a number of the range, JSON of the schema. 0 asks for nothing. ' +
           'Default: 0.5.',
       ),
+    accuracy: asked('Share of the completed rows with gold whose answer must be right.'),
+    f1: asked('Macro F1 that the completed rows with gold must have.'),
   })
   .prefault({})
   .describe(
@@ -373,6 +379,18 @@ export const jobSchema = z
       .describe(
         'What to do when a run has finished or stopped early; not when it was interrupted by a signal.',
       ),
+  })
+  .check(({ value: { answer }, issues }) => {
+    for (const name of ['accuracy', 'f1'] as const) {
+      const input = answer?.require[name];
+      if (answer === undefined || input === undefined) continue;
+      const message =
+        answer.gold === undefined
+          ? 'needs answer.gold, the column with the right answers'
+          : 'needs labels or a number: JSON has no F1';
+      if (answer.gold !== undefined && !(name === 'f1' && 'json' in answer)) continue;
+      issues.push({ code: 'custom', path: ['answer', 'require', name], message, input });
+    }
   })
   .check(({ value: { limits, prices }, issues }) => {
     const input = limits.budget?.cost;

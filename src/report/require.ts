@@ -1,15 +1,20 @@
 import { count, counted } from '../figures.js';
 import type { Fault } from '../model.js';
+import { type Scores, scoresOf } from './scores.js';
 import { type Counts, sumOf, type Tally } from './tally.js';
 
 /** What a job asks of the answers of its run (`answer.require`). */
 export interface Require {
   /** Share of the completed rows whose answer must be valid, from 0 to 1. */
   readonly valid: number;
+  /** Share of the completed rows with gold whose answer must be right, from 0 to 1. @default nothing is asked */
+  readonly accuracy?: number | undefined;
+  /** Macro F1 that these rows must have, from 0 to 1. @default nothing is asked */
+  readonly f1?: number | undefined;
 }
 
 /** What of a tally the answers are judged by. */
-export type Judged = Pick<Tally, 'rows' | 'invalid'>;
+export type Judged = Pick<Tally, 'rows' | 'invalid' | 'gold'>;
 
 export const invalidOf = ({ invalid = {} }: Pick<Judged, 'invalid'>): number => sumOf(invalid);
 
@@ -18,31 +23,77 @@ export const usableOf = (judged: Judged): number =>
   judged.rows.completed + judged.rows.filtered - invalidOf(judged);
 
 /**
- * By how much the answers miss what is asked; null where they reach it, where nothing is asked, and where no row is
- * completed. Filtered, failed and skipped rows have no answer, so they do not count.
+ * By how much the answers miss what is asked; null where they reach it, where nothing is asked, and where there is nothing
+ * yet to judge by. Filtered, failed and skipped rows have no answer, so they do not count.
  */
 export function missText(judged: Judged, require: Require | null): string | null {
+  if (require === null) return null;
+  const { accuracy, macro_f1 } = judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
+  return listed([
+    invalidText(judged, require.valid),
+    accuracy && scoreText('accuracy', accuracy.value, require.accuracy, judged),
+    macro_f1 !== null && scoreText('f1', macro_f1, require.f1, judged),
+  ]);
+}
+
+/** What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached. */
+export function missOf(judged: Judged, require: Require | null): Fault | null {
+  const missed = listed([missText(judged, require), untoldText(judged, require)]);
+  if (missed === null) return null;
+  const where = invalidOf(judged) > 0 ? 'error_message in the output' : 'scores in the summary';
+  return {
+    code: 'below_require',
+    message: `${missed}. See ${where}, mend the prompt, and run again with --overwrite, or ask for less in answer.require.`,
+  };
+}
+
+const NOTHING_SCORED = { accuracy: null, macro_f1: null };
+
+const listed = (texts: readonly (string | null | false)[]): string | null =>
+  texts.filter((text) => typeof text === 'string').join('; ') || null;
+
+function invalidText(judged: Judged, asked: number): string | null {
   const answers = judged.rows.completed;
   const share = (answers - invalidOf(judged)) / answers;
-  if (require === null || answers === 0 || share >= require.valid) return null;
-  // Rounded down, so that a share that is just missed does not look reached.
-  const reached = (Math.floor(share * 1000) / 10).toFixed(1);
-  const asked = Number((require.valid * 100).toFixed(6));
+  if (answers === 0 || share >= asked) return null;
   return (
-    `${reached} % of ${counted(answers, 'answer')} ${answers === 1 ? 'is' : 'are'} valid, ` +
-    `where answer.require.valid asks for ${asked} % (${codesText(judged.invalid)})`
+    `${roundedDown(share)} % of ${counted(answers, 'answer')} ${answers === 1 ? 'is' : 'are'} valid, ` +
+    `where answer.require.valid asks for ${percents(asked)} % (${codesText(judged.invalid)})`
   );
 }
 
-/** What a finished run misses of what its job asks; null where it misses nothing. */
-export function missOf(judged: Judged, require: Require | null): Fault | null {
-  const text = missText(judged, require);
-  if (text === null) return null;
-  return {
-    code: 'below_require',
-    message: `${text}. See error_message in the output, mend the prompt, and run again with --overwrite, or ask for less in answer.require.`,
-  };
+/** `the accuracy of 512 rows with gold is 87.3 %, where answer.require.accuracy asks for 90 %` */
+function scoreText(name: Score, reached: number, asked: number | undefined, { gold }: Judged): string | null {
+  if (asked === undefined || reached >= asked) return null;
+  return (
+    `the ${NAMES[name]} of ${counted(gold?.rows ?? 0, 'row')} with gold is ${roundedDown(reached)} %, ` +
+    `where answer.require.${name} asks for ${percents(asked)} %`
+  );
 }
+
+/** What is asked of the scores, and cannot be told although rows are completed. */
+function untoldText(judged: Judged, require: Require | null): string | null {
+  if (require === null || judged.rows.completed === 0) return null;
+  const {
+    accuracy,
+    macro_f1,
+    left_out = 'no completed row has gold',
+  }: Partial<Scores> = judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
+  const untold = (name: Score, value: unknown): string | false =>
+    value === null &&
+    (require[name] ?? 0) > 0 &&
+    `the ${NAMES[name]} cannot be told (${left_out}), and answer.require asks for it`;
+  return listed([untold('accuracy', accuracy), untold('f1', macro_f1)]);
+}
+
+type Score = 'accuracy' | 'f1';
+
+const NAMES = { accuracy: 'accuracy', f1: 'macro F1' } as const;
+
+/** A share that is just missed does not look reached. */
+const roundedDown = (share: number): string => (Math.floor(share * 1000) / 10).toFixed(1);
+
+const percents = (share: number): number => Number((share * 100).toFixed(6));
 
 /** `3 of 1,000 rows failed and 7 have an invalid answer (7 answer_not_a_label)` */
 export function unusableText(judged: Judged): string {

@@ -43,6 +43,14 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas',
   ],
   ['answer: positive', 'job.yaml:3: answer must be a group with labels, number or json, got "positive"'],
+  [
+    'answer: { labels: [a, b], require: { accuracy: 0.9 } }',
+    'job.yaml:3: answer.require.accuracy needs answer.gold, the column with the right answers, got 0.9',
+  ],
+  [
+    'answer: { json: { type: object }, gold: truth, require: { f1: 0.9 } }',
+    'job.yaml:3: answer.require.f1 needs labels or a number: JSON has no F1, got 0.9',
+  ],
   ['answer: {}', 'job.yaml:3: answer must be a group with labels, number or json, got {}'],
   ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: remove one of them'],
   [

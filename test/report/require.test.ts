@@ -46,6 +46,54 @@ describe('what answers miss of what is asked', () => {
   });
 });
 
+describe('what is asked of the scores', () => {
+  /** Rows with gold, so many of them right, with one label for those that are and another for the others. */
+  const scored = (rows: number, right: number): Judged => ({
+    ...judged(1000, 0),
+    gold: {
+      ...{ rows, right, unanswered: 3 },
+      confusion: { labels: ['a', 'b'], counts: { '0,0': right, '1,0': rows - right } },
+    },
+  });
+
+  it('is told with what was reached, and with where the scores are', () => {
+    expect(missOf(scored(512, 448), { valid: 0.5, accuracy: 0.9, f1: 0.85 })).toEqual({
+      code: 'below_require',
+      message:
+        'the accuracy of 512 rows with gold is 87.5 %, where answer.require.accuracy asks for 90 %; ' +
+        'the macro F1 of 512 rows with gold is 46.6 %, where answer.require.f1 asks for 85 %. ' +
+        'See scores in the summary, mend the prompt, and run again with --overwrite, or ask for less in answer.require.',
+    });
+  });
+
+  it('stands behind what is said of invalid answers', () => {
+    const both = { ...scored(10, 5), invalid: { answer_not_a_label: 100 } };
+    expect(missText(both, { valid: 0.95, accuracy: 0.9 })).toBe(
+      '90.0 % of 1,000 answers are valid, where answer.require.valid asks for 95 % (100 answer_not_a_label); ' +
+        'the accuracy of 10 rows with gold is 50.0 %, where answer.require.accuracy asks for 90 %',
+    );
+  });
+
+  it('is nothing where it is just reached or not asked', () => {
+    expect(missOf(scored(10, 9), { valid: 0.5, accuracy: 0.9 })).toBeNull();
+    expect(missOf(scored(10, 9), { valid: 0.5 })).toBeNull();
+    expect(missOf(judged(10, 0), { valid: 0.5, accuracy: 0, f1: 0 })).toBeNull();
+  });
+
+  it('is missed at the end where no row has gold, or too many labels came; before, nothing is to be judged', () => {
+    const asked = { valid: 0.5, accuracy: 0.9, f1: 0.8 };
+    expect(missText(judged(10, 0), asked)).toBeNull();
+    expect(missOf(judged(10, 0), asked)?.message).toMatch(
+      /^the accuracy cannot be told \(no completed row has gold\), and answer\.require asks for it; the macro F1 cannot/,
+    );
+    const many: Judged = { ...judged(10, 0), gold: { rows: 9, right: 9, unanswered: 0, confusion: null } };
+    expect(missOf(many, asked)?.message).toMatch(
+      /^the macro F1 cannot be told \(more than 100 different labels came: only the accuracy is counted\)/,
+    );
+    expect(missOf({ ...judged(0, 0, 5) }, asked)).toBeNull();
+  });
+});
+
 it('rows that are of no use are told by kind', () => {
   expect(unusableText(judged(7, 0, 3))).toBe('3 of 13 rows failed');
   expect(unusableText(judged(7, 7))).toBe('7 of 10 rows have an invalid answer (7 answer_not_a_label)');

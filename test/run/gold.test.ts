@@ -99,6 +99,29 @@ scores          accuracy 60.0 % (23.1 % to 88.2 %) of 5 rows, macro F1 0.556, ka
     expect(work.json('out.summary.json')['scores']).toEqual(work.json('whole.summary.json')['scores']);
   });
 
+  it('ends with 4 when its scores are below what is asked, and stops when those of its first rows are', async () => {
+    const asking = (accuracy: number) => ({
+      answer: { labels: ['positive', 'negative', 'neutral'], gold: 'Truth', require: { accuracy, f1: 0.5 } },
+    });
+    const missed = 'the accuracy of 5 rows with gold is 60.0 %, where answer.require.accuracy asks for 75 %';
+    const below = await work.call(['run', job(asking(0.75))], env());
+    expect(below.code, below.stderr).toBe(4);
+    expect(below.stderr.replaceAll('\n', ' ')).toContain(`Finished, but below_require: ${missed}. See `);
+    expect(work.json('out.summary.json')['missed']).toContain(missed);
+    const reached = await work.call(['run', job({ ...asking(0.6), output: { path: 'b.csv' } })], env());
+    expect(reached.code, reached.stderr).toBe(0);
+
+    const before = service.calls();
+    const limits = { canary: 3, concurrency: 1 };
+    const stopped = await work.call(
+      ['run', job({ ...asking(0.75), limits, output: { path: 'c.csv' } })],
+      env(),
+    );
+    expect(stopped.code, stopped.stderr).toBe(3);
+    expect(stopped.stderr.replaceAll('\n', ' ')).toContain('the accuracy of 3 rows with gold is 66.6 %');
+    expect(service.calls() - before).toBe(3);
+  });
+
   it('has none without gold', async () => {
     await work.call(['run', job({ answer: { labels: ['positive', 'negative'] } })], env());
     expect(work.json('out.summary.json')).not.toHaveProperty('scores');
