@@ -12,7 +12,7 @@ export const QUEUE_SCHEMA = 'bullmq';
 const SETUP_LOCK = 5_741_310_226;
 
 /** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '6';
+const LAYOUT = '7';
 
 /** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
 export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
