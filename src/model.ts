@@ -178,6 +178,10 @@ export type AnswerSpec =
       readonly synonyms?: readonly (readonly string[])[];
       /** A text may name several labels, or say that none applies; absent where it is to name one. */
       readonly multiple?: true;
+      /** How the record says how sure the model is; absent where it does not. */
+      readonly confidence?: 'logprobs';
+      /** A label with less confidence is no answer; absent where every label is one. */
+      readonly abstainBelow?: number;
     }
   | {
       readonly kind: 'number';
@@ -197,4 +201,16 @@ export interface Answer {
   readonly counted: readonly string[];
   /** Set when the text is none of the labels, no number of the range, or no JSON of the schema; the row stays `completed`. */
   readonly fault: Fault | null;
+  /** How sure the model is of a label; null where the service did not say, absent where the job does not ask. */
+  readonly confidence?: Confidence | null;
+  /** Whether the label was left out for want of confidence; absent where the job does not ask for that. */
+  readonly abstained?: boolean;
+}
+
+/** How sure a model is of its label. */
+export interface Confidence {
+  /** Probability of the label that was read, from 0 to 1. */
+  readonly value: number;
+  /** Of each label that is likely enough for the service to name it. They add up to 1 at most. */
+  readonly probabilities: ReadonlyMap<string, number>;
 }

@@ -1,6 +1,7 @@
-import type { Answer, AnswerSpec } from '../model.js';
+import type { Answer, AnswerSpec, Json } from '../model.js';
+import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
-import { labelReader } from './label-answer.js';
+import { labelReader, namesOf } from './label-answer.js';
 import { numberReader } from './number-answer.js';
 import { cleaned } from './text.js';
 
@@ -10,7 +11,12 @@ export interface AnswerReader {
   readonly columns: readonly string[];
   /** `value`: the answer is the one value. `labels`: it is a list of labels. `object`: it is an object with the columns as members. */
   readonly shape: 'value' | 'labels' | 'object';
-  read(text: string | null): Answer;
+  /** The labels for which the job asks how sure the model is; absent where it does not ask. */
+  readonly confidenceOf?: readonly string[];
+  /** Whether labels are left out of which the model is not sure enough. @default false */
+  readonly abstains?: boolean;
+  /** @param logprobs as the service sent them, for a job that asks how sure the model is */
+  read(text: string | null, logprobs?: Json): Answer;
 }
 
 /** @throws UsageError when the schema is no JSON Schema */
@@ -21,7 +27,10 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
       return { columns: ['answer'], shape: 'value', read };
     }
     case 'labels':
-      return { columns: ['answer'], shape: spec.multiple ? 'labels' : 'value', read: labelReader(spec) };
+      return withConfidence(
+        { columns: ['answer'], shape: spec.multiple ? 'labels' : 'value', read: labelReader(spec) },
+        spec,
+      );
     case 'number':
       return { columns: ['answer'], shape: 'value', read: numberReader(spec) };
     case 'json': {
@@ -30,4 +39,28 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
       return { columns: properties, shape: 'object', read };
     }
   }
+}
+
+/** What the summary counts where the model was not sure enough. */
+const ABSTAINED = '(abstained)';
+
+/** Reads how sure the model is as well, where the job asks, and leaves out labels of which it is not sure enough. */
+function withConfidence(reader: AnswerReader, spec: Extract<AnswerSpec, { kind: 'labels' }>): AnswerReader {
+  const { labels, confidence, abstainBelow } = spec;
+  if (confidence === undefined) return reader;
+  const confidenceIn = confidenceReader(namesOf(spec));
+  return {
+    ...reader,
+    confidenceOf: labels,
+    abstains: abstainBelow !== undefined,
+    read(text, logprobs) {
+      const answer = reader.read(text);
+      const [label] = answer.values;
+      const sure = typeof label === 'string' ? confidenceIn(logprobs, label) : null;
+      if (abstainBelow === undefined) return { ...answer, confidence: sure };
+      const abstained = answer.fault === null && (sure?.value ?? 0) < abstainBelow;
+      if (!abstained) return { ...answer, confidence: sure, abstained };
+      return { ...answer, values: [null], counted: [ABSTAINED], confidence: sure, abstained };
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import type { Answer, AnswerSpec, Fault } from '../model.js';
-import { LabelIndex, type LabelMention } from './label-index.js';
+import { LabelIndex, type LabelMention, type Names } from './label-index.js';
 import { ENOUGH, endsLine, isExplained, isFirst, negationBefore } from './mention.js';
 import { severalReader } from './several-labels.js';
 import { composed, excerpt, listed } from './text.js';
@@ -26,7 +26,7 @@ export function labelReader({
   synonyms,
   multiple,
 }: Extract<AnswerSpec, { kind: 'labels' }>): (text: string | null) => Answer {
-  const index = new LabelIndex(labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]));
+  const index = new LabelIndex(namesOf({ labels, synonyms }));
   const negated = negationBefore((word) => index.has(word));
   if (multiple) return severalReader(labels, index, negated);
 
@@ -46,6 +46,15 @@ export function labelReader({
     return { values: [null], counted: [NONE], fault };
   };
 }
+
+/** What each label is called in a text. */
+export const namesOf = ({
+  labels,
+  synonyms,
+}: {
+  readonly labels: readonly string[];
+  readonly synonyms?: readonly Names[] | undefined;
+}): readonly Names[] => labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]);
 
 /** The first mention of each label that is not negated, and not many: of two or more only the first two decide. */
 function distinct(

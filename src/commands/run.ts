@@ -161,6 +161,7 @@ function print({ summary, halted, files, beyond, known }: RunResult): void {
         ? [
             ['output', files.output],
             ['summary', files.summary],
+            ...(summary.answers_abstained > 0 ? [['review', files.review] as [string, string]] : []),
           ]
         : [
             ['so far', files.part],

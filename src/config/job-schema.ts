@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { SEPARATOR } from '../answer/several-labels.js';
 import { either } from '../errors.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
+import type { Parameters } from '../model.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';
@@ -134,6 +135,22 @@ const answerSchema = z
       .strictObject({
         ...answerShared,
         labels: labelsSchema,
+        confidence: z
+          .literal('logprobs', 'must be logprobs')
+          .optional()
+          .describe(
+            'How sure the model is of its label goes to the column confidence. logprobs: by the log probabilities of the ' +
+              'first token, of which each request asks for 5, at temperature 0. Default: not asked.',
+          ),
+        abstain_below: z
+          .number('must be a probability between 0 and 1')
+          .gt(0, 'must be above 0')
+          .max(1, 'must be at most 1')
+          .optional()
+          .describe(
+            'With confidence: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
+              'empty, abstained is true, and it goes to <output>.review.csv. Default: every label is an answer.',
+          ),
         multiple: z
           .boolean()
           .default(false)
@@ -197,6 +214,13 @@ const outputSchema = z.strictObject({
     .default('protect')
     .describe(
       "protect: a CSV cell that a spreadsheet would run as a formula gets a leading '. raw: left as it is.",
+    ),
+  probabilities: z
+    .boolean()
+    .default(false)
+    .describe(
+      'With answer.confidence: a column p_<label> with the probability of each label; in JSONL answer_probabilities. ' +
+        'Default: false.',
     ),
 });
 
@@ -344,6 +368,44 @@ const onFinishSchema = z
   })
   .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
 
+/** What keeps the log probabilities of an answer from saying how sure the model is of its label. */
+function confidenceProblems({ answer, parameters, row_parameters, output }: ConfidenceParts) {
+  if (answer === undefined || !('labels' in answer) || answer.confidence === undefined) {
+    const needs = (path: string[], input: unknown) => [{ path, message: 'needs answer.confidence', input }];
+    const below = answer !== undefined && 'labels' in answer ? answer.abstain_below : undefined;
+    return [
+      ...(output.probabilities ? needs(['output', 'probabilities'], true) : []),
+      ...(below === undefined ? [] : needs(['answer', 'abstain_below'], below)),
+    ];
+  }
+  const { temperature, logprobs, echo } = parameters;
+  const must = (field: string, what: string, input: unknown) => ({
+    path: ['parameters', field],
+    message: `must be ${what}, or left out, where answer.confidence is logprobs`,
+    input,
+  });
+  const several =
+    'cannot be true where answer.confidence is logprobs: the first token tells of one label only';
+  return [
+    ...(answer.multiple ? [{ path: ['answer', 'multiple'], message: several, input: true }] : []),
+    ...(temperature ? [must('temperature', '0', temperature)] : []),
+    ...(typeof logprobs === 'number' && logprobs < 5 ? [must('logprobs', '5', logprobs)] : []),
+    ...(echo ? [must('echo', 'false', echo)] : []),
+    ...row_parameters.flatMap((name, i) => {
+      if (name !== 'temperature' && name !== 'logprobs' && name !== 'echo') return [];
+      const message = "cannot be the row's own where answer.confidence is logprobs";
+      return [{ path: ['row_parameters', i], message, input: name }];
+    }),
+  ];
+}
+
+interface ConfidenceParts {
+  readonly answer?: z.output<typeof answerSchema> | undefined;
+  readonly parameters: Parameters;
+  readonly row_parameters: readonly string[];
+  readonly output: z.output<typeof outputSchema>;
+}
+
 /** The whole job file. */
 export const jobSchema = z
   .strictObject({
@@ -397,6 +459,9 @@ export const jobSchema = z
     if (input === undefined || prices !== undefined) return;
     const message = 'needs prices, without which tokens have no cost';
     issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
+  })
+  .check(({ value, issues }) => {
+    for (const problem of confidenceProblems(value)) issues.push({ code: 'custom', ...problem });
   })
   .describe('A Promptmill job');
 

@@ -68,7 +68,7 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       id: job.input.id ?? null,
     }),
     prompt: job.prompt ?? null,
-    parameters: job.parameters,
+    parameters: asksConfidence(job.answer) ? { ...job.parameters, ...LOGPROBS } : job.parameters,
     rowParameters: job.row_parameters,
     answer: answerSpec(job.answer),
     /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
@@ -81,6 +81,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
       format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath),
       columns: job.output.columns ?? null,
       formulas: job.output.formulas,
+      /** A column for the probability of each label. */
+      probabilities: job.output.probabilities,
     }),
     limits: Object.freeze({
       concurrency,
@@ -135,6 +137,12 @@ function budgetOf({
   return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
+/** As much as the service says of a token, of its likeliest choice. */
+const LOGPROBS = { logprobs: 5, temperature: 0 } as const;
+
+const asksConfidence = (answer: Job['answer']): boolean =>
+  answer !== undefined && 'labels' in answer && answer.confidence !== undefined;
+
 function answerSpec(answer: Job['answer']): AnswerSpec {
   if (answer === undefined) return { kind: 'text' };
   if ('labels' in answer) {
@@ -146,6 +154,8 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       // Only where they are said: runs of versions that did not know them go on.
       ...(synonyms.some((others) => others.length > 0) && { synonyms }),
       ...(answer.multiple && { multiple: true }),
+      ...(answer.confidence && { confidence: answer.confidence }),
+      ...(answer.abstain_below !== undefined && { abstainBelow: answer.abstain_below }),
     };
   }
   if ('number' in answer) {

@@ -3,7 +3,7 @@ import { valueText } from '../json.js';
 import { readCsv } from '../source/csv.js';
 import { inert } from './formula.js';
 import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
-import { recordFacts } from './result-columns.js';
+import { REVIEWED, recordFacts } from './result-columns.js';
 
 export const csv: OutputFormat = {
   name: 'csv',
@@ -44,6 +44,7 @@ function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): Rec
       : `${cells.map(quoted).join(',')}\n`;
   return {
     header: line(columns.map(({ name }) => cell(name))),
+    reviewed: columns.filter(({ part }) => REVIEWED.has(part)).map(({ name }) => cell(name)),
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       return line(columns.map(({ value }) => cell(valueText(value(facts)))));

@@ -38,6 +38,8 @@ export function recordFormat(options: {
   readonly origins?: readonly OriginColumn[] | undefined;
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;
+  /** `output.probabilities`. @default false */
+  readonly probabilities?: boolean | undefined;
 }): RecordFormat {
   return options.format.records(recordLayout(options), options.formulas ?? 'protect');
 }

@@ -1,7 +1,10 @@
 import { memberTexts } from '../json.js';
+import type { Confidence } from '../model.js';
 import { readJsonl } from '../source/jsonl.js';
 import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import {
+  ABSTAINED,
+  CONFIDENCE,
   createdAt,
   LOGPROBS,
   ORIGINS,
@@ -9,6 +12,7 @@ import {
   type Part,
   type RecordFacts,
   recordError,
+  REVIEWED,
   recordFacts,
 } from './result-columns.js';
 
@@ -30,6 +34,7 @@ function jsonlRecords(layout: RecordLayout): RecordFormat {
   const withLogprobs: readonly Part[] = [...parts, 'logprobs'];
   return {
     header: '',
+    reviewed: parts.filter((part) => REVIEWED.has(part)),
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       const isMore =
@@ -72,6 +77,12 @@ function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string 
     case 'copied_from':
     case 'carried_from':
       return JSON.stringify(ORIGINS[part].value(facts));
+    case 'confidence':
+      return JSON.stringify(CONFIDENCE.value(facts));
+    case 'answer_probabilities':
+      return probabilitiesJson(facts.answer?.confidence ?? null, layout.answer.confidenceOf ?? []);
+    case 'abstained':
+      return JSON.stringify(ABSTAINED.value(facts));
     case 'logprobs':
       return JSON.stringify(LOGPROBS.value(facts));
   }
@@ -89,6 +100,16 @@ function inputJson({ row }: RecordFacts, fields: readonly string[] | null): stri
   if (row.fault !== undefined) return JSON.stringify(source);
   // A line break inside JSON is white space; in the output it would be the end of the record.
   return fields === null ? source.trim().replaceAll(/[\r\n]/g, ' ') : object(memberTexts(source), fields);
+}
+
+/** Of each label, in the order of the job. */
+function probabilitiesJson(confidence: Confidence | null, labels: readonly string[]): string {
+  if (confidence === null) return 'null';
+  const { probabilities } = confidence;
+  return object(
+    labels.map((label) => [label, String(probabilities.get(label) ?? 0)]),
+    null,
+  );
 }
 
 /** The value, an object of the answer's columns, or `null` where the text has no answer. */

@@ -3,12 +3,26 @@ import { labelsCell } from '../answer/several-labels.js';
 import type { Answer, Json, Outcome, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from './result-columns.js';
-import { type Column, LOGPROBS, ORIGINS, PARTS, type Part, RESULTS, ROW, STATUS } from './result-columns.js';
+import {
+  ABSTAINED,
+  type Column,
+  CONFIDENCE,
+  LOGPROBS,
+  ORIGINS,
+  PARTS,
+  type Part,
+  probabilityColumns,
+  RESULTS,
+  ROW,
+  STATUS,
+} from './result-columns.js';
 
 /** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */
 export interface RecordFormat {
   /** The first line of the output with its line end; empty for JSONL. */
   readonly header: string;
+  /** The names in it of what a person needs to tell what the right answer is. */
+  readonly reviewed: readonly string[];
   /**
    * One record, with its line end.
    * @param answer what was read from the completion, `null` where there was nothing to read from
@@ -61,15 +75,26 @@ export function recordLayout(options: {
   readonly origins?: readonly OriginColumn[] | undefined;
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;
+  /** Whether the record has the probability of each label. @default false */
+  readonly probabilities?: boolean | undefined;
 }): RecordLayout {
-  const { answer, select, logprobs = false } = options;
+  const { answer, select, logprobs = false, probabilities = false } = options;
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
-  const results = new Set([STATUS, ...RESULTS, ...origins].map((column) => column.name));
+  const { confidenceOf, abstains = false } = answer;
+  const sureness = [
+    ...(confidenceOf === undefined ? [] : [CONFIDENCE]),
+    ...(confidenceOf !== undefined && probabilities ? probabilityColumns(confidenceOf) : []),
+    ...(abstains ? [ABSTAINED] : []),
+  ];
+  const behind = [...origins, ...sureness];
+  const results = new Set([STATUS, ...RESULTS, ...behind].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
-  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS, ...origins];
-  const isThere = (part: Part): boolean =>
-    part === LOGPROBS.part ? logprobs : !(part in ORIGINS) || origins.some((column) => column.part === part);
+  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS, ...behind];
+  const isThere = (part: Part): boolean => {
+    if (part === LOGPROBS.part) return logprobs;
+    return !OPTIONAL.has(part) || behind.some((column) => column.part === part);
+  };
   const there = PARTS.filter(isThere);
   if (select === undefined)
     return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer };
@@ -95,6 +120,14 @@ export function recordLayout(options: {
     answer,
   };
 }
+
+/** Parts that only some jobs have. */
+const OPTIONAL: ReadonlySet<Part> = new Set([
+  ...Object.values(ORIGINS).map(({ part }) => part),
+  CONFIDENCE.part,
+  'answer_probabilities',
+  ABSTAINED.part,
+]);
 
 function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Column[] {
   const used = new Set([...taken, ...names]);

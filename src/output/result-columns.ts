@@ -32,6 +32,9 @@ export const PARTS = [
   'error',
   'copied_from',
   'carried_from',
+  'confidence',
+  'answer_probabilities',
+  'abstained',
   'logprobs',
 ] as const;
 
@@ -140,6 +143,39 @@ export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
     value: ({ outcome }) => originOf(outcome, 'carried_from'),
   },
 };
+
+/** Behind all others, where a job asks how sure the model is. */
+export const CONFIDENCE: Column = {
+  name: 'confidence',
+  part: 'confidence',
+  value: ({ answer }) => answer?.confidence?.value ?? null,
+};
+
+/** One for each label, where a job asks for all probabilities. A label that the service did not name has 0. */
+export const probabilityColumns = (labels: readonly string[]): readonly Column[] =>
+  labels.map((label) => ({
+    name: `p_${label}`,
+    part: 'answer_probabilities',
+    value: ({ answer }) => (answer?.confidence ? (answer.confidence.probabilities.get(label) ?? 0) : null),
+  }));
+
+/** Behind all others, where a job leaves out labels of which the model is not sure enough. */
+export const ABSTAINED: Column = {
+  name: 'abstained',
+  part: 'abstained',
+  value: ({ answer }) => answer?.abstained ?? null,
+};
+
+/** Parts of a record by which a person can tell what the right answer is. */
+export const REVIEWED: ReadonlySet<Part> = new Set([
+  'input',
+  'answer',
+  'text',
+  'error',
+  'confidence',
+  'answer_probabilities',
+  'abstained',
+]);
 
 function originOf(outcome: Outcome, name: OriginColumn): number | string | null {
   const origin = 'origin' in outcome ? outcome.origin : undefined;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { isDiskFull } from '../errors.js';
@@ -245,12 +245,15 @@ async function throughTemporary<T>(path: string, make: (temporary: string) => Pr
  * @returns the file, by which it is known from one that somebody else puts there
  * @throws WriteError; then the old file stands
  */
-export async function writeDurably(path: string, text: string): Promise<FileId | null> {
+export async function writeDurably(
+  path: string,
+  text: string | AsyncGenerator<string>,
+): Promise<FileId | null> {
   await writing(path, () =>
     throughTemporary(path, async (temporary) => {
       const file = await createOwn(temporary);
       try {
-        await file.writeFile(text);
+        await writeFile(file, text);
         await file.sync();
       } finally {
         await file.close();

@@ -45,6 +45,10 @@ export const summarySchema = z.object({
   answers: counts,
   /** Completed rows whose answer is invalid. What the version before wrote has no count of them. */
   answers_invalid: amount.default(0),
+  /** Completed rows whose label was left out for want of confidence. */
+  answers_abstained: amount.default(0),
+  /** Labels for which the service sent no log probabilities, although the job asks. Only where there are any. */
+  answers_without_confidence: z.exactOptional(amount),
   usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
   /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */
   usage_estimated: z.exactOptional(amount),
@@ -118,6 +122,10 @@ export function summarise(parts: SummaryParts): Summary {
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
     answers_invalid: invalidOf(tally),
+    answers_abstained: tally.abstained ?? 0,
+    ...(tally.without_confidence !== undefined && {
+      answers_without_confidence: tally.without_confidence,
+    }),
     usage: tally.usage,
     ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
     cost: prices && costOf(tally.usage, prices),

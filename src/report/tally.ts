@@ -35,6 +35,10 @@ export interface Tally {
   readonly usage: Usage;
   /** Rows whose usage is our own count or a part of a bill that they shared; absent while there are none. */
   readonly estimated?: number;
+  /** Labels without a confidence, although the job asks for one; absent while there are none. */
+  readonly without_confidence?: number;
+  /** Labels that were left out for want of confidence; absent while there are none. */
+  readonly abstained?: number;
   readonly filters: FilterTally;
   /** By the code that the output's `error_code` has: of failed and filtered rows, and of unusable answers. */
   readonly errors: Counts;
@@ -105,6 +109,8 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   const invalid = new Counter(tally.invalid ?? {}, LIMITS.errors);
   const samples = new Map(Object.entries(tally.samples ?? {}));
   let estimated = tally.estimated ?? 0;
+  let withoutConfidence = tally.without_confidence ?? 0;
+  let abstained = tally.abstained ?? 0;
   const latencies: number[] = [];
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
   const golds = new GoldCounter(tally.gold);
@@ -142,6 +148,8 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       if (outcome.completion.usage.estimated) estimated += 1;
     }
     for (const name of answer?.counted ?? []) answers.add(name);
+    if (answer?.confidence === null && answer.fault === null) withoutConfidence += 1;
+    if (answer?.abstained) abstained += 1;
   }
 
   return {
@@ -153,6 +161,8 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     errors: errors.toCounts(),
     ...(estimated > 0 && { estimated }),
     ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
+    ...(withoutConfidence > 0 && { without_confidence: withoutConfidence }),
+    ...(abstained > 0 && { abstained }),
     ...(samples.size > 0 && { samples: Object.fromEntries(samples) }),
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),

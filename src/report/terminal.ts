@@ -56,7 +56,7 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
   const paint = painter(options.color);
   const width = bodyWidth(options.width);
   const sections: readonly Section[] = [
-    ['answers', answerLines(summary.answers, width, paint)],
+    ['answers', [...answerLines(summary.answers, width, paint), ...confidenceLines(summary, width)]],
     ['scores', summary.scores === undefined ? [] : scoreLines(summary.scores, width)],
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
     ['tokens', tokenLines(summary, width)],
@@ -81,15 +81,18 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
 
 /**
  * Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. Behind them the
- * invalid answers of completed rows, where there are any.
+ * answers of completed rows that are invalid, or left out for want of confidence, where there are any.
  */
-export function reconciliation({ rows, answers_invalid: invalid }: Reconciled): string {
+export function reconciliation({ rows, answers_invalid, answers_abstained }: Reconciled): string {
   const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
-  const answers = invalid === 0 ? '' : `; answers.invalid ${count(invalid)}`;
-  return `${count(rows.total)} rows = ${parts.join(' + ')}${answers}`;
+  const answers = [
+    ...(answers_invalid === 0 ? [] : [`answers.invalid ${count(answers_invalid)}`]),
+    ...(answers_abstained === 0 ? [] : [`answers.abstained ${count(answers_abstained)}`]),
+  ];
+  return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...answers].join('; ');
 }
 
-type Reconciled = Pick<Summary, 'rows' | 'answers_invalid'>;
+type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'>;
 
 function stoppedLines(
   { rows, input }: Summary,
@@ -120,6 +123,13 @@ export function reasonLine({ stopped, missed, errors, error_samples: samples = {
   const [code] = Object.keys(samples).toSorted((a, b) => (errors[b] ?? 0) - (errors[a] ?? 0));
   const sample = code === undefined ? '' : ` One of the errors (${code}): ${samples[code]}`;
   return plain(`${stopped ?? missed}${sample}`);
+}
+
+/** What became of `answer.confidence` where the service did not play its part. */
+function confidenceLines({ answers_without_confidence: rows = 0 }: Summary, width: number): string[] {
+  if (rows === 0) return [];
+  const without = `${counted(rows, 'label')} without a confidence: the service sent no log probabilities`;
+  return flow(without.split(' '), ' ', width);
 }
 
 /** Each answer with its count, its share and a bar as long as its share. */

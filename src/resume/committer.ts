@@ -1,8 +1,10 @@
-import { existsSync } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { Settings } from '../config/settings.js';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
 import { type FileId, fileAt, giveFreeName, isSame, sha256Of } from '../output/own-file.js';
+import { review } from '../output/review.js';
 import {
   type Loss,
   PartFile,
@@ -209,6 +211,21 @@ export class Committer {
       this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
       await this.#save(this.workedMs);
     }).finally(() => this.writer.close());
+  }
+
+  /**
+   * Writes the rows that a person should see beside the output, where every row is in the part file.
+   * @throws WriteError
+   */
+  async writeReview(
+    reviewed: readonly string[],
+    { format, formulas }: Pick<Settings['output'], 'format' | 'formulas'>,
+  ): Promise<void> {
+    if (this.target === null) return;
+    const { files, renamed } = this.target;
+    const written = renamed ? files.output : files.part;
+    const records = format.readBack(createReadStream(written), written);
+    await writeDurably(files.review, review(records, reviewed, formulas));
   }
 
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */

@@ -39,6 +39,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
     // Only where they are used: runs of versions that did not know them go on.
+    ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && { 'answer.gold': settings.gold }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),

@@ -54,8 +54,9 @@ function assertNotInput({ output, part }: OutputFiles, { input }: Settings): voi
  * @throws UsageError
  */
 function assertPlainFiles(files: OutputFiles): void {
-  const { output, part, manifest, summary } = files;
-  const own = [part, manifest, summary, ...[part, manifest, summary].map((path) => `${path}.tmp`)];
+  const { output, part, manifest, summary, review } = files;
+  const names = [part, manifest, summary, review];
+  const own = [...names, ...names.map((path) => `${path}.tmp`)];
   for (const path of own) {
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isFile()) continue;

@@ -8,6 +8,8 @@ export interface OutputFiles {
   readonly part: string;
   readonly manifest: string;
   readonly summary: string;
+  /** Rows that a person should see; only of a job that abstains. */
+  readonly review: string;
 }
 
 /** Names of the files beside an output: `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
@@ -18,6 +20,7 @@ export function outputFiles(output: string): OutputFiles {
     part: `${output}.part`,
     manifest: `${output}.run.json`,
     summary: `${stem}.summary.json`,
+    review: `${stem}.review.csv`,
   };
 }
 

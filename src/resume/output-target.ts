@@ -143,7 +143,19 @@ export async function findTarget(
       'Replace it with --overwrite, or name another file with --output.',
     );
   }
+  assertNoReview(files, settings);
   return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
+}
+
+/** Somebody may have filled answers in. */
+function assertNoReview({ review }: OutputFiles, { answer, overwrite }: Settings): void {
+  const abstains = answer.kind === 'labels' && answer.abstainBelow !== undefined;
+  if (!abstains || overwrite || !isTaken(review)) return;
+  throw new UsageError(
+    'review_exists',
+    `${review} exists, and the rows for review of this run would take its place`,
+    'Move it away, replace it with --overwrite, or name another file with --output.',
+  );
 }
 
 const firstRows = (rows: number): string => (rows === 1 ? 'its first row' : `its first ${rows} rows`);

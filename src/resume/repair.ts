@@ -29,6 +29,8 @@ export async function repair(
   const { output, answer, reuse, gold: column } = settings;
   const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
   const reader = answerReader(answer);
+  // What the confidence was read from is in no record.
+  if (reader.confidenceOf !== undefined) return null;
   const goldOf = goldReader(settings, part);
   const origins = originColumns(reuse);
   let tally = emptyTally();

@@ -77,7 +77,7 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
   );
   try {
     const known = await runEngine(settings, world, parts, heartbeat);
-    const result = await endRun(summary(), known, parts, world);
+    const result = await endRun(summary(), known, parts, settings, world);
     await heartbeat.end(endOf(result.halted));
     if (result.halted?.kind === 'error') throw result.halted.error;
     return result;
@@ -90,7 +90,8 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
 async function endRun(
   summary: Summary,
   known: number,
-  { target, input, store, committer, reuse }: EngineParts,
+  { target, input, store, committer, reuse, plan }: EngineParts,
+  { output }: Settings,
   { halt, say }: World,
 ): Promise<RunResult> {
   const halted = halt.reason;
@@ -98,7 +99,11 @@ async function endRun(
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown)}`);
   const beyond = input.survey.rows - input.total;
-  if (halted === null) await committer.finish(summary, async () => reuse?.finish(), beyond > 0);
+  const beside = async (): Promise<void> => {
+    await reuse?.finish();
+    if (plan.reviewed !== null) await committer.writeReview(plan.reviewed, output);
+  };
+  if (halted === null) await committer.finish(summary, beside, beyond > 0);
   else await committer.pause();
   // Without a file there is nothing to continue.
   if (halted === null || target === null) {

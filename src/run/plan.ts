@@ -1,5 +1,7 @@
 import { answerReader } from '../answer/answer.js';
+import { sameBeginning } from '../answer/confidence.js';
 import { goldReader } from '../answer/gold.js';
+import { namesOf } from '../answer/label-answer.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
@@ -18,6 +20,8 @@ export interface Plan {
   readonly header: string;
   /** What is sent for a row, or the outcome it has without being sent. */
   readonly requests: RequestPlan;
+  /** The names in a record of what a person needs to tell what the right answer is; null for a job that does not abstain. */
+  readonly reviewed: readonly string[] | null;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
 }
 
@@ -34,6 +38,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     ? NO_REQUESTS
     : requestPlan({ ...settings, require: input.require }, { name, ...survey }, fitsContext(settings));
   checkRoom(settings, survey);
+  checkBeginnings(settings);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   if (!isBlank && settings.gold !== null) checkColumns('answer.gold', [settings.gold], { name, ...survey });
   const answer = answerReader(settings.answer);
@@ -45,16 +50,21 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     select: output.columns ?? undefined,
     formulas: output.formulas,
     origins: originColumns(settings.reuse),
+    probabilities: output.probabilities,
     logprobs: typeof parameters.logprobs === 'number' || settings.rowParameters.includes('logprobs'),
   });
 
+  const reviewed = answer.abstains ? format.reviewed : null;
+  checkReviewed(reviewed);
+
   return {
     header: format.header,
+    reviewed,
     requests,
     recordOf: (row, outcome) => {
       const text =
         outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
-      const read = text === null ? null : answer.read(text.text);
+      const read = text === null ? null : answer.read(text.text, text.logprobs);
       return { text: format.format(row, outcome, read), outcome, answer: read, gold: gold?.(row) ?? null };
     },
   };
@@ -74,6 +84,39 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
     'max_tokens_too_large',
     `parameters.max_tokens: ${max_tokens} leaves no room for a prompt: ${model.id} takes ${model.contextWindow} tokens, prompt and answer together`,
     `Set it to the most tokens that an answer may need: at most ${model.contextWindow - 1}, less those of the prompt.`,
+  );
+}
+
+/**
+ * The rows for review are read back from the output.
+ * @throws UsageError when its columns leave out by what they are known
+ */
+function checkReviewed(names: readonly string[] | null): void {
+  const lacking = ['text', 'abstained'].filter((name) => names?.includes(name) === false);
+  if (lacking.length === 0) return;
+  throw new UsageError(
+    'output_column_missing',
+    `output.columns leaves out ${lacking.join(' and ')}, which the rows for review need (answer.abstain_below)`,
+    'Add them to output.columns.',
+  );
+}
+
+/**
+ * The first token says how sure the model is of its label, so it must tell the labels apart.
+ * @throws UsageError when it does not
+ */
+function checkBeginnings({ endpoint, answer }: Settings): void {
+  const model = modelBehind(endpoint);
+  if (model === null || answer.kind !== 'labels' || answer.confidence === undefined) return;
+  const tokenizer = loadTokenizer(model.encoding);
+  const firstToken = (text: string): string => tokenizer.decode(tokenizer.encode(text).slice(0, 1));
+  const same = sameBeginning(namesOf(answer), firstToken);
+  if (same === null) return;
+  const [one, other] = same.names.map((name) => JSON.stringify(name));
+  throw new UsageError(
+    'labels_begin_alike',
+    `answer.confidence: the labels ${one} and ${other} both begin with the token ${JSON.stringify(same.token)} of ${model.id}, so its log probabilities cannot tell them apart`,
+    'Rename one of them, or take answer.confidence out.',
   );
 }
 

@@ -31,6 +31,9 @@ describe('docs/answers.md', () => {
       ['labels'],
       ['number'],
       ['json'],
+      // How sure the model is, and what follows from it.
+      ['labels'],
+      ['labels'],
     ]);
   });
 
@@ -45,8 +48,8 @@ describe('docs/answers.md', () => {
     expect(shown).toBe(answer);
   });
 
-  it('has a table for each kind of answer but JSON', () => {
+  it('has a table of texts for each kind of answer but JSON', () => {
     const rows = sections.map((section) => rowsOf(section).length);
-    expect(rows.map((count) => count > 5)).toEqual([true, true, true, false]);
+    expect(rows.map((count) => count > 5)).toEqual([true, true, true, false, false, false]);
   });
 });

@@ -37,7 +37,7 @@ describe('a job file', () => {
       style: 'deployments',
     });
     expect(read.limits).toMatchObject({ concurrency: 20, attempts: 6, timeout_seconds: 120 });
-    expect(read.output).toEqual({ formulas: 'protect' });
+    expect(read.output).toEqual({ formulas: 'protect', probabilities: false });
   });
 
   it('takes the api version as text, quoted or not', () => {

@@ -40,7 +40,7 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   // A value of the wrong kind.
   [
     'output: out.csv',
-    'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas',
+    'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas, probabilities',
   ],
   ['answer: positive', 'job.yaml:3: answer must be a group with labels, number or json, got "positive"'],
   [

@@ -46,6 +46,7 @@ test('the summary has its fixed fields, in their order', () => {
         finish_reasons: { stop: 2, content_filter: 1 },
         answers: { positive: 1, negative: 1 },
         answers_invalid: 0,
+        answers_abstained: 0,
         usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },
         cost: 0.000288,
         filters: {

@@ -20,6 +20,7 @@ const finished: Summary = {
   finish_reasons: { stop: 951, content_filter: 2 },
   answers: { negative: 300, positive: 512, neutral: 139 },
   answers_invalid: 0,
+  answers_abstained: 0,
   usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },
   cost: 0.089594,
   filters: {

@@ -76,6 +76,7 @@ const FILES = {
   part: 'out.csv.part',
   manifest: 'out.csv.run.json',
   summary: 'out.summary.json',
+  review: 'out.review.csv',
 };
 
 describe('on_finish', () => {

@@ -72,6 +72,7 @@ export function runBeat(
       finish_reasons: { stop: 450, length: 15 },
       answers: { positive: 300, negative: 120, neutral: 40 },
       answers_invalid: 0,
+      answers_abstained: 0,
       usage: { prompt_tokens: 12_000, completion_tokens: 900, total_tokens: 12_900 },
       cost: 0.0198,
       filters: { prompt: { hate: { safe: 470, filtered: 0 } }, completion: {} },

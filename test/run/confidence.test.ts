@@ -1,0 +1,175 @@
+import { existsSync, rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+/** Text of the answer, and the probabilities of what might begin it; none where the service sends no log probabilities. */
+const ANSWERS: readonly (readonly [text: string, probabilities: Readonly<Record<string, number>> | null])[] =
+  [
+    [' positive', { ' positive': 0.95, ' negative': 0.05 }],
+    [' negative', { ' negative': 0.6, ' pos': 0.4 }],
+    ['\n\nNeutral.', { Neutral: 0.9, Positive: 0.05, Negative: 0.05 }],
+    [' =good, I guess', { ' good': 0.9 }],
+    [' positive', null],
+  ];
+
+const LABELS = { labels: ['positive', 'negative', 'neutral'], confidence: 'logprobs' };
+
+describe('confidence and abstention', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id,note\n1,"a, b"\n2,"c\nd"\n3,e\n4,=f\n5,g\n');
+    service = await startScriptedService(({ prompt }) => {
+      const [text, probabilities] = ANSWERS[Number(prompt.split(' ')[1]) - 1] ?? ['', null];
+      const body = completionBody({ text });
+      const tokens = text.split(/(?<=\n\n)|(?=\.)/);
+      const tops = tokens.map((token) =>
+        token === '\n\n' ? { '\n\n': -0.1 } : logarithms(probabilities ?? {}),
+      );
+      const logprobs = { tokens, token_logprobs: tokens.map(() => null), top_logprobs: tops };
+      const choices = body.choices.map((choice) => ({ ...choice, logprobs: probabilities && logprobs }));
+      return { json: { ...body, choices } };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const run = async (job: object, ...flags: string[]) => {
+    const path = work.job({ input: { path: 'in.csv' }, ...job });
+    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+  };
+
+  it('says of each label how sure the model is, and asks for nothing but one call with log probabilities', async () => {
+    const ended = await run({ answer: LABELS, output: { path: 'out.csv', probabilities: true } });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(service.calls()).toBe(5);
+    for (const { body } of service.requests) expect(body).toMatchObject({ logprobs: 5, temperature: 0 });
+    const records = work.records('out.csv');
+    expect(
+      records.map(({ answer, confidence, p_positive, p_negative, p_neutral }) => [
+        answer,
+        confidence,
+        [p_positive, p_negative, p_neutral],
+      ]),
+    ).toEqual([
+      ['positive', '0.95', ['0.95', '0.05', '0']],
+      ['negative', '0.6', ['0.4', '0.6', '0']],
+      ['neutral', '0.9', ['0.05', '0.05', '0.9']],
+      ['', '', ['', '', '']],
+      ['positive', '', ['', '', '']],
+    ]);
+    expect(Object.keys(records[0] ?? {}).slice(-4)).toEqual([
+      'confidence',
+      'p_positive',
+      'p_negative',
+      'p_neutral',
+    ]);
+    // Row 4 is no label; row 5 is one without log probabilities.
+    expect(work.json('out.summary.json')).toMatchObject({ answers_without_confidence: 1 });
+    expect(ended.stderr).toContain('1 label without a confidence: the service sent no log probabilities');
+    expect(existsSync(work.path('out.review.csv'))).toBe(false);
+  });
+
+  it('has them in JSONL as well', async () => {
+    const output = { path: 'out.jsonl', probabilities: true };
+    const ended = await run({ answer: { ...LABELS, abstain_below: 0.8 }, output });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(
+      work
+        .lines('out.jsonl')
+        .map(({ answer, confidence, answer_probabilities, abstained }) => [
+          answer,
+          confidence,
+          answer_probabilities,
+          abstained,
+        ]),
+    ).toEqual([
+      ['positive', 0.95, { positive: 0.95, negative: 0.05, neutral: 0 }, false],
+      [null, 0.6, { positive: 0.4, negative: 0.6, neutral: 0 }, true],
+      ['neutral', 0.9, { positive: 0.05, negative: 0.05, neutral: 0.9 }, false],
+      [null, null, null, false],
+      [null, null, null, true],
+    ]);
+    expect(work.records('out.review.csv').map(({ row, input, text }) => [row, input, text])).toEqual([
+      ['2', '{"id":"2","note":"c\\nd"}', ' negative'],
+      ['4', '{"id":"4","note":"=f"}', "' =good, I guess"],
+      ['5', '{"id":"5","note":"g"}', ' positive'],
+    ]);
+  });
+
+  it('leaves labels out of which the model is not sure, and shows those rows to a person', async () => {
+    const job = { answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
+    const ended = await run(job);
+    expect(ended.code, ended.stderr).toBe(0);
+    const records = work.records('out.csv');
+    expect(records.map(({ status }) => status)).toEqual(Array(5).fill('completed'));
+    expect(records.map(({ answer, abstained }) => [answer, abstained])).toEqual([
+      ['positive', 'false'],
+      ['', 'true'],
+      ['neutral', 'false'],
+      ['', 'false'],
+      ['', 'true'],
+    ]);
+    const summary = work.json('out.summary.json');
+    expect(summary).toMatchObject({
+      answers: { positive: 1, neutral: 1, '(abstained)': 2, '(none)': 1 },
+      answers_abstained: 2,
+    });
+    const review = work.records('out.review.csv');
+    expect(Object.keys(review[0] ?? {})).toEqual([
+      'row',
+      'id',
+      'note',
+      'answer',
+      'text',
+      'error_code',
+      'error_message',
+      'confidence',
+      'abstained',
+    ]);
+    expect(review.map(({ row, note, answer, text }) => [row, note, answer, text])).toEqual([
+      ['2', 'c\nd', '', 'negative'],
+      ['4', "'=f", '', "'=good, I guess"],
+      ['5', 'g', '', 'positive'],
+    ]);
+    expect(ended.stderr).toMatch(/review +out\.review\.csv/);
+
+    // What people filled in is not written over.
+    rmSync(work.path('out.csv'));
+    const again = await run(job);
+    expect(again.code).toBe(2);
+    expect(again.stderr).toContain('out.review.csv exists');
+    expect((await run(job, '--overwrite')).code).toBe(0);
+  });
+
+  it.each([
+    [{ answer: { labels: ['a', 'b'], abstain_below: 0.5 } }, 'answer.abstain_below needs answer.confidence'],
+    [{ answer: { ...LABELS, abstain_below: 1.5 } }, 'answer.abstain_below must be at most 1'],
+    [{ answer: { ...LABELS, confidence: 'entropy' } }, 'answer.confidence must be logprobs'],
+    [{ answer: { ...LABELS, multiple: true } }, 'answer.multiple cannot be true'],
+    [{ answer: LABELS, parameters: { temperature: 0.7 } }, 'parameters.temperature must be 0'],
+    [{ answer: LABELS, parameters: { logprobs: 2 } }, 'parameters.logprobs must be 5'],
+    [{ answer: LABELS, row_parameters: ['temperature'] }, 'row_parameters'],
+    [{ output: { probabilities: true } }, 'output.probabilities needs answer.confidence'],
+    [
+      { answer: { labels: ['not good', 'not bad'], confidence: 'logprobs' } },
+      'the labels "not good" and "not bad" both begin with the token "not"',
+    ],
+    [
+      { answer: { ...LABELS, abstain_below: 0.5 }, output: { path: 'o.csv', columns: ['id', 'answer'] } },
+      'output.columns',
+    ],
+  ])('refuses %j before anything is sent', async (job, message) => {
+    const ended = await run(job);
+    expect(ended.code, ended.stderr).toBe(2);
+    expect(ended.stderr).toContain(message);
+    expect(service.calls()).toBe(0);
+  });
+});
+
+const logarithms = (probabilities: Readonly<Record<string, number>>) =>
+  Object.fromEntries(Object.entries(probabilities).map(([token, p]) => [token, Math.log(p)]));
