@@ -136,7 +136,7 @@ export class Caller {
 }
 
 /** Rows that share a request have equal parameters. */
-const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
+export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
 
 const NO_KEY_LEFT: Unsettled = {

@@ -18,8 +18,9 @@ import {
 import { type Ahead, type Batcher, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import type { BudgetWait } from './budget-wait.js';
+import { parametersOf } from './caller.js';
 import { cutOffRow, failedRow, lostRow } from './failed-row.js';
-import type { FairLimit } from './fair-limit.js';
+import type { FairLimit, Job } from './fair-limit.js';
 import type { Feedback, FeedbackParts } from './feedback.js';
 import { packs, shuffled } from './packs.js';
 
@@ -163,16 +164,17 @@ export class ChunkRun {
     const { outage, limit } = this.parts;
     // In an outage the first of them probes; it must not be the same row again and again.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
-    await Promise.all(
-      requests.map((rows) => {
-        let ahead: Ahead | null = null;
-        const reserveAhead = (): boolean => {
+    const jobs = requests.map((rows): Job => {
+      let ahead: Ahead | null = null;
+      return {
+        prepare: () => {
           ahead = this.#reserveAhead(rows);
           return ahead !== null;
-        };
-        return limit.run(this.lease.chunk.run, () => this.#inTurn(rows, ahead), reserveAhead);
-      }),
-    );
+        },
+        run: () => this.#inTurn(rows, ahead),
+      };
+    });
+    await limit.run(this.lease.chunk.run, jobs);
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
@@ -214,7 +216,7 @@ export class ChunkRun {
     const { estimate, pacer, inSlot } = this.parts;
     if (!this.#mayCall()) return;
     const prompts = rows.map(({ prompt }) => prompt);
-    const reserved = estimate.reserve(prompts, { ...this.lease.chunk.parameters, ...rows[0]?.parameters });
+    const reserved = estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
     const admission = await pacer.admit(reserved.tokens);
     if (admission === 'pause') this.#waits = true;
     else if (admission === 'closed') this.#leaves = true;
@@ -258,17 +260,18 @@ export class ChunkRun {
     const { batcher, pacer, budgets, mostBilled, stop, looked } = this.parts;
     const { chunk } = this.lease;
     const rows = mostBilled.of(chunk, asked);
-    const reservation = this.#reservation(rows, false);
     for (let refusals = 0; ; ) {
       await looked();
       if (!this.#mayCall()) return [];
       const early = ahead?.take() ?? null;
+      const reservation = (early && ahead?.reservation) ?? this.#reservation(rows, false);
       const reply = await (early ?? batcher.reserve(reservation));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
       const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
-      const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
-      if (granted.length === 0 && full.length > 0 && chunk.budget !== null) {
+      const isFull = reply.rows.includes('no_room');
+      if (granted.length === 0 && isFull && chunk.budget !== null) {
         if (await budgets.room(chunk, chunk.budget, reply, refusals++ === 0)) continue;
+        const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
         await stop(chunk, budgetFault(chunk.budget, reply.spent, sumOf(full)));
         continue;
       }
@@ -276,7 +279,7 @@ export class ChunkRun {
       if (granted.length > 0) await pacer.space(permit);
       const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
       if (granted.length === 0 || (isGood && this.#mayCall())) {
-        if (full.length > 0 || reply.rows.some(isHeld)) this.#leaves = true;
+        if (isFull || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;
       }
       this.#givenBack.push(batcher.giveBack(reservation, reply));

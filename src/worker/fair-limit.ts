@@ -1,11 +1,29 @@
-import pLimit from 'p-limit';
+import pLimit, { type LimitFunction } from 'p-limit';
 
-const UNPREPARED = (): boolean => false;
+/** What waits for a place. */
+export interface Job {
+  /** Called when it is next in turn; false when it cannot be prepared yet. */
+  prepare(): boolean;
+  run(): Promise<void>;
+}
 
-/** A job that waits for its place. */
-interface Waiting {
-  readonly start: () => Promise<void>;
-  readonly prepare: () => boolean;
+/** Jobs that came together. */
+interface Group {
+  /** How many have not ended. */
+  left: number;
+  readonly done: () => void;
+  readonly failed: (error: unknown) => void;
+}
+
+interface Turn {
+  readonly job: Job;
+  readonly group: Group;
+}
+
+/** The jobs of one key that wait. */
+interface Line {
+  readonly key: string;
+  readonly turns: Turn[];
 }
 
 /**
@@ -14,11 +32,14 @@ interface Waiting {
  * holds already. A job may prepare itself when its turn is next.
  */
 export class FairLimit {
-  readonly #limit;
-  /** Those who wait, by key; the key that had no turn for longest is first. Never an empty line. */
-  readonly #lines = new Map<string, Waiting[]>();
+  /** Bounds the places; a job after the other takes each of them. */
+  readonly #limit: LimitFunction;
+  /** Those who wait; the line that had no turn for longest is first. None is empty. */
+  readonly #lines: Line[] = [];
   /** Those who are prepared and go first, in their order. */
-  readonly #prepared: Waiting[] = [];
+  readonly #prepared: Turn[] = [];
+  #places = 0;
+  #pending = 0;
 
   /** @param most jobs at once */
   constructor(most: number) {
@@ -31,6 +52,7 @@ export class FairLimit {
 
   set concurrency(most: number) {
     this.#limit.concurrency = most;
+    this.#takePlaces();
   }
 
   /** Jobs that run. */
@@ -40,50 +62,65 @@ export class FairLimit {
 
   /** Jobs that wait. */
   get pendingCount(): number {
-    return this.#limit.pendingCount;
+    return this.#pending;
   }
 
-  /**
-   * Runs the job when its turn has come; resolves or rejects as it does.
-   * @param prepare called when the job is next in turn; false when it cannot be prepared yet
-   */
-  run<T>(key: string, job: () => Promise<T>, prepare: () => boolean = UNPREPARED): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const line = this.#lines.get(key);
-      const start = (): Promise<void> => job().then(resolve, reject);
-      if (line === undefined) this.#lines.set(key, [{ start, prepare }]);
-      else line.push({ start, prepare });
+  /** Runs each job when its turn has come. Resolves when all have ended, and rejects when one does. */
+  run(key: string, jobs: readonly Job[]): Promise<void> {
+    if (jobs.length === 0) return Promise.resolve();
+    return new Promise((done, failed) => {
+      const group = { left: jobs.length, done, failed };
+      let line = this.#lines.find((each) => each.key === key);
+      if (line === undefined) {
+        line = { key, turns: [] };
+        this.#lines.push(line);
+      }
+      for (const job of jobs) line.turns.push({ job, group });
+      this.#pending += jobs.length;
       this.prepare();
-      // A place for each job; whose turn it is, is settled when the place is free.
-      void this.#limit(this.#startNext);
+      this.#takePlaces();
     });
   }
 
   /** Has those prepared that are next in turn, as long as they can be. */
   prepare(): void {
-    for (;;) {
-      const [line] = this.#lines.values();
-      if (!line?.[0]?.prepare()) return;
+    while (this.#lines[0]?.turns[0]?.job.prepare()) {
       const next = this.#inTurn();
       if (next !== undefined) this.#prepared.push(next);
     }
   }
 
-  readonly #startNext = (): Promise<void> => {
-    const next = this.#prepared.shift() ?? this.#inTurn();
-    if (next === undefined) throw new Error('there are as many places as jobs');
-    this.prepare();
-    return next.start();
+  /** Whose turn it is, is settled when the place is free. */
+  #takePlaces(): void {
+    const free = Math.min(this.#pending, this.concurrency - this.#places);
+    for (let i = 0; i < free; i++) {
+      this.#places++;
+      void this.#limit(this.#work);
+    }
+  }
+
+  /** Keeps a place for as long as jobs wait and the limit has not shrunk. */
+  readonly #work = async (): Promise<void> => {
+    while (this.#places <= this.concurrency) {
+      const next = this.#prepared.shift() ?? this.#inTurn();
+      if (next === undefined) break;
+      this.#pending--;
+      this.prepare();
+      try {
+        await next.job.run();
+      } catch (error) {
+        next.group.failed(error);
+      }
+      if (--next.group.left === 0) next.group.done();
+    }
+    this.#places--;
   };
 
-  #inTurn(): Waiting | undefined {
-    const next = this.#lines.entries().next();
-    if (next.done) return undefined;
-    const [key, line] = next.value;
+  #inTurn(): Turn | undefined {
+    const line = this.#lines.shift();
+    const next = line?.turns.shift();
     // To the end of the round.
-    this.#lines.delete(key);
-    const first = line.shift();
-    if (line.length > 0) this.#lines.set(key, line);
-    return first;
+    if (line !== undefined && line.turns.length > 0) this.#lines.push(line);
+    return next;
   }
 }

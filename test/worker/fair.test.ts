@@ -7,35 +7,37 @@ describe('the limit that runs share', () => {
   function held(limit: FairLimit) {
     const started: string[] = [];
     const ends: (() => void)[] = [];
-    const add = (key: string, name: string, prepare?: () => boolean): Promise<string> =>
+    const ended: string[] = [];
+    const run = async (name: string): Promise<void> => {
+      started.push(name);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      ended.push(name);
+    };
+    const add = (key: string, names: readonly string[], prepare = (_: string) => false): Promise<void> =>
       limit.run(
         key,
-        async () => {
-          started.push(name);
-          await new Promise<void>((resolve) => ends.push(resolve));
-          return name;
-        },
-        prepare,
+        names.map((name) => ({ prepare: () => prepare(name), run: () => run(name) })),
       );
     const soon = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
     const endNext = (): Promise<void> => {
       ends.shift()?.();
       return soon();
     };
-    return { started, add, endNext, soon };
+    return { started, ended, add, endNext, soon };
   }
 
   it('starts no more than it may, and the others in turns of their keys', async () => {
     const limit = new FairLimit(2);
-    const { started, add, endNext, soon } = held(limit);
-    const all = ['a1', 'a2', 'a3', 'a4', 'a5'].map((name) => add('a', name));
+    const { started, ended, add, endNext, soon } = held(limit);
+    const all = [add('a', ['a1', 'a2', 'a3', 'a4', 'a5'])];
     await soon();
-    all.push(add('b', 'b1'), add('b', 'b2'), add('c', 'c1'));
+    all.push(add('b', ['b1']), add('b', ['b2']), add('c', ['c1']));
     expect(started).toEqual(['a1', 'a2']);
     expect([limit.activeCount, limit.pendingCount]).toEqual([2, 6]);
-    for (let i = 0; i < all.length; i++) await endNext();
+    for (let i = 0; i < 8; i++) await endNext();
     expect(started).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'a4', 'b2', 'a5']);
-    expect(await Promise.all(all)).toEqual(['a1', 'a2', 'a3', 'a4', 'a5', 'b1', 'b2', 'c1']);
+    await Promise.all(all);
+    expect(ended).toEqual(started);
     expect([limit.activeCount, limit.pendingCount]).toEqual([0, 0]);
   });
 
@@ -44,16 +46,15 @@ describe('the limit that runs share', () => {
     const { started, add, endNext, soon } = held(limit);
     const prepared: string[] = [];
     let most = 2;
-    const job = (key: string, name: string): Promise<string> =>
-      add(key, name, () => {
-        if (prepared.length === most) return false;
-        prepared.push(name);
-        return true;
-      });
-    void add('a', 'a1');
+    const prepare = (name: string): boolean => {
+      if (prepared.length === most) return false;
+      prepared.push(name);
+      return true;
+    };
+    void add('a', ['a1']);
     await soon();
-    for (const name of ['a2', 'a3', 'a4']) void job('a', name);
-    void job('b', 'b1');
+    void add('a', ['a2', 'a3', 'a4'], prepare);
+    void add('b', ['b1'], prepare);
     expect(prepared).toEqual(['a2', 'a3']);
     most = 3;
     for (let i = 0; i < 5; i++) await endNext();
@@ -64,18 +65,18 @@ describe('the limit that runs share', () => {
   it('starts more at once when it is raised, and goes on after a job that failed', async () => {
     const limit = new FairLimit(1);
     const { started, add, endNext, soon } = held(limit);
-    const failing = limit.run('a', () => Promise.reject(new Error('no')));
-    void add('a', 'a1');
+    const no = { prepare: () => false, run: () => Promise.reject(new Error('no')) };
+    const failing = limit.run('a', [no]);
+    void add('a', ['a1']);
     await expect(failing).rejects.toThrow('no');
     await soon();
     expect(started).toEqual(['a1']);
-    void add('a', 'a2');
-    void add('a', 'a3');
+    void add('a', ['a2', 'a3']);
     limit.concurrency = 3;
     await soon();
     expect(started).toEqual(['a1', 'a2', 'a3']);
     limit.concurrency = 1;
-    void add('a', 'a4');
+    void add('a', ['a4']);
     await endNext();
     await endNext();
     expect(limit.activeCount).toBe(1);
