@@ -208,8 +208,12 @@ function completionFiltered({ completion, filters }: RecordFacts): boolean | nul
 }
 
 function anyFiltered(results: FilterResults | null): boolean | null {
-  const said = Object.values(results ?? {}).flatMap(({ filtered }) => filtered ?? []);
-  return said.length === 0 ? null : said.includes(true);
+  let any: boolean | null = null;
+  for (const { filtered } of Object.values(results ?? {})) {
+    if (filtered === true) return true;
+    any ??= filtered ?? null;
+  }
+  return any;
 }
 
 /** By own property only: the map's keys come from the service (fault 9). */

@@ -165,6 +165,7 @@ export class Outage {
 
   /** The service answered, be it with a refusal. */
   answered(): void {
+    if (this.#last === null) return;
     for (const row of this.#failing) this.#suspects.add(row);
     this.#failing = new Set();
     this.#all = new Set();

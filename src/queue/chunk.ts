@@ -51,7 +51,16 @@ export interface ChunkData {
   readonly body: string;
 }
 
-const rowSchema = z.tuple([z.int().positive(), z.string(), parametersSchema.nullable()]);
+type BodyRow = readonly [row: number, prompt: string, parameters: Parameters | null];
+
+/** Checked by hand: there is one for each row, and zod would take as long for them as all else here together. */
+const isRow = (each: unknown): boolean =>
+  Array.isArray(each) &&
+  each.length === 3 &&
+  Number.isSafeInteger(each[0]) &&
+  each[0] > 0 &&
+  typeof each[1] === 'string' &&
+  (each[2] === null || parametersSchema.safeParse(each[2]).success);
 
 const budgetSchema = z
   .strictObject({
@@ -83,7 +92,7 @@ const bodySchema = z.strictObject({
   budget: budgetSchema.nullable(),
   // Only where it is meant: workers of versions that did not know it take the rows of the other runs.
   hold: z.boolean().default(false),
-  rows: z.array(rowSchema).min(1),
+  rows: z.custom<readonly BodyRow[]>((rows) => Array.isArray(rows) && rows.length > 0 && rows.every(isRow)),
 });
 
 export function encodeChunk(chunk: Chunk): ChunkData {

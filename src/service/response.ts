@@ -247,7 +247,11 @@ function filterResults(value: unknown): FilterResults | null {
   return any ? results : null;
 }
 
+/** What is said of nearly every category: one for all, because it is kept by the thousand. */
+const SAFE: FilterVerdict = { filtered: false, severity: 'safe' };
+
 function filterVerdict({ filtered, severity, detected }: Obj): FilterVerdict | null {
+  if (filtered === false && severity === 'safe' && detected === undefined) return SAFE;
   const verdict: { filtered?: boolean; severity?: string; detected?: boolean } = {};
   if (typeof filtered === 'boolean') verdict.filtered = filtered;
   if (typeof severity === 'string') verdict.severity = severity;

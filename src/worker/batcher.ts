@@ -5,7 +5,7 @@ import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
 import type { Tokens } from '../model.js';
 import { type Counters, NO_CALLS } from '../store/counters.js';
-import type { Answer, Ledger, Reservation, Settlement } from '../store/ledger.js';
+import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
 
 /** Pause between two writes while no call waits for one, in milliseconds: so the outcomes of several calls share a write. */
 const REST_MS = 10;
@@ -122,13 +122,15 @@ export class Batcher {
     billed: Tokens = NO_TOKENS,
   ): Promise<void> {
     const batch = this.#batch();
-    batch.settled.push(...settled);
-    const outcomes = settled.filter(({ outcome }) => outcome !== null).length;
     const totals = this.#totalsOf(run);
-    totals.in_flight -= settled.filter(({ call }) => call !== null).length;
-    totals.outcomes += outcomes;
-    this.#outcomes += outcomes;
-    this.#unrecorded += outcomes;
+    for (const each of settled) {
+      batch.settled.push(each);
+      if (each.call !== null) totals.in_flight--;
+      if (each.outcome === null) continue;
+      totals.outcomes++;
+      this.#outcomes++;
+      this.#unrecorded++;
+    }
     const { prompt_tokens, completion_tokens } = minus(billed, reserved);
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
     if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
@@ -168,8 +170,11 @@ export class Batcher {
   }
 
   #totalsOf(run: string): { -readonly [name in keyof Totals]: number } {
-    const totals = this.#totals.get(run) ?? { ...NO_CALLS, outcomes: 0 };
-    this.#totals.set(run, totals);
+    let totals = this.#totals.get(run);
+    if (totals === undefined) {
+      totals = { ...NO_CALLS, outcomes: 0 };
+      this.#totals.set(run, totals);
+    }
     return totals;
   }
 
@@ -212,9 +217,9 @@ export class Batcher {
         const answers = await this.ledger.write({ settled, counts, reservations, atLeast });
         this.#unrecorded -= outcomes;
         for (const [i, { reservation, reply }] of asked.entries()) {
-          const answer = answers[i] ?? NO_ANSWER;
-          this.#countGranted(reservation, answer);
-          reply({ ...answer, askedAt });
+          const { rows, spent, inFlight } = answers[i] ?? NO_ANSWER;
+          this.#countGranted(reservation, rows);
+          reply({ rows, spent, inFlight, askedAt });
         }
         return;
       } catch (error) {
@@ -233,15 +238,16 @@ export class Batcher {
   }
 
   /** The ledger has counted it already. */
-  #countGranted({ run, rows, looks }: Reservation, answer: Answer): void {
-    const granted = rows.filter((_, i) => answer.rows[i] === 'granted');
-    if (looks || granted.length === 0) return;
+  #countGranted({ run, rows, looks }: Reservation, states: readonly RowState[]): void {
+    if (looks || !states.includes('granted')) return;
     const totals = this.#totalsOf(run);
-    const { prompt_tokens, completion_tokens } = sumOf(granted);
     totals.sent++;
-    totals.in_flight += granted.length;
-    totals.prompt_tokens += prompt_tokens;
-    totals.completion_tokens += completion_tokens;
+    for (const [i, { most }] of rows.entries()) {
+      if (states[i] !== 'granted') continue;
+      totals.in_flight++;
+      totals.prompt_tokens += most.prompt_tokens;
+      totals.completion_tokens += most.completion_tokens;
+    }
   }
 }
 

@@ -166,7 +166,11 @@ function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'r
     inOrder(counts),
     settled.map(({ first, row, call }) => [first, row, call ?? '']),
     reservations.map(({ first, execution, call, hold, looks, bounds, rows }) => [
-      ...[first, execution, call, hold, looks],
+      first,
+      execution,
+      call,
+      hold,
+      looks,
       bounds !== null && [bounds.tokens, bounds.cost, bounds.promptPrice, bounds.completionPrice],
       rows.map(({ row, most }) => [row, most.prompt_tokens, most.completion_tokens]),
     ]),
