@@ -13,6 +13,8 @@ export interface GoldTally {
   readonly right: number;
   /** Rows that were filtered, failed or skipped, and so have no answer. */
   readonly unanswered: number;
+  /** Of `rows`, those whose label was left out for want of confidence. Absent while there are none. */
+  readonly abstained?: number;
   /** Of answers that are labels. `null`: more labels came than are counted. Absent while there are none. */
   readonly confusion?: LabelPairs | null;
   /** Of answers in JSON, by the name of a property. Absent while there are none. */
@@ -48,6 +50,7 @@ export class GoldCounter {
   #rows: number;
   #right: number;
   #unanswered: number;
+  #abstained: number;
   /** `null`: there are too many labels. */
   #pairs: {
     readonly places: Map<string, number>;
@@ -57,10 +60,18 @@ export class GoldCounter {
   readonly #properties: Map<string, PropertyCount>;
 
   constructor(from: GoldTally | undefined) {
-    const { rows = 0, right = 0, unanswered = 0, confusion = EMPTY, properties = {} } = from ?? {};
+    const {
+      rows = 0,
+      right = 0,
+      unanswered = 0,
+      abstained = 0,
+      confusion = EMPTY,
+      properties = {},
+    } = from ?? {};
     this.#rows = rows;
     this.#right = right;
     this.#unanswered = unanswered;
+    this.#abstained = abstained;
     this.#pairs = confusion && {
       places: new Map(confusion.labels.map((label, place) => [label, place])),
       counts: new Map(Object.entries(confusion.counts)),
@@ -76,6 +87,7 @@ export class GoldCounter {
       return;
     }
     this.#rows += 1;
+    if (answer.abstained) this.#abstained += 1;
     if (this.#isRight(gold, answer)) this.#right += 1;
   }
 
@@ -90,6 +102,7 @@ export class GoldCounter {
       rows: this.#rows,
       right: this.#right,
       unanswered: this.#unanswered,
+      ...(this.#abstained > 0 && { abstained: this.#abstained }),
       ...(pairs === null && { confusion: null }),
       ...(pairs !== null &&
         pairs.places.size > 0 && {

@@ -30,7 +30,8 @@ export function scoreLines(scores: Scores, width: number): string[] {
 }
 
 /** `accuracy 91.2 % (88.4 % to 93.4 %) of 512 rows`, `macro F1 0.874`, `kappa 0.812` */
-function figures({ rows, unanswered, accuracy, macro_f1, kappa }: Scores): string[] {
+function figures(scores: Scores): string[] {
+  const { rows, unanswered, accuracy, abstained, answered_accuracy, macro_f1, kappa } = scores;
   if (accuracy === null) {
     return [
       unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`,
@@ -38,6 +39,12 @@ function figures({ rows, unanswered, accuracy, macro_f1, kappa }: Scores): strin
   }
   return [
     `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)}) of ${counted(rows, 'row')}`,
+    ...(abstained === undefined
+      ? []
+      : [
+          `${share((rows - abstained) / rows)} of them answered`,
+          `accuracy ${share(answered_accuracy ?? 0)} of those`,
+        ]),
     ...(macro_f1 === null ? [] : [`macro F1 ${macro_f1.toFixed(3)}`]),
     ...(kappa === null ? [] : [`kappa ${kappa.toFixed(3)}`]),
   ];

@@ -50,6 +50,27 @@ describe('rows with gold', () => {
     });
   });
 
+  it('that abstain are told apart from those that are answered', () => {
+    const gold = label('positive');
+    const answer = {
+      values: [null],
+      counted: ['(abstained)'],
+      fault: null,
+      confidence: null,
+      abstained: true,
+    };
+    const tally = folded(
+      { ...completed('positive'), gold },
+      { ...completed('negative'), gold },
+      { ...completed('x'), answer, gold },
+      { ...completed('x'), answer, gold },
+    );
+    const scores = { rows: 4, accuracy: { value: 0.25 }, abstained: 2, answered_accuracy: 0.5 };
+    expect(scoresOfTally(tally)).toMatchObject(scores);
+    expect(scoresOfTally(JSON.parse(JSON.stringify(tally)))).toMatchObject(scores);
+    expect(scoresOfTally(folded({ ...completed('x'), answer, gold })).answered_accuracy).toBeNull();
+  });
+
   it('count as wrong where the answer is none of the labels', () => {
     const fault = { code: 'answer_not_a_label', message: '' };
     const odd = { values: [null], counted: ['(none)'], fault };
