@@ -250,14 +250,25 @@ describeEachStore('a run', (store) => {
 
 describe('a run to standard output', () => {
   it('fault 51: ends as by a signal when its reader has seen enough', async () => {
-    const service = await startScriptedService();
+    let goes: () => void = () => {};
+    const gone = new Promise<void>((resolve) => {
+      goes = resolve;
+    });
+    const service = await startScriptedService(async ({ prompt }) => {
+      // The reader goes after the first records, with most of the others to come, however fast the run is.
+      if (rowOf(prompt) > 100) await gone;
+      return {};
+    });
     const work = new Workplace();
     try {
       const job = work.job({ input: { path: work.rows(3_000) } });
       const running = work.start(['run', job, '--output', '-', '--quiet'], {
         PROMPTMILL_BASE_URL: service.url,
       });
-      running.process.stdout?.once('data', () => running.process.stdout?.destroy());
+      running.process.stdout?.once('data', () => {
+        running.process.stdout?.destroy();
+        goes();
+      });
       const { code, stderr } = await running.ended;
       expect(code, stderr).toBe(141);
       expect(stderr).toBe('');

@@ -236,7 +236,7 @@ describe('faults of the network', () => {
   it('fault 73: twenty large bodies at once are all read, and the time one waits for a place is not its own', async () => {
     const large = 'x'.repeat(2_000_000);
     const many = await serve(() => ({ text: large }));
-    const reader = clientOf(`${many.url}/x`, { connections: 20 });
+    const reader = clientOf(`${many.url}/x`, { connections: 20, timeoutMs: 100_000 });
     const all = await Promise.all(Array.from({ length: 20 }, () => reader.call(body('a'), KEY)));
     expect(all.map((exchange) => exchange.kind === 'response' && exchange.body.length)).toEqual(
       Array.from({ length: 20 }, () => large.length),
@@ -248,7 +248,7 @@ describe('faults of the network', () => {
       const length = ++calls === 5 ? large.length : 2 * large.length;
       socket.once('data', () => socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${large}`));
     });
-    const client = clientOf(`http://127.0.0.1:${port}/x`, { connections: 5, timeoutMs: 3_000 });
+    const client = clientOf(`http://127.0.0.1:${port}/x`, { connections: 5, timeoutMs: 8_000 });
     const ends = await Promise.all(Array.from({ length: 5 }, () => client.call(body('a'), KEY)));
     expect(ends.map((end) => (end.kind === 'failure' ? end.code : 'whole')).sort()).toEqual([
       'timeout',
