@@ -18,9 +18,9 @@ const INITDB = ['--wal-segsize=1', '--no-sync'];
 /**
  * What is on disk must survive the death of the process, not of the machine: a killed run has its log with the
  * system already. So nothing is synced (PGlite's default), but pages are still logged whole, because a kill can
- * halve an 8 kB write. What is at work fits in 16 MB of memory; the default takes 128.
+ * halve an 8 kB write. What is at work hardly gains by more than 4 MB of memory; the default takes 128.
  */
-const SETTINGS = ['max_wal_size = 32MB', 'min_wal_size = 8MB', 'shared_buffers = 16MB'];
+const SETTINGS = ['max_wal_size = 32MB', 'min_wal_size = 8MB', 'shared_buffers = 4MB'];
 
 /**
  * V8 optimises a function of the database after so much work in it. At its default of 1.8 million a run of a few rows
