@@ -102,7 +102,7 @@ const PARAMETERS = [
 /**
  * Makes the function behind WRITE. A function, so that one statement takes its locks first and then sees what others have
  * written until it got them, and so that its plans are made once for each connection: without `force_generic_plan`
- * PostgreSQL makes some of them anew in each call, which takes a third of its time.
+ * PostgreSQL makes some of them anew in each call, which takes a tenth of its time.
  *
  * The share lock on the run makes a commit that moves the mark wait for this, or this for it: otherwise an outcome could
  * slip in behind the mark, and a second payment for a row that is on disk would go uncounted. Where a budget or `hold`
