@@ -162,6 +162,11 @@ export function crashingPromises(real: typeof promises): object {
         if (typeof flags === 'number' && (flags & constants.O_CREAT) !== 0) disk.renamed();
         return crashingHandle(handle, path);
       }),
+    writeFile: async (file: FileHandle, text: string | AsyncIterable<string>) => {
+      let whole = '';
+      for await (const piece of text) whole += piece;
+      await file.writeFile(whole);
+    },
     rename: (from: string, to: string) =>
       disk.step(async () => {
         disk.removing(to);
