@@ -24,7 +24,7 @@ interface Form {
  * listed: any label may be among those.
  *
  * @param labels the names of each label: itself, then its synonyms
- * @returns null where no token is found that begins the label and no other
+ * @returns null where the label is not found among the tokens, or its first token begins another as well
  */
 export function confidenceReader(
   labels: readonly Names[],
@@ -32,12 +32,22 @@ export function confidenceReader(
   const forms = labels
     .flatMap((names, label): Form[] => names.map((name) => ({ text: folded(name), label })))
     .sort((a, b) => (a.text < b.text ? -1 : 1));
+  const named = labels.map((names) => names.map(folded));
   const places = new Map(labels.map(([name = ''], place) => [name, place]));
 
   return (logprobs, label) => {
-    const answered = places.get(label);
-    for (const at of tokenChoices(logprobs, MOST_TOKENS))
-      if (labelBegunBy(forms, at.token) === answered) return confidenceAt(at);
+    const answered = places.get(label) ?? NONE;
+    const choices = tokenChoices(logprobs, MOST_TOKENS);
+    for (const [i, at] of choices.entries()) {
+      if (labelBegunBy(forms, at.token) !== answered) continue;
+      const text = folded(
+        choices
+          .slice(i)
+          .map(({ token }) => token)
+          .join(''),
+      );
+      if (named[answered]?.some((name) => isWord(text, name))) return confidenceAt(at);
+    }
     return null;
 
     function confidenceAt({ likeliest }: TokenChoice): Confidence | null {
@@ -57,6 +67,12 @@ export function confidenceReader(
     }
   };
 }
+
+/** Whether a text begins with a name, as a word of its own. */
+const isWord = (text: string, name: string): boolean =>
+  text.startsWith(name) && !LETTER_OR_DIGIT.test(text.charAt(name.length));
+
+const LETTER_OR_DIGIT = /[\p{L}\p{N}]/u;
 
 /** What a token begins that is the beginning of no label, or of more than one. */
 const NONE = -1;
@@ -107,6 +123,12 @@ export function sameBeginning(
 
 const capital = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
-const folded = (text: string): string => composed(text).toLowerCase().replace(BEFORE, '').trimEnd();
+/** White space, `_` and `-` inside a name stand for each other. */
+const folded = (text: string): string =>
+  composed(text)
+    .toLowerCase()
+    .replace(BEFORE, '')
+    .trimEnd()
+    .replace(/[\s_-]+/gu, ' ');
 
 const rounded = (probability: number): number => Math.round(probability * 1e6) / 1e6;

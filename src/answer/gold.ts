@@ -3,6 +3,7 @@ import { canonical, isObject, parseExact, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Json, Row } from '../model.js';
 import { nearest } from '../nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
+import { namesOf } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';
 import { NONE, SEPARATOR } from './several-labels.js';
@@ -91,7 +92,7 @@ function numberGold(range: Extract<AnswerSpec, { kind: 'number' }>): CellReader 
 }
 
 function labelGold({ labels, synonyms, multiple }: LabelSpec): CellReader {
-  const names = labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]);
+  const names = namesOf({ labels, synonyms });
   const index = new LabelIndex(names);
   const unknown = (text: string): string => {
     const meant = nearest(text, names.flat());
@@ -118,7 +119,9 @@ function labelGold({ labels, synonyms, multiple }: LabelSpec): CellReader {
 
 /** The labels of a cell, `none` for an empty list. */
 function listOf(cell: Json): readonly string[] {
-  const list = typeof cell === 'string' ? (parsed(cell) ?? cell.split(SEPARATOR)) : cell;
+  // A label may look like a number.
+  const json = typeof cell === 'string' ? parsed(cell) : cell;
+  const list = typeof cell === 'string' && !Array.isArray(json) ? cell.split(SEPARATOR) : (json ?? cell);
   const texts = (Array.isArray(list) ? list : [list]).map((text: Json) => valueText(text).trim());
   return texts.length === 0 ? [NONE] : texts;
 }

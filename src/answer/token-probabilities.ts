@@ -1,3 +1,4 @@
+import { isObject } from '../json.js';
 import type { Json } from '../model.js';
 
 /** One token of a completion, and the likeliest ones in its place, itself among them, with their probabilities. */
@@ -40,8 +41,5 @@ function choice(token: unknown, own: unknown, top: readonly (readonly [unknown, 
       likeliest.set(other, Math.exp(Math.min(0, logprob)));
   return likeliest.size === 0 ? [] : [{ token, likeliest }];
 }
-
-const isObject = (value: unknown): value is { readonly [key: string]: Json } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const isList = (value: unknown): value is readonly Json[] => Array.isArray(value);

@@ -153,7 +153,8 @@ function isRead(text: string): Promise<boolean> {
   });
 }
 
-function print({ summary, halted, files, beyond, known }: RunResult): void {
+function print({ summary, halted, files, review, beyond, known }: RunResult): void {
+  const forReview = summary.answers_abstained + summary.answers_invalid > 0 ? review : null;
   const written: [string, string][] =
     files === null
       ? []
@@ -161,7 +162,7 @@ function print({ summary, halted, files, beyond, known }: RunResult): void {
         ? [
             ['output', files.output],
             ['summary', files.summary],
-            ...(summary.answers_abstained > 0 ? [['review', files.review] as [string, string]] : []),
+            ...(forReview === null ? [] : [['review', forReview] as [string, string]]),
           ]
         : [
             ['so far', files.part],

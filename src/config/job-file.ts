@@ -1,13 +1,4 @@
-import {
-  closeSync,
-  constants,
-  existsSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, constants, lstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import {
   type CST,
@@ -219,10 +210,15 @@ function readBytes(path: string): Buffer {
 /** The job file beside it that its name was most likely meant to be. */
 function meant(path: string): string {
   const folder = dirname(path);
-  if (!existsSync(folder)) return '';
+  let names: readonly string[];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    return '';
+  }
   const near = nearest(
     basename(path),
-    readdirSync(folder).filter((name) => /\.ya?ml$/.test(name)),
+    names.filter((name) => /\.ya?ml$/.test(name)),
   );
   return near === null ? '' : `; did you mean ${join(folder, near)}?`;
 }

@@ -149,7 +149,7 @@ const answerSchema = z
           .optional()
           .describe(
             'With confidence: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
-              'empty, abstained is true, and it goes to <output>.review.csv. Default: every label is an answer.',
+              'empty, abstained is true, and it goes to <name>.review.csv beside the output. Default: every label is an answer.',
           ),
         multiple: z
           .boolean()
@@ -368,6 +368,9 @@ const onFinishSchema = z
   })
   .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
 
+/** Parameters that a row may not change where the job asks how sure the model is. */
+export const FIXED_BY_CONFIDENCE: readonly string[] = ['temperature', 'logprobs', 'echo'];
+
 /** What keeps the log probabilities of an answer from saying how sure the model is of its label. */
 function confidenceProblems({ answer, parameters, row_parameters, output }: ConfidenceParts) {
   if (answer === undefined || !('labels' in answer) || answer.confidence === undefined) {
@@ -392,7 +395,7 @@ function confidenceProblems({ answer, parameters, row_parameters, output }: Conf
     ...(typeof logprobs === 'number' && logprobs < 5 ? [must('logprobs', '5', logprobs)] : []),
     ...(echo ? [must('echo', 'false', echo)] : []),
     ...row_parameters.flatMap((name, i) => {
-      if (name !== 'temperature' && name !== 'logprobs' && name !== 'echo') return [];
+      if (!FIXED_BY_CONFIDENCE.includes(name)) return [];
       const message = "cannot be the row's own where answer.confidence is logprobs";
       return [{ path: ['row_parameters', i], message, input: name }];
     }),
@@ -449,9 +452,8 @@ export const jobSchema = z
       const message =
         answer.gold === undefined
           ? 'needs answer.gold, the column with the right answers'
-          : 'needs labels or a number: JSON has no F1';
-      if (answer.gold !== undefined && !(name === 'f1' && 'json' in answer)) continue;
-      issues.push({ code: 'custom', path: ['answer', 'require', name], message, input });
+          : name === 'f1' && 'json' in answer && 'needs labels or a number: JSON has no F1';
+      if (message) issues.push({ code: 'custom', path: ['answer', 'require', name], message, input });
     }
   })
   .check(({ value: { limits, prices }, issues }) => {

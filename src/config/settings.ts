@@ -6,7 +6,7 @@ import type { ReuseSettings } from '../reuse/keys.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
-import { durationMs, type Job } from './job-schema.js';
+import { durationMs, FIXED_BY_CONFIDENCE, type Job } from './job-schema.js';
 import { labelNames } from './labels-schema.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
@@ -70,6 +70,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     prompt: job.prompt ?? null,
     parameters: asksConfidence(job.answer) ? { ...job.parameters, ...LOGPROBS } : job.parameters,
     rowParameters: job.row_parameters,
+    /** Parameters that a row may not change. */
+    fixedParameters: asksConfidence(job.answer) ? FIXED_BY_CONFIDENCE : [],
     answer: answerSpec(job.answer),
     /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
     require: job.answer?.require ?? null,

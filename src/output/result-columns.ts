@@ -163,7 +163,7 @@ export const probabilityColumns = (labels: readonly string[]): readonly Column[]
 export const ABSTAINED: Column = {
   name: 'abstained',
   part: 'abstained',
-  value: ({ answer }) => answer?.abstained ?? null,
+  value: ({ outcome, answer }) => (outcome.status === 'completed' ? (answer?.abstained ?? null) : null),
 };
 
 /** Parts of a record by which a person can tell what the right answer is. */

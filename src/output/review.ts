@@ -23,7 +23,7 @@ export async function* review(
   yield lines([['row', ...reviewed]]);
   for await (const batch of records) {
     const unsure = batch.filter(({ fields }) => isForReview(fields));
-    // A row is a record, in the order of the input.
+    // Row n of the output is row n of the input.
     const shown = unsure.map((row) => [
       String(row.number),
       ...reviewed.map((name) => cell(row, row.fields.get(name))),
@@ -37,5 +37,5 @@ function isForReview(fields: Row['fields']): boolean {
   const error = fields.get('error');
   const code =
     typeof error === 'object' && error !== null && 'code' in error ? error.code : fields.get('error_code');
-  return fields.get('status') === 'completed' && String(code).startsWith('answer_');
+  return String(code).startsWith('answer_');
 }

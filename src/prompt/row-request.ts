@@ -23,11 +23,14 @@ export interface RequestPlan {
   readonly rowParameters: readonly (keyof Parameters)[];
   /** The job's own, which a row's override. */
   readonly parameters: Parameters;
+  /** Those that no row may override. */
+  readonly fixedParameters: readonly string[];
   readonly fits: FitsContext;
 }
 
 /** What a job says of the requests of its rows. */
-interface RequestJob extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters'> {
+interface RequestJob
+  extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
   readonly prompt: string | null;
 }
 
@@ -38,13 +41,13 @@ interface RequestJob extends Pick<RequestPlan, 'require' | 'rowParameters' | 'pa
  *   no columns, and for a job without `prompt` whose input has no prompts
  */
 export function requestPlan(
-  { prompt, require, rowParameters, parameters }: RequestJob,
+  { prompt, require, rowParameters, parameters, fixedParameters }: RequestJob,
   input: TemplateInput,
   fits: FitsContext = () => null,
 ): RequestPlan {
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
-  const plan = { require, rowParameters, parameters, fits };
+  const plan = { require, rowParameters, parameters, fixedParameters, fits };
   if (prompt !== null) return { ...plan, template: compileTemplate(prompt, input) };
   if (!input.columns.includes('prompt') && !(input.format.hasJson && input.columns.includes('body'))) {
     throw new UsageError(
@@ -104,6 +107,11 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     {},
     ...checked.map((result) => (result.ok ? result.parameters : {})),
   );
+  const fixed = plan.fixedParameters.find((name) => name in parameters);
+  if (fixed !== undefined) {
+    const message = `${fixed} cannot be the row's own where answer.confidence is logprobs`;
+    return failed({ code: 'invalid_parameters', message });
+  }
   const own = Object.keys(parameters).length > 0 ? parameters : null;
   // A null of the row's own takes the job's value away: the service's default is then what counts.
   const { max_tokens } = own === null ? plan.parameters : { ...plan.parameters, ...own };

@@ -117,6 +117,7 @@ export function decodeChunk(data: unknown): Chunk | null {
   const { promptsPerRequest, parameters, budget, hold, rows, ...endpoint } = body.data;
   return {
     ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold },
-    rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own })),
+    // Of the parameters only what was checked: JSON may have a `__proto__` that zod passes over.
+    rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own && parametersSchema.parse(own) })),
   };
 }

@@ -88,7 +88,7 @@ export class GoldCounter {
     }
     this.#rows += 1;
     if (answer.abstained) this.#abstained += 1;
-    if (this.#isRight(gold, answer)) this.#right += 1;
+    if (this.#compare(gold, answer)) this.#right += 1;
   }
 
   /** Rows so far. */
@@ -117,7 +117,7 @@ export class GoldCounter {
   }
 
   /** Counts the parts of a row, and says whether its answer is right as a whole. */
-  #isRight(gold: Gold, answer: Answer): boolean {
+  #compare(gold: Gold, answer: Answer): boolean {
     switch (gold.kind) {
       case 'label':
         return this.#addLabel(gold.label, answer);
@@ -160,7 +160,7 @@ export class GoldCounter {
 
   /** @returns whether all properties are right that the gold names */
   #addJson(values: readonly GoldValue[], answer: Answer): boolean {
-    let allRight = true;
+    let allRight = answer.fault === null;
     for (const value of values) {
       const right = isRight(value, answer);
       allRight &&= right;

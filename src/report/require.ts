@@ -14,13 +14,13 @@ export interface Require {
 }
 
 /** What of a tally the answers are judged by. */
-export type Judged = Pick<Tally, 'rows' | 'invalid' | 'gold'>;
+export type Judged = Pick<Tally, 'rows' | 'invalid' | 'gold' | 'abstained'>;
 
 export const invalidOf = ({ invalid = {} }: Pick<Judged, 'invalid'>): number => sumOf(invalid);
 
 /** Rows with an answer that can be used, or that a filter blocked: the run has come through to the service and back. */
 export const usableOf = (judged: Judged): number =>
-  judged.rows.completed + judged.rows.filtered - invalidOf(judged);
+  judged.rows.completed + judged.rows.filtered - invalidOf(judged) - (judged.abstained ?? 0);
 
 /**
  * By how much the answers miss what is asked; null where they reach it, where nothing is asked, and where there is nothing
@@ -38,12 +38,19 @@ export function missText(judged: Judged, require: Require | null): string | null
 
 /** What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached. */
 export function missOf(judged: Judged, require: Require | null): Fault | null {
-  const missed = listed([missText(judged, require), untoldText(judged, require)]);
+  const missed = listed([
+    missText(judged, require),
+    untoldText(judged, require),
+    require !== null && unansweredText(judged),
+  ]);
   if (missed === null) return null;
-  const where = invalidOf(judged) > 0 ? 'error_message in the output' : 'scores in the summary';
+  const where =
+    judged.gold === undefined
+      ? 'error_message in the output'
+      : 'answer and error_message in the output, and scores in the summary';
   return {
     code: 'below_require',
-    message: `${missed}. See ${where}, mend the prompt, and run again with --overwrite, or ask for less in answer.require.`,
+    message: `${missed}. See ${where}; correct the prompt, and run again with --overwrite, or ask for less in answer.require.`,
   };
 }
 
@@ -74,16 +81,22 @@ function scoreText(name: Score, reached: number, asked: number | undefined, { go
 /** What is asked of the scores, and cannot be told although rows are completed. */
 function untoldText(judged: Judged, require: Require | null): string | null {
   if (require === null || judged.rows.completed === 0) return null;
-  const {
-    accuracy,
-    macro_f1,
-    left_out = 'no completed row has gold',
-  }: Partial<Scores> = judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
+  const { accuracy, macro_f1, left_out }: Partial<Scores> =
+    judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
   const untold = (name: Score, value: unknown): string | false =>
     value === null &&
+    // Rows that are all right have no label where none applies to any.
+    (accuracy === null || left_out !== undefined) &&
     (require[name] ?? 0) > 0 &&
-    `the ${NAMES[name]} cannot be told (${left_out}), and answer.require asks for it`;
+    `the ${NAMES[name]} cannot be told (${left_out ?? 'no completed row has gold'}), and answer.require asks for it`;
   return listed([untold('accuracy', accuracy), untold('f1', macro_f1)]);
+}
+
+/** No row has an answer, because the model was sure of none of its labels. */
+function unansweredText(judged: Judged): string | null {
+  const { rows, abstained = 0 } = judged;
+  if (abstained === 0 || rows.completed > invalidOf(judged) + abstained) return null;
+  return `none of ${counted(rows.completed, 'completed row')} has an answer: ${count(abstained)} abstained`;
 }
 
 type Score = 'accuracy' | 'f1';
@@ -98,6 +111,8 @@ const percents = (share: number): number => Number((share * 100).toFixed(6));
 /** `3 of 1,000 rows failed and 7 have an invalid answer (7 answer_not_a_label)` */
 export function unusableText(judged: Judged): string {
   const { failed, total } = judged.rows;
+  const unanswered = unansweredText(judged);
+  if (unanswered !== null) return unanswered;
   const invalid = invalidOf(judged);
   const have = `${invalid === 1 ? 'has' : 'have'} an invalid answer (${codesText(judged.invalid)})`;
   const of = `of ${counted(total, 'row')}`;

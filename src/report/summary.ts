@@ -47,7 +47,7 @@ export const summarySchema = z.object({
   answers_invalid: amount.default(0),
   /** Completed rows whose label was left out for want of confidence. */
   answers_abstained: amount.default(0),
-  /** Labels for which the service sent no log probabilities, although the job asks. Only where there are any. */
+  /** Labels whose confidence is not known, although the job asks for it. Only where there are any. */
   answers_without_confidence: z.exactOptional(amount),
   usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
   /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */

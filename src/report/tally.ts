@@ -148,6 +148,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       if (outcome.completion.usage.estimated) estimated += 1;
     }
     for (const name of answer?.counted ?? []) answers.add(name);
+    if (outcome.status !== 'completed') continue;
     if (answer?.confidence === null && answer.fault === null) withoutConfidence += 1;
     if (answer?.abstained) abstained += 1;
   }

@@ -128,7 +128,7 @@ export function reasonLine({ stopped, missed, errors, error_samples: samples = {
 /** What became of `answer.confidence` where the service did not play its part. */
 function confidenceLines({ answers_without_confidence: rows = 0 }: Summary, width: number): string[] {
   if (rows === 0) return [];
-  const without = `${counted(rows, 'label')} without a confidence: the service sent no log probabilities`;
+  const without = `${counted(rows, 'label')} without a confidence: the log probabilities are missing, or do not tell the labels apart`;
   return flow(without.split(' '), ' ', width);
 }
 

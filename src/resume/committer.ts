@@ -3,7 +3,7 @@ import { rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Settings } from '../config/settings.js';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
-import { type FileId, fileAt, giveFreeName, isSame, sha256Of } from '../output/own-file.js';
+import { type FileId, fileAt, giveFreeName, isSame, isTaken, sha256Of } from '../output/own-file.js';
 import { review } from '../output/review.js';
 import {
   type Loss,
@@ -215,6 +215,7 @@ export class Committer {
 
   /**
    * Writes the rows that a person should see beside the output, where every row is in the part file.
+   * @throws StopError when a file of that name appeared meanwhile: somebody may have filled answers in
    * @throws WriteError
    */
   async writeReview(
@@ -223,6 +224,8 @@ export class Committer {
   ): Promise<void> {
     if (this.target === null) return;
     const { files, renamed } = this.target;
+    const { overwrite, finishing } = this.#manifest;
+    if (isTaken(files.review) && !overwrite && !finishing) throw outOfPlace('review taken', files.review);
     const written = renamed ? files.output : files.part;
     const records = format.readBack(createReadStream(written), written);
     await writeDurably(files.review, review(records, reviewed, formulas));
@@ -293,6 +296,11 @@ const WORDS = {
     (path: string) =>
       `${path} was not there when the run began, and is there now. Every row is written, in ${path}.part.`,
     'Move that file away, or add --overwrite, and run the same command: only the name is left to be given.',
+  ],
+  'review taken': [
+    'review_taken',
+    (path: string) => `${path} was not there when the run began, and is there now. Every row is written.`,
+    'Move that file away, or add --overwrite, and run the same command: only the files are left to be put in place.',
   ],
   moved: [
     'output_moved',

@@ -35,10 +35,10 @@ function assertWritable(files: OutputFiles): void {
 }
 
 /** With `--overwrite` the output would take the place of the input, which nothing brings back. */
-function assertNotInput({ output, part }: OutputFiles, { input }: Settings): void {
+function assertNotInput({ output, part, review }: OutputFiles, { input }: Settings): void {
   if (input.path === '-' || !existsSync(input.path)) return;
   const read = realpathSync(input.path);
-  for (const path of [output, part]) {
+  for (const path of [output, part, review]) {
     if (!existsSync(path) || realpathSync(path) !== read) continue;
     throw new UsageError(
       'output_is_input',

@@ -45,8 +45,8 @@ export class Canary {
         new StopError(
           'canary_failed',
           `the first rows are not good enough (limits.canary is ${this.rows}): ${problem}. Nothing else was sent.`,
-          'See error_message in the part file, mend the job, and start over with --restart. ' +
-            'What answer.require asks may change in between: then the same command goes on.',
+          'See error_message in the part file, correct the job, and start over with --restart. ' +
+            'With the job as it is, or with less in answer.require, the same command goes on.',
         ),
       );
   }

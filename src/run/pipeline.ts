@@ -1,11 +1,13 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
+import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { missOf } from '../report/require.js';
+import { WriteError } from '../output/writer.js';
 import { type Summary, summarise } from '../report/summary.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
@@ -22,6 +24,8 @@ export interface RunResult {
   readonly halted: HaltReason | null;
   /** The files of the run; null where the output is standard output. */
   readonly files: OutputFiles | null;
+  /** The file with the rows that a person should see; null where the job has none, or the run did not finish. */
+  readonly review: string | null;
   /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
   /** Rows whose outcome is known, also where it is not written yet. */
@@ -101,7 +105,13 @@ async function endRun(
   const beyond = input.survey.rows - input.total;
   const beside = async (): Promise<void> => {
     await reuse?.finish();
-    if (plan.reviewed !== null) await committer.writeReview(plan.reviewed, output);
+    // A run over the first rows goes on, and would write over what people have filled in.
+    if (plan.reviewed === null || beyond > 0) return;
+    await committer.writeReview(plan.reviewed, output).catch((error) => {
+      // A record that is too long to be read back keeps nobody from the output.
+      if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
+      say(`warning: no rows for review: ${error.cause.message}`);
+    });
   };
   if (halted === null) await committer.finish(summary, beside, beyond > 0);
   else await committer.pause();
@@ -110,7 +120,9 @@ async function endRun(
     await within(5_000, store.ledger.close(summary.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
-  return { summary, halted, files: target?.files ?? null, beyond, known };
+  const files = target?.files ?? null;
+  const isReviewed = halted === null && plan.reviewed !== null && beyond === 0;
+  return { summary, halted, files, review: isReviewed ? (files?.review ?? null) : null, beyond, known };
 }
 
 /** What a person can do about rows that were not called again. */

@@ -92,11 +92,14 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
  * @throws UsageError when its columns leave out by what they are known
  */
 function checkReviewed(names: readonly string[] | null): void {
-  const lacking = ['text', 'abstained'].filter((name) => names?.includes(name) === false);
+  // The code of an answer that cannot be used; in JSONL it is in the error.
+  const code = names?.some((name) => name === 'error' || name === 'error_code') ? [] : ['error_code'];
+  const lacking =
+    names === null ? [] : [...['text', 'abstained'].filter((name) => !names.includes(name)), ...code];
   if (lacking.length === 0) return;
   throw new UsageError(
     'output_column_missing',
-    `output.columns leaves out ${lacking.join(' and ')}, which the rows for review need (answer.abstain_below)`,
+    `output.columns leaves out ${lacking.join(', ')}, which the rows for review need (answer.abstain_below)`,
     'Add them to output.columns.',
   );
 }
@@ -121,7 +124,7 @@ function checkBeginnings({ endpoint, answer }: Settings): void {
 }
 
 const NO_REQUESTS: RequestPlan = {
-  ...{ template: null, require: [], rowParameters: [], parameters: {} },
+  ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: [] },
   fits: () => null,
 };
 

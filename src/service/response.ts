@@ -202,10 +202,19 @@ function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
  */
 const MOST_LOGPROBS = 256 * 1024;
 
+/** Levels in them: both known forms have four, and what goes deeper ends the stack of those who write it. */
+const DEEPEST_LOGPROBS = 20;
+
+const isDeep = (value: unknown, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((member) => isDeep(member, levels - 1)));
+
 /** The service's own form, or that of the chat operation: kept as it is. */
 function logprobsOf(value: unknown): Pick<Completion, 'logprobs' | 'damaged'> {
   if (!isObject(value)) return {};
-  if (JSON.stringify(value).length > MOST_LOGPROBS) return { damaged: 'logprobs' };
+  if (isDeep(value, DEEPEST_LOGPROBS) || JSON.stringify(value).length > MOST_LOGPROBS)
+    return { damaged: 'logprobs' };
   // It comes out of JSON.
   return { logprobs: value as { readonly [name: string]: Json } };
 }

@@ -65,7 +65,7 @@ export class FairLimit {
     return this.#pending;
   }
 
-  /** Runs each job when its turn has come. Resolves when all have ended, and rejects when one does. */
+  /** Runs each job when its turn has come. Resolves when all have ended, and rejects as soon as one fails. */
   run(key: string, jobs: readonly Job[]): Promise<void> {
     if (jobs.length === 0) return Promise.resolve();
     return new Promise((done, failed) => {

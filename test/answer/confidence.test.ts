@@ -40,6 +40,7 @@ describe('the confidence in a label', () => {
         ['\n\n', { '\n\n': 0.5 }],
         ['Sent', { Sent: 0.9 }],
         [' "neg', { ' "neg': 0.75, ' "pos': 0.25 }],
+        ['ative', { ative: 1 }],
       ),
       'negative',
       { value: 0.75, negative: 0.75, positive: 0.25 },
@@ -56,7 +57,7 @@ describe('the confidence in a label', () => {
     ],
     [
       'gives what may begin several labels to none of them',
-      logprobs([' pos', { ' pos': 0.5, n: 0.3, ' neg': 0.2 }]),
+      logprobs([' pos', { ' pos': 0.5, n: 0.3, ' neg': 0.2 }], ['itive', { itive: 1 }]),
       'positive',
       { value: 0.5, positive: 0.5, negative: 0.2 },
     ],
@@ -76,6 +77,18 @@ describe('the confidence in a label', () => {
       },
       'positive',
       { value: 0.75, positive: 0.75, neutral: 0.25 },
+    ],
+    [
+      'is that of the label, and not of a word before it that begins alike',
+      logprobs([' p', { ' p': 0.9, ' the': 0.1 }], [' pos', { ' pos': 0.9 }], ['itive', { itive: 1 }]),
+      'positive',
+      { value: 0.9, positive: 0.9 },
+    ],
+    [
+      'is that of the label, and not of a longer word that begins with it',
+      logprobs([' positively', { ' positively': 1 }], [' neg', { ' neg': 0.7, ' pos': 0.3 }], ['ative', {}]),
+      'negative',
+      { value: 0.7, negative: 0.7, positive: 0.3 },
     ],
     ['is not known where the label begins nowhere', logprobs([' good', { ' good': 0.9 }]), 'positive', null],
     [

@@ -78,6 +78,12 @@ describe('gold labels with synonyms', () => {
 });
 
 describe('gold of several labels', () => {
+  it('that look like numbers is read as written', () => {
+    const versions: AnswerSpec = { kind: 'labels', labels: ['1.1', '1.10', '2.0'], multiple: true };
+    expect(goldOf(versions, '1.10')).toEqual({ kind: 'labels', labels: ['1.10'] });
+    expect(goldOf(versions, '2.0; 1.1')).toEqual({ kind: 'labels', labels: ['1.1', '2.0'] });
+  });
+
   const spec: AnswerSpec = { kind: 'labels', labels: ['price', 'delivery', 'quality'], multiple: true };
 
   it.each<[Json, string[]]>([

@@ -14,11 +14,16 @@ const row = (fields: Readonly<Record<string, Json>>, rest: Partial<Row> = {}): R
 const columns = ['prompt', 'review', 'max_tokens', 'stop', 'body'];
 
 function plan(
-  job: { prompt?: string; require?: string[]; rowParameters?: (keyof Parameters)[] } = {},
+  job: {
+    prompt?: string;
+    require?: string[];
+    rowParameters?: (keyof Parameters)[];
+    fixedParameters?: string[];
+  } = {},
   input: { columns: readonly string[]; format: InputFormat } = { columns, format: jsonl },
 ) {
   return requestPlan(
-    { prompt: null, require: [], rowParameters: [], parameters: {}, ...job },
+    { prompt: null, require: [], rowParameters: [], parameters: {}, fixedParameters: [], ...job },
     { name: 'in.jsonl', ...input },
   );
 }

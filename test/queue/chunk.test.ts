@@ -41,3 +41,13 @@ it.each([
   expect(encodeChunk(ours)).toEqual(theirs);
   expect(decodeChunk(theirs)).toEqual(ours);
 });
+
+it("fault 58: of a row's parameters only what was checked is taken", () => {
+  const whole = encodeChunk(chunk());
+  const body = whole.body.replace(
+    '{"temperature":0}',
+    '{"logit_bias":{"5":1,"__proto__":{"any":["thing"]}}}',
+  );
+  expect(body).not.toBe(whole.body);
+  expect(JSON.stringify(decodeChunk({ ...whole, body })?.rows[1]?.parameters)).toBe('{"logit_bias":{"5":1}}');
+});

@@ -127,6 +127,15 @@ describe('rows with gold', () => {
 });
 
 describe('gold for JSON', () => {
+  it('that names no property is missed by an answer that cannot be used', () => {
+    const fault = { code: 'answer_not_json', message: '' };
+    const odd = { ...json([null, null], {}), answer: { values: [null, null], counted: ['invalid'], fault } };
+    expect(scoresOfTally(folded(odd, json([1, 'x'], {})))).toMatchObject({
+      rows: 2,
+      accuracy: { value: 0.5 },
+    });
+  });
+
   it('is compared by property, and a row is right in all that its gold names', () => {
     const tally = folded(
       json([1, 'x'], { a: 1, b: 'x' }),

@@ -16,7 +16,7 @@ describe('what answers miss of what is asked', () => {
       code: 'below_require',
       message:
         '93.2 % of 1,000 answers are valid, where answer.require.valid asks for 98 % (60 answer_invalid, 8 answer_not_json). ' +
-        'See error_message in the output, mend the prompt, and run again with --overwrite, or ask for less in answer.require.',
+        'See error_message in the output; correct the prompt, and run again with --overwrite, or ask for less in answer.require.',
     });
     expect(missText(judged(1, 1), { valid: 1 })).toBe(
       '0.0 % of 1 answer is valid, where answer.require.valid asks for 100 % (1 answer_not_a_label)',
@@ -62,7 +62,7 @@ describe('what is asked of the scores', () => {
       message:
         'the accuracy of 512 rows with gold is 87.5 %, where answer.require.accuracy asks for 90 %; ' +
         'the macro F1 of 512 rows with gold is 46.6 %, where answer.require.f1 asks for 85 %. ' +
-        'See scores in the summary, mend the prompt, and run again with --overwrite, or ask for less in answer.require.',
+        'See answer and error_message in the output, and scores in the summary; correct the prompt, and run again with --overwrite, or ask for less in answer.require.',
     });
   });
 
@@ -92,6 +92,26 @@ describe('what is asked of the scores', () => {
     );
     expect(missOf({ ...judged(0, 0, 5) }, asked)).toBeNull();
   });
+});
+
+it('a run in which the model was sure of nothing has no answer, whatever is asked', () => {
+  const rows = { total: 8, completed: 8, filtered: 0, failed: 0, skipped: 0 };
+  const unsure: Judged = { rows, abstained: 7, invalid: { answer_not_a_label: 1 } };
+  expect(missOf(unsure, { valid: 0 })?.message).toMatch(
+    /^none of 8 completed rows has an answer: 7 abstained/,
+  );
+  expect(missOf({ rows, abstained: 7 }, { valid: 1 })).toBeNull();
+  expect(unusableText(unsure)).toBe('none of 8 completed rows has an answer: 7 abstained');
+});
+
+it('an F1 that has no label to be of is not missed where the answers are right', () => {
+  const gold = {
+    rows: 4,
+    right: 4,
+    unanswered: 0,
+    confusion: { labels: [], counts: {}, several: true as const },
+  };
+  expect(missOf({ ...judged(4, 0), gold }, { valid: 0.5, f1: 0.8 })).toBeNull();
 });
 
 it('rows that are of no use are told by kind', () => {

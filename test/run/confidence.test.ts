@@ -70,7 +70,7 @@ describe('confidence and abstention', () => {
     ]);
     // Row 4 is no label; row 5 is one without log probabilities.
     expect(work.json('out.summary.json')).toMatchObject({ answers_without_confidence: 1 });
-    expect(ended.stderr).toContain('1 label without a confidence: the service sent no log probabilities');
+    expect(ended.stderr).toContain('1 label without a confidence: the log probabilities are missing');
     expect(existsSync(work.path('out.review.csv'))).toBe(false);
   });
 
@@ -138,12 +138,52 @@ describe('confidence and abstention', () => {
     ]);
     expect(ended.stderr).toMatch(/review +out\.review\.csv/);
 
-    // What people filled in is not written over.
+    // What people filled in is not written over, also by a run over the first rows that goes on.
+    rmSync(work.path('out.csv'));
+    rmSync(work.path('out.review.csv'));
+    expect((await run(job, '--limit', '3')).code).toBe(0);
+    expect(existsSync(work.path('out.review.csv'))).toBe(false);
+    work.write('out.review.csv', 'mine');
+    const taken = await run(job);
+    expect(taken.code).toBe(3);
+    expect(taken.stderr).toContain('out.review.csv was not there when the run began');
+    expect(work.read('out.review.csv')).toBe('mine');
+    rmSync(work.path('out.review.csv'));
+    expect((await run(job)).code).toBe(0);
+    expect(work.records('out.review.csv')).toHaveLength(3);
     rmSync(work.path('out.csv'));
     const again = await run(job);
     expect(again.code).toBe(2);
     expect(again.stderr).toContain('out.review.csv exists');
     expect((await run(job, '--overwrite')).code).toBe(0);
+  });
+
+  it('is no success when the model is sure of nothing', async () => {
+    const job = { answer: { ...LABELS, abstain_below: 1 }, output: { path: 'out.csv' } };
+    const ended = await run(job);
+    expect(ended.code, ended.stderr).toBe(4);
+    expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
+      'none of 5 completed rows has an answer: 4 abstained',
+    );
+    const canary = { ...job, output: { path: 'two.csv' }, limits: { canary: 2 } };
+    expect((await run(canary)).code).toBe(3);
+  });
+
+  it('a row that changes what the confidence is read from is not sent', async () => {
+    const line = (prompt: string, more: object) =>
+      `${JSON.stringify({ custom_id: prompt, body: { prompt, ...more } })}\n`;
+    work.write('in.jsonl', line('row 1', {}) + line('row 2', { temperature: 1 }));
+    const job = {
+      input: { path: 'in.jsonl' },
+      prompt: '{{ custom_id }}',
+      answer: LABELS,
+      output: { path: 'out.csv' },
+    };
+    expect((await run(job)).code).toBe(1);
+    expect(work.records('out.csv').map(({ status, error_message }) => [status, error_message])).toEqual([
+      ['completed', ''],
+      ['failed', "temperature cannot be the row's own where answer.confidence is logprobs"],
+    ]);
   });
 
   it.each([

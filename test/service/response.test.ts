@@ -87,6 +87,11 @@ describe('the body of an answer', () => {
     for (const logprobs of [null, undefined, 'x', [1], { tokens: Array(100_000).fill('a') }]) {
       expect(of(logprobs, true)).not.toHaveProperty('completion.logprobs');
     }
+    const levels = 20_000;
+    const deep = `{"choices":[{"text":"a","logprobs":{"x":${'['.repeat(levels)}${']'.repeat(levels)}}}]}`;
+    expect(readCompletions(deep, 1, true)[0]).toMatchObject({
+      completion: { text: 'a', damaged: 'logprobs' },
+    });
   });
 
   it('fault 75: shows a long choice in part', () => {

@@ -113,6 +113,7 @@ export class EmbeddedLedger implements Ledger {
   async progress(run: string, firsts: readonly number[]): Promise<Progress> {
     this.#assertHeld();
     const shortage = await shortageOf(this.#directory);
+    this.#assertHeld();
     const refused =
       this.pool.refusal === null
         ? shortage
