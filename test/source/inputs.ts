@@ -1,21 +1,16 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import type { PromptmillError } from '../../src/errors.js';
 import type { Row } from '../../src/model.js';
 import { type InputSpec, rows, type Survey, survey } from '../../src/source/source.js';
 
-const directories: string[] = [];
-
-afterEach(() => {
-  for (const directory of directories.splice(0)) rmSync(directory, { recursive: true });
-});
-
 /** A directory that goes when the test ends. */
 export function scratch(): string {
   const directory = mkdtempSync(join(tmpdir(), 'promptmill-source-'));
-  directories.push(directory);
+  // Not a hook of this file: files that run together load it once, and only the first of them would have it.
+  onTestFinished(() => rmSync(directory, { recursive: true }));
   return directory;
 }
 
