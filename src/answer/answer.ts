@@ -41,6 +41,10 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
   }
 }
 
+/** Whether labels are left out of which the model is not sure enough: such a run has a file for review. */
+export const abstains = (spec: AnswerSpec): boolean =>
+  spec.kind === 'labels' && spec.abstainBelow !== undefined;
+
 /** What the summary counts where the model was not sure enough. */
 const ABSTAINED = '(abstained)';
 
@@ -52,7 +56,7 @@ function withConfidence(reader: AnswerReader, spec: Extract<AnswerSpec, { kind: 
   return {
     ...reader,
     confidenceOf: labels,
-    abstains: abstainBelow !== undefined,
+    abstains: abstains(spec),
     read(text, logprobs) {
       const answer = reader.read(text);
       const [label] = answer.values;

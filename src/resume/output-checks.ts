@@ -1,5 +1,6 @@
 import { accessSync, constants, existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
+import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
@@ -13,7 +14,7 @@ import type { OutputFiles } from './output-files.js';
  */
 export function assertUsable(files: OutputFiles, settings: Settings): void {
   assertWritable(files);
-  assertPlainFiles(files);
+  assertPlainFiles(files, settings);
   assertOwnStem(files);
   assertNotInput(files, settings);
 }
@@ -34,11 +35,16 @@ function assertWritable(files: OutputFiles): void {
   }
 }
 
+/** The file for review, where the run will write one. */
+const reviewOf = ({ review }: OutputFiles, { answer }: Settings): readonly string[] =>
+  abstains(answer) ? [review] : [];
+
 /** With `--overwrite` the output would take the place of the input, which nothing brings back. */
-function assertNotInput({ output, part, review }: OutputFiles, { input }: Settings): void {
+function assertNotInput(files: OutputFiles, settings: Settings): void {
+  const { input } = settings;
   if (input.path === '-' || !existsSync(input.path)) return;
   const read = realpathSync(input.path);
-  for (const path of [output, part, review]) {
+  for (const path of [files.output, files.part, ...reviewOf(files, settings)]) {
     if (!existsSync(path) || realpathSync(path) !== read) continue;
     throw new UsageError(
       'output_is_input',
@@ -53,9 +59,9 @@ function assertNotInput({ output, part, review }: OutputFiles, { input }: Settin
  * no pipe or device (fault 67).
  * @throws UsageError
  */
-function assertPlainFiles(files: OutputFiles): void {
-  const { output, part, manifest, summary, review } = files;
-  const names = [part, manifest, summary, review];
+function assertPlainFiles(files: OutputFiles, settings: Settings): void {
+  const { output, part, manifest, summary } = files;
+  const names = [part, manifest, summary, ...reviewOf(files, settings)];
   const own = [...names, ...names.map((path) => `${path}.tmp`)];
   for (const path of own) {
     const found = lstatSync(path, { throwIfNoEntry: false });

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
+import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Halt } from '../halt.js';
@@ -149,8 +150,7 @@ export async function findTarget(
 
 /** Somebody may have filled answers in. */
 function assertNoReview({ review }: OutputFiles, { answer, overwrite }: Settings): void {
-  const abstains = answer.kind === 'labels' && answer.abstainBelow !== undefined;
-  if (!abstains || overwrite || !isTaken(review)) return;
+  if (!abstains(answer) || overwrite || !isTaken(review)) return;
   throw new UsageError(
     'review_exists',
     `${review} exists, and the rows for review of this run would take its place`,

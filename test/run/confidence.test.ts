@@ -158,6 +158,17 @@ describe('confidence and abstention', () => {
     expect((await run(job, '--overwrite')).code).toBe(0);
   });
 
+  it('keeps its rows for review from taking the place of its input, and minds no such file without them', async () => {
+    const input = { path: 'out.review.csv' };
+    work.write('out.review.csv', 'id\n1\n');
+    const job = { input, answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
+    const ended = await run(job, '--overwrite');
+    expect(ended.code).toBe(2);
+    expect(ended.stderr).toContain('are the same file');
+    expect((await run({ ...job, answer: LABELS })).code).toBe(0);
+    expect(work.read('out.review.csv')).toBe('id\n1\n');
+  });
+
   it('is no success when the model is sure of nothing', async () => {
     const job = { answer: { ...LABELS, abstain_below: 1 }, output: { path: 'out.csv' } };
     const ended = await run(job);
