@@ -39,7 +39,7 @@ function figures(scores: Scores): string[] {
   }
   return [
     `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)}) of ${counted(rows, 'row')}`,
-    ...(abstained === undefined
+    ...(abstained === 0
       ? []
       : [
           `${share((rows - abstained) / rows)} of them answered`,

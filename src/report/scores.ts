@@ -16,10 +16,10 @@ export const scoresSchema = z.object({
   unanswered: amount,
   /** With its Wilson score interval of 95 %; of several labels or properties a row must have all right. */
   accuracy: z.object({ value: share, low: share, high: share }).nullable(),
-  /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. Only where there are any. */
-  abstained: z.exactOptional(amount),
-  /** The accuracy on the rows that did not abstain; null where all did. Only where any did. */
-  answered_accuracy: z.exactOptional(share.nullable()),
+  /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. */
+  abstained: amount,
+  /** The accuracy on the rows that did not abstain; null without any. */
+  answered_accuracy: share.nullable(),
   /** The mean of the labels' F1; null without labels. */
   macro_f1: share.nullable(),
   /** Cohen's, where a row has one label; null also where gold and answers are one and the same. */
@@ -46,17 +46,15 @@ export const inShort = (scores: Scores): Scores => ({
 
 /** The scores of rows so far. */
 export function scoresOf(tally: GoldTally): Scores {
-  const { rows, right, unanswered, abstained, confusion, properties } = tally;
+  const { rows, right, unanswered, abstained = 0, confusion, properties } = tally;
   const matrix = confusion ? confusionOf(confusion) : NO_LABELS;
   const labels = labelScores(matrix);
   return {
     rows,
     unanswered,
     accuracy: shareOf(right, rows),
-    ...(abstained !== undefined && {
-      abstained,
-      answered_accuracy: shareOf(right, rows - abstained)?.value ?? null,
-    }),
+    abstained,
+    answered_accuracy: shareOf(right, rows - abstained)?.value ?? null,
     macro_f1: macroF1(labels),
     kappa: cohenKappa(matrix),
     ...(confusion === null && { left_out: TOO_MANY_LABELS }),

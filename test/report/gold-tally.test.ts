@@ -98,6 +98,8 @@ describe('rows with gold', () => {
       rows: 0,
       unanswered: 1,
       accuracy: null,
+      abstained: 0,
+      answered_accuracy: null,
       macro_f1: null,
       kappa: null,
       labels: {},

@@ -61,6 +61,8 @@ describe('a job with gold', () => {
         low: expect.closeTo(0.2307, 4),
         high: expect.closeTo(0.8824, 4),
       },
+      abstained: 0,
+      answered_accuracy: 0.6,
       macro_f1: expect.closeTo((2 / 3 + 1 + 0) / 3, 10),
       kappa: expect.closeTo((0.6 - 6 / 25) / (1 - 6 / 25), 10),
       labels: {

@@ -11,6 +11,8 @@ const scores = {
   rows: 40,
   unanswered: 2,
   accuracy: { value: 0.9, low: 0.77, high: 0.96 },
+  abstained: 0,
+  answered_accuracy: 0.9,
   macro_f1: 0.88,
   kappa: 0.8,
   labels: {},
