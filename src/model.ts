@@ -205,6 +205,8 @@ export interface Answer {
   readonly confidence?: Confidence | null;
   /** Whether the label was left out for want of confidence; absent where the job does not ask for that. */
   readonly abstained?: boolean;
+  /** The label that the model said, where it was left out. */
+  readonly label?: string;
 }
 
 /** How sure a model is of its label. */

@@ -62,9 +62,9 @@ function withConfidence(reader: AnswerReader, spec: Extract<AnswerSpec, { kind: 
       const [label] = answer.values;
       const sure = typeof label === 'string' ? confidenceIn(logprobs, label) : null;
       if (abstainBelow === undefined) return { ...answer, confidence: sure };
-      const abstained = answer.fault === null && (sure?.value ?? 0) < abstainBelow;
+      const abstained = typeof label === 'string' && (sure?.value ?? 0) < abstainBelow;
       if (!abstained) return { ...answer, confidence: sure, abstained };
-      return { ...answer, values: [null], counted: [ABSTAINED], confidence: sure, abstained };
+      return { ...answer, values: [null], counted: [ABSTAINED], confidence: sure, abstained, label };
     },
   };
 }

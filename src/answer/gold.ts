@@ -31,6 +31,24 @@ export interface GoldValue {
 export const isRight = ({ place, right }: GoldValue, { values, fault }: Answer): boolean =>
   fault === null && canonical(values[place] ?? null) === canonical(right);
 
+/** Whether the model is right: in all of its answer, or in the label that was left out for want of confidence. */
+export function saysRight(gold: Gold, answer: Answer): boolean {
+  const { values, fault, label = values[0] ?? null } = answer;
+  if (fault !== null) return false;
+  switch (gold.kind) {
+    case 'label':
+      return label !== null && String(label) === gold.label;
+    case 'labels':
+      return Array.isArray(label) && hasSame(label, gold.labels);
+    case 'json':
+      return gold.values.every((value) => isRight(value, answer));
+  }
+}
+
+/** Whether two lists without repetition have the same members. */
+const hasSame = (list: readonly Json[], other: readonly Json[]): boolean =>
+  list.length === other.length && other.every((member) => list.includes(member));
+
 /** What a job says of its right answers. */
 interface GoldJob {
   /** `answer.gold`: the column that holds them; `null` is none. */

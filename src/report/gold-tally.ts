@@ -1,5 +1,6 @@
-import { type Gold, type GoldValue, isRight } from '../answer/gold.js';
-import type { Answer } from '../model.js';
+import { type Gold, type GoldValue, isRight, saysRight } from '../answer/gold.js';
+import type { Answer, Confidence } from '../model.js';
+import { BINS, binOf, brierOf, type Calibration } from './calibration.js';
 import type { Confusion } from './score.js';
 
 /**
@@ -15,6 +16,10 @@ export interface GoldTally {
   readonly unanswered: number;
   /** Of `rows`, those whose label was left out for want of confidence. Absent while there are none. */
   readonly abstained?: number;
+  /** Of `rows`, those whose text is no answer. Absent while there are none. */
+  readonly invalid?: number;
+  /** Of `rows`, those whose confidence is known, also where the label was left out. Absent while there are none. */
+  readonly calibration?: Calibration;
   /** Of answers that are labels. `null`: more labels came than are counted. Absent while there are none. */
   readonly confusion?: LabelPairs | null;
   /** Of answers in JSON, by the name of a property. Absent while there are none. */
@@ -51,6 +56,8 @@ export class GoldCounter {
   #right: number;
   #unanswered: number;
   #abstained: number;
+  #invalid: number;
+  #calibration: Calibration | undefined;
   /** `null`: there are too many labels. */
   #pairs: {
     readonly places: Map<string, number>;
@@ -65,6 +72,8 @@ export class GoldCounter {
       right = 0,
       unanswered = 0,
       abstained = 0,
+      invalid = 0,
+      calibration,
       confusion = EMPTY,
       properties = {},
     } = from ?? {};
@@ -72,6 +81,8 @@ export class GoldCounter {
     this.#right = right;
     this.#unanswered = unanswered;
     this.#abstained = abstained;
+    this.#invalid = invalid;
+    this.#calibration = calibration;
     this.#pairs = confusion && {
       places: new Map(confusion.labels.map((label, place) => [label, place])),
       counts: new Map(Object.entries(confusion.counts)),
@@ -88,7 +99,11 @@ export class GoldCounter {
     }
     this.#rows += 1;
     if (answer.abstained) this.#abstained += 1;
-    if (this.#compare(gold, answer)) this.#right += 1;
+    if (answer.fault !== null) this.#invalid += 1;
+    const right = saysRight(gold, answer);
+    if (right && !answer.abstained) this.#right += 1;
+    if (answer.confidence) this.#addConfidence(gold, answer.confidence, right);
+    this.#addParts(gold, answer);
   }
 
   /** Rows so far. */
@@ -103,6 +118,8 @@ export class GoldCounter {
       right: this.#right,
       unanswered: this.#unanswered,
       ...(this.#abstained > 0 && { abstained: this.#abstained }),
+      ...(this.#invalid > 0 && { invalid: this.#invalid }),
+      ...(this.#calibration && { calibration: this.#calibration }),
       ...(pairs === null && { confusion: null }),
       ...(pairs !== null &&
         pairs.places.size > 0 && {
@@ -116,33 +133,46 @@ export class GoldCounter {
     };
   }
 
-  /** Counts the parts of a row, and says whether its answer is right as a whole. */
-  #compare(gold: Gold, answer: Answer): boolean {
+  #addConfidence(gold: Gold, { value, probabilities }: Confidence, right: boolean): void {
+    const { bins, forecasts, squares } = this.#calibration ?? NO_CALIBRATION;
+    const place = binOf(value);
+    const isForecast = gold.kind === 'label' && probabilities.size > 0;
+    this.#calibration = {
+      bins: bins.map((bin, i) =>
+        i === place
+          ? { rows: bin.rows + 1, right: bin.right + (right ? 1 : 0), confidence: bin.confidence + value }
+          : bin,
+      ),
+      forecasts: forecasts + (isForecast ? 1 : 0),
+      squares: squares + (isForecast ? brierOf(probabilities, gold.label) : 0),
+    };
+  }
+
+  #addParts(gold: Gold, answer: Answer): void {
     switch (gold.kind) {
       case 'label':
-        return this.#addLabel(gold.label, answer);
+        this.#addLabel(gold.label, answer);
+        break;
       case 'labels':
-        return this.#addLabels(gold.labels, answer);
+        this.#addLabels(gold.labels, answer);
+        break;
       case 'json':
-        return this.#addJson(gold.values, answer);
+        this.#addProperties(gold.values, answer);
+        break;
     }
   }
 
-  #addLabel(right: string, { values, fault }: Answer): boolean {
+  #addLabel(right: string, { values, fault }: Answer): void {
     const [value = null] = fault === null ? values : [];
-    const answered = value === null ? null : String(value);
-    this.#addPair(right, answered);
-    return answered === right;
+    this.#addPair(right, value === null ? null : String(value));
   }
 
-  #addLabels(right: readonly string[], { values, fault }: Answer): boolean {
+  #addLabels(right: readonly string[], { values, fault }: Answer): void {
     if (this.#pairs !== null) this.#pairs.several = true;
     const list = fault === null && Array.isArray(values[0]) ? values[0] : [];
     const answered = list.filter((label: unknown) => typeof label === 'string');
     for (const label of right) this.#addPair(label, answered.includes(label) ? label : null);
-    const extra = answered.filter((label) => !right.includes(label));
-    for (const label of extra) this.#addPair(null, label);
-    return fault === null && extra.length === 0 && answered.length === right.length;
+    for (const label of answered) if (!right.includes(label)) this.#addPair(null, label);
   }
 
   #addPair(right: string | null, answered: string | null): void {
@@ -158,24 +188,25 @@ export class GoldCounter {
     if (places.size > MOST_LABELS) this.#pairs = null;
   }
 
-  /** @returns whether all properties are right that the gold names */
-  #addJson(values: readonly GoldValue[], answer: Answer): boolean {
-    let allRight = answer.fault === null;
+  #addProperties(values: readonly GoldValue[], answer: Answer): void {
     for (const value of values) {
-      const right = isRight(value, answer);
-      allRight &&= right;
       const known = this.#properties.get(value.name);
       if (known === undefined && this.#properties.size >= MOST_PROPERTIES) continue;
       this.#properties.set(value.name, {
         rows: (known?.rows ?? 0) + 1,
-        right: (known?.right ?? 0) + (right ? 1 : 0),
+        right: (known?.right ?? 0) + (isRight(value, answer) ? 1 : 0),
       });
     }
-    return allRight;
   }
 }
 
 const EMPTY: LabelPairs = { labels: [], counts: {} };
+
+const NO_CALIBRATION: Calibration = {
+  bins: Array.from({ length: BINS }, () => ({ rows: 0, right: 0, confidence: 0 })),
+  forecasts: 0,
+  squares: 0,
+};
 
 const byName = new Intl.Collator('en', { numeric: true });
 

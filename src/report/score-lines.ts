@@ -29,9 +29,10 @@ export function scoreLines(scores: Scores, width: number): string[] {
   ];
 }
 
-/** `accuracy 91.2 % (88.4 % to 93.4 %) of 512 rows`, `macro F1 0.874`, `kappa 0.812` */
+/** `accuracy 91.2 % (88.4 % to 93.4 %) of 512 rows`, `macro F1 0.874`, `kappa 0.812`, … */
 function figures(scores: Scores): string[] {
-  const { rows, unanswered, accuracy, abstained, answered_accuracy, macro_f1, kappa } = scores;
+  const { rows, unanswered, accuracy, abstained, answered, answered_accuracy, macro_f1, kappa, brier, ece } =
+    scores;
   if (accuracy === null) {
     return [
       unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`,
@@ -41,12 +42,11 @@ function figures(scores: Scores): string[] {
     `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)}) of ${counted(rows, 'row')}`,
     ...(abstained === 0
       ? []
-      : [
-          `${share((rows - abstained) / rows)} of them answered`,
-          `accuracy ${share(answered_accuracy ?? 0)} of those`,
-        ]),
+      : [`${share(answered / rows)} of them answered`, `accuracy ${share(answered_accuracy ?? 0)} of those`]),
     ...(macro_f1 === null ? [] : [`macro F1 ${macro_f1.toFixed(3)}`]),
     ...(kappa === null ? [] : [`kappa ${kappa.toFixed(3)}`]),
+    ...(brier === null ? [] : [`Brier score ${brier.toFixed(3)}`]),
+    ...(ece === null ? [] : [`calibration error ${ece.toFixed(3)}`]),
   ];
 }
 

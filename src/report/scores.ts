@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { BINS, brierScore, type ConfidenceBin, calibrationError } from './calibration.js';
 import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
 import { type Confusion, cohenKappa, labelScores, macroF1, shareOf } from './score.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
@@ -18,18 +19,28 @@ export const scoresSchema = z.object({
   accuracy: z.object({ value: share, low: share, high: share }).nullable(),
   /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. */
   abstained: amount,
-  /** The accuracy on the rows that did not abstain; null without any. */
+  /** Rows that have an answer: neither left out nor invalid. */
+  answered: amount.default(0),
+  /** The accuracy on these; null without any. */
   answered_accuracy: share.nullable(),
   /** The mean of the labels' F1; null without labels. */
   macro_f1: share.nullable(),
   /** Cohen's, where a row has one label; null also where gold and answers are one and the same. */
   kappa: between(-1, 1).nullable(),
+  /** The Brier score over all labels, from 0 to 2; null where no row has the probabilities of labels. */
+  brier: between(0, 2).nullable().default(null),
+  /** The expected calibration error; null where no row has a confidence. */
+  ece: share.nullable().default(null),
   /** Why the scores of labels are left out. Only where they are. */
   left_out: z.exactOptional(words),
   /** Those that occur as gold or as an answer. */
   labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
   /** Where a row has one label: right label → answer → rows; what did not occur is left out. `(none)`: the answer is none of the labels. */
   confusion: z.record(z.string(), z.record(z.string(), amount)),
+  /** The rows whose confidence lies above `from` and is at most `to`: its mean, and how many of their labels are right. */
+  calibration: z
+    .array(z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }))
+    .default([]),
   /** Of answers in JSON: the rows whose gold names a property, and the share of them that has exactly this value. */
   properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
 });
@@ -41,12 +52,14 @@ export const inShort = (scores: Scores): Scores => ({
   ...scores,
   labels: {},
   confusion: {},
+  calibration: [],
   properties: {},
 });
 
 /** The scores of rows so far. */
 export function scoresOf(tally: GoldTally): Scores {
-  const { rows, right, unanswered, abstained = 0, confusion, properties } = tally;
+  const { rows, right, unanswered, abstained = 0, invalid = 0, confusion, properties, calibration } = tally;
+  const answered = rows - abstained - invalid;
   const matrix = confusion ? confusionOf(confusion) : NO_LABELS;
   const labels = labelScores(matrix);
   return {
@@ -54,12 +67,16 @@ export function scoresOf(tally: GoldTally): Scores {
     unanswered,
     accuracy: shareOf(right, rows),
     abstained,
-    answered_accuracy: shareOf(right, rows - abstained)?.value ?? null,
+    answered,
+    answered_accuracy: shareOf(right, answered)?.value ?? null,
     macro_f1: macroF1(labels),
     kappa: cohenKappa(matrix),
+    brier: calibration === undefined ? null : brierScore(calibration),
+    ece: calibration === undefined ? null : calibrationError(calibration.bins),
     ...(confusion === null && { left_out: TOO_MANY_LABELS }),
     labels: named(matrix.labels, labels),
     confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
+    calibration: binsOf(calibration?.bins ?? []),
     properties: Object.fromEntries(
       Object.entries(properties ?? {}).map(([name, count]) => [
         name,
@@ -86,6 +103,21 @@ function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
     Object.entries(named(labels, pairs)).filter(([, row]) => Object.keys(row).length > 0),
   );
 }
+
+const binsOf = (bins: readonly ConfidenceBin[]): Scores['calibration'] =>
+  bins.flatMap(({ rows, right, confidence }, place) =>
+    rows === 0
+      ? []
+      : [
+          {
+            from: place / BINS,
+            to: (place + 1) / BINS,
+            rows,
+            confidence: confidence / rows,
+            accuracy: right / rows,
+          },
+        ],
+  );
 
 const named = <T>(names: readonly string[], values: readonly T[]): { [name: string]: T } =>
   Object.fromEntries(values.map((value, i) => [names[i] ?? '', value]));

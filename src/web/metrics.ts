@@ -95,6 +95,11 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
   const cost = measures('promptmill_run_cost', 'Cost so far, in the currency of the prices of the job');
   const scored = measures('promptmill_run_scored_rows', 'Completed rows whose right answer is known');
   const accuracy = measures('promptmill_run_accuracy', 'Share of the scored rows that have the right answer');
+  const brier = measures(
+    'promptmill_run_brier',
+    'Brier score of the probabilities of the labels, from 0 to 2',
+  );
+  const ece = measures('promptmill_run_ece', 'Expected calibration error of the confidence');
   const duration = measures('promptmill_run_duration_seconds', 'How long a run has taken');
   const waiting = measures('promptmill_run_waiting', 'Whether a run waits for something');
   const age = measures('promptmill_run_post_age_seconds', 'Time since a run last said how it gets on');
@@ -121,6 +126,8 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     if (summary.cost !== null) cost.set(labels, summary.cost);
     if (summary.scores !== undefined) scored.set(labels, summary.scores.rows);
     if (summary.scores?.accuracy) accuracy.set(labels, summary.scores.accuracy.value);
+    if (typeof summary.scores?.brier === 'number') brier.set(labels, summary.scores.brier);
+    if (typeof summary.scores?.ece === 'number') ece.set(labels, summary.scores.ece);
     duration.set(labels, summary.duration_s);
     waiting.set(labels, beat.waiting === null ? 0 : 1);
     age.set(labels, ageMs / 1000);

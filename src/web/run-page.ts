@@ -127,6 +127,8 @@ function scores({ scores }: Summary): SectionRow[] {
     row('95 % interval', `${percent(low, 1)} to ${percent(high, 1)}`),
     ...(scores.macro_f1 === null ? [] : [row('macro F1', scores.macro_f1.toFixed(3))]),
     ...(scores.kappa === null ? [] : [row('kappa', scores.kappa.toFixed(3))]),
+    ...(scores.brier === null ? [] : [row('Brier score', scores.brier.toFixed(3))]),
+    ...(scores.ece === null ? [] : [row('calibration error', scores.ece.toFixed(3))]),
     row('rows with gold', count(scores.rows)),
     ...(scores.unanswered === 0 ? [] : [row('rows with gold and no answer', count(scores.unanswered))]),
   ];

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import type { Gold } from '../../src/answer/gold.js';
 import type { Answer } from '../../src/model.js';
+import { binOf, calibrationError } from '../../src/report/calibration.js';
 import { GoldCounter, type GoldTally } from '../../src/report/gold-tally.js';
 import { shareOf } from '../../src/report/score.js';
 import { type Scores, scoresOf } from '../../src/report/scores.js';
@@ -89,6 +90,165 @@ describe("the published examples of scikit-learn's documentation", () => {
       ['cat', 'pig', 'dog', 'cat', 'cat', 'dog'],
     );
     expect(macro_f1).toBeCloseTo(0.266666666666666, DIGITS);
+  });
+});
+
+/** A forecast of all labels; the label of the answer is the likeliest. */
+type Forecast = readonly [right: string, probabilities: Readonly<Record<string, number>>];
+
+function forecastTally(rows: readonly Forecast[], cut = rows.length): GoldTally {
+  let tally: GoldTally | undefined;
+  for (const part of [rows.slice(0, cut), rows.slice(cut)]) {
+    const counter = new GoldCounter(tally);
+    for (const [right, probabilities] of part) {
+      const [[label, value] = ['', 0]] = Object.entries(probabilities).sort(([, a], [, b]) => b - a);
+      const confidence = { value, probabilities: new Map(Object.entries(probabilities)) };
+      counter.add(gold(right), { ...answerOf(label), confidence });
+    }
+    tally = JSON.parse(JSON.stringify(counter.toTally()));
+  }
+  if (tally === undefined) throw new Error('no rows');
+  return tally;
+}
+
+const forecast = (names: readonly string[], rows: readonly (readonly [string, readonly number[]])[]) =>
+  scoresOf(
+    forecastTally(
+      rows.map(
+        ([right, numbers]): Forecast => [
+          right,
+          Object.fromEntries(names.map((name, i) => [name, numbers[i] ?? 0])),
+        ],
+      ),
+    ),
+  );
+
+describe('the Brier score', () => {
+  it("is that of scikit-learn's documentation, whole also with two labels", () => {
+    // brier_score_loss([0, 1, 1, 0], [0.1, 0.9, 0.8, 0.3]) is 0.0375, with scale_by_half=False 0.075.
+    const two = forecast(
+      ['ham', 'spam'],
+      [
+        ['spam', [0.1, 0.9]],
+        ['ham', [0.9, 0.1]],
+        ['ham', [0.8, 0.2]],
+        ['spam', [0.3, 0.7]],
+      ],
+    );
+    expect(two.brier).toBeCloseTo(2 * 0.0375, DIGITS);
+    const three = forecast(
+      ['eggs', 'ham', 'spam'],
+      [
+        ['eggs', [0.8, 0.1, 0.1]],
+        ['ham', [0.2, 0.7, 0.1]],
+        ['spam', [0.2, 0.2, 0.6]],
+      ],
+    );
+    expect(three.brier).toBeCloseTo(0.44 / 3, DIGITS);
+  });
+
+  it("is that of scikit-learn's tests", () => {
+    const sure = forecast(
+      ['eggs', 'ham', 'spam'],
+      [
+        ['eggs', [1, 0, 0]],
+        ['spam', [0, 1, 0]],
+        ['ham', [0, 1, 0]],
+      ],
+    );
+    expect(sure.brier).toBeCloseTo(2 / 3, DIGITS);
+    const numbers = forecast(
+      ['0', '1', '2'],
+      [
+        ['1', [0.2, 0.7, 0.1]],
+        ['0', [0.6, 0.2, 0.2]],
+        ['2', [0.6, 0.1, 0.3]],
+      ],
+    );
+    expect(numbers.brier).toBeCloseTo(1.24 / 3, DIGITS);
+  });
+
+  it('takes a label that is not listed for impossible, and gives what is not listed to no label', () => {
+    const { brier } = scoresOf(forecastTally([['neutral', { positive: 0.6, negative: 0.1 }]]));
+    expect(brier).toBeCloseTo(1 + 0.36 + 0.01, DIGITS);
+    expect(scoresOf(forecastTally([['positive', { positive: 0.6 }]])).brier).toBeCloseTo(0.16, DIGITS);
+  });
+});
+
+describe('the expected calibration error', () => {
+  const errorOf = (rows: readonly (readonly [confidence: number, right: boolean])[], bins: number) =>
+    calibrationError(
+      Array.from({ length: bins }, (_, place) => {
+        const inside = rows.filter(([confidence]) => binOf(confidence, bins) === place);
+        return {
+          rows: inside.length,
+          right: inside.filter(([, right]) => right).length,
+          confidence: inside.reduce((sum, [confidence]) => sum + confidence, 0),
+        };
+      }),
+    );
+
+  it("is that of torchmetrics' documentation and tests", () => {
+    // The likeliest of three classes, in three bins: 0.2000.
+    const rows = [
+      [0.55, false],
+      [0.55, false],
+      [0.6, true],
+      [0.9, true],
+    ] as const;
+    expect(errorOf(rows, 3)).toBeCloseTo(0.2, DIGITS);
+    // test_binary_with_zero_pred: two bins, 0.6.
+    const sure = [
+      [1, false],
+      [1, false],
+      [1, true],
+      [1, true],
+      [0, true],
+    ] as const;
+    expect(errorOf(sure, 2)).toBeCloseTo(0.6, DIGITS);
+  });
+
+  it('has the upper end of a bin in it', () => {
+    expect([0, 0.000001, 0.1, 0.100001, 0.3, 0.7, 0.700001, 0.9, 1].map((value) => binOf(value))).toEqual([
+      0, 0, 0, 1, 2, 6, 7, 8, 9,
+    ]);
+  });
+
+  it('is told with its bins, of rows that have a confidence, and the same wherever a run was stopped', () => {
+    const rows: readonly Forecast[] = [
+      ['a', { a: 0.95, b: 0.05 }],
+      ['b', { a: 0.91, b: 0.07 }],
+      ['b', { b: 0.55, a: 0.4 }],
+    ];
+    const scores = scoresOf(forecastTally(rows));
+    expect(scores.ece).toBeCloseTo((0.86 + 0.45) / 3, DIGITS);
+    expect(scores.calibration).toEqual([
+      { from: 0.5, to: 0.6, rows: 1, confidence: 0.55, accuracy: 1 },
+      { from: 0.9, to: 1, rows: 2, confidence: expect.closeTo(0.93, DIGITS), accuracy: 0.5 },
+    ]);
+    for (const cut of [0, 1, 2]) expect(scoresOf(forecastTally(rows, cut))).toEqual(scores);
+    expect(scored(['a'], ['a'])).toMatchObject({ brier: null, ece: null, calibration: [] });
+  });
+});
+
+test('a label that was left out counts as what the model said where its confidence is judged, and nowhere else', () => {
+  const counter = new GoldCounter(undefined);
+  const confidence = { value: 0.6, probabilities: new Map([['a', 0.6]]) };
+  const answer: Answer = {
+    values: [null],
+    counted: ['(abstained)'],
+    fault: null,
+    confidence,
+    abstained: true,
+  };
+  counter.add(gold('a'), { ...answer, label: 'a' });
+  counter.add(gold('b'), { ...answer, label: 'a' });
+  expect(scoresOf(counter.toTally())).toMatchObject({
+    accuracy: { value: 0 },
+    answered: 0,
+    answered_accuracy: null,
+    ece: expect.closeTo(0.1, DIGITS),
+    brier: expect.closeTo((0.16 + 1.36) / 2, DIGITS),
   });
 });
 

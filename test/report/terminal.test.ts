@@ -64,9 +64,13 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     unanswered: 0,
     accuracy: { value: 0.9, low: 0.7695, high: 0.9604 },
     abstained: 0,
+    answered: 40,
     answered_accuracy: 0.9,
     macro_f1: 0.8996,
     kappa: 0.7999,
+    brier: null,
+    ece: null,
+    calibration: [],
     labels: { bad: f1, '\u001b[31mvery good': f1 },
     confusion: {
       bad: { bad: 18, '\u001b[31mvery good': 1, '(none)': 1 },
@@ -82,10 +86,17 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
                 \\u{1b}[31mvery good    2                   18       0
 `);
   expect(render({ ...finished, scores }, { width: 52 })).not.toContain('gold \\ answer');
-  const unsure = { ...scores, abstained: 10, answered_accuracy: 0.95 };
-  expect(render({ ...finished, scores: unsure }, { width: 200 })).toContain(
-    'of 40 rows, 75.0 % of them answered, accuracy 95.0 % of those, macro F1',
-  );
+  const unsure = {
+    ...scores,
+    abstained: 10,
+    answered: 29,
+    answered_accuracy: 0.95,
+    brier: 0.1234,
+    ece: 0.0567,
+  };
+  const told = render({ ...finished, scores: unsure }, { width: 200 });
+  expect(told).toContain('of 40 rows, 72.5 % of them answered, accuracy 95.0 % of those, macro F1');
+  expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
   const many = Object.fromEntries(Array.from({ length: 7 }, (_, i) => [`label ${i}`, f1]));
   expect(render({ ...finished, scores: { ...scores, labels: many } })).not.toContain('gold \\ answer');
   const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };

@@ -62,9 +62,12 @@ describe('a job with gold', () => {
         high: expect.closeTo(0.8824, 4),
       },
       abstained: 0,
-      answered_accuracy: 0.6,
+      answered: 4,
+      answered_accuracy: 0.75,
       macro_f1: expect.closeTo((2 / 3 + 1 + 0) / 3, 10),
       kappa: expect.closeTo((0.6 - 6 / 25) / (1 - 6 / 25), 10),
+      brier: null,
+      ece: null,
       labels: {
         negative: { precision: 1, recall: 1, f1: 1, support: 2 },
         neutral: { precision: 0, recall: 0, f1: 0, support: 2 },
@@ -75,6 +78,7 @@ describe('a job with gold', () => {
         neutral: { positive: 1, '(none)': 1 },
         positive: { positive: 1 },
       },
+      calibration: [],
       properties: {},
     });
     expect(stderr).toContain(`\

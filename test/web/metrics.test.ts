@@ -12,9 +12,13 @@ const scores = {
   unanswered: 2,
   accuracy: { value: 0.9, low: 0.77, high: 0.96 },
   abstained: 0,
+  answered: 40,
   answered_accuracy: 0.9,
   macro_f1: 0.88,
   kappa: 0.8,
+  brier: 0.125,
+  ece: 0.0625,
+  calibration: [],
   labels: {},
   confusion: {},
   properties: {},
@@ -48,6 +52,8 @@ describe('the metrics', () => {
       `promptmill_run_cost{${RUN}} 0.0198`,
       'promptmill_run_scored_rows{job="scored",run="scored"} 40',
       'promptmill_run_accuracy{job="scored",run="scored"} 0.9',
+      'promptmill_run_brier{job="scored",run="scored"} 0.125',
+      'promptmill_run_ece{job="scored",run="scored"} 0.0625',
       `promptmill_run_waiting{${RUN}} 0`,
       'promptmill_run_waiting{job="a \\"b\\"\\n{c}",run="odd-name"} 1',
       `promptmill_run_state{${RUN},state="running"} 1`,
@@ -68,7 +74,9 @@ describe('the metrics', () => {
 
   it('have scores of jobs with gold only', () => {
     expect(
-      lines.some((line) => /^promptmill_run_(scored_rows|accuracy)\{/.test(line) && line.includes(RUN)),
+      lines.some(
+        (line) => /^promptmill_run_(scored_rows|accuracy|brier|ece)\{/.test(line) && line.includes(RUN),
+      ),
     ).toBe(false);
   });
 
