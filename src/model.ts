@@ -109,6 +109,12 @@ export type Origin =
   /** Id of the run that answered the row. */
   | { readonly carried_from: string };
 
+/**
+ * Where the answer of a row comes from: `read` from the text as it is, `repaired`, from a further answer of the same
+ * deployment, from the majority of several, or from another deployment.
+ */
+export type AnswerSource = 'read' | 'repaired' | 'asked_again' | 'voted' | 'escalated';
+
 /** What every called row carries: how many attempts it took, and how long the last call lasted. */
 interface Called {
   /** Attempts made for this row, from 1; waits for a quota are no attempts. 0 where nothing was sent. */
@@ -117,6 +123,8 @@ interface Called {
   readonly latency_ms: number | null;
   /** Set for a row whose outcome was taken over: it has no usage, no latency and no attempts of its own. */
   readonly origin?: Origin;
+  /** Set where the completion is not the first of the row. Whether it was repaired, only reading it tells. */
+  readonly answer_source?: Exclude<AnswerSource, 'read' | 'repaired'>;
 }
 
 /** An answer that no filter blocked. */
@@ -191,7 +199,12 @@ export type AnswerSpec =
       /** It is a whole number. */
       readonly integer?: true;
     }
-  | { readonly kind: 'json'; readonly schema: { readonly [key: string]: Json } };
+  | {
+      readonly kind: 'json';
+      readonly schema: { readonly [key: string]: Json };
+      /** Text that is nearly JSON is mended; absent where it is not. */
+      readonly repair?: true;
+    };
 
 /** What was read from a completion's text. */
 export interface Answer {
@@ -201,6 +214,8 @@ export interface Answer {
   readonly counted: readonly string[];
   /** Set when the text is none of the labels, no number of the range, or no JSON of the schema; the row stays `completed`. */
   readonly fault: Fault | null;
+  /** The text had to be mended; absent where it was read as it is. */
+  readonly repaired?: true;
   /** How sure the model is of a label; null where the service did not say, absent where the job does not ask. */
   readonly confidence?: Confidence | null;
   /** Whether the label was left out for want of confidence; absent where the job does not ask for that. */

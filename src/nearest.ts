@@ -55,19 +55,21 @@ interface NameUse {
   readonly owner: string;
   /** How a name is written there. Default: in double quotes. */
   readonly quote?: (name: string) => string;
+  /** What a name is one of. @default `column` */
+  readonly kind?: string;
 }
 
 /** One error for all names that are not known, each with the name it was most likely meant to be. */
 export function unknownNames(use: NameUse, names: readonly string[], known: readonly string[]): UsageError {
-  const quote = use.quote ?? ((name: string) => JSON.stringify(name));
+  const { quote = (name: string) => JSON.stringify(name), kind = 'column' } = use;
   const guesses = names.flatMap((name) => nearest(name, known) ?? []);
   const listed = known.slice(0, LISTED).join(', ');
   const more = known.length > LISTED ? ` and ${known.length - LISTED} more` : '';
   return new UsageError(
     use.code,
-    `${use.user} ${list(names.map(quote), 'and')}, but ${use.owner} no such column${names.length > 1 ? 's' : ''}` +
+    `${use.user} ${list(names.map(quote), 'and')}, but ${use.owner} no such ${kind}${names.length > 1 ? 's' : ''}` +
       (guesses.length > 0 ? `; did you mean ${list([...new Set(guesses)].map(quote), 'and')}?` : ''),
-    `Columns: ${listed}${more}.`,
+    `${kind.charAt(0).toUpperCase()}${kind.slice(1)}s: ${listed}${more}.`,
   );
 }
 

@@ -1,11 +1,11 @@
-import type { Answer, AnswerSpec, Json } from '../model.js';
+import type { Answer, AnswerSpec } from '../model.js';
 import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';
 import { numberReader } from './number-answer.js';
-import { cleaned } from './text.js';
+import { cleaned, type ReadFrom } from './text.js';
 
-/** Reads the answer of a row out of the text of its completion. */
+/** Reads the answer of a row out of its completion. */
 export interface AnswerReader {
   /** Names of the answer's values: `answer`, or the top-level properties of the JSON Schema in its order. */
   readonly columns: readonly string[];
@@ -15,24 +15,25 @@ export interface AnswerReader {
   readonly confidenceOf?: readonly string[];
   /** Whether labels are left out of which the model is not sure enough. @default false */
   readonly abstains?: boolean;
-  /** @param logprobs as the service sent them, for a job that asks how sure the model is */
-  read(text: string | null, logprobs?: Json): Answer;
+  read(completion: ReadFrom): Answer;
 }
 
 /** @throws UsageError when the schema is no JSON Schema */
 export function answerReader(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
-      const read = (text: string | null): Answer => ({ values: [cleaned(text)], counted: [], fault: null });
+      const read = ({ text }: ReadFrom): Answer => ({ values: [cleaned(text)], counted: [], fault: null });
       return { columns: ['answer'], shape: 'value', read };
     }
-    case 'labels':
-      return withConfidence(
-        { columns: ['answer'], shape: spec.multiple ? 'labels' : 'value', read: labelReader(spec) },
-        spec,
-      );
-    case 'number':
-      return { columns: ['answer'], shape: 'value', read: numberReader(spec) };
+    case 'labels': {
+      const read = labelReader(spec);
+      const shape = spec.multiple ? 'labels' : 'value';
+      return withConfidence({ columns: ['answer'], shape, read: ({ text }) => read(text) }, spec);
+    }
+    case 'number': {
+      const read = numberReader(spec);
+      return { columns: ['answer'], shape: 'value', read: ({ text }) => read(text) };
+    }
     case 'json': {
       const { properties, read } = jsonReader(spec.schema);
       if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };
@@ -57,10 +58,10 @@ function withConfidence(reader: AnswerReader, spec: Extract<AnswerSpec, { kind: 
     ...reader,
     confidenceOf: labels,
     abstains: abstains(spec),
-    read(text, logprobs) {
-      const answer = reader.read(text);
+    read(completion) {
+      const answer = reader.read(completion);
       const [label] = answer.values;
-      const sure = typeof label === 'string' ? confidenceIn(logprobs, label) : null;
+      const sure = typeof label === 'string' ? confidenceIn(completion.logprobs, label) : null;
       if (abstainBelow === undefined) return { ...answer, confidence: sure };
       const abstained = typeof label === 'string' && (sure?.value ?? 0) < abstainBelow;
       if (!abstained) return { ...answer, confidence: sure, abstained };

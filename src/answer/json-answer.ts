@@ -3,7 +3,7 @@ import type { Ajv, ErrorObject, Options } from 'ajv';
 import { errorText, UsageError } from '../errors.js';
 import { canonical, isObject, parseExact, parseJson, stringEnd } from '../json.js';
 import type { Answer, Fault, Json } from '../model.js';
-import { excerpt, listed } from './text.js';
+import { excerpt, listed, type ReadFrom } from './text.js';
 
 const require = createRequire(import.meta.url);
 
@@ -26,7 +26,7 @@ const DEEPEST = 200;
  */
 export function jsonReader(schema: Schema): {
   readonly properties: readonly string[];
-  readonly read: (text: string | null) => Answer;
+  readonly read: (completion: ReadFrom) => Answer;
 } {
   const problem = validator(schema);
   const { properties: declared } = schema;
@@ -38,7 +38,7 @@ export function jsonReader(schema: Schema): {
     fault,
   });
 
-  const read = (text: string | null): Answer => {
+  const read = ({ text }: ReadFrom): Answer => {
     const json = findJson(text?.trim() ?? '', openers);
     if (json === undefined) {
       return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });

@@ -1,3 +1,8 @@
+import type { Completion } from '../model.js';
+
+/** What an answer is read out of. Log probabilities tell how sure the model is; the rest, whether the text was cut. */
+export type ReadFrom = Pick<Completion, 'text' | 'finish_reason' | 'logprobs' | 'damaged'>;
+
 /** The text of a completion without the white space around it, which the service often sends. */
 export function cleaned(text: string | null): string | null {
   return text === null ? null : text.trim();

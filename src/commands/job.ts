@@ -5,6 +5,7 @@ import type { Job } from '../config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { deploymentProblem } from '../service/catalogue.js';
+import { type EndpointSpec, withDeployment } from '../service/endpoint-spec.js';
 
 /** A job as its file, the environment and the command line say together. */
 export interface OpenedJob {
@@ -18,9 +19,16 @@ export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
   const job = readJobFile(path);
   const settings = settle(job, environment, flags);
-  const problem = deploymentProblem(settings.endpoint);
-  if (problem !== null) throw new UsageError('conversation_model', `service.deployment: ${problem}`);
+  const second = settings.onInvalid?.deployment ?? null;
+  checkDeployment('service.deployment', settings.endpoint);
+  if (second !== null)
+    checkDeployment('answer.on_invalid.deployment', withDeployment(settings.endpoint, second));
   return { environment, job, settings };
+}
+
+function checkDeployment(field: string, endpoint: EndpointSpec): void {
+  const problem = deploymentProblem(endpoint);
+  if (problem !== null) throw new UsageError('conversation_model', `${field}: ${problem}`);
 }
 
 /** Reads the value of an option that counts something. */

@@ -10,6 +10,7 @@ import { parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
+import { onInvalidProblems, onInvalidSchema } from './on-invalid-schema.js';
 
 /**
  * The job file as a zod schema: the one place that knows its fields, their meaning, unit and default.
@@ -127,6 +128,7 @@ const answerShared = {
         'properties. The summary then has scores. The column may be empty, and is not sent unless the prompt names it.',
     ),
   require: requireSchema,
+  on_invalid: onInvalidSchema.optional(),
 };
 
 const answerSchema = z
@@ -463,7 +465,8 @@ export const jobSchema = z
     issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
   })
   .check(({ value, issues }) => {
-    for (const problem of confidenceProblems(value)) issues.push({ code: 'custom', ...problem });
+    for (const problem of [...confidenceProblems(value), ...onInvalidProblems(value)])
+      issues.push({ code: 'custom', ...problem });
   })
   .describe('A Promptmill job');
 

@@ -73,6 +73,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
     /** Parameters that a row may not change. */
     fixedParameters: asksConfidence(job.answer) ? FIXED_BY_CONFIDENCE : [],
     answer: answerSpec(job.answer),
+    /** What is done with answers that do not fit; `null` where nothing is. */
+    onInvalid: onInvalidOf(job.answer),
     /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
     require: job.answer?.require ?? null,
     /** Column of the input with the right answers; `null` where the job names none. */
@@ -169,7 +171,23 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       ...(integer && { integer: true }),
     };
   }
-  return { kind: 'json', schema: answer.json satisfies { [key: string]: Json } };
+  return {
+    kind: 'json',
+    schema: answer.json satisfies { [key: string]: Json },
+    ...(answer.on_invalid?.repair && { repair: true }),
+  };
+}
+
+/** `askAgain` times the own deployment, with `prompt` (`null`: the default), then `deployment` once (`null`: none). */
+function onInvalidOf(answer: Job['answer']) {
+  const {
+    repair = false,
+    ask_again: askAgain = 0,
+    prompt = null,
+    deployment = null,
+  } = answer?.on_invalid ?? {};
+  if (!repair && askAgain === 0 && deployment === null) return null;
+  return Object.freeze({ repair, askAgain, prompt, deployment });
 }
 
 /** In the format of the input, where an output can have it. */

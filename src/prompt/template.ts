@@ -11,7 +11,7 @@ export interface Template {
   /** The columns that the template reads. */
   readonly names: readonly string[];
   /** The prompt of a row. Values are never parsed as templates; a missing or empty value renders as nothing. */
-  render(row: Row): string;
+  render(row: Pick<Row, 'fields'>): string;
 }
 
 /** The input that a template is for. */
@@ -21,6 +21,8 @@ export interface TemplateInput {
   readonly columns: readonly string[];
   /** Into values of JSON a dotted name (`{{ order.total }}`) reaches; texts have no inside. */
   readonly format: Pick<InputFormat, 'hasJson'>;
+  /** How messages call the template, and what it names. @default `prompt` and `column` */
+  readonly called?: { readonly template: string; readonly column: string };
 }
 
 /** Not the library's global default, which any importer can change. */
@@ -36,14 +38,16 @@ const TAGS: [string, string] = ['{{', '}}'];
  */
 export function compileTemplate(text: string, input: TemplateInput): Template {
   const columnOf = columnFinder(input.columns);
+  const { template: called, column } = input.called ?? { template: 'prompt', column: 'column' };
   const writer = new TextWriter();
-  const tokens = parse(writer, text);
-  const { columns, unknown } = checkNames(tokens, text, input, columnOf);
+  const tokens = parse(writer, text, called);
+  const { columns, unknown } = checkNames(tokens, text, input, called, columnOf);
   if (unknown.length > 0) {
     const use = {
       code: 'template_name_unknown',
-      user: 'prompt uses',
+      user: `${called} uses`,
       owner: `${input.name} has`,
+      kind: column,
       quote: (name: string) => `{{ ${name} }}`,
     };
     throw unknownNames(use, unknown, input.columns);
@@ -58,7 +62,7 @@ function columnFinder(columns: readonly string[]): (name: string) => string | nu
   return (name) => known.get(name) ?? null;
 }
 
-function parse(writer: TextWriter, text: string): TemplateSpans {
+function parse(writer: TextWriter, text: string, called: string): TemplateSpans {
   try {
     return writer.parse(text, TAGS);
   } catch (error) {
@@ -68,7 +72,7 @@ function parse(writer: TextWriter, text: string): TemplateSpans {
     const at = tag ? openTag(text) : Number(/ at (\d+)$/.exec(message)?.[1] ?? 0);
     throw new UsageError(
       'template_syntax',
-      `prompt, line ${lineAt(text, at)}: ${message.replace(/ at \d+$/, '')}`,
+      `${called}, line ${lineAt(text, at)}: ${message.replace(/ at \d+$/, '')}`,
       tag ? 'End it with }}.' : 'For a column whose name begins with #, ^ or /, write {{& #name }}.',
     );
   }
@@ -87,6 +91,7 @@ function checkNames(
   tokens: TemplateSpans,
   text: string,
   input: TemplateInput,
+  called: string,
   columnOf: (name: string) => string | null,
 ): { columns: string[]; unknown: string[] } {
   const columns = new Set<string>();
@@ -94,7 +99,7 @@ function checkNames(
   const visit = (spans: TemplateSpans, inside: boolean): void => {
     for (const [type, name, start, , inner] of spans) {
       if (type === 'text' || type === '!') continue;
-      if (type === '>' || type === '=') throw unsupported(type, lineAt(text, start));
+      if (type === '>' || type === '=') throw unsupported(type, called, lineAt(text, start));
       const head = input.format.hasJson ? (name.split('.')[0] ?? name) : name;
       const column = columnOf(name) ?? columnOf(head);
       if (column !== null) columns.add(column);
@@ -106,11 +111,11 @@ function checkNames(
   return { columns: [...columns], unknown: [...unknown] };
 }
 
-function unsupported(type: '>' | '=', line: number): UsageError {
+function unsupported(type: '>' | '=', called: string, line: number): UsageError {
   const what = type === '>' ? 'partials ({{> name }})' : 'changed delimiters ({{= =}})';
   return new UsageError(
     'template_unsupported',
-    `prompt, line ${line}: ${what} are not supported`,
+    `${called}, line ${line}: ${what} are not supported`,
     'Write the text itself into the prompt.',
   );
 }
@@ -129,7 +134,7 @@ class Scope extends Mustache.Context {
   }
 
   /** The names of a row. @param columnOf the column that a name in the template means */
-  static ofRow(row: Row, columnOf: (name: string) => string | null): Scope {
+  static ofRow(row: Pick<Row, 'fields'>, columnOf: (name: string) => string | null): Scope {
     const find = (name: string): Json | undefined => {
       const column = columnOf(name);
       if (column !== null) return row.fields.get(column);

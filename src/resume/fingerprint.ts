@@ -35,13 +35,15 @@ function partsOf(settings: Settings): Record<string, unknown> {
     prompt: settings.prompt,
     parameters: settings.parameters,
     row_parameters: settings.rowParameters,
-    answer: settings.answer,
+    // Whether it is repaired belongs to answer.on_invalid.
+    answer: { ...settings.answer, repair: undefined },
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
     // Only where they are used: runs of versions that did not know them go on.
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && { 'answer.gold': settings.gold }),
+    ...(settings.onInvalid !== null && { 'answer.on_invalid': settings.onInvalid }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
 }

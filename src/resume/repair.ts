@@ -40,7 +40,7 @@ export async function repair(
       const outcome = outcomeOf(row, origins, output.formulas);
       if (outcome === null) return null;
       const completion = 'completion' in outcome ? outcome.completion : null;
-      const read = completion === null ? null : reader.read(completion.text);
+      const read = completion === null ? null : reader.read(completion);
       let gold: Gold | null = null;
       if (column !== null && !isUnreadable(outcome)) {
         const value = inputValue(row, column, reader, { select: output.columns, formulas: output.formulas });

@@ -62,9 +62,9 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     reviewed,
     requests,
     recordOf: (row, outcome) => {
-      const text =
+      const completion =
         outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
-      const read = text === null ? null : answer.read(text.text, text.logprobs);
+      const read = completion === null ? null : answer.read(completion);
       return { text: format.format(row, outcome, read), outcome, answer: read, gold: gold?.(row) ?? null };
     },
   };

@@ -20,5 +20,10 @@ export const endpointSpecSchema = z.strictObject({
 });
 export type EndpointSpec = Readonly<z.output<typeof endpointSpecSchema>>;
 
+/** The same endpoint with another deployment, whose model its name tells, if anything. */
+export function withDeployment({ model: _, ...endpoint }: EndpointSpec, deployment: string): EndpointSpec {
+  return { ...endpoint, deployment };
+}
+
 /** What tells which model is behind an endpoint. */
 export type Deployed = Pick<EndpointSpec, 'deployment' | 'model'>;

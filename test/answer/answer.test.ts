@@ -3,20 +3,21 @@ import { answerReader } from '../../src/answer/answer.js';
 import { firstClash } from '../../src/answer/label-index.js';
 import { UsageError } from '../../src/errors.js';
 import type { Json } from '../../src/model.js';
+import { said } from './said.js';
 
 describe('a text answer', () => {
   it('is the text without the white space around it', () => {
     const reader = answerReader({ kind: 'text' });
     expect(reader.columns).toEqual(['answer']);
-    expect(reader.read('\n\n Good. \n')).toEqual({ values: ['Good.'], counted: [], fault: null });
-    expect(reader.read(null).values).toEqual([null]);
+    expect(reader.read(said('\n\n Good. \n'))).toEqual({ values: ['Good.'], counted: [], fault: null });
+    expect(reader.read(said(null)).values).toEqual([null]);
   });
 });
 
 describe('a label answer', () => {
   const labels = ['Positive', 'negative', 'neutral'];
   const read = (text: string | null, of = labels): Json =>
-    answerReader({ kind: 'labels', labels: of }).read(text).values[0] ?? null;
+    answerReader({ kind: 'labels', labels: of }).read(said(text)).values[0] ?? null;
 
   test.each([
     ['positive'],
@@ -57,8 +58,12 @@ describe('a label answer', () => {
 
   it('counts the label, or "(none)" with a fault that says why', () => {
     const reader = answerReader({ kind: 'labels', labels });
-    expect(reader.read('positive')).toEqual({ values: ['Positive'], counted: ['Positive'], fault: null });
-    expect(reader.read('mixed')).toEqual({
+    expect(reader.read(said('positive'))).toEqual({
+      values: ['Positive'],
+      counted: ['Positive'],
+      fault: null,
+    });
+    expect(reader.read(said('mixed'))).toEqual({
       values: [null],
       counted: ['(none)'],
       fault: {
@@ -66,7 +71,7 @@ describe('a label answer', () => {
         message: 'the text "mixed" is none of the labels Positive, negative, neutral',
       },
     });
-    expect(reader.read('positive or negative').fault?.message).toContain(
+    expect(reader.read(said('positive or negative')).fault?.message).toContain(
       'more than one label: Positive, negative',
     );
   });
@@ -100,11 +105,12 @@ describe('a label answer', () => {
   });
 
   it('reads a synonym as its label, and the longest name where several begin at one place', () => {
-    const { read } = answerReader({
+    const reader = answerReader({
       kind: 'labels',
       labels: ['positive', 'negative', 'neutral'],
       synonyms: [['pos', 'good', '+'], ['neg', 'not good'], []],
     });
+    const read = (text: string) => reader.read(said(text));
     for (const [text, label] of [
       ['Pos.', 'positive'],
       ['Sentiment: **good**', 'positive'],
@@ -165,7 +171,7 @@ describe('a JSON answer', () => {
   it('has the top-level properties of the schema as columns', () => {
     expect(reader.columns).toEqual(['label', 'score', 'tags']);
     expect(reader.shape).toBe('object');
-    expect(reader.read('{"tags":["a"],"label":"good","extra":1}')).toEqual({
+    expect(reader.read(said('{"tags":["a"],"label":"good","extra":1}'))).toEqual({
       values: ['good', null, ['a']],
       counted: ['valid'],
       fault: null,
@@ -179,7 +185,7 @@ describe('a JSON answer', () => {
     ['with brackets in a string', '{"label": "bad", "tags": ["}\\"]{"]}'],
     ['before another one', '{"label": "bad"}\n\nReview: nice\n{"label": "good"}'],
   ])('is found %s', (_, text) => {
-    expect(reader.read(text).values[0]).toBe('bad');
+    expect(reader.read(said(text)).values[0]).toBe('bad');
   });
 
   test.each([
@@ -190,17 +196,17 @@ describe('a JSON answer', () => {
     [''],
     [null],
   ])('is missing in %j', (text) => {
-    const answer = reader.read(text);
+    const answer = reader.read(said(text));
     expect(answer.fault?.code).toBe('answer_not_json');
     expect(answer.values).toEqual([null, null, null]);
   });
 
   it('gives no values where the schema is not kept, and names the place', () => {
-    const answer = reader.read('{"label": "good", "score": "high"}');
+    const answer = reader.read(said('{"label": "good", "score": "high"}'));
     expect(answer.values).toEqual([null, null, null]);
     expect(answer.counted).toEqual(['invalid']);
     expect(answer.fault).toEqual({ code: 'answer_invalid', message: 'answer.score must be number' });
-    expect(reader.read('{"label": "so-so"}').fault?.message).toBe(
+    expect(reader.read(said('{"label": "so-so"}')).fault?.message).toBe(
       'answer.label must be equal to one of the allowed values: good, bad',
     );
   });
@@ -208,14 +214,14 @@ describe('a JSON answer', () => {
   it('holds each member against its own pattern', () => {
     const properties = { currency: { pattern: '^[A-Z]{3}$' }, date: { pattern: '^\\d{4}-\\d\\d-\\d\\d$' } };
     const facts = answerReader({ kind: 'json', schema: { properties } });
-    expect(facts.read('{"currency":"EUR","date":"2026-11-22"}').counted).toEqual(['valid']);
-    expect(facts.read('{"currency":"EUR","date":"EUR"}').counted).toEqual(['invalid']);
+    expect(facts.read(said('{"currency":"EUR","date":"2026-11-22"}')).counted).toEqual(['valid']);
+    expect(facts.read(said('{"currency":"EUR","date":"EUR"}')).counted).toEqual(['invalid']);
   });
 
   it('keeps every digit of a big number', () => {
     const ids = answerReader({ kind: 'json', schema: { properties: { id: { type: 'integer' } } } });
-    expect(ids.read('{"id": 12345678901234567890}').values).toEqual(['12345678901234567890']);
-    expect(ids.read('{"id": 42}').values).toEqual([42]);
+    expect(ids.read(said('{"id": 12345678901234567890}')).values).toEqual(['12345678901234567890']);
+    expect(ids.read(said('{"id": 42}')).values).toEqual([42]);
   });
 
   it('fault 9: takes __proto__ and constructor as plain data', () => {
@@ -224,25 +230,25 @@ describe('a JSON answer', () => {
       schema: { properties: JSON.parse('{"__proto__": {}, "constructor": {}}') },
     });
     expect(odd.columns).toEqual(['__proto__', 'constructor']);
-    expect(odd.read('{"__proto__": 1}').values).toEqual([1, null]);
-    expect(odd.read('{}').values).toEqual([null, null]);
+    expect(odd.read(said('{"__proto__": 1}')).values).toEqual([1, null]);
+    expect(odd.read(said('{}')).values).toEqual([null, null]);
   });
 
   it('refuses values that are too deep to be written again', () => {
     const any = answerReader({ kind: 'json', schema: {} });
     const nested = (depth: number): string => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`;
-    expect(any.read(nested(90)).fault).toBeNull();
-    expect(any.read(nested(110)).fault?.code).toBe('answer_not_json');
-    expect(any.read(nested(50_000)).fault?.code).toBe('answer_not_json');
+    expect(any.read(said(nested(90))).fault).toBeNull();
+    expect(any.read(said(nested(110))).fault?.code).toBe('answer_not_json');
+    expect(any.read(said(nested(50_000))).fault?.code).toBe('answer_not_json');
   });
 
   it('is one column for a schema without properties', () => {
     const list = answerReader({ kind: 'json', schema: { type: 'array', items: { type: 'string' } } });
     expect([list.columns, list.shape]).toEqual([['answer'], 'value']);
-    expect(list.read('Tags [x]: ["a", "b"]').values).toEqual([['a', 'b']]);
-    expect(list.read('{}').values).toEqual([null]);
+    expect(list.read(said('Tags [x]: ["a", "b"]')).values).toEqual([['a', 'b']]);
+    expect(list.read(said('{}')).values).toEqual([null]);
     const word = answerReader({ kind: 'json', schema: { enum: ['a', 'b'] } });
-    expect(word.read(' "a" ').values).toEqual(['a']);
+    expect(word.read(said(' "a" ')).values).toEqual(['a']);
   });
 
   it('understands draft 2020-12, and refuses what is no schema', () => {
@@ -251,7 +257,7 @@ describe('a JSON answer', () => {
       type: 'array',
       prefixItems: [{ type: 'string' }],
     };
-    expect(answerReader({ kind: 'json', schema: tuple }).read('[1]').counted).toEqual(['invalid']);
+    expect(answerReader({ kind: 'json', schema: tuple }).read(said('[1]')).counted).toEqual(['invalid']);
     for (const bad of [{ type: 'strin' }, { $ref: 'https://example.net/x' }, { $async: true }]) {
       expect(() => answerReader({ kind: 'json', schema: bad })).toThrow(UsageError);
     }

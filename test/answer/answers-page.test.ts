@@ -6,6 +6,7 @@ import { answerReader } from '../../src/answer/answer.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { settle } from '../../src/config/settings.js';
+import { said } from './said.js';
 
 const page = readFileSync(join(import.meta.dirname, '../../docs/answers.md'), 'utf8');
 const sections = page.split(/^## /m).slice(1);
@@ -45,7 +46,7 @@ describe('docs/answers.md', () => {
   });
 
   it.each(cases)('says what is read out of $text: $answer', ({ example, text, answer }) => {
-    const [value] = answerReader(specOf(example)).read(text).values;
+    const [value] = answerReader(specOf(example)).read(said(text)).values;
     const shown = Array.isArray(value) ? value.join(', ') || 'none' : String(value ?? 'nothing');
     expect(shown).toBe(answer);
   });

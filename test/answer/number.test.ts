@@ -2,11 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Answer, AnswerSpec } from '../../src/model.js';
+import { said } from './said.js';
 
 const read = (
   text: string | null,
   range: Omit<Extract<AnswerSpec, { kind: 'number' }>, 'kind'> = {},
-): Answer => answerReader({ kind: 'number', ...range }).read(text);
+): Answer => answerReader({ kind: 'number', ...range }).read(said(text));
 
 describe('a number', () => {
   test.each([

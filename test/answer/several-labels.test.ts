@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { AnswerSpec } from '../../src/model.js';
+import { said } from './said.js';
 
 const TOPICS: AnswerSpec = {
   kind: 'labels',
@@ -11,7 +12,7 @@ const TOPICS: AnswerSpec = {
 };
 
 describe('several labels of a row', () => {
-  const { read } = answerReader(TOPICS);
+  const read = (text: string | null) => answerReader(TOPICS).read(said(text));
 
   test.each([
     ['price', 'price'],
@@ -84,9 +85,9 @@ describe('several labels of a row', () => {
 
   it('have no empty list where "none" is a label', () => {
     const some = answerReader({ ...TOPICS, labels: ['price', 'none'], synonyms: [] });
-    expect(some.read('None.').values).toEqual([['none']]);
-    expect(some.read('[]').values).toEqual([null]);
-    expect(some.read('price: no, none: no').values).toEqual([null]);
+    expect(some.read(said('None.')).values).toEqual([['none']]);
+    expect(some.read(said('[]')).values).toEqual([null]);
+    expect(some.read(said('price: no, none: no')).values).toEqual([null]);
   });
 
   it('are the same whatever the order, the marks between them and the case', () => {

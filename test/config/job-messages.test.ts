@@ -21,7 +21,10 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   // A field in the wrong place.
   ['max_tokens: 5', 'job.yaml:3: unknown field max_tokens: write it as parameters.max_tokens'],
   ['concurrency: 5', 'job.yaml:3: unknown field concurrency: write it as limits.concurrency'],
-  ['deployment: x', 'job.yaml:3: unknown field deployment: write it as service.deployment'],
+  [
+    'deployment: x',
+    'job.yaml:3: unknown field deployment: write it as service.deployment or answer.on_invalid.deployment',
+  ],
   ['path: x.csv', 'job.yaml:3: unknown field path: write it as input.path or output.path'],
   ['limits:\n  labels: [a, b]', 'job.yaml:4: unknown field limits.labels: write it as answer.labels'],
   ['api_key: k', 'job.yaml:3: unknown field api_key: set PROMPTMILL_API_KEY in the environment or in .env'],
@@ -64,6 +67,63 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   [
     'answer: { labels: [a, b], require: { valdi: 1 } }',
     'job.yaml:3: unknown field answer.require.valdi: did you mean answer.require.valid?',
+  ],
+  // What to do with answers that do not fit.
+  [
+    'answer: { labels: [a, b], on_invalid: {} }',
+    'job.yaml:3: answer.on_invalid needs repair, ask_again or deployment',
+  ],
+  [
+    'answer: { labels: [a, b], on_invalid: }',
+    'job.yaml:3: answer.on_invalid is empty: give it a value, or remove the line',
+  ],
+  [
+    'answer: { on_invalid: { ask_again: 2 } }',
+    'job.yaml:3: answer must be a group with labels, number or json, got {"on_invalid":{"ask_again":2}}',
+  ],
+  [
+    'answer:\n  labels: [a, b]\n  on_invalid:\n    ask_again: 2\n    repair: true',
+    'job.yaml:7: answer.on_invalid.repair needs answer.json: only JSON can be mended, got true',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { ask_again: 11 } }',
+    'job.yaml:3: answer.on_invalid.ask_again must be a whole number from 0 to 10, got 11',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { ask_agan: 1 } }',
+    'job.yaml:3: unknown field answer.on_invalid.ask_agan: did you mean answer.on_invalid.ask_again?',
+  ],
+  [
+    'answer:\n  json: {}\n  on_invalid:\n    repair: true\n    prompt: "{{ prompt }}"',
+    'job.yaml:7: answer.on_invalid.prompt needs ask_again, of at least 1',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { deployment: e, ask_again: 0, prompt: "{{ prompt }}" } }',
+    'job.yaml:3: answer.on_invalid.prompt needs ask_again, of at least 1',
+  ],
+  [
+    'answer:\n  json: {}\n  on_invalid:\n    ask_again: 1\n    prompt: |\n      {{ prompt }}\n      {{ anser }}',
+    'job.yaml:7: answer.on_invalid.prompt cannot be used: the template uses {{ anser }}, but a prompt that asks again has no such name; did you mean {{ answer }}? Names: prompt, answer, problem.',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { ask_again: 1, prompt: "{{ prompt }} {{ review }}" } }',
+    'job.yaml:3: answer.on_invalid.prompt cannot be used: the template uses {{ review }}, but a prompt that asks again has no such name. Names: prompt, answer, problem.',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { ask_again: 1, prompt: "{{ prompt" } }',
+    'job.yaml:3: answer.on_invalid.prompt cannot be used: the template, line 1: Unclosed tag. End it with }}.',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { ask_again: 1, prompt: "Only JSON: {{ problem }}" } }',
+    'job.yaml:3: answer.on_invalid.prompt has neither {{ prompt }} nor {{ answer }}: the model would see nothing of the row',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { deployment: d } }',
+    'job.yaml:3: answer.on_invalid.deployment must be another than service.deployment; ask_again asks that one, got "d"',
+  ],
+  [
+    'answer: { json: {}, on_invalid: { deployment: e } }\nprices: { prompt: 1, completion: 1 }\nlimits: { budget: { cost: 5 } }',
+    'job.yaml:5: limits.budget.cost cannot be kept with answer.on_invalid.deployment, which has a price of its own: use limits.budget.tokens, got 5',
   ],
   [
     'answer: { labels: [a, 2] }',

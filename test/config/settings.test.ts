@@ -38,6 +38,22 @@ describe('settings', () => {
     expect(settings({ output: '-' }).output).toMatchObject({ path: '-', format: { name: 'csv' } });
   });
 
+  it('say what is done with answers that do not fit, where anything is', () => {
+    const onInvalid = (said?: object) =>
+      settings({}, {}, { answer: { json: {}, ...(said && { on_invalid: said }) } });
+    expect(onInvalid().onInvalid).toBeNull();
+    expect(onInvalid({ repair: false, ask_again: 0 }).onInvalid).toBeNull();
+    const { answer, onInvalid: mended } = onInvalid({ repair: true });
+    expect(answer).toEqual({ kind: 'json', schema: {}, repair: true });
+    expect(mended).toEqual({ repair: true, askAgain: 0, prompt: null, deployment: null });
+    const asked = { ask_again: 2, prompt: '{{ prompt }}', deployment: 'e' };
+    expect(onInvalid(asked).answer).toEqual({ kind: 'json', schema: {} });
+    expect(onInvalid(asked).onInvalid).toEqual({
+      ...{ repair: false, askAgain: 2 },
+      ...{ prompt: '{{ prompt }}', deployment: 'e' },
+    });
+  });
+
   it('say of an answer only what the job says, so that runs of earlier versions go on', () => {
     const answer = (said: object) => settings({}, {}, { answer: said }).answer;
     const plain = { kind: 'labels', labels: ['good', 'bad'] };

@@ -6,6 +6,7 @@ import { answerReader } from '../../src/answer/answer.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { randomFrom } from '../../src/emulator/random.js';
+import { said } from '../answer/said.js';
 
 const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt), 0);
 
@@ -146,8 +147,10 @@ describe('JSON', () => {
     });
     const given = Array.from({ length: 192 }, (_, i) =>
       reader.read(
-        answerTo(
-          `Extract the facts of the message. Answer with JSON ${layout}\n\nMessage: Order ${i}\n\nJSON:`,
+        said(
+          answerTo(
+            `Extract the facts of the message. Answer with JSON ${layout}\n\nMessage: Order ${i}\n\nJSON:`,
+          ),
         ),
       ),
     );
@@ -204,7 +207,7 @@ describe('JSON', () => {
     });
     for (let i = 0; i < 40; i++) {
       const prompt = `Answer with JSON of this schema: ${JSON.stringify(schema)}\n\nText: ${MESSAGE} ${i}\nJSON:`;
-      expect(reader.read(answerTo(prompt)).fault).toBeNull();
+      expect(reader.read(said(answerTo(prompt))).fault).toBeNull();
       expect(json(prompt)).toMatchObject({
         customer: { email: 'anna.keller@example.org' },
         lines: [{ sku: expect.any(String), count: expect.any(Number) }],

@@ -9,6 +9,7 @@ import { sharesOf, term } from '../../src/emulator/answers/labels.js';
 import { randomFrom } from '../../src/emulator/random.js';
 import type { Json } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
+import { said } from '../answer/said.js';
 
 type Fields = { readonly [name: string]: Json };
 
@@ -32,14 +33,9 @@ function rehearse(job: string, rows: readonly Fields[], text: string) {
   );
   return rows
     .filter((row) => String(row[text] ?? '').trim() !== '')
-    .map((row, at) => {
-      const rendered = template.render({
-        number: at + 1,
-        line: at + 1,
-        bytes: 0,
-        fields: new Map(Object.entries(row)),
-      });
-      const given = reader.read(answer(rendered, randomFrom(1, rendered), 0));
+    .map((row) => {
+      const rendered = template.render({ fields: new Map(Object.entries(row)) });
+      const given = reader.read(said(answer(rendered, randomFrom(1, rendered), 0)));
       const values = new Map(reader.columns.map((name, column) => [name, given.values[column]]));
       return { row, given, values };
     });

@@ -22,6 +22,7 @@ import { verdicts } from '../../src/service/verdict.js';
 import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
+import { said } from '../answer/said.js';
 
 const SMALL = 250_000;
 const FACTOR = 8;
@@ -120,10 +121,10 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the guard, undone': (text) => uninert(`'${text}`),
   'a record of CSV': (text) => csvRecords.format(csvRow({ a: text }), completed, null),
   'a record of JSONL': (text) => jsonlRecords.format(csvRow({ a: text }), completed, null),
-  'a label answer': (text) => labels.read(text),
-  'an answer of several labels': (text) => several.read(text),
-  'a number': (text) => number.read(text),
-  'a JSON answer': (text) => json.read(text),
+  'a label answer': (text) => labels.read(said(text)),
+  'an answer of several labels': (text) => several.read(said(text)),
+  'a number': (text) => number.read(said(text)),
+  'a JSON answer': (text) => json.read(said(text)),
   'the body of an answer': (text) => response(200, text),
   'the body of an error': (text) => response(400, text),
   'the body of a refusal': (text) => response(429, text),
@@ -153,7 +154,7 @@ describe('texts of megabytes, with no process,', () => {
 
   it('fault 69: an answer of 100,000 open brackets ends no stack', () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
-    expect(json.read(`{"tags":${deep}}`).fault?.code).toBe('answer_not_json');
+    expect(json.read(said(`{"tags":${deep}}`)).fault?.code).toBe('answer_not_json');
     const [verdict] = response(
       200,
       `{"choices":[{"index":0,"text":"x","finish_reason":"stop"}],"x":${deep}}`,
@@ -163,12 +164,12 @@ describe('texts of megabytes, with no process,', () => {
   });
 
   it('fault 69: an answer that holds items twice, or a value too long for its pattern, is not valid', () => {
-    expect(json.read('{"tags":[1,2,3]}').fault).toBeNull();
-    expect(json.read('{"tags":[{"a":1,"b":2},{"b":2,"a":1}]}').fault?.message).toBe(
+    expect(json.read(said('{"tags":[1,2,3]}')).fault).toBeNull();
+    expect(json.read(said('{"tags":[{"a":1,"b":2},{"b":2,"a":1}]}')).fault?.message).toBe(
       'answer.tags must NOT have duplicate items',
     );
-    expect(json.read('{"s":"aab"}').fault).toBeNull();
-    expect(json.read(`{"s":"${'a'.repeat(10_001)}b"}`).fault?.message).toContain('must match pattern');
+    expect(json.read(said('{"s":"aab"}')).fault).toBeNull();
+    expect(json.read(said(`{"s":"${'a'.repeat(10_001)}b"}`)).fault?.message).toContain('must match pattern');
   });
 });
 
@@ -186,13 +187,13 @@ describe('20,000 labels', () => {
     const reader = answerReader({ kind: 'labels', labels: many });
     for (const label of ['label 1', 'label 19', 'label 199', 'label 1999', 'label 19999']) {
       // Each is the beginning of the next.
-      expect(reader.read(`The answer is: ${label.toUpperCase()}.`).values).toEqual([label]);
+      expect(reader.read(said(`The answer is: ${label.toUpperCase()}.`)).values).toEqual([label]);
     }
-    expect(reader.read('label 20000').fault?.message).toMatch(/^.{1,300} and 19990 more$/);
+    expect(reader.read(said('label 20000')).fault?.message).toMatch(/^.{1,300} and 19990 more$/);
     const few = answerReader({ kind: 'labels', labels: many.slice(0, 20) });
     const text = 'label x '.repeat(20_000);
-    const withFew = spent(() => few.read(text));
-    const withMany = spent(() => reader.read(text));
+    const withFew = spent(() => few.read(said(text)));
+    const withMany = spent(() => reader.read(said(text)));
     expect(withMany).toBeLessThan(500 + 10 * withFew);
   });
 
@@ -209,7 +210,7 @@ describe('20,000 labels', () => {
 
   it('fault 74: are read out of a text that names them all', () => {
     const reader = answerReader({ kind: 'labels', labels: many, multiple: true });
-    expect(reader.read(many.toReversed().join('; ')).values).toEqual([many]);
+    expect(reader.read(said(many.toReversed().join('; '))).values).toEqual([many]);
   });
 
   it('fault 74: twice as many in a job file, with synonyms, take twice the time to begin with', () => {

@@ -5,6 +5,7 @@ import { csv as CSV } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { inert, uninert } from '../../src/output/formula.js';
 import { completed, csvRow, jsonlRow, TEXT } from './records.js';
+import { said } from '../answer/said.js';
 
 const csv = (inputColumns: readonly string[], options: { formulas?: 'raw'; select?: string[] } = {}) =>
   recordFormat({ format: CSV, inputColumns, answer: TEXT, ...options });
@@ -14,7 +15,7 @@ describe('a CSV record', () => {
     const format = csv(['id', 'a "b"'], { select: ['id', 'a "b"', 'status', 'answer'] });
     expect(format.header).toBe('id,"a ""b""",status,answer\n');
     const row = csvRow({ id: '1', 'a "b"': 'x\r\ny' });
-    expect(format.format(row, completed, TEXT.read('yes, "so"'))).toBe(
+    expect(format.format(row, completed, TEXT.read(said('yes, "so"')))).toBe(
       '1,"x\r\ny",completed,"yes, ""so"""\n',
     );
   });
@@ -98,9 +99,11 @@ describe('fault 54: a cell that a spreadsheet would run', () => {
     const row = csvRow({ '=x': '@y' });
     const select = ['=x', 'answer'];
     const format = csv(['=x'], { select });
-    expect(format.header + format.format(row, completed, TEXT.read('+1+1'))).toBe("'=x,answer\n'@y,'+1+1\n");
+    expect(format.header + format.format(row, completed, TEXT.read(said('+1+1')))).toBe(
+      "'=x,answer\n'@y,'+1+1\n",
+    );
     const raw = csv(['=x'], { select, formulas: 'raw' });
-    expect(raw.header + raw.format(row, completed, TEXT.read('+1+1'))).toBe('=x,answer\n@y,+1+1\n');
+    expect(raw.header + raw.format(row, completed, TEXT.read(said('+1+1')))).toBe('=x,answer\n@y,+1+1\n');
   });
 });
 

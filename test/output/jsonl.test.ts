@@ -5,6 +5,7 @@ import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { jsonl as JSONL } from '../../src/output/jsonl.js';
 import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
+import { said } from '../answer/said.js';
 
 const jsonl = (inputColumns: readonly string[], select?: readonly string[], answer = TEXT) =>
   recordFormat({ format: JSONL, inputColumns, answer, select });
@@ -12,7 +13,7 @@ const jsonl = (inputColumns: readonly string[], select?: readonly string[], answ
 describe('a JSONL record', () => {
   it('is one object on one line, with raw text and all filter categories', () => {
     const format = jsonl(['id']);
-    const line = format.format(csvRow({ id: '1' }), completed, TEXT.read(completed.completion.text));
+    const line = format.format(csvRow({ id: '1' }), completed, TEXT.read(said(completed.completion.text)));
     expect(format.header).toBe('');
     expect(line).toBe(
       '{"row":1,"input":{"id":"1"},"status":"completed","answer":"Good, \\"really\\" good.",' +
@@ -107,7 +108,7 @@ describe('a JSONL record', () => {
     const properties = { label: {}, '7': {}, status: {} };
     const answer = answerReader({ kind: 'json', schema: { properties } });
     const line = (text: string): string =>
-      jsonl(['id'], ['answer', 'error'], answer).format(csvRow({}), completed, answer.read(text));
+      jsonl(['id'], ['answer', 'error'], answer).format(csvRow({}), completed, answer.read(said(text)));
     expect(line('{"label": "x", "status": {"a": 1}}')).toBe(
       '{"answer":{"7":null,"label":"x","status":{"a":1}},"error":null}\n',
     );
@@ -120,7 +121,7 @@ describe('a JSONL record', () => {
   it('has the list of several labels, which is one cell in CSV', () => {
     const answer = answerReader({ kind: 'labels', labels: ['=a', 'b', 'c'], multiple: true });
     const lines = (text: string): string[] => {
-      const read = answer.read(text);
+      const read = answer.read(said(text));
       const cell = recordFormat({ format: csv, inputColumns: [], answer, select: ['answer'] });
       return [jsonl([], ['answer'], answer), cell].map((format) =>
         format.format(csvRow({}), completed, read),
@@ -139,7 +140,7 @@ describe('a JSONL record', () => {
       ['n', 2],
     ]);
     const select = ['answer', 'n', 'id', 'total_tokens'];
-    expect(jsonl(['id', 'review', 'n', 'later'], select).format(row, completed, TEXT.read(' ok'))).toBe(
+    expect(jsonl(['id', 'review', 'n', 'later'], select).format(row, completed, TEXT.read(said(' ok')))).toBe(
       '{"input":{"n":2,"id":1.50},"answer":"ok","usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}}\n',
     );
     expect(jsonl(['id'], ['row', 'status', 'input']).format(csvRow({ id: '1' }), completed, null)).toBe(

@@ -4,6 +4,7 @@ import { UsageError } from '../../src/errors.js';
 import { recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
 import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
+import { said } from '../answer/said.js';
 
 const names = (columns: readonly Column[]): string[] => columns.map((column) => column.name);
 
@@ -86,7 +87,7 @@ describe('the columns of the record', () => {
 
 describe('the values of the record', () => {
   it('are what the service said, and null where it did not say', () => {
-    expect(record(csvRow({}), completed, TEXT.read(completed.completion.text))).toMatchObject({
+    expect(record(csvRow({}), completed, TEXT.read(said(completed.completion.text)))).toMatchObject({
       status: 'completed',
       answer: 'Good, "really" good.',
       text: 'Good, "really" good.',

@@ -42,6 +42,17 @@ describe('a job that changed since its run began', () => {
     );
   });
 
+  it('is another when something else is done with answers that do not fit', () => {
+    const job = (on_invalid?: object) => ({ answer: { json: {}, ...(on_invalid && { on_invalid }) } });
+    // What an unfinished run of an earlier version has in its manifest.
+    const before = fingerprint(settingsFor('out.csv', job()), '');
+    expect([before['answer'], before['answer.on_invalid']]).toEqual(['5681784484952117', undefined]);
+    expect(refusal(job(), job({ repair: false, ask_again: 0 }))).toBe('the same');
+    expect(refusal(job({ repair: true }), job({ ask_again: 2 }))).toMatch(
+      /changed: answer\.on_invalid\.repair \(true then, false now\), answer\.on_invalid\.askAgain \(0 then, 2 now\)$/,
+    );
+  });
+
   it('has the same labels with synonyms that are left empty, and others with synonyms', () => {
     const list = { answer: { labels: ['a', 'b'] } };
     // What an unfinished run of an earlier version has in its manifest.
