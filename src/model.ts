@@ -79,7 +79,7 @@ export type Tokens = Pick<Usage, 'prompt_tokens' | 'completion_tokens'>;
 
 /** What the service answered for one row. `null` means that the service did not say. */
 export interface Completion {
-  /** The raw text of the first choice. */
+  /** The raw text of the first choice; of several, of the first that is of use. */
   readonly text: string | null;
   readonly finish_reason: string | null;
   readonly usage: Usage | null;
@@ -94,6 +94,16 @@ export interface Completion {
    * probabilities were too long to keep.
    */
   readonly damaged?: 'bytes' | 'cut' | 'logprobs';
+  /** The further choices that are of use, in their order; only where the request asks for several. */
+  readonly others?: readonly Choice[];
+}
+
+/** A further choice of an answer: one that has a text which no filter blocked. */
+export interface Choice {
+  readonly text: string;
+  readonly finish_reason: string | null;
+  /** What the filter says of it; absent where that is what it says of the first. */
+  readonly filters?: FilterResults | null;
 }
 
 /** The content filter's results for both sides of a call. `null` means that the service did not say. */

@@ -1,6 +1,7 @@
 import { cost, count } from '../figures.js';
 import type { Fault, Parameters, Tokens } from '../model.js';
 import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
+import { candidatesOf } from '../service/parameters.js';
 import { costOf, type Prices } from '../report/summary.js';
 import type { Bounds } from '../store/ledger.js';
 
@@ -39,8 +40,8 @@ export const most = (a: Tokens, b: Tokens): Tokens => ({
 const MOST_GENERATED = 2 ** 32;
 
 /** The most that one prompt can be billed: the service bills no more than it was allowed to generate. */
-export function mostBilled(promptTokens: number, { max_tokens, best_of = 1 }: Parameters): Tokens {
-  const generated = (max_tokens ?? DEFAULT_MAX_TOKENS) * best_of;
+export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
+  const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
   return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
 }
 

@@ -2,6 +2,7 @@ import type { Fault, Outcome, Parameters, Row } from '../model.js';
 import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
 import { isRepeatable, requestText } from '../reuse/keys.js';
+import { candidatesOf } from '../service/parameters.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
@@ -140,7 +141,7 @@ export class Inspection {
   /** @returns whether the row is a copy of an earlier one, which is not sent */
   #send(row: Row, text: string, own: Parameters | null): boolean {
     const parameters = { ...this.#rules.parameters, ...own };
-    const { max_tokens, best_of: candidates = 1, suffix } = parameters;
+    const { max_tokens, suffix } = parameters;
     // The model reads what comes after the completion as well.
     const tokens = this.#rules.count(text) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
@@ -149,7 +150,7 @@ export class Inspection {
       this.#problems.add(row, tooLong);
       return false;
     }
-    const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidates };
+    const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
     const { number, line } = row;
     const isRepeat = this.#duplicates.add(requestText(text, parameters), line, sums);
     if (isRepeat && this.#rules.dedupe && isRepeatable(parameters)) {

@@ -133,7 +133,7 @@ function quotedBudget(
 /** Tokens before they are used: those of the prompts exactly, those of the completions at most. */
 export interface TokenSums {
   readonly prompt_tokens: number;
-  /** `max_tokens` × `best_of` of each row: every answer as long as it may be, and every candidate billed. */
+  /** `max_tokens` × candidates (`best_of`, `n`) of each row: every answer as long as it may be, and every candidate billed. */
   readonly most_completion_tokens: number;
 }
 

@@ -255,7 +255,7 @@ const limitsSchema = z.strictObject({
     .enum(['full', 'learned'])
     .default('full')
     .describe(
-      'What a request counts against tokens_per_minute. full: its prompt + max_tokens × best_of, on which the hosted ' +
+      'What a request counts against tokens_per_minute. full: its prompt + max_tokens × candidates (best_of, or answer.votes), on which the hosted ' +
         'service admits it. learned: its prompt + what answers took so far, for a service that counts what it bills. Default: full.',
     ),
   attempts: count

@@ -1,10 +1,9 @@
 import type { Parameters } from '../model.js';
-import { estimateTokens } from '../prompt/context.js';
+import { DEFAULT_MAX_TOKENS, estimateTokens } from '../prompt/context.js';
+import { candidatesOf } from '../service/parameters.js';
 import { together } from './estimated-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';
 
-/** What the service generates at most when a request does not say. */
-const DEFAULT_MAX_TOKENS = 16;
 /** Weight of the latest call in the moving averages. */
 const WEIGHT = 0.05;
 
@@ -24,7 +23,7 @@ export interface Reserved {
 /**
  * Reckons the tokens of a request before it is made, and learns from what requests took.
  *
- * - `full`: prompts + `max_tokens` × `best_of`, which is what the hosted service admits a request on, whatever it
+ * - `full`: prompts + `max_tokens` × candidates (`best_of`, `n`), which is what the hosted service admits a request on, whatever it
  *   generates later.
  * - `learned`: prompts + the moving average of what was generated, for a service that counts what it bills. A
  *   `max_tokens` of 1,000 with answers of 5 tokens then does not waste the quota.
@@ -42,8 +41,7 @@ export class TokenEstimate {
 
   reserve(prompts: readonly string[], parameters: Parameters): Reserved {
     const raw = prompts.reduce((sum, prompt) => sum + estimateTokens(prompt), 0);
-    const choices = Math.max(parameters.best_of ?? 1, parameters.n ?? 1);
-    const most = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * choices * prompts.length;
+    const most = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters) * prompts.length;
     const generated = this.basis === 'full' ? most : most * (this.#share ?? 1);
     return { tokens: raw * this.#ratio + generated, raw, most };
   }

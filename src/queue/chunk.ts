@@ -3,7 +3,7 @@ import type { Budget } from '../budget/budget.js';
 import { parseJson } from '../json.js';
 import type { Parameters } from '../model.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
-import { parametersSchema } from '../service/parameters.js';
+import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
 
 /** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */
 export interface ChunkRow {
@@ -88,7 +88,7 @@ const bodySchema = z.strictObject({
   // Flat, as versions of before read and write it.
   ...endpointSpecSchema.shape,
   promptsPerRequest: z.int().min(1).max(2048),
-  parameters: parametersSchema,
+  parameters: requestParametersSchema,
   budget: budgetSchema.nullable(),
   // Only where it is meant: workers of versions that did not know it take the rows of the other runs.
   hold: z.boolean().default(false),

@@ -69,7 +69,7 @@ export class Endpoint {
     attempts: number,
   ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
-    const asked = { prompts: prompts.length, withLogprobs, operation: OPERATION };
+    const asked = { prompts: prompts.length, choices: parameters.n ?? 1, withLogprobs, operation: OPERATION };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 

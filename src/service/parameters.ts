@@ -28,13 +28,18 @@ function whole(low: number, high: number) {
 }
 
 const atLeastZero = must('a whole number of at least 0');
-const onlyOne = must('1: the first choice is the only one kept, so use best_of to pick it from several');
+const onlyOne = must(
+  '1: the first choice is the only one kept, so use best_of to pick it from several, or answer.votes to have them vote',
+);
 const oneToFour = must('a text or a list of 1 to 4 texts');
 const biases = must('an object of token ids to biases between -100 and 100');
 
+/** Choices that the service gives for one prompt at most. */
+const MOST_CHOICES = 128;
+
 /**
- * `n` has no range of its own: more than one choice is refused, and with it the service's rule best_of ≥ n
- * always holds. `prompt` comes from the row, and `stream` has no use where each row is one answer.
+ * What a job and its rows may ask for. `n` has no range of its own: more than one choice is refused, and with it the
+ * service's rule best_of ≥ n always holds. `prompt` comes from the row, and `stream` has no use where each row is one answer.
  */
 export const parametersSchema = z.strictObject(
   {
@@ -58,8 +63,10 @@ export const parametersSchema = z.strictObject(
       .literal(1, onlyOne)
       .nullable()
       .exactOptional()
-      .describe('Choices to return. Only 1: the first choice is the one that is kept. Default: 1.'),
-    best_of: whole(1, 128)
+      .describe(
+        'Choices to return. Only 1: the first choice is the one that is kept; answer.votes asks for several. Default: 1.',
+      ),
+    best_of: whole(1, MOST_CHOICES)
       .exactOptional()
       .describe('Candidates to generate and pick the best of; each is billed. 1 to 128. Default: 1.'),
     logprobs: whole(0, 5)
@@ -99,6 +106,14 @@ export const parametersSchema = z.strictObject(
   },
   must('an object'),
 );
+
+/** The parameters of a request: also with the choices that `answer.votes` asks for. */
+export const requestParametersSchema = parametersSchema.extend({
+  n: whole(1, MOST_CHOICES).nullable().exactOptional(),
+});
+
+/** Candidates that are generated for a prompt, each of which is billed. */
+export const candidatesOf = ({ n, best_of }: Parameters): number => Math.max(n ?? 1, best_of ?? 1);
 
 /** One thing that is wrong with parameters. The message names field, range and value. */
 interface Problem {

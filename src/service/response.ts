@@ -1,6 +1,15 @@
 import { STATUS_CODES } from 'node:http';
 import { parseJson } from '../json.js';
-import type { Completion, Fault, FilterResults, Filters, FilterVerdict, Json, Usage } from '../model.js';
+import type {
+  Choice,
+  Completion,
+  Fault,
+  FilterResults,
+  Filters,
+  FilterVerdict,
+  Json,
+  Usage,
+} from '../model.js';
 import type { Operation } from './operation.js';
 
 /**
@@ -30,29 +39,35 @@ interface NoText {
 interface Unusable {
   readonly ok: false;
   readonly fault: Fault;
-  /** `page`: a web page in place of an answer. `mixed_up`: nobody can tell which choice belongs to which prompt. */
-  readonly form?: 'page' | 'mixed_up';
+  /**
+   * `page`: a web page in place of an answer. `mixed_up`: nobody can tell which choice belongs to which prompt. `only_one`:
+   * one choice, where several are asked for.
+   */
+  readonly form?: 'page' | 'mixed_up' | 'only_one';
 }
 
-/** Most characters of one text that are kept: sixty times what a model of the service can say. */
+/** Most characters of one text that are kept, and of all further ones of a row: sixty times what a model of the service can say. */
 const LONGEST_TEXT = 1024 * 1024;
 
 /** What of a request decides how its answer is read. */
 export interface Asked {
   /** How many. */
   readonly prompts: number;
+  /** Choices for each of them. */
+  readonly choices: number;
   /** Whether it asks for log probabilities; some servers send them anyway. */
   readonly withLogprobs: boolean;
   readonly operation: Operation;
 }
 
 /**
- * Reads the body of a successful response: for each prompt of the request the first choice, and what the filters
- * say about it. The usage of each is that of the whole request.
+ * Reads the body of a successful response: for each prompt of the request its choices, and what the filters say about
+ * the first. The usage of each is that of the whole request.
  */
-export function readAnswers(body: string, { prompts, withLogprobs, operation }: Asked): readonly Reading[] {
+export function readAnswers(body: string, asked: Asked): readonly Reading[] {
+  const { prompts, withLogprobs, operation } = asked;
   const parsed = parseJson(body);
-  const root = Array.isArray(parsed) ? merged(parsed) : parsed;
+  const root = Array.isArray(parsed) ? merged(parsed, asked.choices) : parsed;
   const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
   if (root === undefined) return all(notJson(body));
   if (!isObject(root)) return all(noChoices);
@@ -64,13 +79,15 @@ export function readAnswers(body: string, { prompts, withLogprobs, operation }: 
     );
   }
   if (choices.length === 0) return all(noChoices);
-  const own = choicesOf(choices, prompts);
-  if (own === null) return all(mixedUp(choices, prompts));
+  const own = choicesOf(choices, asked);
+  if (own === null) return all(mixedUp(choices, asked));
   const usage = usageOf(
     root['usage'],
-    own.some((choice) => operation.text(choice) !== ''),
+    own.some((ofPrompt) => ofPrompt.some((choice) => operation.text(choice) !== '')),
   );
-  return own.map((choice, index): Reading => {
+  return own.map((ofPrompt, index): Reading => {
+    if (ofPrompt.length === 1 && asked.choices > 1) return onlyOne(asked.choices);
+    const [choice = {}, ...others] = usefulFirst(ofPrompt, operation);
     const text = operation.text(choice);
     const isLong = text !== null && text.length > LONGEST_TEXT;
     return {
@@ -85,6 +102,7 @@ export function readAnswers(body: string, { prompts, withLogprobs, operation }: 
         created: numberOr(root['created']),
         ...(withLogprobs && logprobsOf(choice['logprobs'])),
         ...(isLong && { damaged: 'cut' }),
+        ...(others.length > 0 && { others: furtherChoices(choice, others, operation) }),
       },
       filters: { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) },
       ...(usage === 'odd' && { oddUsage: true }),
@@ -97,10 +115,12 @@ export function readAnswers(body: string, { prompts, withLogprobs, operation }: 
  * llama.cpp answers a list of prompts with a list of answers: here as one answer with all choices. They are in the order
  * of the prompts, unless they have numbers of their own.
  */
-function merged(answers: readonly unknown[]): Obj {
+function merged(answers: readonly unknown[], most: number): Obj {
   const each = answers.map((answer) => (isObject(answer) ? answer : {}));
-  const firsts = each.map(({ choices }) => (Array.isArray(choices) ? choices[0] : null));
-  const numbers = firsts.map((choice) => (isObject(choice) ? choice['index'] : undefined));
+  const choices = each.map(({ choices: list }): readonly unknown[] =>
+    Array.isArray(list) && list.length > 0 ? list.slice(0, most) : [null],
+  );
+  const numbers = choices.map(([choice]) => (isObject(choice) ? choice['index'] : undefined));
   const isNumbered = numbers.some((number) => number !== numbers[0]);
   const usages = each.map((answer) => usageOf(answer['usage'], false));
   const counted = usages.filter((usage) => typeof usage === 'object' && usage !== null);
@@ -108,8 +128,10 @@ function merged(answers: readonly unknown[]): Obj {
     counted.reduce((total, usage) => total + usage[name], 0);
   return {
     ...each[0],
-    choices: firsts.map((choice, index) =>
-      isObject(choice) ? { ...choice, index: isNumbered ? choice['index'] : index } : null,
+    choices: choices.flatMap((ofPrompt, prompt) =>
+      ofPrompt.map((choice, i) =>
+        isObject(choice) ? { ...choice, index: isNumbered ? choice['index'] : prompt * most + i } : null,
+      ),
     ),
     usage: usages.includes('odd')
       ? 'odd'
@@ -120,25 +142,73 @@ function merged(answers: readonly unknown[]): Obj {
 }
 
 /**
- * The choice of each prompt; null when that cannot be said. All choices belong to a prompt that is alone, so the first is
- * taken whatever index it says. Of several, one choice out of place means that any of them may be a neighbour's.
+ * The choices of each prompt, one at least; null when that cannot be said. All choices belong to a prompt that is alone, so
+ * the first are taken whatever index they say. Of several prompts, one choice out of place means that any of them may be a
+ * neighbour's.
  */
-function choicesOf(choices: readonly unknown[], prompts: number): readonly Obj[] | null {
-  if (prompts === 1) return isObject(choices[0]) ? [choices[0]] : null;
+function choicesOf(
+  choices: readonly unknown[],
+  { prompts, choices: ofEach }: Asked,
+): readonly (readonly Obj[])[] | null {
+  if (prompts === 1) {
+    const own = choices.slice(0, ofEach).filter(isObject);
+    return own.length > 0 ? [own] : null;
+  }
+  const all = prompts * ofEach;
   const own: Obj[] = [];
   for (const choice of choices) {
     const index = isObject(choice) ? choice['index'] : null;
-    const isPlace = typeof index === 'number' && Number.isInteger(index) && index >= 0 && index < prompts;
+    const isPlace = typeof index === 'number' && Number.isInteger(index) && index >= 0 && index < all;
     if (!isObject(choice) || !isPlace || own[index] !== undefined) return null;
     own[index] = choice;
   }
-  return choices.length === prompts ? own : null;
+  if (choices.length !== all) return null;
+  return Array.from({ length: prompts }, (_, prompt) => own.slice(prompt * ofEach, (prompt + 1) * ofEach));
 }
+
+/**
+ * The choices of a prompt that are of use, in their order. Where none is, the first that a filter blocked, and where there
+ * is none of these either, the first.
+ */
+function usefulFirst(choices: readonly Obj[], operation: Operation): readonly Obj[] {
+  if (choices.length === 1) return choices;
+  const isFiltered = (choice: Obj): boolean =>
+    isBlocked(stringOr(choice['finish_reason']), resultsIn(choice));
+  const useful = choices.filter((choice) => operation.text(choice) !== null && !isFiltered(choice));
+  return useful.length > 0 ? useful : [choices.find(isFiltered) ?? choices[0] ?? {}];
+}
+
+/** Those that are too long together are left out: nobody reads a label out of them. */
+function furtherChoices(first: Obj, others: readonly Obj[], operation: Operation): readonly Choice[] {
+  const said = JSON.stringify(resultsIn(first));
+  let length = 0;
+  return others.flatMap((choice): Choice[] => {
+    const text = operation.text(choice) ?? '';
+    if (length + text.length > LONGEST_TEXT) return [];
+    length += text.length;
+    const filters = resultsIn(choice);
+    const isSame = JSON.stringify(filters) === said;
+    return [{ text, finish_reason: stringOr(choice['finish_reason']), ...(!isSame && { filters }) }];
+  });
+}
+
+/** Whether a filter blocked a choice: it shows in the reason for its end, or in the results of a category. */
+export const isBlocked = (finishReason: string | null, filters: FilterResults | null): boolean =>
+  finishReason === 'content_filter' || anyFiltered(filters);
+
+export const anyFiltered = (results: FilterResults | null): boolean =>
+  results !== null && Object.values(results).some((result) => result.filtered === true);
 
 const unusable = (code: string, message: string): Unusable => ({ ok: false, fault: { code, message } });
 const noChoices = unusable('no_choices', 'the answer has no choice for the prompt');
 
-function mixedUp(choices: readonly unknown[], prompts: number): Reading {
+/** What a server sends that does not know the parameter `n`. */
+const onlyOne = (choices: number): Reading => ({
+  ...unusable('choices_missing', `the answer has one choice, and ${choices} are asked for`),
+  form: 'only_one',
+});
+
+function mixedUp(choices: readonly unknown[], { prompts, choices: ofEach }: Asked): Reading {
   if (prompts === 1) return noChoices;
   const shown = choices
     .slice(0, 10)
@@ -148,7 +218,7 @@ function mixedUp(choices: readonly unknown[], prompts: number): Reading {
   return {
     ...unusable(
       'choices_mixed_up',
-      `an answer to ${prompts} prompts must have one choice for each index from 0 to ${prompts - 1}; it has ${indexes}`,
+      `an answer to ${prompts} prompts must have one choice for each index from 0 to ${prompts * ofEach - 1}; it has ${indexes}`,
     ),
     form: 'mixed_up',
   };

@@ -1,8 +1,16 @@
-import type { CalledOutcome, Completion, Fault, FilterResults, Filters } from '../model.js';
+import type { CalledOutcome, Completion, Fault, Filters } from '../model.js';
 import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
-import { type Asked, type Reading, readAnswers, readError, type ServiceError } from './response.js';
+import {
+  type Asked,
+  anyFiltered,
+  isBlocked,
+  type Reading,
+  readAnswers,
+  readError,
+  type ServiceError,
+} from './response.js';
 
 /**
  * Decides what an exchange means. The table below is the whole policy, first match wins; it is also the only
@@ -15,6 +23,7 @@ import { type Asked, type Reading, readAnswers, readError, type ServiceError } f
  * | 2xx in the form of another operation | stop, possibly billed | `operation_not_supported` |
  * | 2xx with a choice whose text is none | retry, possibly billed; stop when row after row has none | `no_text` |
  * | 2xx with choices that cannot be told apart | retry, each row alone, possibly billed | `choices_mixed_up` |
+ * | 2xx with one choice in place of several | retry, possibly billed; stop when row after row has one | `choices_missing` |
  * | 2xx that is a web page | stop, possibly billed | `not_json` |
  * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
  * | 3xx | stop | `redirected` |
@@ -120,7 +129,10 @@ interface Called {
 
 /** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
 function marked(reading: Reading): Reading {
-  if (!reading.ok || !reading.completion.text?.includes('\ufffd')) return reading;
+  if (!reading.ok) return reading;
+  const { text, others = [] } = reading.completion;
+  if (![text, ...others.map((choice) => choice.text)].some((each) => each?.includes('\ufffd')))
+    return reading;
   return { ...reading, completion: { ...reading.completion, damaged: 'bytes' } };
 }
 
@@ -167,6 +179,9 @@ const CHECK_ADDRESS =
 const checkDeployment = ({ name }: Operation): string =>
   `Check that service.deployment answers the ${name} operation, and that PROMPTMILL_BASE_URL is its address.`;
 
+const WITHOUT_VOTES =
+  'A server that does not know the parameter n cannot vote: take answer.votes out of the job.';
+
 const otherDeployment = (operation: Operation): string =>
   `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
@@ -177,6 +192,7 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
     const { fault, form } = reading;
     if (form === 'page')
       return { kind: 'stop', ...unsettled(fault), hint: CHECK_ADDRESS, certainty: 'vague' };
+    if (form === 'only_one') return { kind: 'retry', ...unsettled(fault), hint: WITHOUT_VOTES };
     return { kind: 'retry', ...unsettled(fault), alone: form === 'mixed_up' };
   }
   const { completion, filters, noText } = reading;
@@ -197,12 +213,9 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
 
 /** A block shows in the boolean `filtered` of either side. */
 function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'completion' | null {
-  if (completion.finish_reason === 'content_filter' || anyFiltered(filters.completion)) return 'completion';
+  if (isBlocked(completion.finish_reason, filters.completion)) return 'completion';
   return anyFiltered(filters.prompt) ? 'prompt' : null;
 }
-
-const anyFiltered = (results: FilterResults | null): boolean =>
-  results !== null && Object.values(results).some((result) => result.filtered === true);
 
 /** One row of the table for error responses. */
 type Rule = {

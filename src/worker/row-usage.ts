@@ -5,6 +5,7 @@ import { loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Deployed } from '../service/endpoint-spec.js';
+import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
 
 /**
@@ -28,9 +29,11 @@ export function withRowUsage(
 
   const model = modelBehind(deployed);
   const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
-  const texts = completions.map((completion) => completion?.text ?? '');
   if (!odd && said !== undefined) {
-    const own = rows.map(({ prompt }, i) => ({ prompt: count(prompt), completion: count(texts[i] ?? '') }));
+    const own = rows.map(({ prompt }, i) => ({
+      prompt: count(prompt),
+      completion: sumOf(textsOf(completions[i] ?? null), count),
+    }));
     const shares = shareUsage(said, own);
     return verdicts.map((verdict, i) => withUsage(verdict, shares[i] ?? said));
   }
@@ -38,10 +41,11 @@ export function withRowUsage(
   return verdicts.map((verdict, i): Verdict => {
     const prompt = rows[i]?.prompt ?? '';
     const most = mostBilled(count(prompt) + behind, parameters);
-    const text = texts[i] ?? '';
-    const generated = parameters.echo && text.startsWith(prompt) ? text.slice(prompt.length) : text;
-    // Of several candidates only one is seen.
-    const counted = count(generated) * (parameters.best_of ?? 1);
+    const texts = textsOf(completions[i] ?? null);
+    const generated = texts.map((text) =>
+      parameters.echo && text.startsWith(prompt) ? text.slice(prompt.length) : text,
+    );
+    const counted = Math.ceil(sumOf(generated, count) * candidatesPerText(texts, parameters));
     const completion_tokens = Math.min(counted, most.completion_tokens);
     const { prompt_tokens } = most;
     const total_tokens = prompt_tokens + completion_tokens;
@@ -72,14 +76,33 @@ function isPossible(
     // No token is shorter than a byte.
     .map(({ prompt }) => mostBilled(Buffer.byteLength(prompt) + behind, parameters))
     .reduce(plus);
-  const bytes = completions.reduce((sum, completion) => sum + Buffer.byteLength(completion?.text ?? ''), 0);
-  const generated = Math.max(most.completion_tokens, bytes * (parameters.best_of ?? 1));
+  const bytes = completions.map((completion) => {
+    const texts = textsOf(completion);
+    return sumOf(texts, Buffer.byteLength) * candidatesPerText(texts, parameters);
+  });
+  const generated = Math.max(
+    most.completion_tokens,
+    bytes.reduce((a, b) => a + b),
+  );
   return (
     prompt_tokens <= 2 * most.prompt_tokens + slack &&
     completion_tokens <= 2 * generated + slack &&
     total_tokens <= 2 * (prompt_tokens + completion_tokens) + slack
   );
 }
+
+/** The texts of all choices of a row. */
+const textsOf = (completion: Completion | null): readonly string[] => [
+  completion?.text ?? '',
+  ...(completion?.others ?? []).map(({ text }) => text),
+];
+
+const sumOf = (texts: readonly string[], size: (text: string) => number): number =>
+  texts.reduce((sum, text) => sum + size(text), 0);
+
+/** Candidates for each text that is seen: `best_of` shows one of several, and a filter may take others. */
+const candidatesPerText = (texts: readonly string[], parameters: Parameters): number =>
+  candidatesOf(parameters) / texts.length;
 
 export const completionOf = (verdict: Verdict): Completion | null =>
   verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;

@@ -49,6 +49,8 @@ describe('the most that a prompt can be billed', () => {
     [{ max_tokens: 0 }, 0],
     [{ max_tokens: 5, best_of: 3 }, 15],
     [{ best_of: 2 }, 32],
+    [{ n: 3 }, 48],
+    [{ max_tokens: 5, n: 2, best_of: 4 }, 20],
   ])('with %o is its own tokens and %i of the completion', (parameters, completion) => {
     expect(mostBilled(40, parameters)).toEqual(tokens(40, completion));
   });

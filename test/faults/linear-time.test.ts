@@ -111,7 +111,7 @@ const response = (status: number, body: string) =>
   verdicts(
     { kind: 'response', status, headers: { 'retry-after': body }, body, latency_ms: 1 },
     0,
-    { prompts: 1, withLogprobs: false, operation: completions },
+    { prompts: 1, choices: 1, withLogprobs: false, operation: completions },
     1,
   );
 

@@ -4,10 +4,11 @@ import { TokenEstimate } from '../../src/pace/usage.js';
 const PROMPT = 'Classify the review: the strap is short.'; // 40 characters, about 10 tokens
 
 describe('the estimate of a request', () => {
-  it('full: is prompt + max_tokens × best_of, for every prompt of it', () => {
+  it('full: is prompt + max_tokens × candidates, for every prompt of it', () => {
     const estimate = new TokenEstimate('full');
     expect(estimate.reserve([PROMPT], { max_tokens: 100 }).tokens).toBe(110);
     expect(estimate.reserve([PROMPT], { max_tokens: 100, best_of: 3 }).tokens).toBe(310);
+    expect(estimate.reserve([PROMPT], { max_tokens: 100, n: 5 }).tokens).toBe(510);
     expect(estimate.reserve([PROMPT, PROMPT], { max_tokens: 100 }).tokens).toBe(220);
     expect(estimate.reserve([PROMPT], {}).tokens).toBe(26);
   });

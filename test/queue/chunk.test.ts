@@ -51,3 +51,11 @@ it("fault 58: of a row's parameters only what was checked is taken", () => {
   expect(body).not.toBe(whole.body);
   expect(JSON.stringify(decodeChunk({ ...whole, body })?.rows[1]?.parameters)).toBe('{"logit_bias":{"5":1}}');
 });
+
+it('asks for several choices for all of its rows, and a row for none of its own', () => {
+  const votes = { ...chunk(), parameters: { max_tokens: 5, n: 5 } };
+  expect(decodeChunk(encodeChunk(votes))).toEqual(votes);
+  expect(decodeChunk(encodeChunk({ ...votes, parameters: { n: 129 } }))).toBeNull();
+  const rows = [{ row: 21, prompt: 'one', parameters: { n: 5 } }];
+  expect(decodeChunk(encodeChunk({ ...votes, rows }))).toBeNull();
+});

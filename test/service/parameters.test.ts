@@ -56,7 +56,7 @@ describe('parameters', () => {
 
   it('refuses more than one choice, and says what to use', () => {
     expect(messages({ n: 3, best_of: 5 })).toEqual([
-      'n must be 1: the first choice is the only one kept, so use best_of to pick it from several, got 3',
+      'n must be 1: the first choice is the only one kept, so use best_of to pick it from several, or answer.votes to have them vote, got 3',
     ]);
   });
 

@@ -118,7 +118,12 @@ describe('a call through a proxy', () => {
     return { service, proxy, client, call: () => client.call('{}', 'a-key-for-tests-only') };
   }
   const judged = async (exchange: ReturnType<Awaited<ReturnType<typeof through>>['call']>) =>
-    verdicts(await exchange, 0, { prompts: 1, withLogprobs: false, operation: completions }, 1)[0];
+    verdicts(
+      await exchange,
+      0,
+      { prompts: 1, choices: 1, withLogprobs: false, operation: completions },
+      1,
+    )[0];
 
   it('goes through a tunnel to a service with TLS: the proxy sees the host and no key', async () => {
     const { service, proxy, call } = await through({ user: 'me:a b' }, { tls: true, user: 'me:a%20b@' });

@@ -7,8 +7,8 @@ import { completionBody } from '../support/scripted-service.js';
 const NOW = Date.UTC(2025, 0, 1);
 
 /** The verdict on an exchange with a single prompt. */
-const verdict = (exchange: Exchange, now: number) =>
-  verdicts(exchange, now, { prompts: 1, withLogprobs: false, operation: completions }, 2)[0];
+const verdict = (exchange: Exchange, now: number, choices = 1) =>
+  verdicts(exchange, now, { prompts: 1, choices, withLogprobs: false, operation: completions }, 2)[0];
 
 /** The verdict on a response; a body that is no string is sent as JSON. */
 const judge = (status: number, body: unknown = '', headers: Record<string, string> = {}) =>
@@ -392,6 +392,26 @@ describe('the verdict on an answer', () => {
     expect(judge(200, { choices: [{ text: '', finish_reason: 'stop' }] })).toMatchObject({
       outcome: { status: 'completed', completion: { text: '' } },
     });
+  });
+
+  it('one choice where several are asked for is tried again, and may have been billed; some of them are an answer', () => {
+    const judged = (choices: readonly object[], notUtf8?: true) => {
+      const body = JSON.stringify({ choices });
+      const response = { kind: 'response', status: 200, headers: {}, latency_ms: 12 } as const;
+      return verdict({ ...response, body, ...(notUtf8 && { notUtf8 }) }, NOW, 5);
+    };
+    const [good, filtered] = [{ text: 'x' }, { text: 'x', finish_reason: 'content_filter' }];
+    expect(judged([good])).toMatchObject({
+      ...retry('choices_missing', true),
+      hint: expect.stringContaining('answer.votes'),
+    });
+    expect(judged([filtered, good, good])).toMatchObject({ outcome: { status: 'completed' } });
+    expect(judged([filtered, filtered, {}])).toMatchObject({ outcome: { status: 'filtered' } });
+    expect(judged([{}, {}])).toMatchObject(retry('no_text', true));
+    expect(judged([good, { text: 'y\ufffd' }], true)).toMatchObject({
+      outcome: { completion: { damaged: 'bytes' } },
+    });
+    expect(judged([good, good], true)).not.toHaveProperty('outcome.completion.damaged');
   });
 
   it('fault 24: a 200 without usage is final', () => {

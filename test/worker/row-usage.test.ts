@@ -8,11 +8,19 @@ const KNOWN = { deployment: 'lm-35-turbo-instruct' };
 const UNKNOWN = { deployment: 'my-own' };
 const row = (prompt: string, number = 1) => ({ row: number, prompt, parameters: null });
 
-const settled = (text: string, usage: Usage | null, odd = false): Verdict => ({
+const settled = (
+  text: string,
+  usage: Usage | null,
+  odd = false,
+  others: readonly string[] = [],
+): Verdict => ({
   kind: 'final',
   outcome: {
     status: 'completed',
-    completion: { text, finish_reason: 'stop', usage, model: null, id: null, created: null },
+    completion: {
+      ...{ text, finish_reason: 'stop', usage, model: null, id: null, created: null },
+      ...(others.length > 0 && { others: others.map((other) => ({ text: other, finish_reason: 'stop' })) }),
+    },
     filters: { prompt: null, completion: null },
     attempts: 1,
     latency_ms: 1,
@@ -80,6 +88,29 @@ describe('the usage of a row', () => {
     const rows = [row('one'), row('one two', 2)];
     const results = await withRowUsage([settled(' a', huge), settled(' a b', huge)], rows, {}, KNOWN);
     expect(results.map(usageOf)).toMatchObject([counts(1, 1), counts(2, 2)]);
+  });
+
+  it('fault 77: counts every choice, also those that a filter took', async () => {
+    const odd = (...texts: string[]) => settled(' a b', null, true, texts);
+    const five = { max_tokens: 5, n: 5 };
+    const all = await one(odd(' a', ' a', ' a b c', ' a'), 'p', five);
+    expect(usageOf(all)).toMatchObject(counts(1, 8));
+    // Two of five are seen, with three tokens: seven and a half for all.
+    expect(usageOf(await one(odd(' a'), 'p', five))).toMatchObject(counts(1, 8));
+    expect(usageOf(await one(odd(' a b c d e f g'), 'p', { max_tokens: 5, n: 2 }))).toMatchObject(
+      counts(1, 9),
+    );
+    const most = { max_tokens: 3_000, n: 5 };
+    const billed = counts(4, 15_000);
+    expect(usageOf(await one(settled(' a', billed, false, [' a']), 'How is it?', most))).toEqual(billed);
+  });
+
+  it('is shared out by all choices of a row', async () => {
+    const rows = [row('one'), row('one', 2)];
+    const billed = counts(2, 8);
+    const verdicts = [settled(' a', billed, false, [' a b']), settled(' a', billed)];
+    const results = await withRowUsage(verdicts, rows, { n: 2 }, KNOWN);
+    expect(results.map(usageOf)).toMatchObject([counts(1, 6), counts(1, 2)]);
   });
 
   it('is shared out between the rows of a request', async () => {
