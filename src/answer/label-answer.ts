@@ -1,6 +1,6 @@
 import type { Answer, AnswerSpec, Fault } from '../model.js';
 import { LabelIndex, type LabelMention, type Names } from './label-index.js';
-import { ENOUGH, endsLine, isExplained, isFirst, negationBefore } from './mention.js';
+import { distinct, ENOUGH, endsLine, isExplained, isFirst, negationBefore } from './mention.js';
 import { severalReader } from './several-labels.js';
 import { composed, excerpt, listed } from './text.js';
 
@@ -32,7 +32,7 @@ export function labelReader({
 
   return (text) => {
     const whole = composed(text ?? '');
-    const named = distinct(index.mentions(whole), (start) => negated(whole, start));
+    const named = distinct(whole, index.mentions(whole), ({ label }) => label, negated);
     const [first, second] = named;
     if (first !== undefined && (second === undefined || decides(whole, first, second))) {
       const label = labels[first.label] ?? '';
@@ -55,20 +55,6 @@ export const namesOf = ({
   readonly labels: readonly string[];
   readonly synonyms?: readonly Names[] | undefined;
 }): readonly Names[] => labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]);
-
-/** The first mention of each label that is not negated, and not many: of two or more only the first two decide. */
-function distinct(
-  mentions: Iterable<LabelMention>,
-  negated: (start: number) => boolean,
-): readonly LabelMention[] {
-  const found = new Map<number, LabelMention>();
-  for (const mention of mentions) {
-    if (found.has(mention.label) || negated(mention.start)) continue;
-    found.set(mention.label, mention);
-    if (found.size === ENOUGH) break;
-  }
-  return [...found.values()];
-}
 
 /** Whether the first of several mentions is the answer all the same. */
 const decides = (text: string, first: LabelMention, second: LabelMention): boolean =>

@@ -8,8 +8,28 @@ export interface Mention {
   readonly end: number;
 }
 
-/** Different mentions after which nothing can make a text name one of them alone, and no more are told in a message. */
+/** Different answers after which nothing can make a text name one of them alone, and no more are told in a message. */
 export const ENOUGH = 5;
+
+/**
+ * The first mention of each answer that a text does not negate, at most `ENOUGH`.
+ * @param answerOf what a mention stands for, to be compared
+ */
+export function distinct<One extends Mention>(
+  text: string,
+  mentions: Iterable<One>,
+  answerOf: (mention: One) => number | string,
+  negated: Negation,
+): readonly One[] {
+  const found = new Map<number | string, One>();
+  for (const mention of mentions) {
+    const answer = answerOf(mention);
+    if (found.has(answer) || negated(text, mention.start)) continue;
+    found.set(answer, mention);
+    if (found.size === ENOUGH) break;
+  }
+  return [...found.values()];
+}
 
 /** Characters before a mention in which a negation is looked for. */
 const NEAR = 80;

@@ -1,5 +1,5 @@
 import type { Answer, AnswerSpec } from '../model.js';
-import { ENOUGH, endsLine, isExplained, isFirst, type Mention, negationBefore } from './mention.js';
+import { distinct, endsLine, isExplained, isFirst, type Mention, negationBefore } from './mention.js';
 import { composed, excerpt, fits } from './text.js';
 
 type Range = Pick<Extract<AnswerSpec, { kind: 'number' }>, 'min' | 'max' | 'integer'>;
@@ -37,7 +37,7 @@ export function numberReader(range: Range): (text: string | null) => Answer {
       const fault = { code, message: `${excerpt(text)} ${why}` };
       return { values: [null], counted: [INVALID], fault };
     };
-    const named = distinct(withoutScale(whole, range), (start) => negated(whole, start));
+    const named = distinct(whole, withoutScale(whole, range), ({ values }) => values.join(), negated);
     const [first, second] = named;
     if (first === undefined) return invalid('answer_not_a_number', 'has no number');
     if (second !== undefined && !decides(whole, first, second)) {
@@ -65,18 +65,6 @@ export function rangeText({ min, max, integer }: Range): string {
   if (min !== undefined && max !== undefined) return `${kind} from ${min} to ${max}`;
   if (min !== undefined) return `${kind} of at least ${min}`;
   return max === undefined ? kind : `${kind} of at most ${max}`;
-}
-
-/** Not many: of two or more only the first two decide. */
-function distinct(numerals: Iterable<Numeral>, negated: (start: number) => boolean): readonly Numeral[] {
-  const found = new Map<string, Numeral>();
-  for (const numeral of numerals) {
-    const key = numeral.values.join();
-    if (found.has(key) || negated(numeral.start)) continue;
-    found.set(key, numeral);
-    if (found.size === ENOUGH) break;
-  }
-  return [...found.values()];
 }
 
 const POINT = /[^\p{L}\p{N}\s]*[.)]/uy;

@@ -1,5 +1,5 @@
 import { cost, count, duration } from '../figures.js';
-import { bodyWidth, clip, flow, painter, plain, sectionLines } from '../report/terminal-text.js';
+import { bodyWidth, clip, flow, painter, plain, sectionLines, words } from '../report/terminal-text.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
 import type { QuotedBudget, Range } from './quote.js';
@@ -55,10 +55,6 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
 function between({ least, most }: Range, figure: (value: number) => string): string {
   return least === most ? figure(least) : `${figure(least)} to ${figure(most)}`;
 }
-
-/** Text in lines that break between words. */
-const words = (text: string, width: number): string[] =>
-  text === '' ? [] : flow(text.split(' '), ' ', width);
 
 /** `10 without review: lines 3, 8, 12, 40, 77 and 5 more` */
 function skippedLines({ code, rows, examples }: Finding, width: number): string[] {

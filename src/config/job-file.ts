@@ -88,10 +88,10 @@ function readJobDocument(path: string): JobDocument {
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const syntax = document.errors[0];
     if (syntax !== undefined) throw notYaml(syntax.pos[0], syntaxProblem(syntax, text));
-    const braces = unquotedTemplate(document);
-    if (braces !== null) {
-      const { line } = lines.linePos(braces);
-      throw new UsageError('job_not_yaml', `${path}:${line}: ${QUOTES}: ${lineAt(text, braces).trim()}`);
+    const name = wrongName(document);
+    if (name !== null) {
+      const { line } = lines.linePos(name.at);
+      throw new UsageError(name.code, `${path}:${line}: ${name.message}: ${lineAt(text, name.at).trim()}`);
     }
     const problem = problemIn(document);
     if (problem !== null) throw notYaml(problem.at, problem.message);
@@ -226,19 +226,27 @@ function meant(path: string): string {
 const isLink = (path: string): boolean =>
   lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 
-/** A text that begins with two braces is a group of fields to YAML, whose key is another one; no job has such a key. */
-function unquotedTemplate(document: Document): number | null {
-  let found: number | null = null;
+/** The first field with a name that no field of a job can have. */
+function wrongName(
+  document: Document,
+): { readonly at: number; readonly code: string; readonly message: string } | null {
+  let found: ReturnType<typeof wrongName> = null;
   visit(document, {
     Pair(_, { key }) {
-      if (!isCollection(key)) return undefined;
-      found = key.range?.[0] ?? 0;
-      return visit.BREAK;
+      if (!isNode(key)) return undefined;
+      const at = key.range?.[0] ?? 0;
+      // A text that begins with two braces is a group of fields to YAML, whose name is another one.
+      if (isCollection(key)) found = { at, code: 'job_not_yaml', message: QUOTES };
+      // The check of the job file would leave the field out.
+      else if (isScalar(key) && key.value === '__proto__')
+        found = { at, code: 'job_invalid', message: PROTO };
+      return found === null ? undefined : visit.BREAK;
     },
   });
   return found;
 }
 
+const PROTO = 'a field cannot be called __proto__: choose another name';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
 
 /** What is wrong with the YAML, and what to do, in place of the parser's words where these are its own. */

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { MultiBar, Options } from 'cli-progress';
 import { count, duration, rate } from '../figures.js';
 import { type RateWindow, rateOf, sampled } from './rate.js';
-import { cells, clip, flow, plain } from './terminal-text.js';
+import { cells, clip, plain, words } from './terminal-text.js';
 
 const require = createRequire(import.meta.url);
 
@@ -125,7 +125,7 @@ function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progr
   const bars = new MultiBar({
     stream,
     fps: REDRAWS,
-    // One cell stays free: a line that fills the terminal makes some of them wrap.
+    // One cell stays free: a line that fills the terminal makes some of them words.
     format: (_options, { maxWidth }) => barLine(gauge.read(), maxWidth - 1),
     // The line is cut to fit, so the terminal's wrapping need not be switched off, nor back on after a crash.
     linewrap: true,
@@ -142,7 +142,7 @@ function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progr
     update: (now) => gauge.set(now),
     note(message) {
       if (stopped) return;
-      const lines = flow(plain(message).split(' '), ' ', stream.columns ?? 80);
+      const lines = words(plain(message), stream.columns ?? 80);
       bars.log(`${lines.join('\n')}\n`);
       bars.update();
     },

@@ -1,6 +1,6 @@
 import { count, counted, percent } from '../figures.js';
 import type { Scores } from './scores.js';
-import { cells, clip, flow, padEnd, plain } from './terminal-text.js';
+import { cells, clip, flow, padEnd, plain, words } from './terminal-text.js';
 
 /** Labels with which a matrix is still looked at; of more, the summary's file has it. */
 const MOST_SHOWN = 6;
@@ -17,15 +17,12 @@ export function scoreLines(scores: Scores, width: number): string[] {
     ...matrixLines(scores, width),
     ...propertyLines(scores, width),
     ...(rows > 0 && unanswered > 0
-      ? flow(
-          `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`.split(
-            ' ',
-          ),
-          ' ',
+      ? words(
+          `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`,
           width,
         )
       : []),
-    ...(left_out === undefined ? [] : flow(plain(left_out).split(' '), ' ', width)),
+    ...(left_out === undefined ? [] : words(plain(left_out), width)),
   ];
 }
 

@@ -59,6 +59,10 @@ export function flow(items: readonly string[], separator: string, width: number)
   return line === null ? lines : [...lines, line];
 }
 
+/** A plain text in lines of at most `width` cells that break between words; no line where there is no text. */
+export const words = (text: string, width: number): string[] =>
+  text === '' ? [] : flow(text.split(' '), ' ', width);
+
 function cellsOf(char: string): number {
   if (ZERO_CELLS.test(char)) return 0;
   return TWO_CELLS.test(char) ? 2 : 1;

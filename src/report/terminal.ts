@@ -14,6 +14,7 @@ import {
   plain,
   type Section,
   sectionLines,
+  words,
 } from './terminal-text.js';
 
 /** How to show a summary to a person. */
@@ -103,19 +104,14 @@ function stoppedLines(
   const progress = `Stopped after ${count(rows.total)} of ${count(input.rows)} rows:`;
   return [
     '',
-    ...flow([progress, ...plain(reason).split(' ')], ' ', width).map((line) => paint('yellow', line)),
-    ...(known > rows.total ? flow(kept(known, rows.total).split(' '), ' ', width) : []),
+    ...words(`${progress} ${plain(reason)}`, width).map((line) => paint('yellow', line)),
+    ...(known > rows.total ? words(kept(known, rows.total), width) : []),
     ...(resume === null ? [] : ['Resume with:', `  ${plain(resume)}`]),
   ];
 }
 
 function missedLines(reason: string, { width }: TerminalOptions, paint: Paint): string[] {
-  return [
-    '',
-    ...flow(['Finished,', 'but', ...plain(reason).split(' ')], ' ', width).map((line) =>
-      paint('yellow', line),
-    ),
-  ];
+  return ['', ...words(`Finished, but ${plain(reason)}`, width).map((line) => paint('yellow', line))];
 }
 
 /** Why a run stopped or what it missed, in one line, with a message of the error that most rows have. */
@@ -129,7 +125,7 @@ export function reasonLine({ stopped, missed, errors, error_samples: samples = {
 function confidenceLines({ answers_without_confidence: rows = 0 }: Summary, width: number): string[] {
   if (rows === 0) return [];
   const without = `${counted(rows, 'label')} without a confidence: the log probabilities are missing, or do not tell the labels apart`;
-  return flow(without.split(' '), ' ', width);
+  return words(without, width);
 }
 
 /** Each answer with its count, its share and a bar as long as its share. */
@@ -212,7 +208,7 @@ function callLines({ calls, cost: price, rows, reused }: Summary, width: number)
   const parts = CALLS.map((name) => `${count(calls[name])} ${name.replaceAll('_', ' ')}`);
   const lines = [
     ...flow(parts, SEPARATOR, width),
-    ...(reused === undefined ? [] : flow(reusedText(reused).split(' '), ' ', width)),
+    ...(reused === undefined ? [] : words(reusedText(reused), width)),
   ];
   if (calls.repeated === 0) return lines;
   // Nobody knows the bill of an answer that was lost: about what the others cost.

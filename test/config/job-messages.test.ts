@@ -237,6 +237,14 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ],
   ['prices: { prompt: 1 }', 'job.yaml:3: prices.completion is missing: add a line such as completion: 0.002'],
   ['on_finish: {}', 'job.yaml:3: on_finish needs a command or a post'],
+  [
+    'answer: { labels: { a: [], __proto__: [b], c: [] } }',
+    'job.yaml:3: a field cannot be called __proto__: choose another name: answer: { labels: { a: [], __proto__: [b], c: [] } }',
+  ],
+  [
+    'answer:\n  json:\n    type: object\n    properties:\n      "__proto__": { type: string }',
+    'job.yaml:7: a field cannot be called __proto__: choose another name: "__proto__": { type: string }',
+  ],
   // What YAML makes of it.
   ['prompt: {{ review }}', `job.yaml:3: ${QUOTES}: prompt: {{ review }}`],
   [

@@ -44,7 +44,7 @@ const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat
 
 /** A folder, a service and a way to run a job, anew for each test of a suite. */
 function bench(store: () => { readonly target: string; readonly stateDir: string }) {
-  let work = new Workplace();
+  let work: Workplace;
   let service: ScriptedService | null = null;
   let emulator: Emulator | null = null;
   beforeEach(() => {

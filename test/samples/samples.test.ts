@@ -18,12 +18,19 @@ describe.each(['samples/reviews.csv', 'samples/messages.jsonl'])('%s', (path) =>
 });
 
 describe('the review sample', () => {
-  const header = ['review_id', 'product', 'language', 'rating', 'review'] as const;
+  const header = ['review_id', 'product', 'language', 'rating', 'review', 'sentiment_true'] as const;
   const [first, ...records] = parse(textOf('samples/reviews.csv'), { record_delimiter: '\n' });
   const all = z
-    .array(z.tuple([z.string(), z.string(), z.string(), z.string(), z.string()]))
+    .array(z.tuple([z.string(), z.string(), z.string(), z.string(), z.string(), z.string()]))
     .parse(records)
-    .map(([id, product, language, rating, review]) => ({ id, product, language, rating, review }));
+    .map(([id, product, language, rating, review, gold]) => ({
+      id,
+      product,
+      language,
+      rating,
+      review,
+      gold,
+    }));
   const written = all.map(({ review }) => review).filter((review) => review !== '');
 
   it('has its header and at least 300 records', () => {
@@ -38,6 +45,15 @@ describe('the review sample', () => {
   it('names a product in each, and rates from 1 to 5 or not at all', () => {
     expect(all.filter(({ product, rating }) => product === '' || !/^[1-5]?$/.test(rating))).toEqual([]);
     expect(all.some(({ rating }) => rating === '')).toBe(true);
+  });
+
+  it('has the right answer for every sixth review, whatever its language', () => {
+    const read = all.filter((_, i) => i % 6 === 0 && all[i]?.review !== '');
+    expect(all.filter(({ gold }) => gold !== '')).toEqual(read);
+    expect(distinct(read.map(({ language }) => language))).toBeGreaterThan(7);
+    for (const label of ['positive', 'negative', 'neutral']) {
+      expect(read.filter(({ gold }) => gold === label).length).toBeGreaterThanOrEqual(8);
+    }
   });
 
   it('repeats no review', () => {
