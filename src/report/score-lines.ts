@@ -35,11 +35,15 @@ function figures(scores: Scores): string[] {
       unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`,
     ];
   }
+  const ofAll = `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)})`;
   return [
-    `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)}) of ${counted(rows, 'row')}`,
     ...(abstained === 0
-      ? []
-      : [`${share(answered / rows)} of them answered`, `accuracy ${share(answered_accuracy ?? 0)} of those`]),
+      ? [`${ofAll} of ${counted(rows, 'row')}`]
+      : [
+          `${count(answered)} of ${counted(rows, 'row')} with gold answered (${share(answered / rows)})`,
+          ...(answered_accuracy === null ? [] : [`accuracy ${share(answered_accuracy)} of those`]),
+          `${ofAll} of all`,
+        ]),
     ...(macro_f1 === null ? [] : [`macro F1 ${macro_f1.toFixed(3)}`]),
     ...(kappa === null ? [] : [`kappa ${kappa.toFixed(3)}`]),
     ...(brier === null ? [] : [`Brier score ${brier.toFixed(3)}`]),

@@ -1,5 +1,13 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -57,6 +65,20 @@ describe('the README', () => {
   it('begins with the two commands that a stranger types', () => {
     expect(readme).toContain('    npm ci && npx promptmill run jobs/sentiment.yaml --emulate\n');
     expect(readme).toContain('    npm ci && npm test\n');
+  });
+
+  it('shows what the first of them ends with', async () => {
+    const work = mkdtempSync(join(tmpdir(), 'promptmill-readme-'));
+    try {
+      for (const folder of ['jobs', 'samples']) symlinkSync(join(root, folder), join(work, folder));
+      const args = [join(root, 'dist/cli.js'), 'run', 'jobs/sentiment.yaml', '--emulate'];
+      const { stderr } = await exec(process.execPath, args, { cwd: work });
+      const [, shown = ''] = /^The first ends like this.*\n\n((?: {4}.*\n|\n)+)/m.exec(readme) ?? [];
+      expect(shown).toContain('rows with gold answered');
+      expect(stderr).toContain(shown.replaceAll(/^ {4}/gm, '').trim());
+    } finally {
+      rmSync(work, { recursive: true, force: true });
+    }
   });
 
   it('names only files that exist', () => {

@@ -95,7 +95,14 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
     ece: 0.0567,
   };
   const told = render({ ...finished, scores: unsure }, { width: 200 });
-  expect(told).toContain('of 40 rows, 72.5 % of them answered, accuracy 95.0 % of those, macro F1');
+  expect(told).toContain(
+    'scores          29 of 40 rows with gold answered (72.5 %), accuracy 95.0 % of those, ' +
+      'accuracy 90.0 % (77.0 % to 96.0 %) of all, macro F1',
+  );
+  const silent = { ...unsure, abstained: 40, answered: 0, answered_accuracy: null };
+  expect(render({ ...finished, scores: silent }, { width: 200 })).toContain(
+    'scores          0 of 40 rows with gold answered (0.0 %), accuracy 90.0 % (',
+  );
   expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
   const many = Object.fromEntries(Array.from({ length: 7 }, (_, i) => [`label ${i}`, f1]));
   expect(render({ ...finished, scores: { ...scores, labels: many } })).not.toContain('gold \\ answer');
