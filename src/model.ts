@@ -7,6 +7,7 @@
  * - **row**: one input record; it becomes one prompt and exactly one output record.
  * - **chunk**: up to `chunk_size` consecutive rows; one BullMQ job.
  * - **outcome**: how a row ended: `completed`, `filtered`, `failed` or `skipped`.
+ * - **interim outcome**: an answer that does not fit; the ledger keeps it until its row, which is asked again, has ended.
  * - **tally**: what is counted of all outcomes; the summary and the report are made of it.
  * - **window**: the rows that are handed to the queue and not yet written to the output.
  * - **ledger**: the shared store of what is known and not yet written: rows are reserved in it before a call, and settled after.
@@ -129,6 +130,8 @@ export type AnswerSource = 'read' | 'repaired' | 'asked_again' | 'voted' | 'esca
 interface Called {
   /** Attempts made for this row, from 1; waits for a quota are no attempts. 0 where nothing was sent. */
   readonly attempts: number;
+  /** Times that the row was asked, where an answer did not fit and it was asked again. @default 1 */
+  readonly asked?: number;
   /** Milliseconds from the last request to its last byte; `null` when no call ended. */
   readonly latency_ms: number | null;
   /** Set for a row whose outcome was taken over: it has no usage, no latency and no attempts of its own. */

@@ -14,6 +14,8 @@ export interface Settlement<Kept = CalledOutcome> extends ChunkKey {
   readonly call: string | null;
   /** Null when there is none: the row is to be called again, or was not called after all. */
   readonly outcome: Kept | null;
+  /** Set where `outcome` is an interim one: how often the row was asked so far. */
+  readonly interim?: number;
 }
 
 /** A row, and the most that it can be billed; nothing where its run has no budget. */
@@ -144,6 +146,11 @@ export interface Ledger {
    * when they are heard of. An outcome that is unknown counts nothing, and a real one takes its place. Outcomes of a run
    * that nobody collects at present are kept: they are paid for.
    *
+   * An interim outcome is kept besides them until its row has an outcome, also an unknown one, or is committed, and counts as
+   * an outcome nowhere: other calls for its row stay in flight. One of more asks takes its place. One of as many or fewer, or
+   * of a row that has ended, is dropped, and counts as a dropped outcome does. Where the row has ended with an unknown
+   * outcome, and so is not asked again, it takes the place of that.
+   *
    * A row is granted when its run is wanted by this execution, it has no outcome, with `hold` no other call for it is in
    * flight, and all such rows of the request fit the budget beside what is spent and reserved. Requests are looked at in
    * their order, and a small one may take the room that is too small for one before it. What is granted counts at once:
@@ -171,13 +178,16 @@ export interface Ledger {
    */
   outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>>;
 
+  /** The interim outcomes of rows, by row number; of any execution. */
+  interim(run: string, rows: readonly number[]): Promise<ReadonlyMap<number, CalledOutcome>>;
+
   /**
    * After the manifest is on disk: moves the committed mark, renews the lease, and drops the given chunks. In a
    * store that came back empty there is no run to renew; that takes `open`.
    */
   forget(run: string, committed: number, firsts: readonly number[]): Promise<void>;
 
-  /** Ends a run: its lease, counters and outcomes go. */
+  /** Ends a run: its lease, counters and outcomes go, interim ones too. */
   close(run: string): Promise<void>;
 }
 

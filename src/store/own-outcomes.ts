@@ -29,9 +29,9 @@ export class OwnOutcomes {
    * @param isKept whether its outcome is there as it was given; another may be, when it is not
    * @param size of the outcome, in characters of JSON
    */
-  settled({ run, first, row, outcome }: Settlement, isKept: boolean, size: number): void {
+  settled({ run, first, row, outcome, interim }: Settlement, isKept: boolean, size: number): void {
     const chunks = this.#runs.get(run);
-    if (chunks === undefined || outcome === null) return;
+    if (chunks === undefined || outcome === null || interim) return;
     if (!isKept) {
       chunks.get(first)?.outcomes.delete(row);
       return;

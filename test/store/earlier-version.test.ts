@@ -45,6 +45,45 @@ describe.runIf(havePostgres())('tables of an earlier version', () => {
     await store.close();
   });
 
+  test('of the layout before get interim outcomes, while its workers go on with their function', async () => {
+    const admin = new pg.Client(server.url);
+    await admin.connect();
+    /** Each with the number of the transaction that made it. */
+    const functions = async (): Promise<unknown[]> => {
+      const { rows } = await admin.query(
+        "SELECT xmin, pronargs FROM pg_proc WHERE proname = 'write' AND pronamespace = 'promptmill'::regnamespace",
+      );
+      return rows;
+    };
+    await (await open()).close();
+    // As layout 7 was left: without interim outcomes, and with a function that has a parameter less.
+    await admin.query('DROP FUNCTION promptmill.write');
+    await admin.query('ALTER TABLE promptmill.outcome DROP COLUMN asks');
+    await admin.query("CREATE FUNCTION promptmill.write(text) RETURNS text LANGUAGE sql AS 'SELECT $1'");
+    await admin.query("COMMENT ON SCHEMA promptmill IS '7'");
+    await admin.query(
+      "INSERT INTO promptmill.outcome (run, first, row, outcome) VALUES ('seven', 1, 1, '{}')",
+    );
+
+    const { ledger, ...store } = await open();
+    await ledger.open('seven', 2, 0, NO_CALLS);
+    await record(ledger, [
+      { ...entry('seven', 1, 1), interim: 1 },
+      { ...entry('seven', 1, 2), interim: 1 },
+    ]);
+    expect(await look(ledger, 'seven', 1, 2, [1, 2])).toEqual(['known', 'granted']);
+    expect([...(await ledger.interim('seven', [1, 2])).keys()]).toEqual([2]);
+    expect((await ledger.progress('seven', [1])).counts).toEqual([1]);
+    const made = await functions();
+    expect(made).toHaveLength(2);
+    await store.close();
+
+    // There is nothing to make any more.
+    await (await open()).close();
+    expect(await functions()).toEqual(made);
+    await admin.end();
+  });
+
   test('which a worker of that version has put back serve this version, too', async () => {
     const pool = new pg.Pool({ connectionString: server.url });
     // The function of layout 5 did not say what was kept.

@@ -18,7 +18,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { EmbeddedLedger } from '../../src/store/embedded/ledger.js';
-import { type Ledger, NOTHING, type Reservation } from '../../src/store/ledger.js';
+import { type Ledger, NOTHING, type Reservation, type Settlement } from '../../src/store/ledger.js';
 import { LEDGER_TIMES } from '../../src/store/times.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 import { entry, look, NO_CALLS, record, reserve, tokens } from './samples.js';
@@ -62,7 +62,7 @@ vi.mock('node:fs', async (original) => {
 
 /** A file system in memory, where there is one: thousands of files are made here. */
 const MEMORY = '/dev/shm';
-const HEADER = 'promptmill ledger 1\n';
+const HEADER = 'promptmill ledger 2\n';
 const RUN = 'run';
 const HEALTHY = { dead: false, refusal: null };
 const HELD = { isHeld: () => true, tookOver: false };
@@ -101,9 +101,13 @@ async function known(ledger: Ledger): Promise<unknown> {
     ...(await ledger.progress(RUN, firsts)),
     waiting: await ledger.waiting(RUN),
     chunks: chunks.map((chunk) => [...chunk].sort(([a], [b]) => a - b)),
+    interim: [...(await ledger.interim(RUN, [1, 2, 22, 23]))],
     states: await look(ledger, RUN, 1, 1, [1, 2, 3, 4, 5, 6, 7, 8]),
   };
 }
+
+/** An answer that does not fit, of a row that was asked twice. */
+const unfit = (row: number): Settlement => ({ ...entry(RUN, 21, row, 'twice ü'), interim: 2 });
 
 type Step = (ledger: Ledger) => Promise<unknown>;
 
@@ -118,7 +122,9 @@ const steps: readonly Step[] = [
       counts: new Map([[RUN, { retried: 1 }]]),
       reservations: [request(2, 'c')],
     }),
+  (ledger) => record(ledger, [{ ...entry(RUN, 21, 22, 'once'), interim: 1 }, unfit(23)]),
   (ledger) => ledger.forget(RUN, 1, [1]),
+  (ledger) => record(ledger, [{ ...unfit(2), call: 'c' }]),
   (ledger) => ledger.stop(RUN, 1, { code: 'c', message: 'line\nbreak' }),
   (ledger) => record(ledger, [entry(RUN, 21, 22, 'x'.repeat(300))]),
 ];
@@ -201,7 +207,7 @@ test('fault 81: an answer that is damaged while the run goes on is not given out
 
 test('fault 81: a file of another version, and one without a header, are refused and stay as they are', () => {
   for (const [content, message] of [
-    ['promptmill ledger 2\nsomething', /is of another version/],
+    ['promptmill ledger 3\nsomething', /is of another version/],
     ['', /damaged at byte 0/],
     ['promptmill', /damaged at byte 0/],
     ['SQLite format 3\n', /damaged at byte 0/],
@@ -210,6 +216,37 @@ test('fault 81: a file of another version, and one without a header, are refused
     expect(() => open()).toThrow(message);
     expect(readFileSync(path, 'utf8')).toBe(content);
   }
+});
+
+test('a file of the version before is read, and is of this version from then on', async () => {
+  const after = await written();
+  // Then it has nothing to forget, and is not written anew.
+  open().leave();
+  const left = readFileSync(path, 'utf8');
+  writeFileSync(path, left.replace(HEADER, 'promptmill ledger 1\n'));
+  expect(await known(open())).toEqual(after.at(-1)?.known);
+  expect(readFileSync(path, 'utf8')).toBe(left);
+});
+
+test('a file that is written anew keeps the interim outcomes, and only the last of each row', async () => {
+  const ledger = open();
+  await ledger.open(RUN, 1, 0, NO_CALLS);
+  const long = 'x'.repeat(3_000);
+  for (let asks = 1; asks <= 5_000; asks++) {
+    await record(ledger, [{ ...entry(RUN, 1, 1, `${asks} ${long}`), interim: asks }]);
+  }
+  expect(statSync(path).size).toBeLessThan(5e6);
+  await record(ledger, [unfit(22), { ...unfit(23), interim: 3 }, entry(RUN, 21, 23)]);
+  const before = await known(ledger);
+  ledger.leave();
+  expect(statSync(path).size).toBeLessThan(2 * long.length);
+  const again = open();
+  expect(await known(again)).toEqual(before);
+  await record(again, [unfit(22), { ...entry(RUN, 1, 1), interim: 4_999 }]);
+  expect((await again.progress(RUN, [])).calls.repeated).toBe(2);
+  await again.close(RUN);
+  again.leave();
+  expect(readFileSync(path, 'utf8')).toBe(HEADER);
 });
 
 test('a run that nobody continues is dropped after its time, and does not come back', async () => {

@@ -14,7 +14,9 @@ import { UNKNOWN_TEXT } from '../ledger.js';
 import type { Change, Place } from './ledger-state.js';
 
 /** The first line. The number goes up with every change of what the lines mean. */
-const HEADER = Buffer.from('promptmill ledger 1\n');
+const HEADER = Buffer.from('promptmill ledger 2\n');
+/** That of the version before, which has no interim outcomes; it is as long. */
+const HEADER_BEFORE = Buffer.from('promptmill ledger 1\n');
 /** A line begins with the checksum of the rest in hexadecimal, and with what it is. */
 const CHECKSUM = 8;
 const CHANGE = ' ';
@@ -91,6 +93,7 @@ export class LedgerFile {
       const file = new LedgerFile(descriptor, path, 0);
       file.size = file.#replay(onChange);
       ftruncateSync(descriptor, file.size);
+      writeSync(descriptor, HEADER, 0, HEADER.length, 0);
       return file;
     } catch (error) {
       closeSync(descriptor);
@@ -239,7 +242,7 @@ function textOf(line: Buffer): Buffer | null {
 const checksumOf = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(CHECKSUM, '0');
 
 function assertHeader(path: string, line: Buffer): void {
-  if (line.equals(HEADER.subarray(0, -1))) return;
+  if ([HEADER, HEADER_BEFORE].some((header) => line.equals(header.subarray(0, -1)))) return;
   if (!line.toString('latin1').startsWith('promptmill ledger ')) throw damaged(path, 0, 'it has no header');
   throw new UsageError(
     'bad_state_dir',

@@ -65,8 +65,14 @@ export type Change =
   | ({ readonly do: 'stop' } & Stopping)
   | ({ readonly do: 'forget' } & Forgetting)
   | { readonly do: 'close'; readonly run: string }
-  /** What is left of a run when the file is written anew, and before that its outcomes. */
+  /** What is left of a run when the file is written anew, and before that its outcomes, and its interim outcomes. */
   | ({ readonly do: 'keep'; readonly rows: readonly number[] } & ChunkKey)
+  | {
+      readonly do: 'keep interim';
+      readonly run: string;
+      readonly rows: readonly number[];
+      readonly asks: readonly number[];
+    }
   | { readonly do: 'restore'; readonly run: string; readonly facts: RunFacts };
 
 interface Opening {
@@ -94,6 +100,12 @@ interface Forgetting {
   readonly leaseMs: number;
 }
 
+/** An interim outcome, and how often its row was asked. */
+interface Interim {
+  readonly asks: number;
+  readonly place: Place;
+}
+
 interface Run {
   head: Head | null;
   stop: RunFacts['stop'];
@@ -102,13 +114,14 @@ interface Run {
   readonly flight: Map<number, Flight>;
   /** First row → row → outcome. */
   readonly chunks: Map<number, Map<number, Place>>;
+  /** By rows. */
+  readonly interim: Map<number, Interim>;
   seenAt: number;
 }
 
 const NO_RUN: Readonly<Run> = {
   ...{ head: null, stop: null, opened: false, calls: NO_CALLS, seenAt: 0 },
-  flight: new Map(),
-  chunks: new Map(),
+  ...{ flight: new Map(), chunks: new Map(), interim: new Map() },
 };
 
 /**
@@ -152,6 +165,13 @@ export class LedgerState {
         });
         break;
       }
+      case 'keep interim': {
+        const run = this.#runFor(change.run);
+        places.forEach((place, i) => {
+          this.#keepInterim(run, change.rows[i] ?? 0, { asks: change.asks[i] ?? 0, place });
+        });
+        break;
+      }
       case 'restore': {
         const { head, stop, opened, calls, flight, seenAt } = change.facts;
         const run = this.#runFor(change.run);
@@ -175,6 +195,7 @@ export class LedgerState {
     for (const [first, chunk] of run.chunks) {
       for (const row of chunk.keys()) if (row <= mark) this.#drop(run, first, row);
     }
+    this.#dropInterim(run, mark);
     run.head = { execution, committed: mark, until: at + leaseMs };
     if (!run.opened) run.calls = added(run.calls, calls ?? NO_CALLS);
     run.opened = true;
@@ -210,14 +231,18 @@ export class LedgerState {
       for (const row of run.chunks.get(first)?.keys() ?? []) this.#drop(run, first, row);
     }
     if (run.head === null) return;
-    run.head = { ...run.head, committed: Math.max(run.head.committed, committed), until: at + leaseMs };
+    const mark = Math.max(run.head.committed, committed);
+    this.#dropInterim(run, mark);
+    run.head = { ...run.head, committed: mark, until: at + leaseMs };
   }
 
   close(name: string): void {
     const run = this.#runs.get(name);
-    for (const [first, chunk] of run?.chunks ?? []) {
-      for (const row of chunk.keys()) if (run !== undefined) this.#drop(run, first, row);
+    if (run === undefined) return;
+    for (const [first, chunk] of run.chunks) {
+      for (const row of chunk.keys()) this.#drop(run, first, row);
     }
+    this.#dropInterim(run, Number.POSITIVE_INFINITY);
     this.#runs.delete(name);
   }
 
@@ -246,10 +271,15 @@ export class LedgerState {
     return this.#runs.get(name)?.chunks ?? new Map();
   }
 
+  /** The interim outcomes of a run by rows. */
+  interimOf(name: string): ReadonlyMap<number, Interim> {
+    return this.#runs.get(name)?.interim ?? NO_RUN.interim;
+  }
+
   #runFor(name: string): Run {
     let run = this.#runs.get(name);
     if (run === undefined) {
-      run = { ...NO_RUN, flight: new Map(), chunks: new Map() };
+      run = { ...NO_RUN, flight: new Map(), chunks: new Map(), interim: new Map() };
       this.#runs.set(name, run);
     }
     return run;
@@ -269,6 +299,21 @@ export class LedgerState {
     if (chunk?.size === 0) run.chunks.delete(first);
   }
 
+  #keepInterim(run: Run, row: number, interim: Interim): void {
+    this.#keptBytes += interim.place.bytes - (run.interim.get(row)?.place.bytes ?? 0);
+    run.interim.set(row, interim);
+  }
+
+  /** Those of rows up to one. */
+  #dropInterim(run: Run, to: number): void {
+    for (const row of run.interim.keys()) if (row <= to) this.#dropInterimOf(run, row);
+  }
+
+  #dropInterimOf(run: Run, row: number): void {
+    this.#keptBytes -= run.interim.get(row)?.place.bytes ?? 0;
+    run.interim.delete(row);
+  }
+
   #settle(run: Run, { settled, counts }: RunBatch<Place>): void {
     const committed = run.head?.committed ?? 0;
     const ended = new Set<string>();
@@ -281,14 +326,22 @@ export class LedgerState {
       else run.flight.set(row, { ...flight, calls });
     }
     let repeated = 0;
-    for (const { first, row, call, outcome } of settled) {
+    for (const { first, row, call, outcome, interim: asks = 0 } of settled) {
       if (outcome === null) continue;
-      const before = row > committed ? run.chunks.get(first)?.get(row) : undefined;
-      if (row > committed && (before === undefined || (before.isUnknown && !outcome.isUnknown))) {
+      const before = run.chunks.get(first)?.get(row);
+      const hasEnded =
+        row <= committed || (before !== undefined && !(before.isUnknown && !outcome.isUnknown));
+      const isInterim = asks > 0 && before === undefined;
+      if (hasEnded || (isInterim && asks <= (run.interim.get(row)?.asks ?? 0))) {
+        if (call === null || ended.has(`${row} ${call}`)) repeated++;
+      } else if (isInterim) {
+        this.#keepInterim(run, row, { asks, place: outcome });
+      } else {
         this.#keep(run, first, row, outcome);
         if (!outcome.isUnknown) repeated += run.flight.get(row)?.calls.length ?? 0;
         run.flight.delete(row);
-      } else if (call === null || ended.has(`${row} ${call}`)) repeated++;
+        this.#dropInterimOf(run, row);
+      }
     }
     run.calls = added(run.calls, { ...counts, repeated: counts.repeated + repeated });
   }

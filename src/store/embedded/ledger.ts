@@ -53,7 +53,7 @@ export class EmbeddedLedger implements Ledger {
     this.#directory = dirname(path);
     if (statSync(path, { throwIfNoEntry: false }) === undefined) LedgerFile.begin(path);
     this.#file = LedgerFile.open(path, (change, places) => {
-      this.#isChanged ||= change.do !== 'keep' && change.do !== 'restore';
+      this.#isChanged ||= !AS_WRITTEN_ANEW.has(change.do);
       this.#state.apply(change, places);
     });
     this.#setEnough();
@@ -135,7 +135,17 @@ export class EmbeddedLedger implements Ledger {
 
   async outcomes({ run, first }: ChunkKey): Promise<ReadonlyMap<number, CalledOutcome>> {
     const places = this.#state.chunksOf(run).get(first) ?? NO_PLACES;
-    return new Map([...places].map(([row, place]) => [row, place.own ?? JSON.parse(this.#file.read(place))]));
+    return new Map([...places].map(([row, place]) => [row, this.#outcomeAt(place)]));
+  }
+
+  async interim(run: string, rows: readonly number[]): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const known = this.#state.interimOf(run);
+    const found = new Map<number, CalledOutcome>();
+    for (const row of rows) {
+      const interim = known.get(row);
+      if (interim !== undefined) found.set(row, this.#outcomeAt(interim.place));
+    }
+    return found;
   }
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
@@ -152,6 +162,10 @@ export class EmbeddedLedger implements Ledger {
   leave(): void {
     if (this.#isChanged && this.lock.isHeld()) this.#rewrite();
     this.#file.close();
+  }
+
+  #outcomeAt(place: Place): CalledOutcome {
+    return place.own ?? JSON.parse(this.#file.read(place));
   }
 
   #close(run: string): void {
@@ -225,18 +239,25 @@ export class EmbeddedLedger implements Ledger {
 
   /** @param moved gets where each outcome is in the other file */
   #copyTo(next: LedgerFile, moved: Map<Place, Place>): void {
+    const copy = (kept: ReadonlyMap<number, Place>, changeFor: (rows: readonly number[]) => Change): void => {
+      for (const part of partsOf(kept)) {
+        const places = part.map(([, place]) => place);
+        const copies = next.copy(changeFor(part.map(([row]) => row)), this.#file, places);
+        copies.forEach((copy, i) => {
+          const place = places[i];
+          if (place !== undefined) moved.set(place, copy);
+        });
+      }
+    };
     for (const run of this.#state.runs) {
       for (const [first, chunk] of this.#state.chunksOf(run)) {
-        for (const part of partsOf(chunk)) {
-          const rows = part.map(([row]) => row);
-          const places = part.map(([, place]) => place);
-          const copies = next.copy({ do: 'keep', run, first, rows }, this.#file, places);
-          copies.forEach((copy, i) => {
-            const place = places[i];
-            if (place !== undefined) moved.set(place, copy);
-          });
-        }
+        copy(chunk, (rows) => ({ do: 'keep', run, first, rows }));
       }
+      const interim = this.#state.interimOf(run);
+      const asks = (rows: readonly number[]): number[] => rows.map((row) => interim.get(row)?.asks ?? 0);
+      copy(new Map([...interim].map(([row, { place }]) => [row, place])), (rows) => ({
+        ...{ do: 'keep interim', run, rows, asks: asks(rows) },
+      }));
       next.append({ do: 'restore', run, facts: this.#state.factsOf(run) });
     }
   }
@@ -250,6 +271,9 @@ export const lockLost = (directory: string): StopError =>
     'Run the same command when that one has ended: it goes on where it stopped.',
   );
 
+/** The changes of a file that was written anew. */
+const AS_WRITTEN_ANEW: ReadonlySet<Change['do']> = new Set(['keep', 'keep interim', 'restore']);
+
 const NO_CHANGE: Change = {
   ...{ do: 'write', at: 0, settled: [], counts: [], reservations: [], atLeast: [] },
 };
@@ -258,11 +282,11 @@ const REMEDY = 'Free some space and run the same command: it goes on where it st
 
 const NO_PLACES: ReadonlyMap<number, Place> = new Map();
 
-/** The rows of a chunk in parts that fit into memory. */
-function partsOf(chunk: ReadonlyMap<number, Place>): (readonly [row: number, Place])[][] {
+/** Rows in parts that fit into memory. */
+function partsOf(kept: ReadonlyMap<number, Place>): (readonly [row: number, Place])[][] {
   const parts: (readonly [row: number, Place])[][] = [];
   let bytes = COPIED;
-  for (const each of chunk) {
+  for (const each of kept) {
     if (bytes >= COPIED) {
       parts.push([]);
       bytes = 0;

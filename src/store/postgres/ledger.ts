@@ -22,6 +22,12 @@ interface Answers {
   readonly kept?: boolean;
 }
 
+/** An outcome as the tables have it. */
+interface Kept {
+  readonly row: string;
+  readonly outcome: string;
+}
+
 /**
  * The ledger on PostgreSQL. Every step is one statement, and every statement can be sent again when its reply was lost.
  */
@@ -75,6 +81,7 @@ export class PostgresLedger implements Ledger {
       settled.map(({ call }) => call ?? ''),
       // JSON has no line breaks, and pg takes longer to write an array of texts than PostgreSQL to split one.
       outcomes.join('\n'),
+      settled.map(({ interim = 0 }) => interim),
       rows.map(({ request }) => request),
       rows.map(({ asked }) => asked.run),
       rows.map(({ asked }) => asked.first),
@@ -135,11 +142,13 @@ export class PostgresLedger implements Ledger {
   async outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>> {
     const own = this.#own.of(chunk);
     if (own !== undefined && own.size === count) return own;
-    const { rows } = await this.sql.query<{ row: string; outcome: string }>(statements.OUTCOMES, [
-      chunk.run,
-      chunk.first,
-    ]);
-    return new Map(rows.map(({ row, outcome }) => [Number(row), JSON.parse(outcome)]));
+    const { rows } = await this.sql.query<Kept>(statements.OUTCOMES, [chunk.run, chunk.first]);
+    return byRow(rows);
+  }
+
+  async interim(run: string, rows: readonly number[]): Promise<ReadonlyMap<number, CalledOutcome>> {
+    const found = await this.sql.query<Kept>(statements.INTERIM, [run, rows]);
+    return byRow(found.rows);
   }
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
@@ -152,3 +161,6 @@ export class PostgresLedger implements Ledger {
     this.#own.end(run);
   }
 }
+
+const byRow = (kept: readonly Kept[]): Map<number, CalledOutcome> =>
+  new Map(kept.map(({ row, outcome }) => [Number(row), JSON.parse(outcome)]));

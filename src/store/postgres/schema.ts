@@ -3,7 +3,7 @@ import { type PgPool, type PgPoolClient, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
-import { MAKE_WRITE } from './statements.js';
+import { MAKE_WRITE, WRITE_SIGNATURE } from './statements.js';
 
 /** BullMQ's schema. Its statements name no schema, so every connection has it as its search path. */
 export const QUEUE_SCHEMA = 'bullmq';
@@ -12,7 +12,7 @@ export const QUEUE_SCHEMA = 'bullmq';
 const SETUP_LOCK = 5_741_310_226;
 
 /** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '7';
+const LAYOUT = '8';
 
 /** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
 export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
@@ -20,10 +20,11 @@ export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/pa
 const NAMES = ['run', 'calls', 'outcome', 'board'];
 
 /**
- * The ledger's tables, and the function that writes to them. A call's counters have one row for each writer, so that the
+ * The ledger's tables. A call's counters have one row for each writer, so that the
  * workers of a fleet wait for each other's commits only where a budget or `hold` decides; `''` is the row with which the
  * collector seeds them. `written` holds the numbers of that writer's last writes. `flight` has the rows whose calls nobody
- * has told the end of, with the names of these calls, the first reserved first.
+ * has told the end of, with the names of these calls, the first reserved first. An `outcome` with `asks` is an interim one, of
+ * a row that was asked so often.
  */
 const TABLES = `
 CREATE SCHEMA IF NOT EXISTS promptmill;
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS promptmill.outcome (
   first bigint NOT NULL,
   row bigint NOT NULL,
   outcome text NOT NULL,
+  asks integer NOT NULL DEFAULT 0,
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, first, row)
 );
@@ -67,10 +69,22 @@ CREATE TABLE IF NOT EXISTS promptmill.board (
   until timestamptz NOT NULL,
   PRIMARY KEY (kind, id)
 );
-${COUNTERS.map((name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`).join('\n')}
-${MAKE_WRITE}
-COMMENT ON SCHEMA promptmill IS '${LAYOUT}';
 `;
+
+/**
+ * What makes the tables and the function, or brings those of an earlier version up to date. Each step is a transaction, so that
+ * none keeps workers of that version from one table while it waits for them at another; the last says that all were done.
+ */
+const STEPS = [
+  TABLES,
+  COUNTERS.map(
+    (name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`,
+  ).join('\n'),
+  `ALTER TABLE promptmill.outcome ADD COLUMN IF NOT EXISTS asks integer NOT NULL DEFAULT 0;
+   CREATE INDEX IF NOT EXISTS interim ON promptmill.outcome (run, row) WHERE asks > 0;`,
+  MAKE_WRITE,
+  `COMMENT ON SCHEMA promptmill IS '${LAYOUT}'`,
+];
 
 /** Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired. */
 export const prepareTables = (pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> =>
@@ -101,24 +115,17 @@ async function prepare(pool: PgPool, others: (session: PgPoolClient) => Promise<
 
 /**
  * Makes Promptmill's own tables where they are missing or of an earlier version.
- * @param session one connection, because of its transaction; nobody else makes tables meanwhile
+ * @param session nobody else makes tables meanwhile
  */
 async function createTables(session: Sql): Promise<void> {
   const { rows } = await session.query<{ found: boolean }>(
     `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
        AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')}
-       AND to_regproc('promptmill.write') IS NOT NULL AS found`,
+       AND to_regprocedure('${WRITE_SIGNATURE}') IS NOT NULL AS found`,
   );
   // Asked first, so that a user who may use the tables and not make any can work.
   if (rows[0]?.found) return;
-  await session.query('BEGIN');
-  try {
-    await session.query(TABLES);
-    await session.query('COMMIT');
-  } catch (error) {
-    await session.query('ROLLBACK');
-    throw error;
-  }
+  for (const step of STEPS) await session.query(step);
 }
 
 /** Drops what runs that nobody continues have left. */

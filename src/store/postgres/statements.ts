@@ -62,8 +62,8 @@ SELECT EXISTS (SELECT FROM head) AS open
 /** Those of the worker; the outcomes that were given, count, and were not kept; the other calls of rows that end. */
 const REPEATED = `n.repeated
     + (SELECT count(*) FROM given AS g WHERE g.run = n.run AND g.counts)
-    - (SELECT count(*) FROM ended AS e WHERE e.run = n.run AND e.counts)
-    + (SELECT coalesce(sum(e.others), 0) FROM ended AS e WHERE e.run = n.run)`;
+    - (SELECT count(*) FROM taken AS t WHERE t.run = n.run AND t.counts)
+    + (SELECT coalesce(sum(t.others), 0) FROM taken AS t WHERE t.run = n.run)`;
 
 /** The parameters of WRITE, by name and type; the order is that of the arguments of every call. */
 const PARAMETERS = [
@@ -81,6 +81,8 @@ const PARAMETERS = [
   ['s_rows', 'bigint[]'],
   ['s_calls', 'text[]'],
   ['s_outcomes', 'text[]'],
+  // How often the row was asked, where the outcome is an interim one, and 0 elsewhere.
+  ['s_asks', 'integer[]'],
   // What is to be reserved, by rows; `requests` are the numbers of their reservations.
   ['requests', 'integer[]'],
   ['r_runs', 'text[]'],
@@ -110,6 +112,7 @@ const PARAMETERS = [
  * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
  * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
  * `kept` in the answer: every outcome is there as it was given, and none is unknown, which a real one could replace.
+ * The function of layout 7 has another parameter less and stays beside this one, for the workers of that version.
  */
 export const MAKE_WRITE = `
 CREATE OR REPLACE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
@@ -149,8 +152,8 @@ BEGIN
 
   IF is_new AND cardinality(runs) > 0 THEN
     WITH given_all AS MATERIALIZED (
-      SELECT * FROM unnest(s_runs, s_firsts, s_rows, s_calls, s_outcomes)
-        WITH ORDINALITY AS s (run, first, row, call, outcome, nth)
+      SELECT * FROM unnest(s_runs, s_firsts, s_rows, s_calls, s_outcomes, s_asks)
+        WITH ORDINALITY AS s (run, first, row, call, outcome, asks, nth)
     ), flown AS MATERIALIZED (
       SELECT f.run, f.row, f.calls, ARRAY(
         SELECT u.call FROM unnest(f.calls) WITH ORDINALITY AS u (call, nth)
@@ -161,31 +164,37 @@ BEGIN
     ), given AS MATERIALIZED (
       SELECT g.*, g.call = '' OR coalesce(f.calls @> ARRAY[g.call], false) AS counts,
         coalesce(cardinality(f.others), 0) AS others
-      FROM given_all AS g LEFT JOIN flown AS f USING (run, row) WHERE g.outcome IS NOT NULL
+      FROM given_all AS g LEFT JOIN flown AS f USING (run, row)
+      WHERE g.outcome IS NOT NULL AND NOT (g.asks > 0 AND EXISTS (
+        SELECT FROM given_all AS l WHERE l.run = g.run AND l.row = g.row AND l.nth > g.nth
+          AND l.outcome IS NOT NULL AND l.asks NOT BETWEEN 1 AND g.asks
+      ))
     ), kept AS (
-      INSERT INTO promptmill.outcome AS o (run, first, row, outcome)
-      SELECT DISTINCT ON (g.run, g.first, g.row) g.run, g.first, g.row, g.outcome
+      INSERT INTO promptmill.outcome AS o (run, first, row, outcome, asks)
+      SELECT DISTINCT ON (g.run, g.first, g.row) g.run, g.first, g.row, g.outcome, g.asks
       FROM given AS g LEFT JOIN promptmill.run AS h ON h.run = g.run
       WHERE g.row > coalesce(h.committed, 0)
       ORDER BY g.run, g.first, g.row, g.nth
-      ON CONFLICT (run, first, row) DO UPDATE SET outcome = excluded.outcome, seen_at = now()
-      WHERE ${isUnknown('o.outcome')} AND NOT ${isUnknown('excluded.outcome')}
-      RETURNING o.run, o.row
-    ), ended AS (
-      SELECT DISTINCT ON (g.run, g.row) g.run, g.row, g.counts,
-        CASE WHEN ${isUnknown('g.outcome')} THEN 0 ELSE g.others END AS others
-      FROM given AS g JOIN kept USING (run, row)
+      ON CONFLICT (run, first, row) DO UPDATE SET
+        outcome = excluded.outcome, seen_at = now(), asks = CASE WHEN o.asks > 0 THEN excluded.asks ELSE 0 END
+      WHERE CASE WHEN o.asks > 0 THEN excluded.asks NOT BETWEEN 1 AND o.asks
+        ELSE ${isUnknown('o.outcome')} AND NOT ${isUnknown('excluded.outcome')} END
+      RETURNING o.run, o.row, o.asks
+    ), taken AS (
+      SELECT DISTINCT ON (g.run, g.row) g.run, g.row, g.counts, g.asks,
+        CASE WHEN k.asks > 0 OR ${isUnknown('g.outcome')} THEN 0 ELSE g.others END AS others
+      FROM given AS g JOIN kept AS k USING (run, row)
       ORDER BY g.run, g.row, g.nth
     ), landed AS (
       DELETE FROM promptmill.flight AS f USING flown AS w
       WHERE f.run = w.run AND f.row = w.row AND (
-        w.others = '{}' OR EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
+        w.others = '{}' OR EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row AND k.asks = 0)
       )
     ), thinned AS (
       UPDATE promptmill.flight AS f SET calls = w.others
       FROM flown AS w
       WHERE f.run = w.run AND f.row = w.row AND w.others NOT IN ('{}', w.calls)
-        AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row)
+        AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row AND k.asks = 0)
     ), counted AS (
       INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
       SELECT n.run, by_writer, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
@@ -197,7 +206,7 @@ BEGIN
         seen_at = now()
       WHERE NOT c.written @> excluded.written
     )
-    SELECT (SELECT count(*) FROM given) = (SELECT count(*) FROM kept)
+    SELECT (SELECT count(*) FROM given AS g WHERE g.asks = 0) = (SELECT count(*) FROM taken AS t WHERE t.asks = 0)
       AND NOT EXISTS (SELECT FROM given AS g WHERE ${isUnknown('g.outcome')})
     INTO is_kept;
   END IF;
@@ -226,7 +235,7 @@ BEGIN
         WITH ORDINALITY AS r (run, first, row, execution, call, hold, looks, nth)
       LEFT JOIN promptmill.run AS h ON h.run = r.run AND h.execution = r.execution
         AND h.committed < r.row AND h.alive_until > clock_timestamp()
-      LEFT JOIN promptmill.outcome AS o ON o.run = r.run AND o.first = r.first AND o.row = r.row
+      LEFT JOIN promptmill.outcome AS o ON o.run = r.run AND o.first = r.first AND o.row = r.row AND o.asks = 0
       LEFT JOIN promptmill.flight AS f ON f.run = r.run AND f.row = r.row
     ) AS r
   ) AS d;
@@ -303,6 +312,9 @@ END
 $write$;
 `;
 
+/** By which the server knows the function. */
+export const WRITE_SIGNATURE = `promptmill.write(${PARAMETERS.map(([, type]) => type).join(', ')})`;
+
 /** The outcomes are one text, a line for each, empty where there is none. */
 const argument = (name: string, i: number): string =>
   name === 's_outcomes' ? `string_to_array($${i + 1}, E'\\n', '')` : `$${i + 1}`;
@@ -310,7 +322,8 @@ const argument = (name: string, i: number): string =>
 export const WRITE = `SELECT promptmill.write(${PARAMETERS.map(([name], i) => argument(name, i)).join(', ')}) AS answers`;
 
 /** $1 run */
-export const WAITING = 'SELECT count(*)::integer AS waiting FROM promptmill.outcome WHERE run = $1';
+export const WAITING =
+  'SELECT count(*)::integer AS waiting FROM promptmill.outcome WHERE run = $1 AND asks = 0';
 
 /** $1 run, $2 reason, $3 execution. A store that came back empty may hear of the reason before it hears of the run. */
 export const STOP = `
@@ -325,7 +338,7 @@ export const PROGRESS = `
 SELECT
   (SELECT coalesce(json_object_agg(first, n), '{}') FROM (
     SELECT first, count(*) AS n FROM promptmill.outcome
-    WHERE run = $1 AND first = ANY($2::bigint[]) GROUP BY first
+    WHERE run = $1 AND first = ANY($2::bigint[]) AND asks = 0 GROUP BY first
   ) AS chunk) AS counts,
   (SELECT json_build_object(
     ${COUNTERS.map((name) => `'${name}', coalesce(sum(${name}), 0)`).join(', ')}
@@ -336,7 +349,12 @@ SELECT
 `;
 
 /** $1 run, $2 first row */
-export const OUTCOMES = 'SELECT row, outcome FROM promptmill.outcome WHERE run = $1 AND first = $2';
+export const OUTCOMES =
+  'SELECT row, outcome FROM promptmill.outcome WHERE run = $1 AND first = $2 AND asks = 0';
+
+/** $1 run, $2 rows */
+export const INTERIM =
+  'SELECT row, outcome FROM promptmill.outcome WHERE run = $1 AND row = ANY($2::bigint[]) AND asks > 0';
 
 /** $1 run, $2 committed, $3 lease in ms, $4 first rows */
 export const FORGET = `

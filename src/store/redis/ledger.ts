@@ -46,7 +46,7 @@ export class RedisLedger implements Ledger {
     calls: Counters | null,
     isLostRepeated = true,
   ): Promise<boolean> {
-    const keys = ['head', 'calls', 'chunks', 'stop', 'flight'].map((name) => key(run, name));
+    const keys = ['head', 'calls', 'chunks', 'stop', 'flight', 'interim'].map((name) => key(run, name));
     const { leaseMs, outcomeTtlMs } = this.times;
     const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
     const seed = inOrder(calls ?? NO_CALLS);
@@ -64,7 +64,7 @@ export class RedisLedger implements Ledger {
     { run, settled, counts, reservations, atLeast, changes }: RunBatch,
     answers: Map<Reservation, Answer>,
   ): Promise<void> {
-    const keys = ['head', 'calls', 'chunks', 'written', 'flight'].map((name) => key(run, name));
+    const keys = ['head', 'calls', 'chunks', 'written', 'flight', 'interim'].map((name) => key(run, name));
     // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
     const id = changes ? randomBytes(9).toString('base64') : '';
     const part = { settled, counts, reservations, atLeast };
@@ -115,15 +115,27 @@ export class RedisLedger implements Ledger {
     return new Map(Object.entries(found).map(([row, outcome]) => [Number(row), JSON.parse(outcome)]));
   }
 
+  async interim(run: string, rows: readonly number[]): Promise<ReadonlyMap<number, CalledOutcome>> {
+    if (rows.length === 0) return new Map();
+    const found = await this.lasting(() => this.client.hmget(key(run, 'interim'), ...rows.map(String)));
+    return new Map(
+      rows.flatMap((row, i) => {
+        const text = found[i];
+        return text ? [[row, JSON.parse(text.slice(text.indexOf('\n')))]] : [];
+      }),
+    );
+  }
+
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
     const { leaseMs, outcomeTtlMs } = this.times;
-    const keys = [key(run, 'head'), key(run, 'chunks')];
+    const keys = ['head', 'chunks', 'interim'].map((name) => key(run, name));
     await this.#eval(FORGET, keys, [rows(run), committed, leaseMs, outcomeTtlMs, ...firsts]);
     this.#own.forget(run, firsts);
   }
 
   async close(run: string): Promise<void> {
-    const keys = ['head', 'calls', 'chunks', 'written', 'stop', 'flight'].map((name) => key(run, name));
+    const names = ['head', 'calls', 'chunks', 'written', 'stop', 'flight', 'interim'];
+    const keys = names.map((name) => key(run, name));
     await this.#eval(CLOSE, keys, [rows(run)]);
     this.#own.end(run);
   }
@@ -164,7 +176,7 @@ function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'r
   return JSON.stringify([
     [atLeast.prompt_tokens, atLeast.completion_tokens],
     inOrder(counts),
-    settled.map(({ first, row, call }) => [first, row, call ?? '']),
+    settled.map(({ first, row, call, interim }) => [first, row, call ?? '', ...(interim ? [interim] : [])]),
     reservations.map(({ first, execution, call, hold, looks, bounds, rows }) => [
       first,
       execution,

@@ -11,6 +11,7 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * - `written`: sorted set of the last writes by their ids, oldest first
  * - `stop`: why the run must stop
  * - `flight`: hash of row → when its last call was reserved, and the names of its calls that have not ended, by lines
+ * - `interim`: hash of row → how often it was asked, and on the next line its interim outcome
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
  * Every script's first write is one that frees memory. A full server refuses the others (fault 34), unless a
@@ -25,8 +26,15 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
+/** Drops the interim outcomes of rows that are on disk. */
+const dropWritten = (interim: string): string => `
+for _, row in ipairs(redis.call('HKEYS', ${interim})) do
+  if tonumber(row) <= committed then redis.call('HDEL', ${interim}, row) end
+end
+`;
+
 /**
- * KEYS head calls chunks stop flight; ARGV prefix execution committed lease ttl seeds lost counter…
+ * KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost counter…
  * An earlier version counted rows in flight without names.
  */
 export const OPEN = `${NOW}
@@ -59,6 +67,7 @@ for _, first in ipairs(redis.call('ZRANGEBYSCORE', chunks, '-inf', committed)) d
   end
   if redis.call('EXISTS', rows) == 0 then redis.call('ZREM', chunks, first) end
 end
+${dropWritten('KEYS[6]')}
 redis.call('HSET', head, 'execution', execution, 'committed', committed, 'until', now + ARGV[4])
 redis.call('PEXPIRE', head, ARGV[5])
 if redis.call('HSETNX', calls, 'seeded', 1) == 1 then
@@ -71,7 +80,7 @@ return 1
 `;
 
 /**
- * KEYS head calls chunks written flight; ARGV prefix ttl id batch outcome…
+ * KEYS head calls chunks written flight interim; ARGV prefix ttl id batch outcome…
  * The batch is JSON, `RunBatch` as arrays (`batchText`), because ioredis takes longer for many arguments than both sides
  * for that. There is an outcome for each row that is settled, empty where it has none.
  * Returns what is spent and in flight, where there was no room; for each reservation the states of its rows; and whether
@@ -79,7 +88,7 @@ return 1
  * has no id.
  */
 export const WRITE = `${NOW}
-local head, calls, chunks, written, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local head, calls, chunks, written, flight, interim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ttl = ARGV[2]
 local atLeast, counts, settled, reservations = unpack(cjson.decode(ARGV[4]))
 local function callsOf(row)
@@ -109,22 +118,34 @@ if isNew then
     if count == 0 then redis.call('HDEL', flight, row) else redis.call('HSET', flight, row, left) end
   end
   local repeated = 0
+  local hasInterim = redis.call('EXISTS', interim) == 1
   for i, each in ipairs(settled) do
-    local first, row, call = unpack(each)
+    local first, row, call, asks = unpack(each)
     local outcome = ARGV[4 + i]
     if outcome ~= '' then
       local rows = ARGV[1] .. first
       local isUnknown = string.find(outcome, '${UNKNOWN_TEXT}', 1, true)
       local before = row > committed and redis.call('HGET', rows, row)
-      if row > committed and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true))) then
+      local isTaken = row > committed and (not before or (not isUnknown and string.find(before, '${UNKNOWN_TEXT}', 1, true)))
+      local isInterim = asks and isTaken and not before
+      if isInterim then
+        local known = redis.call('HGET', interim, row)
+        isTaken = not known or tonumber(string.match(known, '^%d+')) < asks
+      end
+      if isTaken and isInterim then
+        redis.call('HSET', interim, row, asks .. '\\n' .. outcome)
+        redis.call('PEXPIRE', interim, ttl)
+        hasInterim = true
+      elseif isTaken then
         redis.call('HSET', rows, row, outcome)
         redis.call('ZADD', chunks, first, first)
         redis.call('PEXPIRE', rows, ttl)
         if not isUnknown then repeated = repeated + #callsOf(row) end
         redis.call('HDEL', flight, row)
+        if hasInterim then redis.call('HDEL', interim, row) end
         if isUnknown then isKept = 0 end
       else
-        isKept = 0
+        if not asks then isKept = 0 end
         if call == '' or ended[row .. ' ' .. call] then repeated = repeated + 1 end
       end
     end
@@ -231,7 +252,7 @@ end
 return waiting
 `;
 
-/** KEYS head chunks; ARGV prefix committed lease ttl first… */
+/** KEYS head chunks interim; ARGV prefix committed lease ttl first… */
 export const FORGET = `${NOW}
 local head, chunks = KEYS[1], KEYS[2]
 redis.call('ZREM', chunks, '')
@@ -241,7 +262,9 @@ for i = 5, #ARGV do
 end
 local committed = redis.call('HGET', head, 'committed')
 if not committed then return 0 end
-redis.call('HSET', head, 'committed', math.max(tonumber(committed), tonumber(ARGV[2])), 'until', now + ARGV[3])
+committed = math.max(tonumber(committed), tonumber(ARGV[2]))
+${dropWritten('KEYS[3]')}
+redis.call('HSET', head, 'committed', committed, 'until', now + ARGV[3])
 redis.call('PEXPIRE', head, ARGV[4])
 return 1
 `;
@@ -254,7 +277,7 @@ redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3], 'NX')
 return 1
 `;
 
-/** KEYS head calls chunks written stop flight; ARGV prefix */
+/** KEYS head calls chunks written stop flight interim; ARGV prefix */
 export const CLOSE = `
 for _, first in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do redis.call('UNLINK', ARGV[1] .. first) end
 redis.call('UNLINK', unpack(KEYS))
