@@ -70,18 +70,30 @@ export function goldReader(
   input: string,
 ): ((row: Row) => Gold | null) | null {
   if (column === null) return null;
-  const read = cellReader(answer);
+  const read = goldCell(answer);
   return ({ fields, fault, line }) => {
     const cell = fields.get(column) ?? null;
-    const text = valueText(cell);
-    if (fault !== undefined || text.trim() === '') return null;
-    const gold = read(cell);
+    const gold = fault === undefined ? read(cell) : null;
     if (typeof gold !== 'string') return gold;
     throw new UsageError(
       'gold_invalid',
-      `${input}, line ${line}: column ${JSON.stringify(column)} (answer.gold) has ${excerpt(text)}, which ${gold}`,
+      `${input}, line ${line}: column ${JSON.stringify(column)} (answer.gold) ${gold}`,
       'Correct the cell, or empty it where the right answer is not known.',
     );
+  };
+}
+
+/**
+ * Reads the right answer that a cell has, as {@link goldReader} does.
+ * @returns `null` for an empty cell; for one that cannot be an answer what is wrong, as `has the text "x", which is no label`
+ */
+export function goldCell(answer: AnswerSpec): (cell: Json) => Gold | string | null {
+  const read = cellReader(answer);
+  return (cell) => {
+    const text = valueText(cell);
+    if (text.trim() === '') return null;
+    const gold = read(cell);
+    return typeof gold === 'string' ? `has ${excerpt(text)}, which ${gold}` : gold;
   };
 }
 

@@ -10,6 +10,7 @@ const COMMANDS = {
   check: async (exit: Exit) => (await import('./check.js')).checkCommand(exit),
   work: async (exit: Exit, underWay: UnderWay) => (await import('./work.js')).workCommand(exit, underWay),
   status: async (exit: Exit) => (await import('./status.js')).statusCommand(exit),
+  score: async (exit: Exit) => (await import('./score.js')).scoreCommand(exit),
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),
   emulate: async () => (await import('./emulate.js')).emulateCommand(),

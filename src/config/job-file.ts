@@ -19,10 +19,10 @@ import { errorCode, errorText, UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { nearest } from '../nearest.js';
 import { jobProblems } from './job-problem.js';
-import { type Job, jobSchema } from './job-schema.js';
+import { jobSchema, type NamedJob } from './job-schema.js';
 
 /** Reads a job file. @throws UsageError naming file and line for anything that is not a valid job */
-export function readJobFile(path: string): Job & { name: string } {
+export function readJobFile(path: string): NamedJob {
   const { document, lines, value } = readJobDocument(path);
   const parsed = jobSchema.safeParse(value ?? {}, { reportInput: true });
   if (!parsed.success) {
@@ -34,7 +34,7 @@ export function readJobFile(path: string): Job & { name: string } {
     if (more > 0) shown.push(`and ${more} more`);
     throw new UsageError('job_invalid', shown.join('\n'));
   }
-  return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)) };
+  return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)), file: path };
 }
 
 /** Line of the deepest field or entry of the path that the file has. */

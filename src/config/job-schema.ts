@@ -473,6 +473,9 @@ export const jobSchema = z
 /** A job file after validation, defaults filled in. */
 export type Job = z.output<typeof jobSchema>;
 
+/** A job by its name, which its file has where it says none, and its file, where it comes from one. */
+export type NamedJob = Job & { readonly name: string; readonly file?: string };
+
 /** The JSON Schema that editors use to complete and check job files. */
 export function jobJsonSchema(): Record<string, unknown> {
   return { ...z.toJSONSchema(jobSchema, { io: 'input' }), title: 'Promptmill job' };

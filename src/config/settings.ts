@@ -6,7 +6,7 @@ import type { ReuseSettings } from '../reuse/keys.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
-import { durationMs, FIXED_BY_CONFIDENCE, type Job } from './job-schema.js';
+import { durationMs, FIXED_BY_CONFIDENCE, type Job, type NamedJob } from './job-schema.js';
 import { labelNames } from './labels-schema.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
@@ -34,7 +34,7 @@ export type Settings = ReturnType<typeof settle>;
  * Merges what the user said: flags over environment over job file over defaults.
  * @throws UsageError naming the option and the value received
  */
-export function settle(job: Job & { name: string }, env: Environment, flags: RunFlags) {
+export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { service, limits } = job;
   const concurrency = flags.concurrency ?? limits.concurrency;
   const promptsPerRequest = limits.prompts_per_request;
@@ -44,6 +44,8 @@ export function settle(job: Job & { name: string }, env: Environment, flags: Run
   const outputPath = flags.output ?? namedOutput;
   return Object.freeze({
     job: job.name,
+    /** As it was named; `null` for a job that is no file. */
+    jobFile: job.file ?? null,
     endpoint: Object.freeze<EndpointSpec>({
       deployment: service.deployment,
       // Only where it is named: runs of versions that did not know it go on.

@@ -60,29 +60,37 @@ export function outcomeOf(
   return { status, completion: blockedPrompt ? null : said, filters, error, ...called };
 }
 
+/** What decides under which names and in which form a record has its values. */
+interface RecordSettings {
+  /** `output.columns` */
+  readonly select: readonly string[] | null;
+  /** `protect`: the cells of a CSV record were made inert, which is undone here */
+  readonly formulas: 'protect' | 'raw';
+}
+
 /**
  * The value that a row had in a column of the input.
  * @param answer whose columns take names away from those of the input
- * @param select `output.columns`
- * @returns `undefined` when the record does not have the column, or another one may stand under its name
+ * @returns gives `undefined` when the record does not have the column, or another one may stand under its name
  */
-export function inputValue(
-  row: Row,
+export function inputColumn(
   column: string,
   answer: AnswerReader,
-  { select, formulas }: { readonly select: readonly string[] | null; readonly formulas: 'protect' | 'raw' },
-): Json | undefined {
+  { select, formulas }: RecordSettings,
+): (row: Row) => Json | undefined {
   const name = recordLayout({ inputColumns: [column], answer }).columns[0]?.name ?? column;
-  if (row.source !== undefined) {
-    const isThere = select === null || select.includes(name) || select.includes('input');
-    const input = row.fields.get('input');
-    if (!isThere || input === undefined) return undefined;
-    return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
-  }
-  // An input that has this name already moves the column on.
-  if (name !== column && row.fields.has(`input_${name}`)) return undefined;
-  const value = row.fields.get(formulas === 'protect' ? inert(name) : name);
-  return typeof value === 'string' && formulas === 'protect' ? uninert(value) : value;
+  const isThere = select === null || select.includes(name) || select.includes('input');
+  return (row) => {
+    if (row.source !== undefined) {
+      const input = row.fields.get('input');
+      if (!isThere || input === undefined) return undefined;
+      return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
+    }
+    // An input that has this name already moves the column on.
+    if (name !== column && row.fields.has(`input_${name}`)) return undefined;
+    const value = row.fields.get(formulas === 'protect' ? inert(name) : name);
+    return typeof value === 'string' && formulas === 'protect' ? uninert(value) : value;
+  };
 }
 
 function originOf({ copied_from, carried_from }: z.output<typeof record>): Origin | null {

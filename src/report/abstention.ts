@@ -3,8 +3,8 @@ import { type Share, shareOf } from './score.js';
 /** A confidence has six decimals, in columns and here. */
 const STEPS = 1_000_000;
 
-/** What a threshold does to the rows whose right answer is known. */
-export interface Abstention {
+/** A threshold of confidence, and what it does to the rows whose right answer is known. */
+export interface Threshold {
   /** A label with less confidence is no answer; from 0 to 1. */
   readonly threshold: number;
   /** Rows that have an answer. */
@@ -43,7 +43,7 @@ export class ConfidenceCurve {
   }
 
   /** @param threshold from 0 to 1 */
-  at(threshold: number): Abstention {
+  at(threshold: number): Threshold {
     let [answered, right] = [0, 0];
     for (let step = stepOf(threshold); step <= STEPS; step++) {
       answered += this.#rows[step] ?? 0;
@@ -59,7 +59,7 @@ export class ConfidenceCurve {
    * @param accuracy from 0 to 1; the share itself has to reach it, and not the low end of its interval
    * @returns `null` where no threshold reaches it
    */
-  lowest(accuracy: number): Abstention | null {
+  lowest(accuracy: number): Threshold | null {
     let [answered, right] = [0, 0];
     let lowest: number | null = null;
     for (let step = STEPS; step >= 0; step--) {

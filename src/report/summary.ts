@@ -25,6 +25,8 @@ const milliseconds = amount.nullable();
 export const summarySchema = z.object({
   run: words,
   job: words,
+  /** The path of the job file as it was given; not there for a job that is no file. */
+  job_file: z.exactOptional(words),
   deployment: words,
   api_version: words,
   /** `rows` is what the run was asked to do; a stopped run has done fewer. */
@@ -82,6 +84,7 @@ export interface SummaryParts
     Summary,
     | 'run'
     | 'job'
+    | 'job_file'
     | 'deployment'
     | 'api_version'
     | 'input'
@@ -109,6 +112,7 @@ export function summarise(parts: SummaryParts): Summary {
   return {
     run: parts.run,
     job: parts.job,
+    ...(parts.job_file !== undefined && { job_file: parts.job_file }),
     deployment: parts.deployment,
     api_version: parts.api_version,
     input: { path: input.path, sha256: input.sha256, rows: input.rows },

@@ -3,7 +3,7 @@ import { answerReader } from '../answer/answer.js';
 import { type Gold, goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import type { Outcome } from '../model.js';
-import { inputValue, outcomeOf } from '../output/read-back.js';
+import { inputColumn, outcomeOf } from '../output/read-back.js';
 import type { OutputFormat } from '../output/record.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
 import { originColumns } from '../reuse/keys.js';
@@ -32,6 +32,10 @@ export async function repair(
   // What the confidence was read from is in no record.
   if (reader.confidenceOf !== undefined) return null;
   const goldOf = goldReader(settings, part);
+  const rightOf =
+    column === null
+      ? null
+      : inputColumn(column, reader, { select: output.columns, formulas: output.formulas });
   const origins = originColumns(reuse);
   let tally = emptyTally();
   for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
@@ -42,8 +46,8 @@ export async function repair(
       const completion = 'completion' in outcome ? outcome.completion : null;
       const read = completion === null ? null : reader.read(completion);
       let gold: Gold | null = null;
-      if (column !== null && !isUnreadable(outcome)) {
-        const value = inputValue(row, column, reader, { select: output.columns, formulas: output.formulas });
+      if (column !== null && rightOf !== null && !isUnreadable(outcome)) {
+        const value = rightOf(row);
         if (value === undefined) return null;
         gold = goldOf?.({ ...row, fields: new Map([[column, value]]) }) ?? null;
       }

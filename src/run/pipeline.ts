@@ -176,6 +176,7 @@ function summaryOf(
   return summarise({
     run: manifest.run,
     job: settings.job,
+    ...(settings.jobFile !== null && { job_file: settings.jobFile }),
     deployment: settings.endpoint.deployment,
     api_version: settings.endpoint.apiVersion,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },

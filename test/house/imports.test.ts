@@ -28,6 +28,7 @@ const ROOMS = [
   'resume',
   'run',
   'check',
+  'score',
   'emulator',
   'schedule',
   'web',

@@ -78,6 +78,14 @@ test('a job that reuses outcomes has the rows that were not called at the end, a
   expect(summarise({ ...parts, tally, reuses: true }).reused).toEqual({ copied: 2, carried: 1 });
 });
 
+test('the job file stands behind the name of the job, where the job comes from one', () => {
+  const summary = summarise({ ...parts, job_file: 'jobs/sentiment.yaml' });
+  expect(Object.entries(summary).slice(1, 3)).toEqual([
+    ['job', 'review-sentiment'],
+    ['job_file', 'jobs/sentiment.yaml'],
+  ]);
+});
+
 test('without prices the cost is null, and not 0', () => {
   expect(summarise({ ...parts, prices: null }).cost).toBeNull();
 });

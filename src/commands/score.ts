@@ -1,0 +1,79 @@
+import { Command } from 'commander';
+import { UsageError } from '../errors.js';
+import { finishedOutput } from '../score/finished-output.js';
+import { scoreOutput } from '../score/score-output.js';
+import { renderScore } from '../score/score-text.js';
+import { openJob } from './job.js';
+import type { Exit } from './signals.js';
+
+interface Options {
+  readonly gold?: readonly string[];
+  readonly job?: string;
+  readonly json?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill score out/reviews.csv
+      against the column that answer.gold names
+  $ promptmill score out/reviews.csv --gold rating
+      against another column of the output
+  $ promptmill score out/reviews.csv --gold sentiment_true \\
+      --gold out/reviews.review.csv
+      and with the answers that people put into the file for review
+  $ promptmill score out/reviews.csv --gold gold.csv:truth --json |
+      jq .scores.accuracy
+
+A file has the number of a row of the output in its column "row", or else the id
+of a row in the column of input.id or its first one; the right answers are in
+the column named behind the colon, or else in "answer", or else in the only
+other column. Nothing is called. Exit codes: 0 scored; 2 it could not be.
+`;
+
+/** `promptmill score OUTPUT`: how good the answers of a finished run are. */
+export function scoreCommand(exit: Exit): Command {
+  return new Command('score')
+    .description('say how good the answers of a finished output are; sends nothing')
+    .argument('<output>', 'the output of a run, for example out/reviews.csv')
+    .option(
+      '--gold <file|column>',
+      'where the right answers are; several: the first that has one (default: answer.gold)',
+      (named: string, before: readonly string[] = []) => [...before, named],
+    )
+    .option('--job <file>', 'the job file (default: the one that the summary names)')
+    .option('--json', 'print the scores as JSON on standard output')
+    .addHelpText('after', EXAMPLES)
+    .action(async (output: string, options: Options) => {
+      await score(output, options);
+      exit(0);
+    });
+}
+
+async function score(output: string, { gold = [], job, json }: Options): Promise<void> {
+  const { jobFile, rows } = finishedOutput(output);
+  const file = job ?? jobFile;
+  if (file === null) {
+    throw new UsageError(
+      'job_unknown',
+      `no summary beside ${output} names its job file`,
+      'Name it with --job FILE: it says what the answers are.',
+    );
+  }
+  const { settings } = openJob(file, {});
+  if (settings.answer.kind === 'text') {
+    throw new UsageError(
+      'no_answer',
+      `${file} has no answer: its answers are free text, and no text is the right one`,
+      'Say in the job file what the answers are: labels, number or json.',
+    );
+  }
+  const report = await scoreOutput(output, { ...settings, file }, gold, rows);
+  if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
+  else {
+    const text = renderScore(report, {
+      width: process.stderr.columns ?? 100,
+      color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+    });
+    process.stderr.write(text);
+  }
+}

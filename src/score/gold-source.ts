@@ -1,0 +1,224 @@
+import { existsSync } from 'node:fs';
+import type { AnswerReader } from '../answer/answer.js';
+import type { Gold } from '../answer/gold.js';
+import { UsageError } from '../errors.js';
+import { count, counted } from '../figures.js';
+import { valueText } from '../json.js';
+import type { Json, Row } from '../model.js';
+import { unknownNames } from '../nearest.js';
+import { inputColumn } from '../output/read-back.js';
+import { formatOfName } from '../source/format.js';
+import { survey } from '../source/source.js';
+
+/** Where the right answers of records are found. */
+export interface GoldSource {
+  /** The right answer of a record; `null` where it is not known. */
+  readonly goldOf: (row: Row) => Gold | null;
+  /** What a person should know once all records were asked for. @throws UsageError when it fits none of them */
+  readonly end: () => readonly string[];
+}
+
+/** What the sources of an output share. */
+export interface GoldParts {
+  /** Path of the output. */
+  readonly output: string;
+  readonly answer: AnswerReader;
+  readonly record: Parameters<typeof inputColumn>[2];
+  /** `input.id` of the job. */
+  readonly id: string | null;
+  /** Reads a cell, or says what is wrong with it. */
+  readonly read: (cell: Json) => Gold | string | null;
+  readonly bad: BadCells;
+}
+
+/** Cells that cannot be an answer: the first is named, and all are counted. */
+export class BadCells {
+  #first: string | null = null;
+  #more = 0;
+
+  add(file: string, line: number, column: string, problem: string): void {
+    if (this.#first === null)
+      this.#first = `${file}, line ${line}: column ${JSON.stringify(column)} ${problem}`;
+    else this.#more += 1;
+  }
+
+  /** @throws UsageError when there was any */
+  end(): void {
+    if (this.#first === null) return;
+    throw new UsageError(
+      'gold_invalid',
+      this.#first + (this.#more === 0 ? '' : `; and so with ${counted(this.#more, 'more cell')}`),
+      'Correct the cell, or empty it where the right answer is not known.',
+    );
+  }
+}
+
+/** @param named `--gold`: a file, a file and its column (`gold.csv:truth`), or a column of the output */
+export async function goldSource(named: string, parts: GoldParts): Promise<GoldSource> {
+  const file = fileIn(named);
+  return file === null
+    ? columnSource(named, '--gold names', parts)
+    : await fileSource(file, named.slice(file.length + 1) || null, parts);
+}
+
+/** The file that a text begins with, by its ending; null when it begins with none. */
+function fileIn(named: string): string | null {
+  for (let end = named.indexOf(':'); end >= 0; end = named.indexOf(':', end + 1)) {
+    if (formatOfName(named.slice(0, end)) !== null) return named.slice(0, end);
+  }
+  return formatOfName(named) === null ? null : named;
+}
+
+/** A column of the output that the input had, or that was added since. */
+export function columnSource(
+  column: string,
+  user: string,
+  { output, answer, record, read, bad }: GoldParts,
+): GoldSource {
+  const value = inputColumn(column, answer, record);
+  return {
+    goldOf(row) {
+      const cell = value(row);
+      if (cell === undefined) {
+        const use = { code: 'gold_column_missing', user, owner: `${output} has` };
+        throw unknownNames(use, [column], [...row.fields.keys()]);
+      }
+      const gold = read(cell);
+      if (typeof gold !== 'string') return gold;
+      bad.add(output, row.line, column, gold);
+      return null;
+    },
+    end: () => [],
+  };
+}
+
+/** Right answers of a file are kept in memory: so many are. */
+const MOST_ROWS = 1_000_000;
+
+/** A right answer of a file. */
+interface Entry {
+  readonly gold: Gold;
+  readonly line: number;
+  found: boolean;
+}
+
+/**
+ * A file with a right answer in each row, or in some. Its column `row` has the number of a row of the output, as the file for
+ * review has it; a file without this column has the id of a row, in the column of `input.id` or else in its first one. The
+ * right answers are in the column named, else in `answer`, else in the only other column.
+ */
+async function fileSource(file: string, named: string | null, parts: GoldParts): Promise<GoldSource> {
+  const { output, answer, record } = parts;
+  if (!existsSync(file)) {
+    throw new UsageError(
+      'gold_missing',
+      `--gold: ${file} does not exist`,
+      'Give a file with right answers, or the name of a column of the output.',
+    );
+  }
+  const entries = new Map<string, Entry>();
+  let columns: Columns | null = null;
+  await survey(
+    { path: file },
+    {
+      onRow(row) {
+        columns ??= columnsOf(row, file, named, parts.id);
+        addEntry(entries, row, columns, file, parts);
+      },
+    },
+  );
+  const { key } = columns ?? { key: ROW };
+  const idOf = key === ROW ? null : inputColumn(key, answer, record);
+  const keyOf = (row: Row): string => {
+    if (idOf === null) return String(row.number);
+    const id = idOf(row);
+    if (id !== undefined) return valueText(id);
+    const use = { code: 'gold_id_missing', user: `${file} tells rows by`, owner: `${output} has` };
+    throw unknownNames(use, [key], [...row.fields.keys()]);
+  };
+  return {
+    goldOf(row) {
+      const entry = entries.get(keyOf(row));
+      if (entry === undefined) return null;
+      entry.found = true;
+      return entry.gold;
+    },
+    end() {
+      const strange = [...entries.values()].filter(({ found }) => !found).length;
+      if (strange === 0) return [];
+      if (strange < entries.size)
+        return [`${counted(strange, 'row')} of ${file} ${strange === 1 ? 'is' : 'are'} no row of ${output}`];
+      throw new UsageError(
+        'gold_matches_nothing',
+        `none of the ${counted(strange, 'row')} of ${file} that have a right answer is a row of ${output}, by the column ${JSON.stringify(key)}`,
+        `Its column ${JSON.stringify(ROW)} has the number of a row of the output, from 1; without one, ${parts.id === null ? 'its first column has' : `its column ${JSON.stringify(parts.id)} or its first one has`} what stands in the column of this name in the output.`,
+      );
+    },
+  };
+}
+
+interface Columns {
+  readonly key: string;
+  readonly gold: string;
+}
+
+/** The column with the number of a row. */
+const ROW = 'row';
+
+function columnsOf({ fields }: Row, file: string, named: string | null, id: string | null): Columns {
+  const names = [...fields.keys()];
+  const key = [ROW, id].find((name) => name !== null && fields.has(name)) ?? names[0] ?? ROW;
+  const others = names.filter((name) => name !== key);
+  const use = { code: 'gold_column_missing', user: '--gold names', owner: `${file} has` };
+  if (named !== null && !fields.has(named)) throw unknownNames(use, [named], names);
+  const gold = named ?? (others.includes('answer') ? 'answer' : others.length === 1 ? others[0] : undefined);
+  if (gold !== undefined && gold !== key) return { key, gold };
+  throw new UsageError(
+    'gold_column_missing',
+    `${file} has no column "answer", and ${others.length === 0 ? 'no other column' : 'several others'} beside ${JSON.stringify(key)}`,
+    `Name the column with the right answers: --gold ${file}:COLUMN. Columns: ${names.slice(0, 20).join(', ')}.`,
+  );
+}
+
+function addEntry(
+  entries: Map<string, Entry>,
+  { fields, fault, line }: Row,
+  { key, gold: column }: Columns,
+  file: string,
+  { read, bad }: GoldParts,
+): void {
+  if (fault !== undefined) {
+    throw new UsageError('gold_row_bad', `${file}: ${fault.message}`, 'Correct that line.');
+  }
+  const gold = read(fields.get(column) ?? null);
+  if (gold === null) return;
+  if (typeof gold === 'string') {
+    bad.add(file, line, column, gold);
+    return;
+  }
+  const text = valueText(fields.get(key)).trim();
+  const id = key === ROW ? String(Number(text)) : valueText(fields.get(key));
+  if (key === ROW && !/^\d{1,15}$/.test(text)) {
+    throw new UsageError(
+      'gold_row_bad',
+      `${file}, line ${line}: column "row" has ${JSON.stringify(text)}, which is no number of a row`,
+      'It has the number of a row of the output, from 1.',
+    );
+  }
+  const before = entries.get(id);
+  if (before !== undefined) {
+    throw new UsageError(
+      'gold_row_twice',
+      `${file}, line ${line}: ${key} ${id} has a right answer in line ${before.line} already`,
+      'Keep one of the two.',
+    );
+  }
+  if (entries.size === MOST_ROWS) {
+    throw new UsageError(
+      'gold_too_large',
+      `${file} has more than ${count(MOST_ROWS)} right answers`,
+      'Put them into a column of the output, and name that.',
+    );
+  }
+  entries.set(id, { gold, line, found: false });
+}

@@ -1,0 +1,159 @@
+import { answerReader } from '../answer/answer.js';
+import { type Gold, goldCell } from '../answer/gold.js';
+import { isObject, parseExact, valueText } from '../json.js';
+import type { Answer, AnswerSpec, Confidence, Json, Row } from '../model.js';
+import { inert, uninert } from '../output/formula.js';
+import { recordLayout } from '../output/record.js';
+import { probabilityColumns } from '../output/result-columns.js';
+
+/** Reads answers back out of the records of an output. */
+interface RecordedAnswers {
+  /** What a record lacks the columns for. */
+  readonly lacks: (row: Row) => Lacking;
+  /** Whether records say how sure the model is. */
+  readonly hasConfidence: (row: Row) => boolean;
+  /** How the row ended, in the word that the record has. */
+  readonly statusOf: (row: Row) => string;
+  /**
+   * The answer as the record has it. Only the label of a row that was left out is read anew, from its text.
+   * @param gold a cell of a CSV does not say whether it is a text or a number: it is taken for what it is compared with
+   */
+  readonly answerOf: (row: Row, gold: Gold) => Answer;
+}
+
+interface Lacking {
+  /** Columns without which there are no scores. */
+  readonly needed: readonly string[];
+  /** Scores that are left out, each with the columns that it would take. */
+  readonly leftOut: readonly string[];
+}
+
+/** @param formulas `protect`: the cells of a CSV were made inert, which is undone here */
+export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): RecordedAnswers {
+  const reader = answerReader(spec);
+  const read = goldCell(spec);
+  const layout = recordLayout({ inputColumns: [], answer: reader });
+  const answers = layout.columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
+  const labels = reader.confidenceOf ?? [];
+  const probabilities = probabilityColumns(labels).map(({ name }) => name);
+
+  const header = (name: string): string => (formulas === 'protect' ? inert(name) : name);
+  const has = (row: Row, name: string): boolean =>
+    row.fields.has(row.source === undefined ? header(name) : name);
+  /** A part of a JSONL record, or a cell of a CSV record; an empty cell is null. */
+  const partOf = (row: Row, name: string): Json => {
+    if (row.source !== undefined) return row.fields.get(name) ?? null;
+    const cell = valueText(row.fields.get(header(name)));
+    return (formulas === 'protect' ? uninert(cell) : cell) || null;
+  };
+
+  function lacks(row: Row): Lacking {
+    const isCsv = row.source === undefined;
+    const absent = (names: readonly string[]): string[] => names.filter((name) => !has(row, name));
+    const needed = isCsv
+      ? ['status', ...answers, ...(spec.kind === 'json' ? ['error_code'] : [])]
+      : ['status', 'answer'];
+    const leftOut = (what: string, names: readonly string[]): string[] => {
+      const lacking = absent(names);
+      return lacking.length === 0 ? [] : [`${what}: the records have no ${lacking.join(', ')}`];
+    };
+    return {
+      needed: absent(needed),
+      leftOut:
+        labels.length === 0
+          ? []
+          : [
+              ...leftOut('no calibration error and no abstention', ['confidence']),
+              ...leftOut('no Brier score', isCsv ? probabilities : ['answer_probabilities']),
+              ...(reader.abstains
+                ? leftOut('rows that abstained count as invalid', ['abstained', 'text'])
+                : []),
+            ],
+    };
+  }
+
+  function valuesOf(row: Row, gold: Gold): Json[] {
+    if (gold.kind === 'json') return jsonOf(row, gold);
+    const value = partOf(row, answers[0] ?? 'answer');
+    const known = value === null ? null : read(value);
+    // People may have put a text there that is no answer of the job.
+    if (known === null || typeof known === 'string') return [value];
+    return [known.kind === 'label' ? known.label : known.kind === 'labels' ? known.labels : value];
+  }
+
+  function jsonOf(row: Row, gold: Extract<Gold, { kind: 'json' }>): Json[] {
+    if (row.source !== undefined) {
+      const answer = row.fields.get('answer') ?? null;
+      if (reader.shape !== 'object') return [answer];
+      return reader.columns.map((name) =>
+        isObject(answer) && Object.hasOwn(answer, name) ? (answer[name] ?? null) : null,
+      );
+    }
+    return answers.map((name, place) => {
+      const right = gold.values.find((value) => value.place === place)?.right;
+      const value = partOf(row, name);
+      if (value === null) return right === '' ? '' : null;
+      return typeof right === 'string' ? value : parsed(valueText(value));
+    });
+  }
+
+  function confidenceOf(row: Row): Confidence | null {
+    const value = partOf(row, 'confidence');
+    if (value === null) return null;
+    const listed = partOf(row, 'answer_probabilities');
+    const named = labels.map((label, i): [string, Json] => [
+      label,
+      isObject(listed) ? (listed[label] ?? null) : partOf(row, probabilities[i] ?? ''),
+    ]);
+    const known = named.flatMap(([label, each]): [string, number][] =>
+      each === null ? [] : [[label, Number(each)]],
+    );
+    return { value: Number(value), probabilities: new Map(known) };
+  }
+
+  function answerOf(row: Row, gold: Gold): Answer {
+    const values = valuesOf(row, gold);
+    const isEmpty = values.every((value) => value === null);
+    const abstained = isEmpty && String(partOf(row, 'abstained')) === 'true';
+    const isInvalid = isEmpty && !abstained && (spec.kind !== 'json' || isFaulty(row));
+    const label = abstained ? saidIn(partOf(row, 'text')) : undefined;
+    return {
+      values,
+      counted: [],
+      fault: isInvalid ? NO_ANSWER : null,
+      confidence: isInvalid ? null : confidenceOf(row),
+      abstained,
+      ...(label !== undefined && { label }),
+    };
+  }
+
+  /** The label that a text names, also where it would be left out. */
+  function saidIn(text: Json): string | undefined {
+    if (typeof text !== 'string') return undefined;
+    const { values, label = values[0] } = reader.read({ text, finish_reason: null });
+    return typeof label === 'string' ? label : undefined;
+  }
+
+  /** An object may have nothing in it and still be an answer. */
+  const isFaulty = (row: Row): boolean =>
+    row.source === undefined
+      ? String(partOf(row, 'error_code')).startsWith('answer_')
+      : (row.fields.get('answer') ?? null) === null;
+
+  return {
+    lacks,
+    hasConfidence: (row) => labels.length > 0 && has(row, 'confidence'),
+    statusOf: (row) => valueText(partOf(row, 'status')),
+    answerOf,
+  };
+}
+
+const NO_ANSWER = { code: 'answer_invalid', message: '' };
+
+function parsed(text: string): Json {
+  try {
+    return parseExact(text);
+  } catch {
+    return text;
+  }
+}

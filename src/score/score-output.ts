@@ -1,0 +1,159 @@
+import { createReadStream } from 'node:fs';
+import { answerReader } from '../answer/answer.js';
+import { goldCell, saysRight } from '../answer/gold.js';
+import type { Settings } from '../config/settings.js';
+import { errorText, UsageError } from '../errors.js';
+import { count, counted } from '../figures.js';
+import type { Row } from '../model.js';
+import { outputFormatOf } from '../output/format.js';
+import { ConfidenceCurve, type Threshold } from '../report/abstention.js';
+import { GoldCounter } from '../report/gold-tally.js';
+import { type Scores, scoresOf } from '../report/scores.js';
+import { STATUSES } from '../report/tally.js';
+import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
+import { recordedAnswers } from './recorded-answer.js';
+
+/** What `promptmill score --json` prints. */
+export interface ScoreReport {
+  readonly output: string;
+  /** The job file. */
+  readonly job: string;
+  /** Where right answers were looked for. */
+  readonly gold: readonly string[];
+  /** Records of the output. */
+  readonly records: number;
+  /** As in the summary of a run. */
+  readonly scores: Scores;
+  /** What thresholds of confidence do to the rows with gold; `null` where the output has no confidence. */
+  readonly abstention: {
+    readonly thresholds: readonly Threshold[];
+    /** For each accuracy the lowest threshold with which the answered rows have it; `null` where none does. */
+    readonly targets: readonly { readonly accuracy: number; readonly reached: Threshold | null }[];
+  } | null;
+  /** What is left out, and why. */
+  readonly notes: readonly string[];
+}
+
+/** What of a job its answers are scored by. */
+export type ScoredJob = Pick<Settings, 'answer' | 'gold' | 'reuse' | 'output'>;
+
+const THRESHOLDS = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
+const TARGETS = [0.9, 0.95, 0.99];
+
+/**
+ * Scores a finished output against right answers, in one pass over its records.
+ * @param named `--gold`, where it was given; the first that knows the answer of a row counts. @default the column of the job
+ * @param written records that the run wrote; `null` where its summary is not there
+ * @throws UsageError when there is nothing to score, or the output is not what the run wrote
+ */
+export async function scoreOutput(
+  output: string,
+  job: ScoredJob & { readonly file: string },
+  named: readonly string[],
+  written: number | null,
+): Promise<ScoreReport> {
+  const { answer, gold } = job;
+  const answers = recordedAnswers(answer, job.output.formulas);
+  const bad = new BadCells();
+  const parts: GoldParts = {
+    output,
+    answer: answerReader(answer),
+    record: { select: job.output.columns, formulas: job.output.formulas },
+    id: job.reuse.id,
+    read: goldCell(answer),
+    bad,
+  };
+  const sources =
+    named.length > 0
+      ? await Promise.all(named.map((each) => goldSource(each, parts)))
+      : gold === null
+        ? []
+        : [columnSource(gold, 'answer.gold names', parts)];
+  if (sources.length === 0) throw noGold(job.file);
+  const asked = gold !== null && named.length === 0 ? [gold] : named;
+
+  const counter = new GoldCounter(undefined);
+  let curve: ConfidenceCurve | null = null;
+  let notes: readonly string[] = [];
+  let records = 0;
+  for await (const row of recordsOf(output)) {
+    if (records === 0) {
+      const { needed, leftOut } = answers.lacks(row);
+      if (needed.length > 0) throw notOurs(output, needed);
+      notes = leftOut;
+      if (answers.hasConfidence(row)) curve = new ConfidenceCurve();
+    }
+    records += 1;
+    const status = answers.statusOf(row);
+    if (!isStatus(status)) throw edited(output, `line ${row.line}: the status is ${JSON.stringify(status)}`);
+    const golds = sources.map((source) => source.goldOf(row));
+    const right = golds.find((each) => each !== null) ?? null;
+    if (right === null) continue;
+    const read = status === 'completed' ? answers.answerOf(row, right) : null;
+    counter.add(right, read);
+    if (read !== null)
+      curve?.add(read.fault === null ? (read.confidence?.value ?? 0) : null, saysRight(right, read));
+  }
+  bad.end();
+  if (written !== null && written !== records) {
+    throw edited(output, `it has ${counted(records, 'record')}, and its summary counts ${count(written)}`);
+  }
+  const strange = sources.flatMap((source) => source.end());
+  if (counter.all === 0) throw noRow(output, asked);
+  return {
+    output,
+    job: job.file,
+    gold: asked,
+    records,
+    scores: scoresOf(counter.toTally()),
+    abstention: curve && {
+      thresholds: THRESHOLDS.map((threshold) => curve.at(threshold)),
+      targets: TARGETS.map((accuracy) => ({ accuracy, reached: curve.lowest(accuracy) })),
+    },
+    notes: [...strange, ...notes],
+  };
+}
+
+async function* recordsOf(output: string): AsyncGenerator<Row> {
+  try {
+    for await (const batch of outputFormatOf(output).readBack(createReadStream(output), output)) {
+      for (const row of batch) {
+        if (row.fault !== undefined) throw edited(output, row.fault.message);
+        yield row;
+      }
+    }
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);
+  }
+}
+
+const isStatus = (status: string): boolean => STATUSES.some((known) => known === status);
+
+const notOurs = (output: string, columns: readonly string[]): UsageError =>
+  new UsageError(
+    'output_column_missing',
+    `${output} has no ${columns.join(', ')}, and scores are made of ${columns.length === 1 ? 'this column' : 'these columns'}`,
+    'Give an output of `promptmill run`. Where output.columns leaves them out, run the job with them.',
+  );
+
+const edited = (output: string, what: string): UsageError =>
+  new UsageError(
+    'output_edited',
+    `${output} is not as the run wrote it: ${what}`,
+    'Put the file of the run back. Right answers of your own can be in a file beside it: --gold FILE.',
+  );
+
+const noGold = (job: string): UsageError =>
+  new UsageError(
+    'no_gold',
+    `${job} has no answer.gold, so it is not known where the right answers are`,
+    'Name a column of the output, or a file: --gold FILE|COLUMN.',
+  );
+
+const noRow = (output: string, gold: readonly string[]): UsageError =>
+  new UsageError(
+    'no_gold',
+    `no record of ${output} has a right answer in ${gold.join(', ')}`,
+    'Fill some in, or name another column or file: --gold FILE|COLUMN.',
+  );
