@@ -21,9 +21,10 @@ export async function writeReviews(path: string, rows: number, promptKb: number)
 /**
  * A job over the reviews of the folder, `rows.csv`. The deployment is not named after its model, so that prompts may have
  * any length.
+ * @param onInvalid what is to be done about answers that do not fit. @default nothing
  */
-export function writeJob(folder: string, concurrency: number): string {
-  const path = join(folder, 'job.yaml');
+export function writeJob(folder: string, concurrency: number, onInvalid?: object): string {
+  const path = join(folder, onInvalid ? 'job-asking.yaml' : 'job.yaml');
   writeFileSync(
     path,
     JSON.stringify({
@@ -31,7 +32,7 @@ export function writeJob(folder: string, concurrency: number): string {
       input: { path: 'rows.csv', require: ['review'] },
       prompt: `${QUESTION}\nReview: {{ review }}\nSentiment:`,
       parameters: { max_tokens: 5, temperature: 0, stop: ['\n'] },
-      answer: { labels: ['positive', 'negative', 'neutral'] },
+      answer: { labels: ['positive', 'negative', 'neutral'], ...(onInvalid && { on_invalid: onInvalid }) },
       output: { path: 'out.csv' },
       limits: { concurrency },
     }),

@@ -18,7 +18,7 @@ const HOLD_MS = 5_000;
 const ADMITTED_MS = 1_000;
 
 /** What a pacer takes from its worker. */
-interface PacerParts {
+export interface PacerParts {
   readonly values: PaceValues;
   /** Name of the queue. */
   readonly queue: string;

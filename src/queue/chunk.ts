@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { Budget } from '../budget/budget.js';
 import { parseJson } from '../json.js';
-import type { Parameters } from '../model.js';
+import type { AnswerSpec, Parameters } from '../model.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
 
@@ -22,6 +22,18 @@ export interface ChunkBudget extends Budget {
   readonly orphaned: number;
 }
 
+/** What a job does about answers that do not fit (`answer.on_invalid`), as its workers must know it. */
+export interface Asks {
+  /** By what an answer is read. */
+  readonly answer: AnswerSpec;
+  /** How often a row is asked again, at most. */
+  readonly again: number;
+  /** Template of the follow-up prompt; null for the default. */
+  readonly prompt: string | null;
+  /** Asked last of all, with the prompt itself; null where there is none. */
+  readonly endpoint: EndpointSpec | null;
+}
+
 /** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
 export interface Chunk {
   readonly run: string;
@@ -35,6 +47,8 @@ export interface Chunk {
   readonly budget: ChunkBudget | null;
   /** A row of whose call nobody knows the end is not called again: it ends `failed`. */
   readonly hold: boolean;
+  /** Null where an answer that does not fit stays as it is. */
+  readonly asks: Asks | null;
   readonly rows: readonly ChunkRow[];
 }
 
@@ -76,6 +90,14 @@ const budgetSchema = z
 /** In entries of every version the orphaned calls have this name. */
 const encodeBudget = ({ orphaned, ...budget }: ChunkBudget) => ({ ...budget, unheard: orphaned });
 
+const asksSchema = z.strictObject({
+  // What it means is for the reader of answers to say, which refuses what it does not know.
+  answer: z.looseObject({ kind: z.string() }).transform((spec) => spec as unknown as AnswerSpec),
+  again: z.int().nonnegative(),
+  prompt: z.string().nullable(),
+  endpoint: endpointSpecSchema.nullable(),
+});
+
 const dataSchema = z.strictObject({
   v: z.literal(1),
   run: z.string().min(1),
@@ -92,16 +114,18 @@ const bodySchema = z.strictObject({
   budget: budgetSchema.nullable(),
   // Only where it is meant: workers of versions that did not know it take the rows of the other runs.
   hold: z.boolean().default(false),
+  asks: asksSchema.nullable().default(null),
   rows: z.custom<readonly BodyRow[]>((rows) => Array.isArray(rows) && rows.length > 0 && rows.every(isRow)),
 });
 
 export function encodeChunk(chunk: Chunk): ChunkData {
-  const { run, execution, first, endpoint, rows, hold, budget, ...rest } = chunk;
+  const { run, execution, first, endpoint, rows, hold, asks, budget, ...rest } = chunk;
   const body = {
     ...endpoint,
     ...rest,
     budget: budget && encodeBudget(budget),
     ...(hold && { hold }),
+    ...(asks && { asks }),
     rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]),
   };
   return { v: 1, run, x: execution, first, body: JSON.stringify(body) };
@@ -114,9 +138,9 @@ export function decodeChunk(data: unknown): Chunk | null {
   const body = bodySchema.safeParse(parseJson(outer.data.body));
   if (!body.success) return null;
   const { run, x: execution, first } = outer.data;
-  const { promptsPerRequest, parameters, budget, hold, rows, ...endpoint } = body.data;
+  const { promptsPerRequest, parameters, budget, hold, asks, rows, ...endpoint } = body.data;
   return {
-    ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold },
+    ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold, asks },
     // Of the parameters only what was checked: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own && parametersSchema.parse(own) })),
   };

@@ -25,6 +25,12 @@ export const serviceQueue = (
   { baseUrl, segment }: { readonly baseUrl: string | undefined; readonly segment: string },
 ): string => queueName(deployment, `${baseUrl?.replace(/\/+$/, '')}/${segment}`);
 
+/** The queues of a run, by deployment. @param emulated whether it is a rehearsal */
+export const queuesOf =
+  (emulated: boolean, address: Parameters<typeof serviceQueue>[1]) =>
+  (deployment: string): string =>
+    emulated ? queueName(deployment, null) : serviceQueue(deployment, address);
+
 /** Id of a run: when it began, and enough chance to tell it from others: `20261121-020000-4f9c1a`. */
 export function newRunId(now: Date, random: string): string {
   const stamp = now.toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');

@@ -6,7 +6,7 @@ import { forgetRun } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
-import { queueName, serviceQueue } from '../queue/names.js';
+import { queuesOf } from '../queue/names.js';
 import { emptyTally } from '../report/tally.js';
 import { dropOutcomes } from '../reuse/outcome.js';
 import { Reuse } from '../reuse/reuse.js';
@@ -202,7 +202,7 @@ async function openStoreOf({ store: preferred }: Manifest, settings: Settings, w
 
 /** The queue of a run. */
 const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =>
-  emulated ? queueName(endpoint.deployment, null) : serviceQueue(endpoint.deployment, address);
+  queuesOf(emulated, address)(endpoint.deployment);
 
 /**
  * The counters to go on with. Of a run that goes on under another name, after its part file was repaired, the answers that are

@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
-import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Execution } from '../resume/resume.js';
 import { rows as rowsOf } from '../source/source.js';
 import type { Canary } from './canary.js';
@@ -23,6 +23,8 @@ interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' 
 export class Producer {
   /** What all chunks of this execution have in common. */
   readonly #common: Omit<Chunk, 'first' | 'rows'>;
+  /** What that takes in each entry, about: thousands of labels may. */
+  readonly #commonBytes: number;
 
   /** @param canary the rows that go ahead of the rest */
   constructor(
@@ -42,7 +44,9 @@ export class Producer {
       parameters,
       budget: limits.budget && { ...limits.budget, prices, orphaned },
       hold: limits.unknownOutcome === 'hold',
+      asks: asksOf(settings),
     };
+    this.#commonBytes = JSON.stringify(this.#common).length;
   }
 
   /**
@@ -65,7 +69,7 @@ export class Producer {
       batch = [];
     };
     const close = async (): Promise<void> => {
-      window.add({ first, rows, sent: requests.length, bytes: held });
+      window.add({ first, rows, sent: requests.length, bytes: held + this.#commonBytes });
       if (requests.length > 0) batch.push({ ...this.#common, first, rows: requests });
       first += rows.length;
       [rows, requests, bytes, held] = [[], [], 0, 0];
@@ -106,6 +110,15 @@ export class Producer {
     if (chunk.sent === 0) return null;
     return { ...this.#common, first: chunk.first, rows: sentAgain(chunk, this.parts.plan.requests) };
   }
+}
+
+/** Null for a job whose workers need not read the answers. */
+function asksOf({ onInvalid, answer, endpoint }: Settings): Asks | null {
+  if (onInvalid === null || (onInvalid.askAgain === 0 && onInvalid.deployment === null)) return null;
+  const { askAgain: again, prompt, deployment } = onInvalid;
+  // Which model is behind another deployment, its name says.
+  const { model: _, ...how } = endpoint;
+  return { answer, again, prompt, endpoint: deployment === null ? null : { ...how, deployment } };
 }
 
 /** The rows of a chunk that are sent, without those that take an outcome over. */

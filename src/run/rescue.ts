@@ -88,7 +88,9 @@ export class Rescue {
         code: 'worker_crashed',
         message: 'every worker that called this row ended before it answered',
       };
-      const outcome = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
+      const failed = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
+      // An answer that did not fit is more than none.
+      const outcome = (await ledger.interim(chunk.run, [row.row])).get(row.row) ?? failed;
       const settled = [{ run: chunk.run, first: chunk.first, row: row.row, call: null, outcome }];
       await ledger.write({ ...NOTHING, settled });
       await queue.remove(id);

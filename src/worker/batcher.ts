@@ -3,7 +3,8 @@ import type { Logger } from 'pino';
 import { minus, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
-import type { Tokens } from '../model.js';
+import type { CalledOutcome, Tokens } from '../model.js';
+import type { Chunk } from '../queue/chunk.js';
 import { type Counters, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
 
@@ -127,9 +128,10 @@ export class Batcher {
       batch.settled.push(each);
       if (each.call !== null) totals.in_flight--;
       if (each.outcome === null) continue;
+      this.#unrecorded++;
+      if (each.interim) continue;
       totals.outcomes++;
       this.#outcomes++;
-      this.#unrecorded++;
     }
     const { prompt_tokens, completion_tokens } = minus(billed, reserved);
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
@@ -144,6 +146,25 @@ export class Batcher {
     this.count(run, 'sent', -1);
     const settled = granted.map(({ row }) => ({ run, first, row, call, outcome: null }));
     await this.settle(run, settled, sumOf(granted));
+  }
+
+  /** The interim outcomes of a chunk. Resolves when the ledger has answered, and never rejects. */
+  async interim({ run, rows }: Pick<Chunk, 'run' | 'rows'>): Promise<ReadonlyMap<number, CalledOutcome>> {
+    for (let refusals = 0; ; refusals++) {
+      try {
+        return await this.ledger.interim(
+          run,
+          rows.map(({ row }) => row),
+        );
+      } catch (error) {
+        if (refusals % WARN_EVERY === 0)
+          this.log.warn(
+            { reason: errorText(error) },
+            'the ledger refuses to be read; trying again until it can be',
+          );
+        await sleep(AGAIN_MS);
+      }
+    }
   }
 
   /** Adds to a run's counters, with the next batch. */

@@ -6,6 +6,7 @@ import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { CalledOutcome, Fault } from '../model.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import {
   type InFlight,
@@ -15,6 +16,7 @@ import {
   type RowState,
   type Settlement,
 } from '../store/ledger.js';
+import type { Asking, Judged } from './asking.js';
 import { type Ahead, type Batcher, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import type { BudgetWait } from './budget-wait.js';
@@ -43,16 +45,27 @@ export type ChunkEnd =
   | { readonly kind: 'done' | 'wait' | 'left' }
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
-/** What all chunks of a process share. */
-export interface ChunkRunParts extends FeedbackParts {
+/** The way to one deployment: who calls it, and who says when it may be called. */
+export interface Lane extends FeedbackParts {
+  readonly feedback: Feedback;
+}
+
+/** A chunk as it is asked of one deployment. */
+interface Way extends Lane {
+  readonly chunk: Chunk;
+}
+
+/** What all chunks of a process share, with the lane of their deployment. */
+export interface ChunkRunParts extends Lane {
   readonly batcher: Batcher;
+  /** The lane of another deployment, which rows are asked of last. */
+  readonly laneOf: (endpoint: EndpointSpec) => Lane;
   /** One limit over all chunks of the process, in which its runs take turns. */
   readonly limit: FairLimit;
   /** Takes a slot of the limit over all queues of the process. */
   readonly inSlot: <T>(job: () => Promise<T>) => Promise<T>;
   /** Resolves when a process that slept has looked which entries are still its own. */
   readonly looked: () => Promise<void> | undefined;
-  readonly feedback: Feedback;
   readonly budgets: BudgetWait;
   readonly mostBilled: MostBilled;
   /** True when rows that are not called yet go back to the queue. */
@@ -74,6 +87,8 @@ interface Lease {
   readonly attempts: number;
   /** Whether this process works on the run. */
   readonly isOwn: boolean;
+  /** Reads its answers; null where they stay as they are. */
+  readonly asking: Asking | null;
   /** True when another worker has the entry: what was not called is left to that one, and so is the end of the rows. */
   readonly isLost: () => boolean;
 }
@@ -98,6 +113,8 @@ export class ChunkRun {
   #failedRequests = 0;
   /** Rows to be called again at once, each alone. */
   #mixedUp: FailedCall[] = [];
+  /** Rows to be asked next, because their answers did not fit. */
+  readonly #again = new Set<number>();
   /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
   #waits = false;
   #leaves = false;
@@ -115,19 +132,51 @@ export class ChunkRun {
   }
 
   async run(): Promise<ChunkEnd> {
-    const { chunk, attempt } = this.lease;
+    const { chunk, asking } = this.lease;
+    const { parts } = this;
     const states = await this.#look(chunk.rows);
+    if (asking !== null) asking.resume(await parts.batcher.interim(chunk));
     const heldElsewhere = this.#awaitHeld(chunk.rows, states);
     const open = chunk.rows.filter((_, i) => states[i] === 'granted');
-    await this.#callAll(packs(open, this.parts.feedback.packSize(chunk.promptsPerRequest, attempt)));
-    // At once and not with the next attempt: nothing is wrong with the rows, nor with the service.
-    const alone = this.#mixedUp;
-    this.#countRetries(alone, alone.length);
-    await this.#callAll(alone.map(({ row }) => [row]));
+    for (let rows = open; rows.length > 0; rows = chunk.rows.filter(({ row }) => this.#again.delete(row))) {
+      const isEscalated = (row: ChunkRow): boolean => asking?.isEscalated(row) ?? false;
+      await this.#ask(
+        rows.filter((row) => !isEscalated(row)),
+        { ...parts, chunk },
+      );
+      await this.#escalate(rows.filter(isEscalated));
+    }
     await heldElsewhere;
     const end = this.#end();
     await Promise.all([this.#settled, ...this.#givenBack]);
     return end;
+  }
+
+  /** Has rows called for by one deployment, each once. */
+  async #ask(rows: readonly ChunkRow[], way: Way): Promise<void> {
+    const { asking, attempt } = this.lease;
+    const asked = asking === null ? rows : rows.map((row) => asking.next(row));
+    await this.#callAll(packs(asked, way.feedback.packSize(way.chunk.promptsPerRequest, attempt)), way);
+    // At once and not with the next attempt: nothing is wrong with the rows, nor with the service.
+    const alone = this.#mixedUp.splice(0);
+    this.#countRetries(alone, alone.length);
+    await this.#callAll(
+      alone.map(({ row }) => [row]),
+      way,
+    );
+  }
+
+  /**
+   * The same by the deployment that is asked last. While it may not be called, the rows wait here: the queue pauses for its own
+   * deployment only, and would hand them out again at once.
+   */
+  async #escalate(rows: readonly ChunkRow[]): Promise<void> {
+    const { chunk } = this.lease;
+    const endpoint = chunk.asks?.endpoint;
+    if (rows.length === 0 || !endpoint) return;
+    const lane = this.parts.laneOf(endpoint);
+    while (isPaused(lane) && !this.#isReleasing && this.#wanted) await sleep(LOOK_MS);
+    await this.#ask(rows, { ...lane, chunk: { ...chunk, endpoint } });
   }
 
   #end(): ChunkEnd {
@@ -160,28 +209,29 @@ export class ChunkRun {
     if (billed > 0) batcher.count(this.lease.chunk.run, 'repeated', billed);
   }
 
-  async #callAll(inOrder: readonly (readonly ChunkRow[])[]): Promise<void> {
-    const { outage, limit } = this.parts;
+  async #callAll(inOrder: readonly (readonly ChunkRow[])[], way: Way): Promise<void> {
+    const { limit } = this.parts;
+    const { outage } = way;
     // In an outage the first of them probes; it must not be the same row again and again.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const jobs = requests.map((rows): Job => {
       let ahead: Ahead | null = null;
       return {
         prepare: () => {
-          ahead = this.#reserveAhead(rows);
+          ahead = this.#reserveAhead(rows, way);
           return ahead !== null;
         },
-        run: () => this.#inTurn(rows, ahead),
+        run: () => this.#inTurn(rows, ahead, way),
       };
     });
     await limit.run(this.lease.chunk.run, jobs);
   }
 
   /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
-  async #inTurn(rows: readonly ChunkRow[], ahead: Ahead | null): Promise<void> {
-    const { outage, log, batcher } = this.parts;
+  async #inTurn(rows: readonly ChunkRow[], ahead: Ahead | null, way: Way): Promise<void> {
+    const { log, batcher } = this.parts;
     try {
-      const made = await outage.through(steadyNow, () => this.#request(rows, ahead));
+      const made = await way.outage.through(steadyNow, () => this.#request(rows, ahead, way));
       if (made === null) this.#waits = true;
     } catch (error) {
       log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
@@ -199,9 +249,9 @@ export class ChunkRun {
    * for something else is reserved when that is over: a grant is good for a short time, takes room from a budget, and
    * fails its row with `hold` when this process is killed.
    */
-  #reserveAhead(rows: readonly ChunkRow[]): Ahead | null {
-    const { batcher, limit, outage, pacer } = this.parts;
-    const { hold, budget } = this.lease.chunk;
+  #reserveAhead(rows: readonly ChunkRow[], { outage, pacer, chunk }: Way): Ahead | null {
+    const { batcher, limit } = this.parts;
+    const { hold, budget } = chunk;
     if (!this.#wanted || this.#isReleasing || hold || budget !== null) return null;
     if (pacer.takesPermits || outage.view !== null || pacer.waitingMs > 0) return null;
     const reservation = this.#reservation(rows.map(unpriced), false);
@@ -212,18 +262,18 @@ export class ChunkRun {
    * Makes a request when it may be made. The slot comes last, so that a queue that waits for its permit takes none from
    * the others.
    */
-  async #request(rows: readonly ChunkRow[], ahead: Ahead | null): Promise<void> {
-    const { estimate, pacer, inSlot } = this.parts;
-    if (!this.#mayCall()) return;
+  async #request(rows: readonly ChunkRow[], ahead: Ahead | null, way: Way): Promise<void> {
+    const { estimate, pacer, chunk } = way;
+    if (!this.#mayCall(way)) return;
     const prompts = rows.map(({ prompt }) => prompt);
-    const reserved = estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
+    const reserved = estimate.reserve(prompts, parametersOf(chunk, rows));
     const admission = await pacer.admit(reserved.tokens);
     if (admission === 'pause') this.#waits = true;
     else if (admission === 'closed') this.#leaves = true;
     else {
-      await inSlot(async () => {
-        const granted = await this.#reserve(rows, admission.permit, ahead);
-        if (granted.length > 0) await this.#callFor(granted, reserved);
+      await this.parts.inSlot(async () => {
+        const granted = await this.#reserve(rows, admission.permit, ahead, way);
+        if (granted.length > 0) await this.#callFor(granted, reserved, way);
         else pacer.withdrawn(reserved.tokens);
       });
     }
@@ -235,9 +285,8 @@ export class ChunkRun {
   }
 
   /** Whether a request may be made now; where it may not, its rows go back to the queue. */
-  #mayCall(): boolean {
-    const { isStopped, pacer } = this.parts;
-    if (isStopped(this.lease.chunk)) this.#wanted = false;
+  #mayCall({ pacer, chunk }: Way): boolean {
+    if (this.parts.isStopped(chunk)) this.#wanted = false;
     if (!this.#wanted || this.#isReleasing) {
       this.#leaves = true;
       return false;
@@ -256,13 +305,14 @@ export class ChunkRun {
     asked: readonly ChunkRow[],
     permit: number,
     ahead: Ahead | null,
+    way: Way,
   ): Promise<readonly ReservedRow[]> {
-    const { batcher, pacer, budgets, mostBilled, stop, looked } = this.parts;
-    const { chunk } = this.lease;
+    const { batcher, budgets, mostBilled, stop, looked } = this.parts;
+    const { chunk, pacer } = way;
     const rows = mostBilled.of(chunk, asked);
     for (let refusals = 0; ; ) {
       await looked();
-      if (!this.#mayCall()) return [];
+      if (!this.#mayCall(way)) return [];
       const early = ahead?.take() ?? null;
       const reservation = (early && ahead?.reservation) ?? this.#reservation(rows, false);
       const reply = await (early ?? batcher.reserve(reservation));
@@ -278,7 +328,7 @@ export class ChunkRun {
       // The store may have taken its time, for several calls at once.
       if (granted.length > 0) await pacer.space(permit);
       const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
-      if (granted.length === 0 || (isGood && this.#mayCall())) {
+      if (granted.length === 0 || (isGood && this.#mayCall(way))) {
         if (isFull || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;
       }
@@ -291,9 +341,10 @@ export class ChunkRun {
    * grant of a later batch. So the calls whose end a crash makes unknown are never more than the limit, and a store that
    * is away stops the calls.
    */
-  async #callFor(rows: readonly ReservedRow[], reserved: Reserved): Promise<void> {
-    const { caller, batcher, feedback, budgets, log, onRequest } = this.parts;
-    const { chunk, attempt } = this.lease;
+  async #callFor(rows: readonly ReservedRow[], reserved: Reserved, way: Way): Promise<void> {
+    const { batcher, budgets, log, onRequest } = this.parts;
+    const { caller, feedback, chunk } = way;
+    const { attempt } = this.lease;
     onRequest();
     const startedAt = steadyNow();
     const verdicts = await caller.call(chunk, rows, attempt);
@@ -302,7 +353,9 @@ export class ChunkRun {
     const failure = verdicts.find(({ kind }) => kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
     const failedBefore = this.#failed.length;
-    const settled = rows.map((row, i) => this.#settlement(row, this.#call, this.#conclude(row, verdicts[i])));
+    const settled = rows.map((row, i) =>
+      this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], way)),
+    );
     if (this.#failed.length > failedBefore) this.#failedRequests++;
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
@@ -316,18 +369,23 @@ export class ChunkRun {
     this.#wanted = false;
   }
 
-  /** The outcome of a row by the verdict on its call. Where that is none, notes how the row goes on. */
-  #conclude(row: ChunkRow, verdict: Verdict | undefined): CalledOutcome | null {
-    const { batcher, outage } = this.parts;
-    const { chunk, attempt } = this.lease;
+  /** What a call brought for a row by the verdict on it. Where that is no outcome, notes how the row goes on. */
+  #conclude(row: ChunkRow, verdict: Verdict | undefined, way: Way): Judged | null {
+    const { batcher } = this.parts;
+    const { asking, attempt } = this.lease;
+    const { chunk, outage } = way;
     switch (verdict?.kind) {
-      case 'final':
-        return verdict.outcome;
+      case 'final': {
+        if (asking === null) return verdict;
+        const judged = asking.judge(row, verdict.outcome);
+        if (judged.interim) this.#again.add(row.row);
+        return judged;
+      }
       case 'wait':
         this.#waits = true;
         return null;
       case 'retry':
-        if (verdict.possiblyBilled && chunk.hold) return lostRow(verdict, attempt);
+        if (verdict.possiblyBilled && chunk.hold) return this.#last(row, lostRow(verdict, attempt));
         if (verdict.fault.code === 'aborted') break;
         (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
         // In an outage that is no attempt.
@@ -386,22 +444,32 @@ export class ChunkRun {
     return ageMs > endpoint.timeoutMs + GONE_MS;
   }
 
-  /** Records the outcome of a row that has no call in flight. */
+  /** Records the outcome of a row that has no call in flight, and of which no answer was heard. */
   #record(row: ChunkRow, outcome: CalledOutcome): void {
-    const settlement = this.#settlement(row, null, outcome);
+    const settlement = this.#settlement(row, null, this.#last(row, outcome));
     this.#settled = this.parts.batcher.settle(this.lease.chunk.run, [settlement]);
   }
 
-  #settlement(row: ChunkRow, call: string | null, outcome: CalledOutcome | null): Settlement {
+  #last(row: ChunkRow, outcome: CalledOutcome): Judged {
+    const { asking } = this.lease;
+    return { outcome: asking === null ? outcome : asking.lasting(row, outcome) };
+  }
+
+  #settlement(row: ChunkRow, call: string | null, judged: Judged | null): Settlement {
     const { run, first } = this.lease.chunk;
+    const { outcome = null, interim } = judged ?? {};
     if (outcome !== null) this.parts.outage.settled(this.#nameOf(row));
-    return { run, first, row: row.row, call, outcome };
+    const settlement = { run, first, row: row.row, call, outcome };
+    return interim ? { ...settlement, interim } : settlement;
   }
 
   #nameOf(row: ChunkRow | undefined): string {
     return `${this.lease.chunk.run}:${row?.row}`;
   }
 }
+
+const isPaused = ({ pacer, outage }: Lane): boolean =>
+  pacer.waitingMs > 0 || outage.remaining(steadyNow()) > 0;
 
 /** A row of a run without a budget, or one that is only looked at. */
 const unpriced = ({ row }: ChunkRow): RowMost => ({ row, most: NO_TOKENS });

@@ -174,7 +174,8 @@ export class FleetWorker {
       log.debug(call, type);
     };
     const name = this.#heartbeat.id;
-    const place = { name, address, keys, store, concurrency, log, onStop, onCall, times };
+    const { queueOf } = this.#place;
+    const place = { name, queueOf, address, keys, store, concurrency, log, onStop, onCall, times };
     return new ChunkWorker({ ...place, slots: this.#slots, batcher: this.#batcher }, want);
   }
 

@@ -3,6 +3,7 @@ import type { Settings } from '../config/settings.js';
 import { limitsOf, WorkerHeartbeat } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import type { Fault } from '../model.js';
+import { queuesOf } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Counters } from '../store/counters.js';
 import type { Store } from '../store/store.js';
@@ -53,6 +54,7 @@ export function startOwnWorker(
     {
       ...{ address: world.address, keys: world.keys, store, concurrency, onStop, log: world.log },
       name: heartbeat.id,
+      queueOf: queuesOf(settings.emulated, world.address),
       ...{ batcher, ownRun: run },
       onCall,
     },

@@ -8,18 +8,20 @@ import type { WorkerBeat } from '../fleet/beats.js';
 import type { WantedQueue } from '../fleet/demand.js';
 import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { Fault } from '../model.js';
-import { Pacer } from '../pace/pacer.js';
+import { Pacer, type PacerParts } from '../pace/pacer.js';
 import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
 import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
+import { AnswerReaders } from './answer-readers.js';
+import { Asking } from './asking.js';
 import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
 import { type CallEnded, Caller } from './caller.js';
-import { ChunkRun, type ChunkRunParts } from './chunk-run.js';
+import { ChunkRun, type ChunkRunParts, type Lane } from './chunk-run.js';
 import { ENTRY_LIMIT } from './entry-limit.js';
 import { FairLimit } from './fair-limit.js';
 import { Feedback } from './feedback.js';
@@ -53,6 +55,8 @@ export interface WorkPlace extends ServiceAccess {
   readonly store: Store;
   /** Name of the heartbeat of this process; the entries that it takes carry it. */
   readonly name: string;
+  /** Name of the queue of a deployment. */
+  readonly queueOf: (deployment: string) => string;
   /** Calls in flight at once. */
   readonly concurrency: number;
   /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
@@ -84,9 +88,11 @@ export class ChunkWorker {
   readonly #queue: Queue<ChunkData>;
   readonly #limit: FairLimit;
   readonly #batcher: Batcher;
-  readonly #caller: Caller;
-  readonly #outage = new Outage();
-  readonly #pacer: Pacer;
+  /** To the deployment of the queue. */
+  readonly #lane: Lane;
+  /** To other deployments, by their names, of which rows are asked whose answers did not fit. */
+  readonly #otherLanes = new Map<string, Lane>();
+  readonly #readers = new AnswerReaders();
   /** What all chunks share. */
   readonly #parts: ChunkRunParts;
   readonly #baseSlots: number;
@@ -111,17 +117,9 @@ export class ChunkWorker {
     private readonly wanted: WantedQueue,
   ) {
     const { store, concurrency, times, log } = place;
-    const { queue, limits, answered } = wanted;
+    const { queue, limits } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.#batcher = place.batcher;
-    this.#caller = new Caller(
-      place,
-      concurrency,
-      answered,
-      (run, what) => this.#batcher.count(run, what),
-      () => log.warn('the service refused the first key; going on with the second'),
-      place.onCall,
-    );
     this.#limit = new FairLimit(concurrency);
     // Enough chunks that the limit stays full while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
@@ -144,31 +142,16 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
-    this.#pacer = new Pacer({
-      values: store.keyValue,
-      queue,
-      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
-      ceiling: concurrency,
-      underWay: () => this.#limit.activeCount,
+    this.#lane = this.#laneTo(wanted, {
       onConcurrency: (most) => {
         this.#limit.concurrency = most;
       },
-      clock: steadyNow,
       onPause: (ms) => this.#keepEntries(ms),
-      onChange: (change) => log.info(change, 'the pace changed'),
-      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
     });
-    this.#limit.concurrency = this.#pacer.concurrency;
-    const calling = {
-      caller: this.#caller,
-      outage: this.#outage,
-      pacer: this.#pacer,
-      estimate: new TokenEstimate(limits.token_estimate),
-      log,
-    };
+    this.#limit.concurrency = this.#lane.pacer.concurrency;
     this.#parts = {
-      ...calling,
-      feedback: new Feedback(calling),
+      ...this.#lane,
+      laneOf: ({ deployment }) => this.#laneOf(deployment),
       limit: this.#limit,
       inSlot: (job) => this.#inSlot(job),
       looked: () => this.#looked(),
@@ -188,6 +171,57 @@ export class ChunkWorker {
     this.#renewal = setInterval(() => void this.#renewOnce(), Math.min(this.#lockMs / 2, RENEW_MS));
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
+  }
+
+  #laneOf(deployment: string): Lane {
+    const { place, wanted } = this;
+    let lane = this.#otherLanes.get(deployment);
+    if (lane === undefined) {
+      // What is known of the quota is that of the job's own deployment.
+      const limits = { ...wanted.limits, requests_per_minute: null, tokens_per_minute: null };
+      lane = this.#laneTo(
+        { queue: place.queueOf(deployment), limits, answered: true },
+        // Its calls are bounded by the limit of all calls, and its pauses waited for by the rows that need it.
+        { onConcurrency: () => {}, onPause: async () => {} },
+      );
+      this.#otherLanes.set(deployment, lane);
+    }
+    return lane;
+  }
+
+  #laneTo(
+    { queue, limits, answered }: Pick<WantedQueue, 'queue' | 'limits' | 'answered'>,
+    hooks: Pick<PacerParts, 'onConcurrency' | 'onPause'>,
+  ): Lane {
+    const { place } = this;
+    const { store, concurrency, log } = place;
+    const caller = new Caller(
+      place,
+      concurrency,
+      answered,
+      (run, what) => this.#batcher.count(run, what),
+      () => log.warn('the service refused the first key; going on with the second'),
+      place.onCall,
+    );
+    const pacer = new Pacer({
+      values: store.keyValue,
+      queue,
+      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
+      ceiling: concurrency,
+      underWay: () => this.#limit.activeCount,
+      clock: steadyNow,
+      onChange: (change) => log.info(change, 'the pace changed'),
+      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+      ...hooks,
+    });
+    const estimate = new TokenEstimate(limits.token_estimate);
+    const parts = { caller, outage: new Outage(), pacer, estimate, log };
+    return { ...parts, feedback: new Feedback(parts) };
+  }
+
+  /** To its deployment first. */
+  get #lanes(): readonly Lane[] {
+    return [this.#lane, ...this.#otherLanes.values()];
   }
 
   /** One renewal at a time. One that the store does not answer is given up, before the locks have run out. */
@@ -251,7 +285,7 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    const waiting = this.#pacer.waiting + this.#waitingForSlot;
+    const waiting = this.#lane.pacer.waiting + this.#waitingForSlot;
     return Math.max(0, this.#limit.activeCount - waiting);
   }
 
@@ -271,14 +305,14 @@ export class ChunkWorker {
     return this.#batcher.unrecorded;
   }
 
-  /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
+  /** Milliseconds for which the service asked this process to wait, for one of its deployments; 0 when it is calling. */
   get waitingMs(): number {
-    return this.#pacer.waitingMs;
+    return Math.max(...this.#lanes.map(({ pacer }) => pacer.waitingMs));
   }
 
   /** The outage of the service that goes on, as this process sees it; null when there is none. */
   get outage(): OutageView | null {
-    return this.#outage.view;
+    return this.#lanes.find(({ outage }) => outage.view !== null)?.outage.view ?? null;
   }
 
   /** What this process has done for a run. */
@@ -298,7 +332,7 @@ export class ChunkWorker {
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
   blameRows(): void {
-    this.#outage.answered();
+    for (const { outage } of this.#lanes) outage.answered();
   }
 
   /**
@@ -313,19 +347,19 @@ export class ChunkWorker {
   async #leave(): Promise<void> {
     this.#releasing = true;
     clearInterval(this.#clock);
-    this.#pacer.close();
+    for (const { pacer } of this.#lanes) pacer.close();
     // BullMQ's own close waits for ever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.place.log.warn({ err: error }, 'calls in flight were given up'),
     );
     clearInterval(this.#renewal);
-    await this.#caller.close();
+    await Promise.all(this.#lanes.map(({ caller }) => caller.close()));
     await within(LEAVE_MS, Promise.all([this.#batcher.flushed(), this.#queue.close()])).catch(() => {});
   }
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
     const chunk = decodeChunk(job.data);
-    if (chunk === null || chunk.endpoint.deployment !== this.wanted.deployment) {
+    if (chunk === null || chunk.endpoint.deployment !== this.wanted.deployment || !this.#canRead(chunk)) {
       this.place.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError('refused: not a chunk of this deployment');
     }
@@ -345,6 +379,16 @@ export class ChunkWorker {
     }
   }
 
+  /** Whether this process knows what the job expects of its answers. */
+  #canRead({ asks }: Chunk): boolean {
+    try {
+      return asks === null || this.#readers.of(asks.answer) !== undefined;
+    } catch (error) {
+      this.place.log.debug({ err: error }, 'what is expected of the answers cannot be read');
+      return false;
+    }
+  }
+
   /** Has the rows of a chunk called for, and does with its entry what comes of them. */
   async #work(chunk: Chunk, held: Held): Promise<void> {
     if (this.#stopped.has(nameOf(chunk))) return;
@@ -353,6 +397,7 @@ export class ChunkWorker {
     const isOwn = this.place.ownRun === chunk.run;
     const end = await new ChunkRun(this.#parts, {
       ...{ chunk, attempts, isOwn },
+      asking: chunk.asks && new Asking(chunk.asks, this.#readers.of(chunk.asks.answer)),
       attempt: job.attemptsMade + 1,
       isLost: () => held.isLost,
     }).run();
@@ -394,7 +439,7 @@ export class ChunkWorker {
       return;
     }
     this.#releasing = true;
-    this.#pacer.close();
+    for (const { pacer } of this.#lanes) pacer.close();
     this.place.onStop(fault);
     await this.#worker.pause(true);
     await store.ledger.stop(run, execution, fault);

@@ -38,6 +38,7 @@ describeEachStore('a queue with forged entries', (store) => {
     parameters: {},
     budget: null,
     hold: false,
+    asks: null,
     rows: [{ row: 1, prompt: 'forged', parameters: null }],
   });
 

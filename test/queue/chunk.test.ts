@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { type Chunk, decodeChunk, encodeChunk } from '../../src/queue/chunk.js';
+import { type Asks, type Chunk, decodeChunk, encodeChunk } from '../../src/queue/chunk.js';
 
-const chunk = (model?: string): Chunk => ({
+const chunk = (model?: string, asks: Asks | null = null): Chunk => ({
   run: '20261121-020000-aaaaaa',
   execution: 2,
   first: 21,
@@ -16,6 +16,7 @@ const chunk = (model?: string): Chunk => ({
   parameters: { max_tokens: 5 },
   budget: { tokens: 10, cost: null, prices: null, orphaned: 1 },
   hold: model !== undefined,
+  asks,
   rows: [
     { row: 21, prompt: 'one \0', parameters: null },
     { row: 22, prompt: 'two', parameters: { temperature: 0 } },
@@ -40,6 +41,22 @@ it.each([
 ])('a queue entry %s is what versions of before write and read', (_, ours, theirs) => {
   expect(encodeChunk(ours)).toEqual(theirs);
   expect(decodeChunk(theirs)).toEqual(ours);
+});
+
+it('a queue entry has what is to be done about answers that do not fit', () => {
+  const asks: Asks = {
+    answer: { kind: 'labels', labels: ['a', '__proto__'] },
+    ...{ again: 2, prompt: '{{ prompt }} again' },
+    endpoint: { deployment: 'larger', apiVersion: '2022-12-01', style: 'openai', timeoutMs: 5_000 },
+  };
+  const asked = chunk('m', asks);
+  expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(asked))))).toEqual(asked);
+});
+
+it('fault 58: a queue entry whose answers are to be sent elsewhere is none', () => {
+  const asks = { answer: { kind: 'text' }, again: 1, prompt: null, endpoint: null, url: 'http://elsewhere' };
+  const whole = encodeChunk(chunk('m', asks as Asks));
+  expect(decodeChunk(whole)).toBe(null);
 });
 
 it("fault 58: of a row's parameters only what was checked is taken", () => {

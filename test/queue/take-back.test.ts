@@ -24,6 +24,7 @@ const chunk = (run: string, first: number): Chunk => ({
   promptsPerRequest: 1,
   budget: null,
   hold: false,
+  asks: null,
   parameters: {},
   rows: [{ row: first, prompt: 'one', parameters: null }],
 });

@@ -70,6 +70,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       concurrency: ${concurrency},
       batcher: new Batcher(store.ledger, log, ${concurrency}),
       name: 'without-a-heartbeat',
+      queueOf: (name) => queueName(name, address.baseUrl + '/' + address.segment),
       onCall: () => {},
       onStop: (fault) => console.log('stopped: ' + fault.message),
       log,

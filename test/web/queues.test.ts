@@ -27,6 +27,7 @@ const CHUNK: Chunk = {
   promptsPerRequest: 1,
   budget: null,
   hold: false,
+  asks: null,
   parameters: { max_tokens: 5 },
   rows: [
     { row: 21, prompt: `${SECRET} one`, parameters: null },

@@ -162,7 +162,15 @@ class TestWorker {
   ) {
     const { orphaned = 0, ...changed } = more;
     const chunk: Chunk = {
-      ...{ run: 'run', execution: 1, first: 1, promptsPerRequest: 1, parameters: {}, hold: false },
+      ...{
+        run: 'run',
+        execution: 1,
+        first: 1,
+        promptsPerRequest: 1,
+        parameters: {},
+        hold: false,
+        asks: null,
+      },
       endpoint: { deployment: 'd', apiVersion: 'v', style: 'deployments', timeoutMs: TIMEOUT_MS },
       budget: budget === null ? null : { tokens: budget, cost: null, prices: null, orphaned },
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
@@ -173,6 +181,7 @@ class TestWorker {
       attempt: 1,
       attempts: this.attempts,
       isOwn: true,
+      asking: null,
       isLost: () => this.isLost,
     }).run();
   }

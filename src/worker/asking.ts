@@ -1,0 +1,92 @@
+import type { AnswerReader } from '../answer/answer.js';
+import type { CalledOutcome, Completed, Usage } from '../model.js';
+import { followUp } from '../prompt/follow-up.js';
+import type { Asks, ChunkRow } from '../queue/chunk.js';
+
+/** What a call brought for a row: its outcome, or an answer that does not fit (`Settlement.interim`). */
+export interface Judged {
+  readonly outcome: CalledOutcome;
+  /** Times that the row was asked, where it is to be asked again. */
+  readonly interim?: number;
+}
+
+/**
+ * Reads the answers of a chunk before they are settled, for a job that has rows asked again whose answer does not fit
+ * (`answer.on_invalid`): first with the follow-up prompt, and last of all another deployment, with the prompt itself.
+ */
+export class Asking {
+  /** Row → its last answer, where none has fitted so far. */
+  readonly #earlier = new Map<number, Completed>();
+
+  constructor(
+    private readonly asks: Asks,
+    private readonly reader: AnswerReader,
+  ) {}
+
+  /** Takes up what was answered under earlier leases. */
+  resume(interim: ReadonlyMap<number, CalledOutcome>): void {
+    for (const [row, outcome] of interim) if (outcome.status === 'completed') this.#earlier.set(row, outcome);
+  }
+
+  /** A row as it is asked next. */
+  next(row: ChunkRow): ChunkRow {
+    const earlier = this.#earlier.get(row.row);
+    if (earlier === undefined || this.isEscalated(row)) return row;
+    const { text } = earlier.completion;
+    const problem = this.reader.read(earlier.completion).fault?.message ?? '';
+    const prompt = followUp(this.asks.prompt, { prompt: row.prompt, answer: text, problem });
+    return { ...row, prompt };
+  }
+
+  /** Whether a row is asked of the other deployment next. */
+  isEscalated(row: ChunkRow): boolean {
+    return this.#askedOf(row) > this.asks.again;
+  }
+
+  /** What an outcome comes to, with what the earlier answers of its row took. */
+  judge(row: ChunkRow, outcome: CalledOutcome): Judged {
+    if (outcome.status !== 'completed') return { outcome: this.lasting(row, outcome) };
+    const earlier = this.#earlier.get(row.row);
+    const asked = this.#askedOf(row) + 1;
+    const { again, endpoint } = this.asks;
+    const isLast = asked > again + (endpoint === null ? 0 : 1);
+    const answer_source = this.isEscalated(row) ? 'escalated' : 'asked_again';
+    const judged: Completed =
+      earlier === undefined ? outcome : { ...together(outcome, earlier, outcome), asked, answer_source };
+    if (isLast || this.reader.read(outcome.completion).fault === null) return { outcome: judged };
+    const interim = { ...judged, asked };
+    this.#earlier.set(row.row, interim);
+    return { outcome: interim, interim: asked };
+  }
+
+  /** The outcome of a row whose last call brought no answer: the answer that it has, although that does not fit. */
+  lasting(row: ChunkRow, outcome: CalledOutcome): CalledOutcome {
+    const earlier = this.#earlier.get(row.row);
+    return earlier === undefined ? outcome : together(earlier, earlier, outcome);
+  }
+
+  #askedOf({ row }: ChunkRow): number {
+    return this.#earlier.get(row)?.asked ?? 0;
+  }
+}
+
+/** An answer with what all calls for its row took. @param last what came of the last of them */
+function together(answer: Completed, earlier: Completed, last: CalledOutcome): Completed {
+  const { completion } = answer;
+  const usage = sum(usageOf(earlier), usageOf(last));
+  const attempts = last.attempts + (earlier.asked ?? 0);
+  return { ...answer, attempts, completion: { ...completion, usage } };
+}
+
+const usageOf = (outcome: CalledOutcome): Usage | null =>
+  outcome.status === 'failed' ? null : (outcome.completion?.usage ?? null);
+
+function sum(a: Usage | null, b: Usage | null): Usage | null {
+  if (a === null || b === null) return a ?? b;
+  return {
+    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+    completion_tokens: a.completion_tokens + b.completion_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    ...((a.estimated || b.estimated) && { estimated: true }),
+  };
+}

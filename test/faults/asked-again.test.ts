@@ -1,0 +1,123 @@
+import fc from 'fast-check';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import './figures.js';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+import { unknownAfter } from '../support/unknown.js';
+
+const ROWS = 5_000;
+const CONCURRENCY = 10;
+const KILLS = 5;
+const AGAIN = 2;
+const TOKENS = { prompt_tokens: 10, completion_tokens: 1 };
+const EACH = TOKENS.prompt_tokens + TOKENS.completion_tokens;
+/** No call is reserved with more tokens. */
+const MOST = 40;
+const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+
+/** Every tenth row has a first answer that does not fit, and every hundredth has no other. */
+const CALLS = ROWS + ROWS / 10 + ROWS / 100;
+
+/** Calls after which the run is killed, in order, and how many milliseconds later. */
+const killsOf = (store: string): readonly (readonly [calls: number, ms: number])[] => {
+  const moment = fc.tuple(fc.integer({ min: 1, max: CALLS - 100 }), fc.integer({ min: 0, max: 30 }));
+  const [kills = []] = fc.sample(fc.array(moment, { minLength: KILLS, maxLength: KILLS }), {
+    numRuns: 1,
+    seed: SEED + store.length,
+  });
+  return kills.toSorted(([a], [b]) => a - b);
+};
+
+describeEachStore('a run whose answers do not fit, and that is killed', (store) => {
+  let work: Workplace;
+  let service: ScriptedService;
+  let onCall: () => void = () => {};
+  /** The last row is answered when all kills are over. */
+  let lastAnswer: Promise<void> | null = null;
+
+  beforeEach(async () => {
+    work = new Workplace();
+    service = await startScriptedService(async ({ prompt }) => {
+      onCall();
+      const row = Number(/row (\d+):/.exec(prompt)?.[1]);
+      if (row === ROWS - 1) await lastAnswer;
+      const isRight = row % 10 !== 0 || (row % 100 !== 0 && prompt.startsWith('again'));
+      return { json: completionBody({ text: isRight ? ' yes' : ' maybe', ...TOKENS }) };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  it('fault 40: five times, asks no row more often than it should but for calls in flight, and holds its budget', async ({
+    task,
+  }) => {
+    console.log(`killed at random times, SEED=${SEED}`);
+    const env = {
+      PROMPTMILL_BASE_URL: service.url,
+      PROMPTMILL_QUEUE: store().target,
+      PROMPTMILL_STATE_DIR: store().stateDir,
+    };
+    const unknown = KILLS * unknownAfter(CONCURRENCY);
+    const job = {
+      input: { path: work.rows(ROWS) },
+      prompt: 'row {{ id }}: {{ note }}',
+      parameters: { max_tokens: 1 },
+      answer: {
+        labels: ['yes', 'no'],
+        on_invalid: { ask_again: AGAIN, prompt: 'again, {{ answer }}: {{ prompt }}' },
+      },
+      // Enough only if a row that is asked again leaves nothing reserved.
+      limits: { concurrency: CONCURRENCY, budget: { tokens: CALLS * EACH + unknown * MOST } },
+    };
+    const undisturbed = await work.run(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
+    expect(undisturbed.code, undisturbed.stderr).toBe(0);
+    expect(service.requests).toHaveLength(CALLS);
+
+    const path = work.job({ ...job, output: { path: 'out.csv' } });
+    let killsAreOver = (): void => {};
+    lastAnswer = new Promise((resolve) => {
+      killsAreOver = resolve;
+    });
+    for (const [calls, ms] of killsOf(store().kind)) {
+      const running = work.start(['run', path], env);
+      onCall = () => {
+        if (service.requests.length - CALLS < calls) return;
+        onCall = () => {};
+        setTimeout(() => running.process.kill('SIGKILL'), ms);
+      };
+      const { code, stderr } = await running.ended;
+      expect(code, stderr).toBe(null);
+    }
+    onCall = () => {};
+    killsAreOver();
+    const finished = await work.run(['run', path], env);
+
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(withoutTimes(work.records('out.csv'))).toEqual(withoutTimes(work.records('whole.csv')));
+    const requests = service.requests.slice(CALLS);
+    const summary = work.json('out.summary.json');
+    expect(summary).toMatchObject({
+      rows: { total: ROWS, completed: ROWS },
+      answers_invalid: ROWS / 100,
+      usage: { total_tokens: CALLS * EACH },
+    });
+    const { repeated } = summary['calls'] as { repeated: number };
+    task.meta.fault = { rows: ROWS, calls: requests.length, repeated };
+    expect(requests.length).toBeLessThanOrEqual(CALLS + unknown);
+    expect(repeated).toBeGreaterThanOrEqual(requests.length - CALLS);
+    expect(repeated).toBeLessThanOrEqual(unknown);
+    const asked = new Map<string, number>();
+    for (const { prompt } of requests) {
+      const row = /row \d+:/.exec(prompt)?.[0] ?? '';
+      asked.set(row, (asked.get(row) ?? 0) + 1);
+    }
+    expect(asked.size).toBe(ROWS);
+    expect(Math.max(...asked.values())).toBeLessThanOrEqual(1 + AGAIN + KILLS);
+  });
+});
+
+const withoutTimes = (records: readonly Record<string, string>[]) =>
+  records.map(({ latency_ms: _, ...record }) => record);

@@ -1,0 +1,99 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+
+const ROWS = 40;
+const LARGER = 'lm-larger';
+
+describeEachStore('answers that do not fit', (store) => {
+  let work: Workplace;
+  let service: ScriptedService;
+  /** How often the larger deployment asks to wait. */
+  let refusals = 0;
+
+  /**
+   * Every tenth row is never right here, and right with the larger deployment; every fifth is right when asked again.
+   */
+  beforeEach(async () => {
+    work = new Workplace();
+    refusals = 0;
+    service = await startScriptedService(({ prompt, url }) => {
+      if (url.includes(LARGER) && refusals-- > 0) return { status: 429, headers: { 'retry-after': '1' } };
+      const row = Number(/row (\d+)/.exec(prompt)?.[1]);
+      const isAgain = prompt.startsWith('again');
+      const isRight = row % 5 !== 0 || (row % 10 !== 0 && isAgain) || url.includes(LARGER);
+      return {
+        json: completionBody({ text: isRight ? ' yes' : ' maybe', prompt_tokens: 10, completion_tokens: 1 }),
+      };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const run = (onInvalid: object, more: object = {}) => {
+    const job = work.job({
+      input: { path: work.rows(ROWS) },
+      prompt: 'row {{ id }}',
+      answer: {
+        labels: ['yes', 'no'],
+        on_invalid: { ask_again: 2, prompt: 'again, {{ answer }}: {{ prompt }}', ...onInvalid },
+      },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 8 },
+      ...more,
+    });
+    return work.run(['run', job], {
+      PROMPTMILL_BASE_URL: service.url,
+      PROMPTMILL_QUEUE: store().target,
+      PROMPTMILL_STATE_DIR: store().stateDir,
+    });
+  };
+  const record = (row: number) => work.records('out.csv')[row - 1];
+
+  it('are asked for again, as often as the job says, and each call counts', async () => {
+    const { code, stderr } = await run({});
+    expect(code, stderr).toBe(0);
+    expect(record(1)).toMatchObject({ answer: 'yes', attempts: '1', total_tokens: '11' });
+    expect(record(5)).toMatchObject({ answer: 'yes', attempts: '2', total_tokens: '22' });
+    expect(record(10)).toMatchObject({ answer: '', attempts: '3', total_tokens: '33' });
+    expect(service.calls('again, maybe: row 5')).toBe(1);
+    expect(service.calls('again, maybe: row 10')).toBe(2);
+    const calls = ROWS + 4 + 2 * 4;
+    expect(service.requests).toHaveLength(calls);
+    expect(work.json('out.summary.json')).toMatchObject({
+      ...{ answers_invalid: 4, usage: { total_tokens: 11 * calls } },
+      calls: { sent: calls, retried: 0, repeated: 0 },
+    });
+  });
+
+  it('are asked of another deployment last, whose pauses hold up nothing else', async () => {
+    refusals = 1;
+    const { code, stderr } = await run({ ask_again: 1, deployment: LARGER });
+    expect(code, stderr).toBe(0);
+    expect(record(10)).toMatchObject({ answer: 'yes', attempts: '3', total_tokens: '33' });
+    const larger = service.requests.filter(({ url }) => url.includes(LARGER));
+    expect([...new Set(larger.map(({ prompt }) => prompt))].sort()).toEqual([
+      'row 10',
+      'row 20',
+      'row 30',
+      'row 40',
+    ]);
+    expect(larger).toHaveLength(5);
+    expect(work.json('out.summary.json')).toMatchObject({ answers_invalid: 0, calls: { rate_limited: 1 } });
+  });
+
+  it('are asked for again within the budget: the run stops before it is passed, and goes on where it was', async () => {
+    const budget = (tokens: number) => ({ limits: { concurrency: 8, budget: { tokens } } });
+    const needed = 11 * (ROWS + 4 + 2 * 4);
+    const stopped = await run({}, budget(needed - 100));
+    expect(stopped.code, stopped.stderr).toBe(3);
+    expect(11 * service.requests.length).toBeLessThanOrEqual(needed - 100);
+    const { code, stderr } = await run({}, budget(2 * needed));
+    expect(code, stderr).toBe(0);
+    expect(service.requests).toHaveLength(needed / 11);
+    expect(record(5)).toMatchObject({ answer: 'yes', attempts: '2', total_tokens: '22' });
+  });
+});
