@@ -110,6 +110,15 @@ const requireSchema = z
         'Share of the completed rows whose answer must be valid: labels, a number of the range, JSON of the schema. 0 asks for nothing. ' +
           'Default: 0.5.',
       ),
+    answered: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe(
+        'Share of the completed rows that must have an answer: valid, and not left out because the model is unsure. Default: ' +
+          'at least one of them where the job abstains.',
+      ),
     accuracy: asked('Share of the completed rows with gold whose answer must be right.'),
     f1: asked('Macro F1 that the completed rows with gold must have.'),
   })
@@ -231,6 +240,16 @@ const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
 /** A duration such as `90s`, `30m`, `8h` or `1h30m`, in milliseconds. */
 const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
 
+/** @param what how a row counts that counts */
+const mostRows = (what: string) =>
+  z
+    .number()
+    .positive()
+    .optional()
+    .describe(
+      `Stop when this many rows ${what} (1 or more), or this fraction of the rows so far (below 1). Default: no limit.`,
+    );
+
 const limitsSchema = z.strictObject({
   concurrency: count
     .max(10_000)
@@ -294,11 +313,20 @@ const limitsSchema = z.strictObject({
       'A run stops, resumably, before it passes one of these. All its executions and workers count together.',
     ),
   stop_after_failures: z
-    .number()
-    .positive()
+    .union(
+      [
+        z.strictObject({
+          failures: mostRows('failed or have an invalid answer'),
+          abstained: mostRows('abstained'),
+        }),
+        z.number().positive('must be above 0'),
+      ],
+      'must be a number above 0, or a group with failures and abstained',
+    )
     .optional()
     .describe(
-      'Stop when this many rows failed or have an invalid answer (1 or more), or this fraction of the rows so far (below 1).',
+      'Stop when this many rows failed or have an invalid answer (1 or more), or this fraction of the rows so far (below 1). ' +
+        'A group has a limit for rows that abstain as well.',
     ),
   deadline: durationSchema
     .optional()
@@ -457,6 +485,14 @@ export const jobSchema = z
           : name === 'f1' && 'json' in answer && 'needs labels or a number: JSON has no F1';
       if (message) issues.push({ code: 'custom', path: ['answer', 'require', name], message, input });
     }
+  })
+  .check(({ value: { answer, limits }, issues }) => {
+    const most = limits.stop_after_failures;
+    const input = typeof most === 'object' ? most.abstained : undefined;
+    const abstains = answer !== undefined && 'labels' in answer && answer.abstain_below !== undefined;
+    if (input === undefined || abstains) return;
+    const path = ['limits', 'stop_after_failures', 'abstained'];
+    issues.push({ code: 'custom', path, message: 'needs answer.abstain_below', input });
   })
   .check(({ value: { limits, prices }, issues }) => {
     const input = limits.budget?.cost;

@@ -103,8 +103,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       unknownOutcome: limits.unknown_outcome,
       /** Time without an answered row after which a run stops, in milliseconds. */
       giveUpMs: durationMs(limits.give_up_after),
-      /** Rows that may fail or have an invalid answer, or a fraction of the rows so far. */
-      stopAfterFailures: limits.stop_after_failures ?? null,
+      /** Rows that may be without an answer, or a fraction of the rows so far. */
+      stopAfterFailures: mostUnanswered(limits.stop_after_failures),
       /** Longest time of one execution, in milliseconds. */
       deadlineMs: limits.deadline === undefined ? null : durationMs(limits.deadline),
       /** What the run may be billed in all its executions together; `null` is no limit. */
@@ -134,6 +134,10 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
   const requests = Math.min(Math.ceil(100 / promptsPerRequest), concurrency);
   return requests * promptsPerRequest;
 }
+
+/** A number is that of failures. */
+const mostUnanswered = (most: Job['limits']['stop_after_failures']) =>
+  typeof most === 'number' ? { failures: most } : (most ?? {});
 
 /** An empty budget is none. */
 function budgetOf({

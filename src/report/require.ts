@@ -7,6 +7,8 @@ import { type Counts, sumOf, type Tally } from './tally.js';
 export interface Require {
   /** Share of the completed rows whose answer must be valid, from 0 to 1. */
   readonly valid: number;
+  /** Share of the completed rows that must have an answer, valid and not abstained, from 0 to 1. @default nothing is asked */
+  readonly answered?: number | undefined;
   /** Share of the completed rows with gold whose answer must be right, from 0 to 1. @default nothing is asked */
   readonly accuracy?: number | undefined;
   /** Macro F1 that these rows must have, from 0 to 1. @default nothing is asked */
@@ -31,6 +33,7 @@ export function missText(judged: Judged, require: Require | null): string | null
   const { accuracy, macro_f1 } = judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
   return listed([
     invalidText(judged, require.valid),
+    answeredText(judged, require.answered),
     accuracy && scoreText('accuracy', accuracy.value, require.accuracy, judged),
     macro_f1 !== null && scoreText('f1', macro_f1, require.f1, judged),
   ]);
@@ -66,6 +69,17 @@ function invalidText(judged: Judged, asked: number): string | null {
   return (
     `${roundedDown(share)} % of ${counted(answers, 'answer')} ${answers === 1 ? 'is' : 'are'} valid, ` +
     `where answer.require.valid asks for ${percents(asked)} % (${codesText(judged.invalid)})`
+  );
+}
+
+/** `61.0 % of 1,000 completed rows have an answer, where answer.require.answered asks for 70 % (390 abstained)` */
+function answeredText(judged: Judged, asked = 0): string | null {
+  const { rows, abstained = 0 } = judged;
+  const share = (rows.completed - invalidOf(judged) - abstained) / rows.completed;
+  if (rows.completed === 0 || share >= asked) return null;
+  return (
+    `${roundedDown(share)} % of ${counted(rows.completed, 'completed row')} ${rows.completed === 1 ? 'has' : 'have'} an answer, ` +
+    `where answer.require.answered asks for ${percents(asked)} % (${codesText({ ...judged.invalid, abstained })})`
   );
 }
 
@@ -124,6 +138,7 @@ export function unusableText(judged: Judged): string {
 /** `60 answer_not_a_label, 8 answer_not_json` */
 const codesText = (codes: Counts = {}): string =>
   Object.entries(codes)
+    .filter(([, rows]) => rows > 0)
     .sort(([, a], [, b]) => b - a)
     .map(([code, rows]) => `${count(rows)} ${code}`)
     .join(', ');

@@ -1,11 +1,16 @@
-import { duration } from '../figures.js';
+import { count, counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
 import { invalidOf, type Judged, unusableText } from '../report/require.js';
 
 /** Limits of a job that end its run early, resumably. */
 interface RunLimits {
-  /** Rows that may fail or have an invalid answer (1 or more), or the fraction of the rows so far (below 1); `null` is no limit. */
-  readonly stopAfterFailures: number | null;
+  /** Rows that may be without an answer: a count (1 or more), or a fraction of the rows so far (below 1). */
+  readonly stopAfterFailures: {
+    /** Of those that failed or have an invalid answer. @default no limit */
+    readonly failures?: number | undefined;
+    /** Of those that abstained. @default no limit */
+    readonly abstained?: number | undefined;
+  };
   /** Longest time from the start of this process on, in milliseconds; `null` is no limit. */
   readonly deadlineMs: number | null;
 }
@@ -20,12 +25,21 @@ const FEWEST_ROWS = 20;
  */
 export function reachedLimit(limits: RunLimits, written: Judged, ms: number): Fault | null {
   const { stopAfterFailures: most, deadlineMs } = limits;
-  if (most !== null && tooMany(written, most)) {
+  const { rows, abstained = 0 } = written;
+  if (tooMany(rows.failed + invalidOf(written), rows.total, most.failures)) {
     return {
       code: 'too_many_failures',
       message:
-        `${unusableText(written)}, where limits.stop_after_failures is ${most}. ` +
+        `${unusableText(written)}, where limits.stop_after_failures is ${most.failures}. ` +
         'Mend what makes them fail, or raise the limit.',
+    };
+  }
+  if (tooMany(abstained, rows.total, most.abstained)) {
+    return {
+      code: 'too_many_abstained',
+      message:
+        `${count(abstained)} of ${counted(rows.total, 'row')} abstained, where limits.stop_after_failures.abstained is ` +
+        `${most.abstained}. Raise the limit, or correct the prompt and start over with --restart.`,
     };
   }
   if (deadlineMs !== null && ms >= deadlineMs) {
@@ -37,8 +51,6 @@ export function reachedLimit(limits: RunLimits, written: Judged, ms: number): Fa
   return null;
 }
 
-function tooMany(written: Judged, most: number): boolean {
-  const { failed, total } = written.rows;
-  const unusable = failed + invalidOf(written);
-  return most >= 1 ? unusable >= most : total >= FEWEST_ROWS && unusable / total > most;
+function tooMany(rows: number, total: number, most = Number.POSITIVE_INFINITY): boolean {
+  return most >= 1 ? rows >= most : total >= FEWEST_ROWS && rows / total > most;
 }

@@ -36,7 +36,7 @@ describe('docs/answers.md', () => {
       ['json'],
       // How sure the model is, and what follows from it.
       ['labels'],
-      ['labels'],
+      ['labels', 'labels'],
     ]);
   });
 

@@ -245,6 +245,20 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer:\n  json:\n    type: object\n    properties:\n      "__proto__": { type: string }',
     'job.yaml:7: a field cannot be called __proto__: choose another name: "__proto__": { type: string }',
   ],
+  // Rows without an answer.
+  ['limits: { stop_after_failures: 0 }', 'job.yaml:3: limits.stop_after_failures must be above 0, got 0'],
+  [
+    'limits: { stop_after_failures: many }',
+    'job.yaml:3: limits.stop_after_failures must be a number above 0, or a group with failures and abstained, got "many"',
+  ],
+  [
+    'limits: { stop_after_failures: { abstain: 0.5 } }',
+    'job.yaml:3: unknown field limits.stop_after_failures.abstain: did you mean limits.stop_after_failures.abstained?',
+  ],
+  [
+    'answer: { labels: [a, b] }\nlimits: { stop_after_failures: { abstained: 0.5 } }',
+    'job.yaml:4: limits.stop_after_failures.abstained needs answer.abstain_below, got 0.5',
+  ],
   // What YAML makes of it.
   ['prompt: {{ review }}', `job.yaml:3: ${QUOTES}: prompt: {{ review }}`],
   [

@@ -104,6 +104,18 @@ it('a run in which the model was sure of nothing has no answer, whatever is aske
   expect(unusableText(unsure)).toBe('none of 8 completed rows has an answer: 7 abstained');
 });
 
+it('rows with an answer are told apart from those with a valid one, which may have abstained', () => {
+  const rows = { total: 1000, completed: 1000, filtered: 0, failed: 0, skipped: 0 };
+  const unsure: Judged = { rows, abstained: 300, invalid: { answer_not_a_label: 100 } };
+  expect(missText(unsure, { valid: 0.9 })).toBeNull();
+  expect(missText(unsure, { valid: 0.9, answered: 0.6 })).toBeNull();
+  expect(missText(unsure, { valid: 0.9, answered: 0.601 })).toBe(
+    '60.0 % of 1,000 completed rows have an answer, where answer.require.answered asks for 60.1 % ' +
+      '(300 abstained, 100 answer_not_a_label)',
+  );
+  expect(missText({ rows: { ...rows, completed: 0 } }, { valid: 0, answered: 1 })).toBeNull();
+});
+
 it('an F1 that has no label to be of is not missed where the answers are right', () => {
   const gold = {
     rows: 4,

@@ -18,10 +18,14 @@ const LABELS = { labels: ['positive', 'negative', 'neutral'], confidence: 'logpr
 describe('confidence and abstention', () => {
   let work: Workplace;
   let service: ScriptedService;
+  /** The answer to row 3 waits for it. */
+  let held: Promise<void> | null;
   beforeEach(async () => {
     work = new Workplace();
     work.write('in.csv', 'id,note\n1,"a, b"\n2,"c\nd"\n3,e\n4,=f\n5,g\n');
-    service = await startScriptedService(({ prompt }) => {
+    held = null;
+    service = await startScriptedService(async ({ prompt }) => {
+      if (prompt === 'row 3') await held;
       const [text, probabilities] = ANSWERS[Number(prompt.split(' ')[1]) - 1] ?? ['', null];
       const body = completionBody({ text });
       const tokens = text.split(/(?<=\n\n)|(?=\.)/);
@@ -178,6 +182,43 @@ describe('confidence and abstention', () => {
     );
     const canary = { ...job, output: { path: 'two.csv' }, limits: { canary: 2 } };
     expect((await run(canary)).code).toBe(3);
+  });
+
+  it('goes on however many rows abstain, unless the job says how many may', async () => {
+    const job = { answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
+    // Of five rows one is invalid, and two abstain.
+    const limits = { canary: 2, stop_after_failures: 2 };
+    expect((await run({ ...job, limits })).code).toBe(0);
+
+    const asking = {
+      ...job,
+      answer: { ...job.answer, require: { answered: 0.5 } },
+      output: { path: 'two.csv' },
+    };
+    const ended = await run(asking);
+    expect(ended.code, ended.stderr).toBe(4);
+    expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
+      '40.0 % of 5 completed rows have an answer, where answer.require.answered asks for 50 % (2 abstained, 1 answer_not_a_label)',
+    );
+    const ahead = { ...asking, answer: { ...job.answer, require: { answered: 0.6 } } };
+    const stopped = await run({ ...ahead, output: { path: 'three.csv' }, limits: { canary: 2 } });
+    expect(stopped.code, stopped.stderr).toBe(3);
+    expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain('(1 abstained). Nothing else was sent.');
+
+    // Row 3 is answered when the run has seen that row 2 abstained.
+    const most = { stop_after_failures: { abstained: 1 }, concurrency: 1, chunk_size: 1 };
+    const path = work.job({ input: { path: 'in.csv' }, ...job, output: { path: 'four.csv' }, limits: most });
+    let stopping: () => void = () => {};
+    held = new Promise((resolve) => {
+      stopping = resolve;
+    });
+    const limited = work.start(['run', path], { PROMPTMILL_BASE_URL: service.url });
+    limited.process.stderr?.on('data', (text: string) => text.includes('stopping') && stopping());
+    const { code, stderr } = await limited.ended;
+    expect(code, stderr).toBe(3);
+    expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(
+      /1 of [23] rows abstained, where limits\.stop_after_failures\.abstained is 1\. Raise the limit,/,
+    );
   });
 
   it('a row that changes what the confidence is read from is not sent', async () => {

@@ -12,14 +12,14 @@ const rows = (total: number, failed: number, invalid = 0): Judged => ({
 });
 
 describe('a limit', () => {
-  const none = { stopAfterFailures: null, deadlineMs: null };
+  const none = { stopAfterFailures: {}, deadlineMs: null };
 
   it('is not reached where there is none', () => {
     expect(reachedLimit(none, rows(1000, 1000), 1e12)).toBeNull();
   });
 
   it('of failures is a count from 1 on', () => {
-    const limits = { ...none, stopAfterFailures: 3 };
+    const limits = { ...none, stopAfterFailures: { failures: 3 } };
     expect(reachedLimit(limits, rows(1000, 2), 0)).toBeNull();
     expect(reachedLimit(limits, rows(1000, 3), 0)).toEqual({
       code: 'too_many_failures',
@@ -29,10 +29,26 @@ describe('a limit', () => {
   });
 
   it('of failures is a fraction below 1, of twenty rows at least', () => {
-    const limits = { ...none, stopAfterFailures: 0.2 };
+    const limits = { ...none, stopAfterFailures: { failures: 0.2 } };
     expect(reachedLimit(limits, rows(19, 19), 0)).toBeNull();
     expect(reachedLimit(limits, rows(20, 4), 0)).toBeNull();
     expect(reachedLimit(limits, rows(20, 5), 0)?.code).toBe('too_many_failures');
+  });
+
+  it('of rows that abstain is one of its own, and they are no failures', () => {
+    const written: Judged = { ...rows(100, 2, 3), abstained: 40 };
+    const reached = (failures?: number, abstained?: number) =>
+      reachedLimit({ ...none, stopAfterFailures: { failures, abstained } }, written, 0);
+    expect(reached(6)).toBeNull();
+    expect(reached(5, 0.1)?.code).toBe('too_many_failures');
+    expect(reached(6, 0.4)).toBeNull();
+    expect(reached(undefined, 41)).toBeNull();
+    expect(reached(6, 0.3)).toEqual({
+      code: 'too_many_abstained',
+      message:
+        '40 of 100 rows abstained, where limits.stop_after_failures.abstained is 0.3. ' +
+        'Raise the limit, or correct the prompt and start over with --restart.',
+    });
   });
 
   it('of time is over when it is over', () => {
