@@ -209,7 +209,7 @@ function addEntry(
   if (before !== undefined) {
     throw new UsageError(
       'gold_row_twice',
-      `${file}, line ${line}: ${key} ${id} has a right answer in line ${before.line} already`,
+      `${file}, line ${line}: ${key === ROW ? `row ${id}` : JSON.stringify(id)} has a right answer in line ${before.line} already`,
       'Keep one of the two.',
     );
   }

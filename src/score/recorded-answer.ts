@@ -34,7 +34,8 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
   const read = goldCell(spec);
   const layout = recordLayout({ inputColumns: [], answer: reader });
   const answers = layout.columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
-  const labels = reader.confidenceOf ?? [];
+  const { confidenceOf: labels = [] } = reader;
+  const asksConfidence = reader.confidenceOf !== undefined;
   const probabilities = probabilityColumns(labels).map(({ name }) => name);
 
   const header = (name: string): string => (formulas === 'protect' ? inert(name) : name);
@@ -50,25 +51,25 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
   function lacks(row: Row): Lacking {
     const isCsv = row.source === undefined;
     const absent = (names: readonly string[]): string[] => names.filter((name) => !has(row, name));
-    const needed = isCsv
-      ? ['status', ...answers, ...(spec.kind === 'json' ? ['error_code'] : [])]
-      : ['status', 'answer'];
+    const needed = [
+      'status',
+      ...(isCsv ? answers : ['answer']),
+      ...(isCsv && spec.kind === 'json' ? ['error_code'] : []),
+      // A run that abstains has them whatever output.columns says.
+      ...(reader.abstains ? ['abstained', 'text'] : []),
+    ];
     const leftOut = (what: string, names: readonly string[]): string[] => {
       const lacking = absent(names);
       return lacking.length === 0 ? [] : [`${what}: the records have no ${lacking.join(', ')}`];
     };
     return {
       needed: absent(needed),
-      leftOut:
-        labels.length === 0
-          ? []
-          : [
-              ...leftOut('no calibration error and no abstention', ['confidence']),
-              ...leftOut('no Brier score', isCsv ? probabilities : ['answer_probabilities']),
-              ...(reader.abstains
-                ? leftOut('rows that abstained count as invalid', ['abstained', 'text'])
-                : []),
-            ],
+      leftOut: !asksConfidence
+        ? []
+        : [
+            ...leftOut('no calibration error and no abstention', ['confidence']),
+            ...leftOut('no Brier score', isCsv ? probabilities : ['answer_probabilities']),
+          ],
     };
   }
 
@@ -142,7 +143,7 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
 
   return {
     lacks,
-    hasConfidence: (row) => labels.length > 0 && has(row, 'confidence'),
+    hasConfidence: (row) => asksConfidence && has(row, 'confidence'),
     statusOf: (row) => valueText(partOf(row, 'status')),
     answerOf,
   };
