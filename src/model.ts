@@ -103,6 +103,7 @@ export interface Completion {
 export interface Choice {
   readonly text: string;
   readonly finish_reason: string | null;
+  readonly damaged?: 'bytes';
   /** What the filter says of it; absent where that is what it says of the first. */
   readonly filters?: FilterResults | null;
 }
@@ -201,6 +202,8 @@ export type AnswerSpec =
       readonly multiple?: true;
       /** How the record says how sure the model is; absent where it does not. */
       readonly confidence?: 'logprobs';
+      /** Choices that vote for the label; absent where the first is taken. */
+      readonly votes?: number;
       /** A label with less confidence is no answer; absent where every label is one. */
       readonly abstainBelow?: number;
     }
@@ -211,6 +214,8 @@ export type AnswerSpec =
       readonly max?: number;
       /** It is a whole number. */
       readonly integer?: true;
+      /** Choices that vote for the number; absent where the first is taken. */
+      readonly votes?: number;
     }
   | {
       readonly kind: 'json';
@@ -229,7 +234,9 @@ export interface Answer {
   readonly fault: Fault | null;
   /** The text had to be mended; absent where it was read as it is. */
   readonly repaired?: true;
-  /** How sure the model is of a label; null where the service did not say, absent where the job does not ask. */
+  /** The further choice of the completion that it was read from; absent where it is the first. */
+  readonly choice?: Choice;
+  /** How sure the model is; null where the service did not say, or there is no answer; absent where the job does not ask. */
   readonly confidence?: Confidence | null;
   /** Whether the label was left out for want of confidence; absent where the job does not ask for that. */
   readonly abstained?: boolean;
@@ -237,10 +244,10 @@ export interface Answer {
   readonly label?: string;
 }
 
-/** How sure a model is of its label. */
+/** How sure a model is of its label, or of its number. */
 export interface Confidence {
-  /** Probability of the label that was read, from 0 to 1. */
+  /** Probability of what was read, or the share of its votes; from 0 to 1. */
   readonly value: number;
-  /** Of each label that is likely enough for the service to name it. They add up to 1 at most. */
+  /** Of each label that is likely enough for the service to name it, or that has votes. They add up to 1 at most. */
   readonly probabilities: ReadonlyMap<string, number>;
 }

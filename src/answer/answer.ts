@@ -4,6 +4,7 @@ import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';
 import { numberReader } from './number-answer.js';
 import { cleaned, type ReadFrom } from './text.js';
+import { votingReader } from './votes.js';
 
 /** Reads the answer of a row out of its completion. */
 export interface AnswerReader {
@@ -11,7 +12,7 @@ export interface AnswerReader {
   readonly columns: readonly string[];
   /** `value`: the answer is the one value. `labels`: it is a list of labels. `object`: it is an object with the columns as members. */
   readonly shape: 'value' | 'labels' | 'object';
-  /** The labels for which the job asks how sure the model is; absent where it does not ask. */
+  /** The labels for which the job asks how sure the model is: none where it asks that of a number; absent where it does not ask. */
   readonly confidenceOf?: readonly string[];
   /** Whether labels are left out of which the model is not sure enough. @default false */
   readonly abstains?: boolean;
@@ -31,8 +32,10 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
       return withConfidence({ columns: ['answer'], shape, read: ({ text }) => read(text) }, spec);
     }
     case 'number': {
-      const read = numberReader(spec);
-      return { columns: ['answer'], shape: 'value', read: ({ text }) => read(text) };
+      const number = numberReader(spec);
+      const read = ({ text }: ReadFrom): Answer => number(text);
+      if (spec.votes === undefined) return { columns: ['answer'], shape: 'value', read };
+      return { columns: ['answer'], shape: 'value', confidenceOf: [], read: votingReader(read, spec.votes) };
     }
     case 'json': {
       const { properties, read } = jsonReader(spec.schema);
@@ -50,22 +53,39 @@ export const abstains = (spec: AnswerSpec): boolean =>
 const ABSTAINED = '(abstained)';
 
 /** Reads how sure the model is as well, where the job asks, and leaves out labels of which it is not sure enough. */
-function withConfidence(reader: AnswerReader, spec: Extract<AnswerSpec, { kind: 'labels' }>): AnswerReader {
-  const { labels, confidence, abstainBelow } = spec;
-  if (confidence === undefined) return reader;
-  const confidenceIn = confidenceReader(namesOf(spec));
+function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
+  const { labels, abstainBelow } = spec;
+  const read = sureReader(reader.read, spec);
+  if (read === null) return reader;
   return {
     ...reader,
     confidenceOf: labels,
     abstains: abstains(spec),
     read(completion) {
-      const answer = reader.read(completion);
+      const answer = read(completion);
       const [label] = answer.values;
-      const sure = typeof label === 'string' ? confidenceIn(completion.logprobs, label) : null;
-      if (abstainBelow === undefined) return { ...answer, confidence: sure };
-      const abstained = typeof label === 'string' && (sure?.value ?? 0) < abstainBelow;
-      if (!abstained) return { ...answer, confidence: sure, abstained };
-      return { ...answer, values: [null], counted: [ABSTAINED], confidence: sure, abstained, label };
+      if (abstainBelow === undefined) return answer;
+      const abstained = typeof label === 'string' && (answer.confidence?.value ?? 0) < abstainBelow;
+      if (!abstained) return { ...answer, abstained };
+      return { ...answer, values: [null], counted: [ABSTAINED], abstained, label };
     },
+  };
+}
+
+type LabelSpec = Extract<AnswerSpec, { kind: 'labels' }>;
+
+/** Reads a label, and how sure the model is of it; null where the job does not ask. */
+function sureReader(read: AnswerReader['read'], spec: LabelSpec): AnswerReader['read'] | null {
+  const { confidence, votes } = spec;
+  if (votes !== undefined) return votingReader(read, votes);
+  if (confidence === undefined) return null;
+  const confidenceIn = confidenceReader(namesOf(spec));
+  return (completion) => {
+    const answer = read(completion);
+    const [label] = answer.values;
+    return {
+      ...answer,
+      confidence: typeof label === 'string' ? confidenceIn(completion.logprobs, label) : null,
+    };
   };
 }

@@ -1,7 +1,10 @@
 import type { Completion } from '../model.js';
 
-/** What an answer is read out of. Log probabilities tell how sure the model is; the rest, whether the text was cut. */
-export type ReadFrom = Pick<Completion, 'text' | 'finish_reason' | 'logprobs' | 'damaged'>;
+/**
+ * What an answer is read out of. Log probabilities, or the votes of the other choices, tell how sure the model is; the rest,
+ * whether the text was cut.
+ */
+export type ReadFrom = Pick<Completion, 'text' | 'finish_reason' | 'logprobs' | 'damaged' | 'others'>;
 
 /** The text of a completion without the white space around it, which the service often sends. */
 export function cleaned(text: string | null): string | null {

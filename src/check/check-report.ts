@@ -1,4 +1,4 @@
-import type { Parameters } from '../model.js';
+import type { AnswerSpec, Parameters } from '../model.js';
 import type { Encoding } from '../prompt/tokens.js';
 import type { Prices } from '../report/summary.js';
 import { isRepeatable } from '../reuse/keys.js';
@@ -27,6 +27,8 @@ export interface CheckReport {
     readonly longest_prompt: Inspected['longest_prompt'];
   };
   readonly requests: number;
+  /** Choices of each row that vote, each of them billed; only of a job with `answer.votes`. */
+  readonly votes?: number;
   readonly duplicates: {
     readonly rows: number;
     readonly at_least: boolean;
@@ -53,6 +55,7 @@ interface CheckedJob {
   readonly input: { readonly path: string };
   readonly prices: Prices | null;
   readonly parameters: Parameters;
+  readonly answer: AnswerSpec;
   readonly reuse: { readonly dedupe: boolean };
 }
 
@@ -68,7 +71,7 @@ const LONGEST_SHOWN = 20_000;
 
 /** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
-  { job, endpoint, input, prices, parameters, reuse }: CheckedJob,
+  { job, endpoint, input, prices, parameters, answer, reuse }: CheckedJob,
   surveyed: { readonly sha256: string; readonly rows: number },
   counting: Counting,
   inspected: Inspected,
@@ -95,6 +98,7 @@ export function checkReport(
       longest_prompt: inspected.longest_prompt,
     },
     requests: inspected.requests,
+    ...('votes' in answer && { votes: answer.votes }),
     duplicates: {
       rows: duplicates.rows,
       at_least: duplicates.at_least,

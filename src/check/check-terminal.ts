@@ -32,6 +32,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
     ['tokens', tokenLines(report, width)],
     ['duplicates', duplicateLines(report, width)],
     ['requests', report.requests === 0 ? [] : [count(report.requests)]],
+    ['votes', words(votesText(report), width)],
     ['cost', words(costText(report), width)],
     ['time', words(timeText(report), width)],
     ['deadline', words(deadlineText(report), width)],
@@ -128,6 +129,12 @@ function dedupeText(duplicates: CheckReport['duplicates'], { copied }: CheckRepo
   if (copied === undefined || duplicates.rows === 0) return '';
   const which = copied === duplicates.rows ? 'they' : `${count(copied)} of them`;
   return `${which} are copied and not called (input.dedupe): no other figure counts them`;
+}
+
+function votesText({ votes, tokens, rows }: CheckReport): string {
+  if (votes === undefined || rows.to_send === 0) return '';
+  const { most } = tokens.completion_tokens;
+  return `${votes} choices of each row are billed (answer.votes): up to ${count(most)} completion tokens, ${count(most / votes)} without them`;
 }
 
 function costText({ cost: range, rows }: CheckReport): string {

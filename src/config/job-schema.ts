@@ -6,7 +6,7 @@ import type { Parameters } from '../model.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';
-import { parametersSchema } from '../service/parameters.js';
+import { MOST_CHOICES, parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
@@ -140,6 +140,18 @@ const answerShared = {
   on_invalid: onInvalidSchema.optional(),
 };
 
+const A_NUMBER_OF_VOTES = `must be a whole number from 2 to ${MOST_CHOICES}, the most choices that the service gives`;
+
+const votesSchema = z
+  .int(A_NUMBER_OF_VOTES)
+  .min(2, A_NUMBER_OF_VOTES)
+  .max(MOST_CHOICES, A_NUMBER_OF_VOTES)
+  .optional()
+  .describe(
+    'Each request asks for so many choices (n), each of which is billed. The answer is what most of them say, and the column ' +
+      'confidence the share of the votes for it. Needs a temperature above 0. Default: one choice.',
+  );
+
 const answerSchema = z
   .union([
     z
@@ -153,13 +165,14 @@ const answerSchema = z
             'How sure the model is of its label goes to the column confidence. logprobs: by the log probabilities of the ' +
               'first token, of which each request asks for 5, at temperature 0. Default: not asked.',
           ),
+        votes: votesSchema,
         abstain_below: z
           .number('must be a probability between 0 and 1')
           .gt(0, 'must be above 0')
           .max(1, 'must be at most 1')
           .optional()
           .describe(
-            'With confidence: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
+            'With confidence or votes: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
               'empty, abstained is true, and it goes to <name>.review.csv beside the output. Default: every label is an answer.',
           ),
         multiple: z
@@ -202,6 +215,7 @@ const answerSchema = z
           issues.push({ code: 'custom', path: ['max'], message, input: max });
         })
         .describe('The answer is a number, of this range.'),
+      votes: votesSchema,
     }),
     z.strictObject({
       ...answerShared,
@@ -230,8 +244,8 @@ const outputSchema = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'With answer.confidence: a column p_<label> with the probability of each label; in JSONL answer_probabilities. ' +
-        'Default: false.',
+      'With answer.confidence or answer.votes of labels: a column p_<label> with the probability of each label; in JSONL ' +
+        'answer_probabilities. Default: false.',
     ),
 });
 
@@ -398,39 +412,109 @@ const onFinishSchema = z
   })
   .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
 
-/** Parameters that a row may not change where the job asks how sure the model is. */
-export const FIXED_BY_CONFIDENCE: readonly string[] = ['temperature', 'logprobs', 'echo'];
+/** Parameters that a row may not change, by what of the job they are fixed. */
+export const FIXED_PARAMETERS = {
+  confidence: { names: ['temperature', 'logprobs', 'echo'], where: 'where answer.confidence is logprobs' },
+  votes: { names: ['n', 'best_of', 'temperature', 'logprobs'], where: 'where answer.votes is given' },
+} as const;
 
-/** What keeps the log probabilities of an answer from saying how sure the model is of its label. */
-function confidenceProblems({ answer, parameters, row_parameters, output }: ConfidenceParts) {
-  if (answer === undefined || !('labels' in answer) || answer.confidence === undefined) {
-    const needs = (path: string[], input: unknown) => [{ path, message: 'needs answer.confidence', input }];
-    const below = answer !== undefined && 'labels' in answer ? answer.abstain_below : undefined;
+/** What keeps a job from knowing how sure the model is of its answer. */
+function confidenceProblems(job: ConfidenceParts) {
+  const { answer, output } = job;
+  const { confidence, votes } = sureness(answer);
+  if (confidence !== undefined && votes !== undefined) {
     return [
-      ...(output.probabilities ? needs(['output', 'probabilities'], true) : []),
-      ...(below === undefined ? [] : needs(['answer', 'abstain_below'], below)),
+      {
+        path: ['answer', 'votes'],
+        message: 'cannot stand beside answer.confidence: take one out',
+        input: votes,
+      },
     ];
   }
+  if (confidence !== undefined) return logprobsProblems(job);
+  const needs = (path: string[], input: unknown, what = 'answer.confidence or answer.votes') => [
+    { path, message: `needs ${what}`, input },
+  ];
+  if (votes !== undefined) {
+    const isNumber = answer !== undefined && !('labels' in answer);
+    return [
+      ...(output.probabilities && isNumber ? needs(['output', 'probabilities'], true, 'answer.labels') : []),
+      ...votesProblems(job, votes),
+    ];
+  }
+  const below = answer !== undefined && 'labels' in answer ? answer.abstain_below : undefined;
+  return [
+    ...(output.probabilities ? needs(['output', 'probabilities'], true) : []),
+    ...(below === undefined ? [] : needs(['answer', 'abstain_below'], below)),
+  ];
+}
+
+/** By what a job knows how sure the model is. */
+export function sureness(answer: Pick<Job, 'answer'>['answer']) {
+  const votes = answer !== undefined && 'votes' in answer ? answer.votes : undefined;
+  const confidence = answer !== undefined && 'confidence' in answer ? answer.confidence : undefined;
+  return { votes, confidence };
+}
+
+/** What keeps the log probabilities of an answer from saying how sure the model is of its label. */
+function logprobsProblems({ answer, parameters, row_parameters }: ConfidenceParts) {
   const { temperature, logprobs, echo } = parameters;
   const must = (field: string, what: string, input: unknown) => ({
     path: ['parameters', field],
     message: `must be ${what}, or left out, where answer.confidence is logprobs`,
     input,
   });
-  const several =
-    'cannot be true where answer.confidence is logprobs: the first token tells of one label only';
   return [
-    ...(answer.multiple ? [{ path: ['answer', 'multiple'], message: several, input: true }] : []),
+    ...severalProblems(
+      answer,
+      'where answer.confidence is logprobs: the first token tells of one label only',
+    ),
     ...(temperature ? [must('temperature', '0', temperature)] : []),
     ...(typeof logprobs === 'number' && logprobs < 5 ? [must('logprobs', '5', logprobs)] : []),
     ...(echo ? [must('echo', 'false', echo)] : []),
-    ...row_parameters.flatMap((name, i) => {
-      if (!FIXED_BY_CONFIDENCE.includes(name)) return [];
-      const message = "cannot be the row's own where answer.confidence is logprobs";
-      return [{ path: ['row_parameters', i], message, input: name }];
-    }),
+    ...fixedProblems(row_parameters, FIXED_PARAMETERS.confidence),
   ];
 }
+
+/** What keeps choices from voting. */
+function votesProblems({ answer, parameters, row_parameters }: ConfidenceParts, votes: number) {
+  const { temperature, n, best_of, logprobs } = parameters;
+  const without = (field: string, why: string, input: unknown) =>
+    typeof input === 'number'
+      ? [
+          {
+            path: ['parameters', field],
+            message: `must be left out where answer.votes is given: ${why}`,
+            input,
+          },
+        ]
+      : [];
+  const same = 'must be above 0, or left out, where answer.votes is given: at 0 all votes are the same';
+  return [
+    ...severalProblems(answer, 'where answer.votes is given: the votes are for one label'),
+    ...(temperature === 0
+      ? [{ path: ['parameters', 'temperature'], message: same, input: temperature }]
+      : []),
+    ...without('n', `each request has n: ${votes}`, n),
+    ...without('best_of', 'all choices vote', best_of),
+    ...without('logprobs', 'a record has those of one choice only', logprobs),
+    ...fixedProblems(row_parameters, FIXED_PARAMETERS.votes),
+  ];
+}
+
+const severalProblems = (answer: ConfidenceParts['answer'], why: string) =>
+  answer !== undefined && 'labels' in answer && answer.multiple
+    ? [{ path: ['answer', 'multiple'], message: `cannot be true ${why}`, input: true }]
+    : [];
+
+const fixedProblems = (
+  names: readonly string[],
+  fixed: { readonly names: readonly string[]; readonly where: string },
+) =>
+  names.flatMap((name, i) => {
+    if (!fixed.names.includes(name)) return [];
+    return [{ path: ['row_parameters', i], message: `cannot be the row's own ${fixed.where}`, input: name }];
+  });
 
 interface ConfidenceParts {
   readonly answer?: z.output<typeof answerSchema> | undefined;

@@ -1,12 +1,13 @@
 import { join } from 'node:path';
 import { UsageError } from '../errors.js';
-import type { AnswerSpec, Json } from '../model.js';
+import type { AnswerSpec, Json, Parameters } from '../model.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
+import type { FixedParameters } from '../prompt/row-request.js';
 import type { ReuseSettings } from '../reuse/keys.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
-import { durationMs, FIXED_BY_CONFIDENCE, type Job, type NamedJob } from './job-schema.js';
+import { durationMs, FIXED_PARAMETERS, type Job, type NamedJob, sureness } from './job-schema.js';
 import { labelNames } from './labels-schema.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
@@ -70,10 +71,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       id: job.input.id ?? null,
     }),
     prompt: job.prompt ?? null,
-    parameters: asksConfidence(job.answer) ? { ...job.parameters, ...LOGPROBS } : job.parameters,
+    parameters: requestParameters(job),
     rowParameters: job.row_parameters,
     /** Parameters that a row may not change. */
-    fixedParameters: asksConfidence(job.answer) ? FIXED_BY_CONFIDENCE : [],
+    fixedParameters: fixedParameters(job),
     answer: answerSpec(job.answer),
     /** What is done with answers that do not fit; `null` where nothing is. */
     onInvalid: onInvalidOf(job.answer),
@@ -150,8 +151,17 @@ function budgetOf({
 /** As much as the service says of a token, of its likeliest choice. */
 const LOGPROBS = { logprobs: 5, temperature: 0 } as const;
 
-const asksConfidence = (answer: Job['answer']): boolean =>
-  answer !== undefined && 'labels' in answer && answer.confidence !== undefined;
+function requestParameters({ answer, parameters }: Job): Parameters {
+  const { confidence, votes } = sureness(answer);
+  if (votes !== undefined) return { ...parameters, n: votes };
+  return confidence === undefined ? parameters : { ...parameters, ...LOGPROBS };
+}
+
+function fixedParameters({ answer }: Job): FixedParameters | null {
+  const { confidence, votes } = sureness(answer);
+  if (votes !== undefined) return FIXED_PARAMETERS.votes;
+  return confidence === undefined ? null : FIXED_PARAMETERS.confidence;
+}
 
 function answerSpec(answer: Job['answer']): AnswerSpec {
   if (answer === undefined) return { kind: 'text' };
@@ -165,6 +175,7 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       ...(synonyms.some((others) => others.length > 0) && { synonyms }),
       ...(answer.multiple && { multiple: true }),
       ...(answer.confidence && { confidence: answer.confidence }),
+      ...(answer.votes !== undefined && { votes: answer.votes }),
       ...(answer.abstain_below !== undefined && { abstainBelow: answer.abstain_below }),
     };
   }
@@ -175,6 +186,7 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       ...(min !== undefined && { min }),
       ...(max !== undefined && { max }),
       ...(integer && { integer: true }),
+      ...(answer.votes !== undefined && { votes: answer.votes }),
     };
   }
   return {

@@ -23,9 +23,15 @@ export interface RequestPlan {
   readonly rowParameters: readonly (keyof Parameters)[];
   /** The job's own, which a row's override. */
   readonly parameters: Parameters;
-  /** Those that no row may override. */
-  readonly fixedParameters: readonly string[];
+  /** Those that no row may override; `null` is none. */
+  readonly fixedParameters: FixedParameters | null;
   readonly fits: FitsContext;
+}
+
+/** Parameters that are the same for all rows of a job, and the words that say what of the job fixes them. */
+export interface FixedParameters {
+  readonly names: readonly string[];
+  readonly where: string;
 }
 
 /** What a job says of the requests of its rows. */
@@ -107,9 +113,10 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     {},
     ...checked.map((result) => (result.ok ? result.parameters : {})),
   );
-  const fixed = plan.fixedParameters.find((name) => name in parameters);
+  const { names = [], where = '' } = plan.fixedParameters ?? {};
+  const fixed = names.find((name) => name in parameters);
   if (fixed !== undefined) {
-    const message = `${fixed} cannot be the row's own where answer.confidence is logprobs`;
+    const message = `${fixed} cannot be the row's own ${where}`;
     return failed({ code: 'invalid_parameters', message });
   }
   const own = Object.keys(parameters).length > 0 ? parameters : null;

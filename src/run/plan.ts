@@ -2,6 +2,7 @@ import { answerReader } from '../answer/answer.js';
 import { sameBeginning } from '../answer/confidence.js';
 import { goldReader } from '../answer/gold.js';
 import { namesOf } from '../answer/label-answer.js';
+import { asVoted } from '../answer/votes.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
@@ -42,6 +43,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   if (!isBlank && settings.gold !== null) checkColumns('answer.gold', [settings.gold], { name, ...survey });
   const answer = answerReader(settings.answer);
+  const votes = 'votes' in settings.answer;
   const gold = goldReader(settings, name);
   const format = recordFormat({
     format: output.format,
@@ -65,7 +67,13 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
       const completion =
         outcome.status === 'completed' || outcome.status === 'filtered' ? outcome.completion : null;
       const read = completion === null ? null : answer.read(completion);
-      return { text: format.format(row, outcome, read), outcome, answer: read, gold: gold?.(row) ?? null };
+      const shown = votes ? asVoted(outcome, read) : outcome;
+      return {
+        text: format.format(row, shown, read),
+        outcome: shown,
+        answer: read,
+        gold: gold?.(row) ?? null,
+      };
     },
   };
 }
@@ -124,7 +132,7 @@ function checkBeginnings({ endpoint, answer }: Settings): void {
 }
 
 const NO_REQUESTS: RequestPlan = {
-  ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: [] },
+  ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null },
   fits: () => null,
 };
 

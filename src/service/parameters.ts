@@ -35,7 +35,7 @@ const oneToFour = must('a text or a list of 1 to 4 texts');
 const biases = must('an object of token ids to biases between -100 and 100');
 
 /** Choices that the service gives for one prompt at most. */
-const MOST_CHOICES = 128;
+export const MOST_CHOICES = 128;
 
 /**
  * What a job and its rows may ask for. `n` has no range of its own: more than one choice is refused, and with it the

@@ -130,11 +130,12 @@ interface Called {
 /** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
 function marked(reading: Reading): Reading {
   if (!reading.ok) return reading;
-  const { text, others = [] } = reading.completion;
-  if (![text, ...others.map((choice) => choice.text)].some((each) => each?.includes('\ufffd')))
-    return reading;
-  return { ...reading, completion: { ...reading.completion, damaged: 'bytes' } };
+  const { others, ...completion } = reading.completion;
+  return { ...reading, completion: { ...mark(completion), ...(others && { others: others.map(mark) }) } };
 }
+
+const mark = <C extends { readonly text: string | null }>(choice: C): C =>
+  choice.text?.includes('\ufffd') ? { ...choice, damaged: 'bytes' } : choice;
 
 const FAILURES: { readonly [code in FailureCode]: string } = {
   timeout: 'timeout',

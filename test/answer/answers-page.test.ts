@@ -36,6 +36,7 @@ describe('docs/answers.md', () => {
       ['json'],
       // How sure the model is, and what follows from it.
       ['labels'],
+      ['labels'],
       ['labels', 'labels'],
     ]);
   });
@@ -53,6 +54,6 @@ describe('docs/answers.md', () => {
 
   it('has a table of texts for each kind of answer but JSON', () => {
     const rows = sections.map((section) => rowsOf(section).length);
-    expect(rows.map((count) => count > 5)).toEqual([false, true, true, true, false, false, false]);
+    expect(rows.map((count) => count > 5)).toEqual([false, true, true, true, false, false, false, false]);
   });
 });

@@ -235,3 +235,10 @@ test('nothing of a job or an input can reach the terminal as an escape code', ()
   expect(text.split('\n').join('')).not.toMatch(/[\p{Cc}\u202e\u2028]/u);
   expect(text).toContain('owned');
 });
+
+test('says what votes cost', () => {
+  expect(flat({})).not.toContain('votes');
+  expect(flat({ votes: 5 })).toContain(
+    'votes 5 choices of each row are billed (answer.votes): up to 6,690 completion tokens, 1,338 without them',
+  );
+});

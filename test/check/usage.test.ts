@@ -92,6 +92,20 @@ describe('what check says before is what the service bills after', () => {
     });
   });
 
+  it('for rows whose label is voted on, several of them in a request', { timeout: 120_000 }, () => {
+    const reviews = ['I love it!', 'Broke on day one.', 'Good but it leaks.', 'Das ist Satz 1.'];
+    const rows = Array.from({ length: 40 }, (_, i) => `${i},${reviews[i % 4]}`);
+    const input = work.write('votes.csv', `id,review\n${rows.join('\n')}\n`);
+    return compare('votes', {
+      input: { path: input },
+      prompt: 'Is review {{ id }} positive, negative or neutral?\nReview: {{ review }}\nAnswer:',
+      parameters: { max_tokens: 5 },
+      answer: { labels: ['positive', 'negative', 'neutral'], votes: 5 },
+      prices: { prompt: 0.0015, completion: 0.002 },
+      limits: { prompts_per_request: 3, chunk_size: 10 },
+    });
+  });
+
   const there = existsSync(REVIEWS);
   if (!there) console.warn(`NOT RUN: ${REVIEWS} is not there, so check is not held against real reviews`);
   it.skipIf(!there)('for a thousand real reviews', { timeout: 180_000 }, () =>

@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import type { Json, Parameters, Row } from '../../src/model.js';
-import { requestPlan, rowRequest } from '../../src/prompt/row-request.js';
+import { type FixedParameters, requestPlan, rowRequest } from '../../src/prompt/row-request.js';
 import { csv } from '../../src/source/csv.js';
 import type { InputFormat } from '../../src/source/input.js';
 import { jsonl } from '../../src/source/jsonl.js';
@@ -18,12 +18,12 @@ function plan(
     prompt?: string;
     require?: string[];
     rowParameters?: (keyof Parameters)[];
-    fixedParameters?: string[];
+    fixedParameters?: FixedParameters;
   } = {},
   input: { columns: readonly string[]; format: InputFormat } = { columns, format: jsonl },
 ) {
   return requestPlan(
-    { prompt: null, require: [], rowParameters: [], parameters: {}, fixedParameters: [], ...job },
+    { prompt: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null, ...job },
     { name: 'in.jsonl', ...input },
   );
 }

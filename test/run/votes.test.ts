@@ -1,0 +1,318 @@
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+const safe = (severity: string) => ({ hate: { filtered: false, severity } });
+
+/** The choices for each row: a text, or `null` for one that a filter blocked. */
+const CHOICES: readonly (readonly (string | null)[])[] = [
+  [' positive', ' positive', ' Positive.', ' positive', ' positive'],
+  [' neutral', ' negative', ' negative', ' positive', ' negative'],
+  [' mixed', null, ' =positive', ' positive', ' negative'],
+  [' mixed', ' unclear', ' mixed', ' unclear', ' mixed'],
+  [null, null, null, null, null],
+];
+
+/** Answers to all prompts of a request, each choice at its index: prompt × n + choice. */
+function answer(prompts: readonly string[], n: number) {
+  const choices = prompts.flatMap((prompt, p) =>
+    (CHOICES[Number(prompt.split(' ')[1]) - 1] ?? []).slice(0, n).map((text, i) => ({
+      text: text ?? '',
+      index: p * n + i,
+      finish_reason: text === null ? 'content_filter' : 'stop',
+      logprobs: null,
+      content_filter_results: safe(i === 0 ? 'safe' : 'low'),
+    })),
+  );
+  const completion_tokens = 2 * choices.length;
+  const usage = { prompt_tokens: 10 * prompts.length, completion_tokens };
+  return {
+    ...completionBody(),
+    choices,
+    usage: { ...usage, total_tokens: usage.prompt_tokens + completion_tokens },
+  };
+}
+
+const VOTES = { labels: ['positive', 'negative', 'neutral'], votes: 5 };
+
+describe('votes', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id\n1\n2\n3\n4\n5\n');
+    service = await startScriptedService(({ body }) => ({
+      json: answer([body['prompt']].flat().map(String), Number(body['n'] ?? 1)),
+    }));
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const run = async (job: object, ...flags: string[]) => {
+    const path = work.job({ input: { path: 'in.csv' }, ...job });
+    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+  };
+
+  it.each([1, 2])(
+    'of one request with n are the answer and its confidence (%i rows in a request)',
+    async (rows) => {
+      const output = { path: 'out.csv', probabilities: true };
+      const ended = await run({ answer: VOTES, output, limits: { prompts_per_request: rows } });
+      expect(ended.code, ended.stderr).toBe(0);
+      expect(service.calls()).toBe(rows === 1 ? 5 : 3);
+      for (const { body } of service.requests) {
+        expect(body).toMatchObject({ n: 5 });
+        expect(Object.keys(body).sort()).toEqual(['n', 'prompt']);
+      }
+      const records = work.records('out.csv');
+      expect(
+        records.map(({ status, answer, text, confidence, p_positive, p_negative, p_neutral }) => [
+          ...[status, answer, text, confidence],
+          [p_positive, p_negative, p_neutral],
+        ]),
+      ).toEqual([
+        ['completed', 'positive', 'positive', '1', ['1', '0', '0']],
+        ['completed', 'negative', 'negative', '0.6', ['0.2', '0.6', '0.2']],
+        ['completed', 'positive', "'=positive", '0.4', ['0.4', '0.2', '0']],
+        ['completed', '', 'mixed', '', ['', '', '']],
+        ['filtered', '', '', '', ['', '', '']],
+      ]);
+      // Of the choice that is shown.
+      expect(records.map((record) => record['completion_hate_severity'])).toEqual([
+        ...['safe', 'low', 'low', 'safe', 'safe'],
+      ]);
+      expect(work.json('out.summary.json')).toMatchObject({
+        rows: { completed: 4, filtered: 1 },
+        answers: { positive: 2, negative: 1, '(none)': 2 },
+        usage: { prompt_tokens: 50, completion_tokens: 50, total_tokens: 100 },
+        calls: { retried: 0, repeated: 0 },
+      });
+      expect(work.json('out.summary.json')).not.toHaveProperty('answers_without_confidence');
+    },
+  );
+
+  it('of a number are counted by its value', async () => {
+    const ended = await run({
+      answer: { number: { min: 1, max: 5 }, votes: 3 },
+      prompt: 'row {{ id }}',
+      output: { path: 'out.jsonl' },
+    });
+    expect(ended.code, ended.stderr).toBe(4);
+    expect(work.lines('out.jsonl').map(({ answer, confidence }) => [answer, confidence])).toEqual(
+      Array(5).fill([null, null]),
+    );
+    expect(work.lines('out.jsonl')[0]).not.toHaveProperty('answer_probabilities');
+  });
+
+  it('that agree too little leave the label out, and the row goes to a person', async () => {
+    const ended = await run({ answer: { ...VOTES, abstain_below: 0.5 }, output: { path: 'out.jsonl' } });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(
+      work.lines('out.jsonl').map(({ answer, confidence, abstained }) => [answer, confidence, abstained]),
+    ).toEqual([
+      ['positive', 1, false],
+      ['negative', 0.6, false],
+      [null, 0.4, true],
+      [null, null, false],
+      [null, null, null],
+    ]);
+    expect(work.records('out.review.csv').map(({ row, text }) => [row, text])).toEqual([
+      ['3', "' =positive"],
+      ['4', ' mixed'],
+    ]);
+  });
+
+  it.each([
+    [
+      'labels',
+      { ...VOTES, abstain_below: 0.5 },
+      ['positive', 'negative', 'positive', 'neutral', 'neutral'],
+      2,
+    ],
+    ['numbers', { number: { min: 1, max: 5 }, votes: 3 }, ['4', '4', '2', '1', '1'], 3],
+  ])('have scores that `score` finds in the output again: %s', async (kind, answer, truth, right) => {
+    work.write('gold.csv', `id,Truth\n${truth.map((each, i) => `${i + 1},${each}`).join('\n')}\n`);
+    const stars = await startScriptedService(({ prompt }) => {
+      const said = [
+        ['4', '4', '3'],
+        ['4/5', '5', '4'],
+        ['2', '9', 'x'],
+        ['2', '3', '3'],
+        ['x', 'x', 'x'],
+      ];
+      const texts = said[Number(prompt.split(' ')[1]) - 1] ?? [];
+      return {
+        json: { ...completionBody(), choices: texts.map((text) => ({ text, finish_reason: 'stop' })) },
+      };
+    });
+    try {
+      const path = work.job({
+        input: { path: 'gold.csv' },
+        answer: { ...answer, gold: 'Truth' },
+        output: { path: 'out.csv', probabilities: kind === 'labels' },
+      });
+      const env = { PROMPTMILL_BASE_URL: kind === 'labels' ? service.url : stars.url };
+      const ended = await work.call(['run', path], env);
+      expect(ended.code, ended.stderr).toBe(0);
+      const { scores } = work.json('out.summary.json') as { scores: Record<string, number | object> };
+      const bins = scores['calibration'] as { rows: number; accuracy: number }[];
+      // Also of a label that was left out.
+      expect(bins.reduce((sum, bin) => sum + bin.rows * bin.accuracy, 0)).toBeCloseTo(
+        right + (kind === 'labels' ? 1 : 0),
+      );
+      const again = await work.call(['score', 'out.csv', '--json'], env);
+      expect(again.code, again.stderr).toBe(0);
+      const brier = kind === 'labels' ? expect.closeTo(Number(scores['brier']), 10) : null;
+      expect(JSON.parse(again.stdout).scores).toEqual({ ...scores, brier });
+    } finally {
+      await stars.close();
+    }
+  });
+
+  it('are carried over into the next run, and come to the same', async () => {
+    const job = { input: { path: 'in.csv', only_new: true }, answer: VOTES, output: { path: 'out.csv' } };
+    expect((await run(job)).code).toBe(0);
+    const before = work.records('out.csv').map(({ answer, text, confidence }) => [answer, text, confidence]);
+    const calls = service.calls();
+    rmSync(work.path('out.csv'));
+    expect((await run(job)).code).toBe(0);
+    expect(service.calls()).toBe(calls);
+    const after = work.records('out.csv');
+    expect(after.map(({ answer, text, confidence }) => [answer, text, confidence])).toEqual(before);
+    expect(after.every(({ carried_from }) => carried_from !== '')).toBe(true);
+  });
+
+  it('a row that changes how choices are drawn is not sent', async () => {
+    const line = (prompt: string, more: object) => `${JSON.stringify({ body: { prompt, ...more } })}\n`;
+    const mine = [{}, { n: 1 }, { temperature: 0 }, { max_tokens: 3 }];
+    work.write('in.jsonl', mine.map((more, i) => line(`row ${i + 1}`, more)).join(''));
+    const ended = await run({
+      input: { path: 'in.jsonl' },
+      prompt: undefined,
+      answer: VOTES,
+      output: { path: 'out.csv' },
+    });
+    expect(ended.code, ended.stderr).toBe(1);
+    expect(work.records('out.csv').map(({ error_message }) => error_message)).toEqual([
+      '',
+      "n cannot be the row's own where answer.votes is given",
+      "temperature cannot be the row's own where answer.votes is given",
+      expect.stringContaining('is none of the labels'),
+    ]);
+  });
+
+  it('a server that does not know n stops the run', async () => {
+    const old = await startScriptedService();
+    try {
+      work.write('many.csv', `id\n${Array.from({ length: 30 }, (_, i) => i).join('\n')}\n`);
+      const path = work.job({ input: { path: 'many.csv' }, answer: VOTES, limits: { concurrency: 2 } });
+      const ended = await work.call(['run', path], { PROMPTMILL_BASE_URL: old.url });
+      expect(ended.code, ended.stderr).toBe(3);
+      expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
+        'the answer has one choice, and 5 are asked for',
+      );
+      expect(old.calls()).toBeLessThan(15);
+    } finally {
+      await old.close();
+    }
+  });
+
+  it.each([
+    [{ answer: { ...VOTES, votes: 1 } }, 'answer.votes must be a whole number from 2 to 128'],
+    [{ answer: { ...VOTES, votes: 129 } }, 'answer.votes must be a whole number from 2 to 128'],
+    [{ answer: { ...VOTES, votes: 2.5 } }, 'answer.votes must be a whole number from 2 to 128'],
+    [{ answer: { ...VOTES, confidence: 'logprobs' } }, 'answer.votes cannot stand beside answer.confidence'],
+    [{ answer: { ...VOTES, multiple: true } }, 'answer.multiple cannot be true where answer.votes is given'],
+    [{ answer: { json: {}, votes: 5 } }, 'answer has votes and json: remove one of them'],
+    [
+      { answer: VOTES, parameters: { temperature: 0 } },
+      'parameters.temperature must be above 0, or left out',
+    ],
+    [{ answer: VOTES, parameters: { n: 1 } }, 'parameters.n must be left out where answer.votes is given'],
+    [{ answer: VOTES, parameters: { best_of: 9 } }, 'parameters.best_of must be left out'],
+    [{ answer: VOTES, parameters: { logprobs: 2 } }, 'parameters.logprobs must be left out'],
+    [
+      { answer: VOTES, row_parameters: ['temperature'] },
+      "entry 1 of row_parameters cannot be the row's own where answer.votes",
+    ],
+    [
+      { answer: { number: {}, votes: 3 }, output: { probabilities: true } },
+      'output.probabilities needs answer.labels',
+    ],
+    [{ answer: VOTES, input: { path: 'in.csv', dedupe: true } }, 'input.dedupe is true'],
+  ])('refuses %j before anything is sent', async (job, message) => {
+    const ended = await run(job);
+    expect(ended.code, ended.stderr).toBe(2);
+    expect(ended.stderr).toContain(message);
+    expect(service.calls()).toBe(0);
+  });
+});
+
+describe('votes by the emulator', () => {
+  const ROWS = 60;
+  const REVIEWS = ['I love it, perfect, great, comfortable!', 'Broke on day one.', 'Das ist Satz 1.'];
+  let work: Workplace;
+  let emulator: Emulator;
+  beforeEach(async () => {
+    work = new Workplace();
+    emulator = await startEmulator({ latency: { baseMs: 5, perTokenMs: 0 } });
+    const rows = Array.from({ length: ROWS }, (_, i) => `${i + 1},"${REVIEWS[i % 3]}"`);
+    work.write('in.csv', `id,review\n${rows.join('\n')}\n`);
+  });
+  afterEach(async () => {
+    await emulator.close();
+    work.remove();
+  });
+
+  const run = async (job: object) => {
+    const path = work.job({
+      input: { path: 'in.csv' },
+      prompt: 'Is review {{ id }} positive, negative or neutral?\nReview: {{ review }}\nAnswer:',
+      parameters: { max_tokens: 4 },
+      answer: VOTES,
+      output: { path: 'out.csv' },
+      ...job,
+    });
+    const key = emulator.keys[0] ?? '';
+    return await work.call(['run', path, '--json'], {
+      PROMPTMILL_BASE_URL: emulator.url,
+      PROMPTMILL_API_KEY: key,
+    });
+  };
+
+  it('differ where the text is unclear, and come to the same in every run', async () => {
+    const ended = await run({});
+    expect(ended.code, ended.stderr).toBe(0);
+    const confidences = work.records('out.csv').map(({ confidence }) => Number(confidence));
+    expect(new Set(confidences).size).toBeGreaterThan(2);
+    const about = (review: number) =>
+      confidences.filter((_, i) => i % 3 === review).reduce((a, b) => a + b) / 20;
+    expect(about(0)).toBeGreaterThan(about(2));
+    const first = work.records('out.csv').map(({ answer, text, confidence }) => [answer, text, confidence]);
+    expect((await run({ output: { path: 'again.csv' } })).code).toBe(0);
+    expect(
+      work.records('again.csv').map(({ answer, text, confidence }) => [answer, text, confidence]),
+    ).toEqual(first);
+  });
+
+  it('all count for the budget, which is held exactly, and no row is called twice', async () => {
+    // A row takes some 35 tokens of its prompt and up to 5 × 4 of its choices.
+    const tokens = 1_500;
+    const limits = { concurrency: 6, chunk_size: 6 };
+    const stopped = await run({ limits: { ...limits, budget: { tokens } } });
+    expect(stopped.code, stopped.stderr).toBe(3);
+    const spent = emulator.stats().usage.total_tokens;
+    expect(spent).toBeLessThanOrEqual(tokens);
+    expect(spent).toBeGreaterThan(0.8 * tokens);
+    const whole = await run({ limits: { ...limits, budget: { tokens: 4 * tokens } } });
+    expect(whole.code, whole.stderr).toBe(0);
+    const { usage, distinct_prompts, prompts } = emulator.stats();
+    expect({ distinct_prompts, prompts }).toEqual({ distinct_prompts: ROWS, prompts: ROWS });
+    expect(JSON.parse(whole.stdout).usage).toEqual(usage);
+    expect(usage.completion_tokens).toBeGreaterThanOrEqual(5 * ROWS);
+  });
+});
