@@ -60,6 +60,9 @@ export function outcomeOf(
   return { status, completion: blockedPrompt ? null : said, filters, error, ...called };
 }
 
+/** Whether the code of an error says that the row itself could not be read: then nobody knows which cells it has. */
+export const isUnreadable = (code: string): boolean => code === 'ragged_record' || code === 'bad_json';
+
 /** What decides under which names and in which form a record has its values. */
 interface RecordSettings {
   /** `output.columns` */

@@ -2,8 +2,7 @@ import { createReadStream } from 'node:fs';
 import { answerReader } from '../answer/answer.js';
 import { type Gold, goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
-import type { Outcome } from '../model.js';
-import { inputColumn, outcomeOf } from '../output/read-back.js';
+import { inputColumn, isUnreadable, outcomeOf } from '../output/read-back.js';
 import type { OutputFormat } from '../output/record.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
 import { originColumns } from '../reuse/keys.js';
@@ -46,7 +45,11 @@ export async function repair(
       const completion = 'completion' in outcome ? outcome.completion : null;
       const read = completion === null ? null : reader.read(completion);
       let gold: Gold | null = null;
-      if (column !== null && rightOf !== null && !isUnreadable(outcome)) {
+      if (
+        column !== null &&
+        rightOf !== null &&
+        !(outcome.status === 'failed' && isUnreadable(outcome.error.code))
+      ) {
         const value = rightOf(row);
         if (value === undefined) return null;
         gold = goldOf?.({ ...row, fields: new Map([[column, value]]) }) ?? null;
@@ -66,10 +69,6 @@ export async function repair(
     calls: { ...calls, repeated: calls.repeated + paidAgain },
   };
 }
-
-/** Whether the row itself could not be read: then nobody knows which cells it has. */
-const isUnreadable = (outcome: Outcome): boolean =>
-  outcome.status === 'failed' && ['ragged_record', 'bad_json'].includes(outcome.error.code);
 
 /** Rows that were called and answered. */
 export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {

@@ -3,6 +3,7 @@ import { type Gold, goldCell } from '../answer/gold.js';
 import { isObject, parseExact, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Confidence, Json, Row } from '../model.js';
 import { inert, uninert } from '../output/formula.js';
+import { isUnreadable } from '../output/read-back.js';
 import { recordLayout } from '../output/record.js';
 import { probabilityColumns } from '../output/result-columns.js';
 
@@ -14,6 +15,8 @@ interface RecordedAnswers {
   readonly hasConfidence: (row: Row) => boolean;
   /** How the row ended, in the word that the record has. */
   readonly statusOf: (row: Row) => string;
+  /** Whether the row could not be read; then it has no right answer either. */
+  readonly isUnreadable: (row: Row) => boolean;
   /**
    * The answer as the record has it. Only the label of a row that was left out is read anew, from its text.
    * @param gold a cell of a CSV does not say whether it is a text or a number: it is taken for what it is compared with
@@ -135,16 +138,23 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
     return typeof label === 'string' ? label : undefined;
   }
 
+  function errorOf(row: Row): string {
+    const error = row.fields.get('error');
+    const code = row.source !== undefined && isObject(error) ? error['code'] : partOf(row, 'error_code');
+    return valueText(code);
+  }
+
   /** An object may have nothing in it and still be an answer. */
   const isFaulty = (row: Row): boolean =>
     row.source === undefined
-      ? String(partOf(row, 'error_code')).startsWith('answer_')
+      ? errorOf(row).startsWith('answer_')
       : (row.fields.get('answer') ?? null) === null;
 
   return {
     lacks,
     hasConfidence: (row) => asksConfidence && has(row, 'confidence'),
     statusOf: (row) => valueText(partOf(row, 'status')),
+    isUnreadable: (row) => isUnreadable(errorOf(row)),
     answerOf,
   };
 }

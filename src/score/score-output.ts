@@ -86,6 +86,7 @@ export async function scoreOutput(
     records += 1;
     const status = answers.statusOf(row);
     if (!isStatus(status)) throw edited(output, `line ${row.line}: the status is ${JSON.stringify(status)}`);
+    if (answers.isUnreadable(row)) continue;
     const golds = sources.map((source) => source.goldOf(row));
     const right = golds.find((each) => each !== null) ?? null;
     if (right === null) continue;
