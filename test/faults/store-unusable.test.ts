@@ -137,6 +137,8 @@ if (!haveRedis()) {
         expect(oneLine(stderr)).toMatch(readOnly.words);
       }));
 
+    /** In one step: whatever the run writes in between would have the type that it had. */
+    const OTHER_TYPE = "redis.call('DEL', KEYS[1]) redis.call('XADD', KEYS[1], '*', 'a', 'b')";
     const keyOf = {
       'the ledger': (trial: Trial) => `promptmill:{${trial.work.json('out.csv.run.json')['run']}}:head`,
       'the heartbeats': () => 'promptmill:board:{run}:text',
@@ -152,7 +154,7 @@ if (!haveRedis()) {
           stopsAndGoesOn(
             trial,
             {
-              happens: () => does(['DEL', key(trial)], ['XADD', key(trial), '*', 'a', 'b'])(trial),
+              happens: () => does(['EVAL', OTHER_TYPE, '1', key(trial)])(trial),
               mended: () => does(['DEL', key(trial)])(trial),
               words:
                 /has something else under a name of the queue \(WRONGTYPE[^)]*\): (the key|one of the keys) (promptmill|bull):/,

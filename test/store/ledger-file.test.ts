@@ -2,11 +2,9 @@ import type fs from 'node:fs';
 import {
   copyFileSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
-  rmdirSync,
   rmSync,
   statSync,
   truncateSync,
@@ -18,6 +16,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { EmbeddedLedger } from '../../src/store/embedded/ledger.js';
+import { LedgerFile } from '../../src/store/embedded/ledger-file.js';
 import { type Ledger, NOTHING, type Reservation, type Settlement } from '../../src/store/ledger.js';
 import { LEDGER_TIMES } from '../../src/store/times.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
@@ -29,6 +28,8 @@ const death = vi.hoisted(() => ({
   share: 0,
   died: false,
   longestRead: 0,
+  /** No file can be made. */
+  isReadOnly: false,
 }));
 
 vi.mock('node:fs', async (original) => {
@@ -49,8 +50,13 @@ vi.mock('node:fs', async (original) => {
     death.longestRead = Math.max(death.longestRead, length);
     return real.readSync(file, bytes, from, length, at);
   };
+  const openSync = (path: string, flags: string, mode?: number): number => {
+    if (death.isReadOnly && flags === 'w+') throw new Error('EACCES: permission denied');
+    return real.openSync(path, flags, mode);
+  };
   return {
     ...real,
+    openSync,
     writeSync,
     readSync,
     fsyncSync: (file: number) => step(() => real.fsyncSync(file)),
@@ -85,8 +91,12 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const open = (at = path, lock = HELD): EmbeddedLedger =>
-  new EmbeddedLedger(at, lock, HEALTHY, (message) => warnings.push(message));
+const open = (at = path, lock = HELD): EmbeddedLedger => {
+  LedgerFile.sweep(at);
+  return new EmbeddedLedger(at, lock, HEALTHY, (message) => warnings.push(message));
+};
+
+const drafts = (): string[] => readdirSync(folder).filter((name) => name.startsWith('ledger.new'));
 
 const request = (row: number, call: string): Reservation => ({
   ...{ run: RUN, first: 1, execution: 1, call, hold: true, bounds: null, looks: false },
@@ -342,7 +352,7 @@ test('fault 40: a process that dies at any operation on the file loses nothing t
       // What was under way may be in the file as a whole, though nobody was told.
       if (!isDeepStrictEqual(found, await known(twin))) await underWay?.(twin);
       expect(found).toEqual(await known(twin));
-      expect(existsSync(`${path}.new`)).toBe(false);
+      expect(drafts()).toEqual([]);
     }
   });
   await fc.assert(property, { seed: 40, numRuns: 300 });
@@ -453,7 +463,7 @@ describe('fault 39: a file that another process has taken over', () => {
     let ledger: EmbeddedLedger | null = null;
     let before = '';
     isHeld = () => {
-      if (!existsSync(`${path}.new`)) return true;
+      if (drafts().length === 0) return true;
       isHeld = () => false;
       ledger = takeOver();
       before = readFileSync(path, 'utf8');
@@ -462,6 +472,36 @@ describe('fault 39: a file that another process has taken over', () => {
     await expect(loser.forget(RUN, 11, [1, 11])).rejects.toMatchObject(lockLost);
     expect(ledger).not.toBeNull();
     expect(readFileSync(path, 'utf8')).toBe(before);
+  });
+
+  test('is not replaced by the one that lost it right before its draft took its place', async () => {
+    await record(loser, [entry(RUN, 11, 11, 'x'.repeat(6e6))]);
+    let before = '';
+    isHeld = () => {
+      if (drafts().length === 0) return true;
+      isHeld = () => false;
+      takeOver();
+      before = readFileSync(path, 'utf8');
+      return true;
+    };
+    await expect(loser.forget(RUN, 11, [1, 11])).rejects.toMatchObject(lockLost);
+    expect(before).not.toBe('');
+    expect(readFileSync(path, 'utf8')).toBe(before);
+    expect(drafts()).toEqual([]);
+  });
+
+  test('may be in the middle of being written anew by the other one when the loser gives up its draft', async () => {
+    await record(loser, [entry(RUN, 11, 11, 'x'.repeat(6e6))]);
+    let draft: LedgerFile | undefined;
+    isHeld = () => {
+      if (drafts().length > 0) draft ??= LedgerFile.draft(path);
+      return draft === undefined;
+    };
+    await expect(loser.forget(RUN, 11, [1, 11])).rejects.toMatchObject(lockLost);
+    expect(drafts()).toHaveLength(1);
+    draft?.put();
+    expect(readFileSync(path, 'utf8')).toBe(HEADER);
+    draft?.close();
   });
 
   test('is not used when it cannot be written anew, because the loser may be in the middle of a change', () => {
@@ -484,11 +524,11 @@ test('a file that cannot be written anew is told of, and goes on', async () => {
   await written();
   const before = statSync(path).ino;
   // As in a folder that is read-only: the file is there, and another cannot be made.
-  mkdirSync(`${path}.new`);
+  death.isReadOnly = true;
   const ledger = open();
   await record(ledger, [entry(RUN, 21, 24)]);
-  expect(warnings).toEqual([expect.stringMatching(/^cannot write .*ledger anew, so it grows: EISDIR/)]);
+  expect(warnings).toEqual([expect.stringMatching(/^cannot write .*ledger anew, so it grows: EACCES/)]);
   expect(statSync(path).ino).toBe(before);
-  rmdirSync(`${path}.new`);
+  death.isReadOnly = false;
   expect(await known(open())).toEqual(await known(ledger));
 });

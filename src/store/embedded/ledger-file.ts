@@ -1,13 +1,16 @@
+import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   fsyncSync,
   ftruncateSync,
   openSync,
+  readdirSync,
   readSync,
   renameSync,
   rmSync,
   writeSync,
 } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { StopError, UsageError } from '../../errors.js';
 import { UNKNOWN_TEXT } from '../ledger.js';
@@ -17,6 +20,8 @@ import type { Change, Place } from './ledger-state.js';
 const HEADER = Buffer.from('promptmill ledger 2\n');
 /** That of the version before, which has no interim outcomes; it is as long. */
 const HEADER_BEFORE = Buffer.from('promptmill ledger 1\n');
+/** Behind the name of the file in those of its drafts. */
+const DRAFT = '.new';
 /** A line begins with the checksum of the rest in hexadecimal, and with what it is. */
 const CHECKSUM = 8;
 const CHANGE = ' ';
@@ -43,13 +48,19 @@ export class LedgerFile {
     private readonly path: string,
     /** Bytes that are written in full. */
     private size: number,
+    /** Its name while it is a draft. */
+    private readonly draftPath = path,
   ) {
     this.#descriptor = descriptor;
   }
 
-  /** Begins a file that gets its name with `put`, and only then takes the place of another. */
+  /**
+   * Begins a file that gets its name with `put`, and only then takes the place of another. Until then it has a name of its own:
+   * a process that was frozen over its draft, and wakes, finds nothing of the one that has taken over.
+   */
   static draft(path: string): LedgerFile {
-    const file = new LedgerFile(openSync(draftOf(path), 'w+', 0o600), path, 0);
+    const draftPath = `${path}${DRAFT}-${randomBytes(6).toString('hex')}`;
+    const file = new LedgerFile(openSync(draftPath, 'w+', 0o600), path, 0, draftPath);
     try {
       file.#write([HEADER]);
       return file;
@@ -68,18 +79,21 @@ export class LedgerFile {
 
   put(): void {
     fsyncSync(this.#open);
-    renameSync(draftOf(this.path), this.path);
+    renameSync(this.draftPath, this.path);
   }
 
   /** Gives a draft up. */
   discard(): void {
     this.close();
-    LedgerFile.sweep(this.path);
+    rmSync(this.draftPath, { force: true });
   }
 
-  /** Removes the draft that a killed process has left. */
+  /** Removes the drafts that others have left, who were killed or have lost the folder to this process. */
   static sweep(path: string): void {
-    rmSync(draftOf(path), { force: true });
+    const folder = dirname(path);
+    for (const name of readdirSync(folder)) {
+      if (name.startsWith(`${basename(path)}${DRAFT}`)) rmSync(join(folder, name), { force: true });
+    }
   }
 
   /**
@@ -224,8 +238,6 @@ export class LedgerFile {
     return whole;
   }
 }
-
-const draftOf = (path: string): string => `${path}.new`;
 
 function lineOf(kind: string, text: string): Buffer {
   const line = Buffer.from(`${''.padEnd(CHECKSUM)}${kind}${text}\n`);
