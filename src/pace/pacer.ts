@@ -91,11 +91,6 @@ export class Pacer {
     return needsPermits(this.#shared.pace, this.parts.limits);
   }
 
-  /** Calls that wait for their permit, or whose permit has not come. */
-  get waiting(): number {
-    return this.#permits.waiting;
-  }
-
   /**
    * Waits until a call may be made.
    * @param tokens what it is reckoned to take

@@ -48,11 +48,6 @@ export class Permits {
     private readonly clock: () => number,
   ) {}
 
-  /** Calls that wait. */
-  get waiting(): number {
-    return this.#waiting.length + this.#given.size;
-  }
-
   /** Resolves when the permit has come, or there will be none. */
   wait(tokens: number): Promise<Admission> {
     return new Promise((go) => {

@@ -37,6 +37,7 @@ export class Caller {
   /** The same, by the object that a chunk has. */
   readonly #endpointOf = new WeakMap<EndpointSpec, Endpoint>();
   readonly #streak: StopStreak;
+  #inFlight = 0;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
@@ -52,6 +53,11 @@ export class Caller {
     private readonly onCall: (call: CallEnded) => void = () => {},
   ) {
     this.#streak = new StopStreak(reached);
+  }
+
+  /** Calls that went out and have not ended. */
+  get inFlight(): number {
+    return this.#inFlight;
   }
 
   /** What the service last said of its quota. */
@@ -107,7 +113,13 @@ export class Caller {
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
       if (refusal !== null) this.count(of.run, 'retried');
       if (refusal !== null || !isCounted) this.count(of.run, 'sent');
-      const exchange = await endpoint.call(request, key);
+      this.#inFlight++;
+      let exchange: Exchange;
+      try {
+        exchange = await endpoint.call(request, key);
+      } finally {
+        this.#inFlight--;
+      }
       const status = exchange.kind === 'response' ? String(exchange.status) : exchange.code;
       this.onCall({ type: 'call ended', ...of, status, latency_ms: exchange.latency_ms });
       if (exchange.kind === 'failure' || exchange.status !== 401) {

@@ -102,8 +102,6 @@ export class ChunkWorker {
   #renewing: Promise<void> | null = null;
   /** When the last renewal began that the store has answered. */
   #renewedAt = steadyNow();
-  /** Requests that may be made and for which the process has no slot free. */
-  #waitingForSlot = 0;
   /** The leases under way, by the ids of their entries. */
   readonly #leases = new Map<string, { readonly held: Held; readonly over: Promise<void> }>();
   /** Executions of runs that were stopped for a fault of their own. */
@@ -153,7 +151,7 @@ export class ChunkWorker {
       ...this.#lane,
       laneOf: ({ deployment }) => this.#laneOf(deployment),
       limit: this.#limit,
-      inSlot: (job) => this.#inSlot(job),
+      inSlot: place.slots ?? ((job) => job()),
       looked: () => this.#looked(),
       batcher: this.#batcher,
       budgets: new BudgetWait({
@@ -285,8 +283,7 @@ export class ChunkWorker {
 
   /** Calls in flight now. */
   get inFlight(): number {
-    const waiting = this.#lane.pacer.waiting + this.#waitingForSlot;
-    return Math.max(0, this.#limit.activeCount - waiting);
+    return this.#lanes.reduce((sum, { caller }) => sum + caller.inFlight, 0);
   }
 
   /** What the process says of this queue. */
@@ -318,16 +315,6 @@ export class ChunkWorker {
   /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#batcher.totals(run);
-  }
-
-  #inSlot<T>(job: () => Promise<T>): Promise<T> {
-    const { slots } = this.place;
-    if (slots === undefined) return job();
-    this.#waitingForSlot++;
-    return slots(() => {
-      this.#waitingForSlot--;
-      return job();
-    });
   }
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */

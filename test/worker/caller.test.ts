@@ -1,0 +1,52 @@
+import { expect, it } from 'vitest';
+import type { Chunk } from '../../src/queue/chunk.js';
+import { KeyRing } from '../../src/service/keys.js';
+import { Caller } from '../../src/worker/caller.js';
+import { startScriptedService } from '../support/scripted-service.js';
+
+const CHUNK: Chunk = {
+  ...{ run: 'run', execution: 1, first: 1, promptsPerRequest: 1, parameters: {}, rows: [] },
+  ...{ budget: null, hold: false, asks: null },
+  endpoint: {
+    deployment: 'lm-35-turbo-instruct',
+    apiVersion: '2022-12-01',
+    style: 'deployments',
+    timeoutMs: 60_000,
+  },
+};
+
+it('calls are in flight from when they go out until they have ended, however that is', async () => {
+  let release: () => void = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const service = await startScriptedService(async ({ prompt }) => {
+    await released;
+    return prompt === 'reset' ? 'reset' : {};
+  });
+  const access = {
+    address: { baseUrl: service.url, segment: 'openai' },
+    keys: new KeyRing(['a-key-for-tests-only']),
+  };
+  const caller = new Caller(
+    access,
+    4,
+    true,
+    () => {},
+    () => {},
+  );
+  try {
+    expect(caller.inFlight).toBe(0);
+    const calls = ['answer', 'reset'].map((prompt, i) =>
+      caller.call(CHUNK, [{ row: i + 1, prompt, parameters: null }], 1),
+    );
+    await expect.poll(() => service.calls()).toBe(2);
+    expect(caller.inFlight).toBe(2);
+    release();
+    await Promise.all(calls);
+    expect(caller.inFlight).toBe(0);
+  } finally {
+    await caller.close();
+    await service.close();
+  }
+});
