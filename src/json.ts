@@ -6,7 +6,7 @@ import type { Json } from './model.js';
  */
 
 /** Levels of nesting that are read; deeper text would overflow the stack here or where it is written again. */
-const MAX_DEPTH = 200;
+export const MAX_DEPTH = 200;
 
 /** What `JSON.parse` makes of a text; `undefined` for one that is no JSON. */
 export function parseJson(text: string): unknown {

@@ -38,7 +38,7 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
       return { columns: ['answer'], shape: 'value', confidenceOf: [], read: votingReader(read, spec.votes) };
     }
     case 'json': {
-      const { properties, read } = jsonReader(spec.schema);
+      const { properties, read } = jsonReader(spec);
       if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };
       return { columns: properties, shape: 'object', read };
     }

@@ -1,8 +1,9 @@
 import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, Options } from 'ajv';
 import { errorText, UsageError } from '../errors.js';
-import { canonical, isObject, parseExact, parseJson, stringEnd } from '../json.js';
-import type { Answer, Fault, Json } from '../model.js';
+import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd } from '../json.js';
+import type { Answer, AnswerSpec, Fault, Json } from '../model.js';
+import { jsonRepairer } from './json-repair.js';
 import { excerpt, listed, type ReadFrom } from './text.js';
 
 const require = createRequire(import.meta.url);
@@ -12,19 +13,18 @@ type Schema = { readonly [key: string]: Json };
 /** Brackets in a text that may turn out to be no JSON: to refuse each takes thousands of times its length. */
 const MOST_TRIED = 1_000;
 
-/** Deeper values end the stack of what writes them. */
-const DEEPEST = 200;
-
 /**
  * Reads JSON of a schema out of a text: bare, in a code fence, or with words around it; the first object counts.
  * JSON that is not of the schema gives no values: a wrong value in a column is worse than none.
+ *
+ * With `repair`, a text without JSON is mended where it is nearly JSON and was not cut short.
  *
  * ajv compiles the schema into code (`new Function`). That is safe here because the schema comes from the user's
  * own job file, never from a row or from the model.
  *
  * @throws UsageError when the schema is no JSON Schema
  */
-export function jsonReader(schema: Schema): {
+export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json' }>): {
   readonly properties: readonly string[];
   readonly read: (completion: ReadFrom) => Answer;
 } {
@@ -38,21 +38,33 @@ export function jsonReader(schema: Schema): {
     fault,
   });
 
-  const read = ({ text }: ReadFrom): Answer => {
-    const json = findJson(text?.trim() ?? '', openers);
-    if (json === undefined) {
-      return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });
-    }
-    const wrong = problem(JSON.parse(json));
-    if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
+  const repaired = repair ? jsonRepairer(openers) : () => undefined;
+  const valid = (json: string): Answer => {
     const found = parseExact(json);
     if (properties.length === 0) return { values: [found], counted: ['valid'], fault: null };
     const member = (name: string): Json =>
       isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
     return { values: properties.map(member), counted: ['valid'], fault: null };
   };
+
+  const read = (completion: ReadFrom): Answer => {
+    const text = completion.text?.trim() ?? '';
+    const json = findJson(text, openers);
+    if (json === undefined) {
+      const mended = isCut(completion) ? undefined : repaired(text);
+      if (mended !== undefined && problem(JSON.parse(mended)) === null)
+        return { ...valid(mended), repaired: true };
+      return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });
+    }
+    const wrong = problem(JSON.parse(json));
+    return wrong === null ? valid(json) : invalid({ code: 'answer_invalid', message: wrong });
+  };
   return { properties, read };
 }
+
+/** Whether a text surely goes on behind its end; the filter cuts as well. */
+const isCut = ({ finish_reason, damaged }: ReadFrom): boolean =>
+  finish_reason === 'length' || finish_reason === 'content_filter' || damaged === 'cut';
 
 /** What is wrong with a value by the schema, or `null`. */
 function validator(schema: Schema): (value: Json) => string | null {
@@ -153,7 +165,7 @@ function balancedEnd(text: string, start: number): number {
       at = stringEnd(text, at);
       if (at < 0) return -1;
     } else if (char === '{' || char === '[') {
-      if (++depth > DEEPEST) return -1;
+      if (++depth > MAX_DEPTH) return -1;
     } else if ((char === '}' || char === ']') && --depth === 0) return at + 1;
   }
   return -1;

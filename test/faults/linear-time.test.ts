@@ -103,6 +103,7 @@ const schema = {
 };
 const shape = { inputColumns: ['a'], answer: answerReader({ kind: 'text' }) };
 const json = answerReader({ kind: 'json', schema });
+const mending = answerReader({ kind: 'json', schema: {}, repair: true });
 const clean = keyCleaner('canary-key-0123456789');
 const fits = contextCheck(4097, () => loadTokenizer('cl100k_base'));
 const csvRecords = recordFormat({ format: csv, ...shape });
@@ -125,6 +126,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'an answer of several labels': (text) => several.read(said(text)),
   'a number': (text) => number.read(said(text)),
   'a JSON answer': (text) => json.read(said(text)),
+  'a JSON answer that is mended': (text) => mending.read(said(text)),
   'the body of an answer': (text) => response(200, text),
   'the body of an error': (text) => response(400, text),
   'the body of a refusal': (text) => response(429, text),
@@ -152,9 +154,34 @@ describe('texts of megabytes, with no process,', () => {
     300_000,
   );
 
+  it('fault 69: JSON is mended, or given up, in a time that is bounded', () => {
+    const hostile = {
+      ...ALMOST,
+      // The library alone takes minutes for some of these.
+      'quotes inside of quotes': run('"a "b '),
+      'entities of HTML': run('&quot;a&quot; '),
+      'strings with brackets': (n: number) => `"${run('(')(n / 2)}${run('")')(n / 2)}"`,
+      'strings in parts': (n: number) => `"a"${run(' + "b"')(n)}`,
+      'strings of no comma': run('"a" '),
+      'numbers of no comma': run('1\n'),
+      'keys without quotes': run('a:b\n'),
+      quotes: run("'"),
+    };
+    for (const [name, text] of Object.entries(hostile)) {
+      for (const brackets of ['[]', '{}']) {
+        const most = `${brackets[0]}${text(31_000)}${brackets[1]}`;
+        expect(
+          spent(() => mending.read(said(most))),
+          name,
+        ).toBeLessThan(2_000);
+      }
+    }
+  });
+
   it('fault 69: an answer of 100,000 open brackets ends no stack', () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     expect(json.read(said(`{"tags":${deep}}`)).fault?.code).toBe('answer_not_json');
+    expect(mending.read(said('['.repeat(31_000))).fault?.code).toBe('answer_not_json');
     const [verdict] = response(
       200,
       `{"choices":[{"index":0,"text":"x","finish_reason":"stop"}],"x":${deep}}`,

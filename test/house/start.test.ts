@@ -20,6 +20,7 @@ const WATCH = `
 const NOT_NEEDED = [
   'gpt-tokenizer',
   'ajv',
+  'jsonrepair',
   'hdr-histogram-js',
   'iconv-lite',
   'cli-progress',
