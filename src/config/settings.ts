@@ -78,6 +78,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     answer: answerSpec(job.answer),
     /** What is done with answers that do not fit; `null` where nothing is. */
     onInvalid: onInvalidOf(job.answer),
+    /** The record says where its answer comes from. */
+    answerSource: onInvalidOf(job.answer) !== null || 'votes' in answerSpec(job.answer),
     /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
     require: job.answer?.require ?? null,
     /** Column of the input with the right answers; `null` where the job names none. */

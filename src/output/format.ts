@@ -36,6 +36,8 @@ export function recordFormat(options: {
   readonly formulas?: 'protect' | 'raw' | undefined;
   /** Columns that say where an outcome was taken from. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
+  /** Whether the record says where its answer comes from. @default false */
+  readonly answerSource?: boolean | undefined;
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;
   /** `output.probabilities`. @default false */

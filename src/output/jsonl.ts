@@ -4,6 +4,7 @@ import { readJsonl } from '../source/jsonl.js';
 import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import {
   ABSTAINED,
+  ANSWER_SOURCE,
   CONFIDENCE,
   createdAt,
   LOGPROBS,
@@ -77,6 +78,8 @@ function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string 
     case 'copied_from':
     case 'carried_from':
       return JSON.stringify(ORIGINS[part].value(facts));
+    case 'answer_source':
+      return JSON.stringify(ANSWER_SOURCE.value(facts));
     case 'confidence':
       return JSON.stringify(CONFIDENCE.value(facts));
     case 'answer_probabilities':

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { AnswerReader } from '../answer/answer.js';
 import { isObject, parseJson } from '../json.js';
-import type { FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
+import type { AnswerSource, FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
 import { inert, uninert } from './formula.js';
 import { recordLayout } from './record.js';
 import { damageOf, type OriginColumn, RESULTS } from './result-columns.js';
@@ -26,29 +26,42 @@ const record = z.object({
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   copied_from: z.coerce.number().nullable().exactOptional(),
   carried_from: z.string().nullable().exactOptional(),
+  answer_source: z
+    .enum(['read', 'repaired', 'asked_again', 'voted', 'escalated'] satisfies AnswerSource[])
+    .nullable()
+    .exactOptional(),
 });
+
+/** Columns of a record by which a tally counts, and which only some jobs have. */
+type AskedColumn = OriginColumn | 'answer_source';
 
 /**
  * How a row ended, as far as its record in the output says it, for a tally that has to be made again. CSV has no
  * columns for filter categories beyond the four of the service's documentation; they are not counted then.
  * @param row a record of the output, read as if it were an input
- * @param origins columns of where an outcome was taken from, which the record must have
+ * @param asked the columns of the job's own, which the record must have
  * @param formulas `protect`: the cells of a CSV record were made inert, which is undone here
  * @returns null when `output.columns` leaves out what a tally counts, or the record is none of ours
  */
 export function outcomeOf(
   row: Row,
-  origins: readonly OriginColumn[],
+  asked: readonly AskedColumn[],
   formulas: 'protect' | 'raw',
 ): Outcome | null {
   const parsed = record.safeParse(
-    row.source === undefined ? fromCells(row, origins, formulas) : parseJson(row.source),
+    row.source === undefined ? fromCells(row, asked, formulas) : parseJson(row.source),
   );
-  if (!parsed.success || origins.some((name) => parsed.data[name] === undefined)) return null;
+  if (!parsed.success || asked.some((name) => parsed.data[name] === undefined)) return null;
   const { status, text, finish_reason, usage, filters, latency_ms, error } = parsed.data;
   if (status === 'skipped') return { status };
-  const origin = origins.length === 0 ? null : originOf(parsed.data);
-  const called = { attempts: 1, latency_ms, ...(origin && { origin }) };
+  const has = (name: AskedColumn): boolean => asked.includes(name);
+  const origin = has('copied_from') || has('carried_from') ? originOf(parsed.data) : null;
+  const source = has('answer_source') ? parsed.data.answer_source : null;
+  const called = {
+    ...{ attempts: 1, latency_ms },
+    ...(origin && { origin }),
+    ...(source && source !== 'read' && source !== 'repaired' && { answer_source: source }),
+  };
   const said = { text, finish_reason, usage, model: null, id: null, created: null };
   if (status === 'completed') {
     const damaged = damageOf(error?.code);
@@ -102,7 +115,7 @@ function originOf({ copied_from, carried_from }: z.output<typeof record>): Origi
 }
 
 /** The cells of a CSV record in the shape of JSONL; `undefined` where the record has no such column. */
-function fromCells({ fields }: Row, origins: readonly OriginColumn[], formulas: 'protect' | 'raw'): unknown {
+function fromCells({ fields }: Row, asked: readonly AskedColumn[], formulas: 'protect' | 'raw'): unknown {
   const cell = (name: string): string | null | undefined => {
     const value = fields.get(name);
     if (typeof value !== 'string') return undefined;
@@ -123,7 +136,7 @@ function fromCells({ fields }: Row, origins: readonly OriginColumn[], formulas: 
     filters: { prompt: verdictsOf('prompt', cell), completion: verdictsOf('completion', cell) },
     latency_ms: number('latency_ms'),
     error: code == null ? code : { code, message: '' },
-    ...Object.fromEntries(origins.flatMap((name) => (cell(name) === undefined ? [] : [[name, cell(name)]]))),
+    ...Object.fromEntries(asked.flatMap((name) => (cell(name) === undefined ? [] : [[name, cell(name)]]))),
   };
 }
 

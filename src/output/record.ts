@@ -5,6 +5,7 @@ import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from './result-columns.js';
 import {
   ABSTAINED,
+  ANSWER_SOURCE,
   type Column,
   CONFIDENCE,
   LOGPROBS,
@@ -73,12 +74,14 @@ export function recordLayout(options: {
   readonly select?: readonly string[] | undefined;
   /** Columns behind those that every record has. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
+  /** Whether the record says where its answer comes from. @default false */
+  readonly answerSource?: boolean | undefined;
   /** Whether the job asks for log probabilities. @default false */
   readonly logprobs?: boolean | undefined;
   /** Whether the record has the probability of each label. @default false */
   readonly probabilities?: boolean | undefined;
 }): RecordLayout {
-  const { answer, select, logprobs = false, probabilities = false } = options;
+  const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
   const sureness = [
@@ -86,7 +89,7 @@ export function recordLayout(options: {
     ...(confidenceOf !== undefined && probabilities ? probabilityColumns(confidenceOf) : []),
     ...(abstains ? [ABSTAINED] : []),
   ];
-  const behind = [...origins, ...sureness];
+  const behind = [...origins, ...(answerSource ? [ANSWER_SOURCE] : []), ...sureness];
   const results = new Set([STATUS, ...RESULTS, ...behind].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
@@ -124,6 +127,7 @@ export function recordLayout(options: {
 /** Parts that only some jobs have. */
 const OPTIONAL: ReadonlySet<Part> = new Set([
   ...Object.values(ORIGINS).map(({ part }) => part),
+  ANSWER_SOURCE.part,
   CONFIDENCE.part,
   'answer_probabilities',
   ABSTAINED.part,

@@ -1,6 +1,8 @@
 import { cleaned } from '../answer/text.js';
 import type {
   Answer,
+  AnswerSource,
+  Completed,
   Completion,
   Fault,
   FilterResults,
@@ -32,6 +34,7 @@ export const PARTS = [
   'error',
   'copied_from',
   'carried_from',
+  'answer_source',
   'confidence',
   'answer_probabilities',
   'abstained',
@@ -142,6 +145,18 @@ export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
     part: 'carried_from',
     value: ({ outcome }) => originOf(outcome, 'carried_from'),
   },
+};
+
+/** Where the answer of a completed row comes from; of one that does not fit, where its text does. */
+export function sourceOf({ answer_source }: Completed, answer: Answer | null): AnswerSource {
+  return answer_source ?? (answer?.repaired ? 'repaired' : 'read');
+}
+
+/** Behind all others, where a job says what to do with answers that do not fit, or has several vote. */
+export const ANSWER_SOURCE: Column = {
+  name: 'answer_source',
+  part: 'answer_source',
+  value: ({ outcome, answer }) => (outcome.status === 'completed' ? sourceOf(outcome, answer) : null),
 };
 
 /** Behind all others, where a job asks how sure the model is. */

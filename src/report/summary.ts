@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import * as z from 'zod';
-import type { Fault, Usage } from '../model.js';
+import type { AnswerSource, Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
@@ -17,6 +17,15 @@ export interface Prices {
 
 const filterCounts = z.record(z.string(), counts);
 const milliseconds = amount.nullable();
+
+/** In the order in which they are shown. */
+export const SOURCES = [
+  'read',
+  'repaired',
+  'asked_again',
+  'voted',
+  'escalated',
+] as const satisfies AnswerSource[];
 
 /**
  * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
@@ -49,6 +58,8 @@ export const summarySchema = z.object({
   answers_invalid: amount.default(0),
   /** Completed rows whose label was left out for want of confidence. */
   answers_abstained: amount.default(0),
+  /** Completed rows with an answer, by where it comes from. The version before had none but those that are `read`. */
+  answer_sources: z.object(eachOf(SOURCES, () => amount)).default(eachOf(SOURCES, () => 0)),
   /** Labels whose confidence is not known, although the job asks for it. Only where there are any. */
   answers_without_confidence: z.exactOptional(amount),
   usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
@@ -127,6 +138,7 @@ export function summarise(parts: SummaryParts): Summary {
     answers: tally.answers,
     answers_invalid: invalidOf(tally),
     answers_abstained: tally.abstained ?? 0,
+    answer_sources: sourcesOf(tally),
     ...(tally.without_confidence !== undefined && {
       answers_without_confidence: tally.without_confidence,
     }),
@@ -144,6 +156,13 @@ export function summarise(parts: SummaryParts): Summary {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
   };
+}
+
+/** An answer is read as it is where nothing else is counted for its row. */
+function sourcesOf(tally: Tally): Summary['answer_sources'] {
+  const others = Object.values(tally.sources ?? {}).reduce((sum, n) => sum + n, 0);
+  const read = tally.rows.completed - invalidOf(tally) - (tally.abstained ?? 0) - others;
+  return { ...eachOf(SOURCES, (source) => tally.sources?.[source] ?? 0), read };
 }
 
 const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}: ${fault.message}`;

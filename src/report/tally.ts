@@ -1,7 +1,7 @@
 import type { Gold } from '../answer/gold.js';
-import type { Answer, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
+import type { Answer, AnswerSource, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
 import { type GoldTally, GoldCounter } from './gold-tally.js';
-import { completedFault } from '../output/result-columns.js';
+import { completedFault, sourceOf } from '../output/result-columns.js';
 import { type Latency, withLatencies } from './latency.js';
 
 /** How rows end, in the order in which they are shown. */
@@ -39,6 +39,8 @@ export interface Tally {
   readonly without_confidence?: number;
   /** Labels that were left out for want of confidence; absent while there are none. */
   readonly abstained?: number;
+  /** Answers that were not read from the first text as it is, by where they come from; absent while there are none. */
+  readonly sources?: { readonly [source in AnswerSource]?: number };
   readonly filters: FilterTally;
   /** By the code that the output's `error_code` has: of failed and filtered rows, and of unusable answers. */
   readonly errors: Counts;
@@ -111,6 +113,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   let estimated = tally.estimated ?? 0;
   let withoutConfidence = tally.without_confidence ?? 0;
   let abstained = tally.abstained ?? 0;
+  let { sources } = tally;
   const latencies: number[] = [];
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
   const golds = new GoldCounter(tally.gold);
@@ -151,6 +154,10 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     if (outcome.status !== 'completed') continue;
     if (answer?.confidence === null && answer.fault === null) withoutConfidence += 1;
     if (answer?.abstained) abstained += 1;
+    else if (answer?.fault === null) {
+      const source = sourceOf(outcome, answer);
+      if (source !== 'read') sources = { ...sources, [source]: (sources?.[source] ?? 0) + 1 };
+    }
   }
 
   return {
@@ -164,6 +171,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
     ...(withoutConfidence > 0 && { without_confidence: withoutConfidence }),
     ...(abstained > 0 && { abstained }),
+    ...(sources !== undefined && { sources }),
     ...(samples.size > 0 && { samples: Object.fromEntries(samples) }),
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),

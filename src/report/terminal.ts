@@ -57,7 +57,14 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
   const paint = painter(options.color);
   const width = bodyWidth(options.width);
   const sections: readonly Section[] = [
-    ['answers', [...answerLines(summary.answers, width, paint), ...confidenceLines(summary, width)]],
+    [
+      'answers',
+      [
+        ...answerLines(summary.answers, width, paint),
+        ...sourceLines(summary, width),
+        ...confidenceLines(summary, width),
+      ],
+    ],
     ['scores', summary.scores === undefined ? [] : scoreLines(summary.scores, width)],
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
     ['tokens', tokenLines(summary, width)],
@@ -121,6 +128,19 @@ export function reasonLine({ stopped, missed, errors, error_samples: samples = {
   return plain(`${stopped ?? missed}${sample}`);
 }
 
+/** `940 read, 12 repaired, 48 asked again`, where a job has done something about answers that did not fit. */
+function sourceLines({ answer_sources: sources }: Summary, width: number): string[] {
+  const { read, voted, ...mended } = sources;
+  if (sumOf(mended) === 0) return [];
+  return flow(listed(sourceCounts(sources)), SEPARATOR, width);
+}
+
+/** Those that there are, in words. */
+export const sourceCounts = (sources: Summary['answer_sources']): Counts =>
+  Object.fromEntries(
+    Object.entries(sources).flatMap(([source, n]) => (n === 0 ? [] : [[source.replaceAll('_', ' '), n]])),
+  );
+
 /** What became of `answer.confidence` where the service did not play its part. */
 function confidenceLines({ answers_without_confidence: rows = 0 }: Summary, width: number): string[] {
   if (rows === 0) return [];
@@ -170,7 +190,10 @@ function countColumns(counts: Counts, width: number): CountColumns {
   return { lines, width: nameWidth + 2 + countWidth };
 }
 
-function tokenLines({ usage, usage_estimated: rows = 0, cost: price }: Summary, width: number): string[] {
+function tokenLines(
+  { usage, usage_estimated: rows = 0, cost: price, answer_sources: { escalated } }: Summary,
+  width: number,
+): string[] {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
   // The service names the three on their own; they need not add up.
@@ -181,6 +204,7 @@ function tokenLines({ usage, usage_estimated: rows = 0, cost: price }: Summary, 
   const parts = [
     sum,
     ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ...(price === null || escalated === 0 ? [] : ['escalated answers at the prices of the job']),
     ...(rows === 0 ? [] : [`estimated for ${counted(rows, 'row')}`]),
   ];
   return flow(parts, SEPARATOR, width);

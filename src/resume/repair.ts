@@ -35,12 +35,12 @@ export async function repair(
     column === null
       ? null
       : inputColumn(column, reader, { select: output.columns, formulas: output.formulas });
-  const origins = originColumns(reuse);
+  const asked = [...originColumns(reuse), ...(settings.answerSource ? (['answer_source'] as const) : [])];
   let tally = emptyTally();
   for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
     const ended: Ended[] = [];
     for (const row of rows) {
-      const outcome = outcomeOf(row, origins, output.formulas);
+      const outcome = outcomeOf(row, asked, output.formulas);
       if (outcome === null) return null;
       const completion = 'completion' in outcome ? outcome.completion : null;
       const read = completion === null ? null : reader.read(completion);

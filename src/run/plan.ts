@@ -52,6 +52,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
     select: output.columns ?? undefined,
     formulas: output.formulas,
     origins: originColumns(settings.reuse),
+    answerSource: settings.answerSource,
     probabilities: output.probabilities,
     logprobs: typeof parameters.logprobs === 'number' || settings.rowParameters.includes('logprobs'),
   });

@@ -4,6 +4,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { SeenWorker } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
 import { type Latency, latencyBuckets } from '../report/latency.js';
+import { SOURCES } from '../report/summary.js';
 import { STATUSES } from '../report/tally.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
@@ -80,6 +81,11 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     'Completed rows in the output whose answer is invalid',
     ['job', 'run'],
   );
+  const answers = counts(
+    'promptmill_answers_total',
+    'Completed rows in the output with an answer, by where it comes from',
+    'source',
+  );
   const tokens = counts('promptmill_tokens_total', 'Tokens that the service billed', 'kind');
   const calls = counts(
     'promptmill_run_calls_total',
@@ -117,6 +123,7 @@ function addRuns(registry: Registry, runs: readonly WatchedRun[]): void {
     const labels = { job: cut(summary.job), run: beat.run };
     for (const outcome of STATUSES) rows.inc({ ...labels, outcome }, summary.rows[outcome]);
     invalid.inc(labels, summary.answers_invalid);
+    for (const source of SOURCES) answers.inc({ ...labels, source }, summary.answer_sources[source]);
     tokens.inc({ ...labels, kind: 'prompt' }, summary.usage.prompt_tokens);
     tokens.inc({ ...labels, kind: 'completion' }, summary.usage.completion_tokens);
     for (const what of CALLS) calls.inc({ ...labels, what }, summary.calls[what]);

@@ -1,7 +1,7 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { Summary } from '../report/summary.js';
-import type { Counts, FilterCounts } from '../report/tally.js';
-import { reconciliation } from '../report/terminal.js';
+import { type Counts, type FilterCounts, sumOf } from '../report/tally.js';
+import { reconciliation, sourceCounts } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import { type Figure, type Share, sharesOf } from './front-page.js';
@@ -68,6 +68,7 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
     ],
     sections: [
       { title: 'Answers', rows: shared(summary.answers) },
+      { title: 'Where answers come from', rows: sources(summary) },
       { title: 'Scores', rows: scores(summary) },
       { title: 'Finish reasons', rows: shared(summary.finish_reasons) },
       { title: 'Errors', rows: counted(summary.errors) },
@@ -84,6 +85,11 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
       { title: 'Content filter, completions', rows: filters(summary.filters.completion) },
     ].filter((section) => section.rows.length > 0),
   };
+}
+
+/** Only where a job has done more than to read them. */
+function sources({ answer_sources: { read, ...others } }: Summary): SectionRow[] {
+  return sumOf(others) === 0 ? [] : shared(sourceCounts({ read, ...others }));
 }
 
 const plainOrNull = (text: string | null): string | null => (text === null ? null : plain(text));

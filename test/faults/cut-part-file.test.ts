@@ -160,6 +160,60 @@ describe('fault 50: a part file that was cut', { timeout: 120_000 }, () => {
     },
   );
 
+  it.each(['csv', 'jsonl'])(
+    'of a %s with answers that were asked again gives the same counts, where the output says where they come from',
+    async (format) => {
+      const answer = {
+        json: { type: 'object' },
+        on_invalid: { repair: true, ask_again: 1, deployment: 'e' },
+      };
+      const said = (text: string, more: object = {}): Outcome => ({
+        ...{ ...completed, ...more },
+        completion: { ...completed.completion, text },
+      });
+      const outcomes = [
+        said('{"a":1}'),
+        said("{'a':1}"),
+        said('{"a":1}', { answer_source: 'asked_again', asked: 2 }),
+        said('so-so', { answer_source: 'escalated', asked: 3 }),
+        said('{"a":1}', { answer_source: 'escalated', asked: 3 }),
+        said('{"a":1'),
+      ];
+      /** A run that loses the last byte of its last record. */
+      const cut = async (settings: ReturnType<typeof settingsFor>) => {
+        const rows = await rowsOf(
+          settings,
+          outcomes.map((outcome) => ({ outcome, note: 'n' })),
+        );
+        const { committer } = await openCommitter(settings, rows);
+        await commitTo(committer, rows, outcomes.length);
+        await committer.pause();
+        const part = `${settings.output.path}.part`;
+        writeFileSync(part, readFileSync(part).subarray(0, -1));
+        return rows;
+      };
+
+      const path = join(folder, `out.${format}`);
+      const settings = settingsFor(path, { answer });
+      const rows = await cut(settings);
+      const { committer } = await openCommitter(settings, rows);
+      expect(committer.manifest.rows).toBe(outcomes.length - 1);
+      await commitTo(committer, rows, outcomes.length);
+      const summary = summaryOf(committer, path);
+      await committer.finish(summary);
+      expect(readFileSync(path, 'utf8')).toBe(rows.text);
+      expect([summary.answers_invalid, summary.answer_sources]).toEqual([
+        2,
+        { read: 1, repaired: 1, asked_again: 1, voted: 0, escalated: 1 },
+      ]);
+
+      const columns = ['id', 'status', 'answer', ...RESULTS.map(({ name }) => name)];
+      const without = settingsFor(join(folder, `without.${format}`), { answer, output: { columns } });
+      await cut(without);
+      await expect(findTarget(without, new Date())).rejects.toMatchObject({ code: 'part_damaged' });
+    },
+  );
+
   it('is refused where the output lacks the columns that the summary is made of', async () => {
     const path = join(folder, 'out.csv');
     const settings = settingsFor(path, { output: { columns: ['id', 'status', 'answer'] } });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { UsageError } from '../../src/errors.js';
+import type { Answer, Outcome } from '../../src/model.js';
 import { recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
 import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
@@ -69,6 +70,25 @@ describe('the columns of the record', () => {
     const layout = recordLayout({ inputColumns: ['id'], answer: TEXT, select, origins: ['carried_from'] });
     expect(names(layout.columns)).toEqual(select);
     expect([...layout.parts]).toEqual(['carried_from', 'status']);
+  });
+
+  it('say where the answer comes from, only where the job asks, in front of how sure the model is', () => {
+    const sure = { ...TEXT, confidenceOf: ['a', 'b'] };
+    const layout = recordLayout({ inputColumns: ['answer_source'], answer: sure, answerSource: true });
+    expect(names(layout.columns).slice(0, 2)).toEqual(['input_answer_source', 'status']);
+    expect(names(layout.columns).slice(-2)).toEqual(['answer_source', 'confidence']);
+    expect([...layout.parts].slice(-2)).toEqual(['answer_source', 'confidence']);
+    const select = ['answer_source'];
+    expect(() => recordLayout({ inputColumns: ['id'], answer: TEXT, select })).toThrow('"answer_source"');
+    const read = TEXT.read(said('Good'));
+    const shown = (outcome: Outcome, answer: Answer | null) =>
+      layout.columns.at(-2)?.value(recordFacts(csvRow({}), outcome, answer));
+    expect(shown(completed, read)).toBe('read');
+    expect(shown(completed, { ...read, repaired: true })).toBe('repaired');
+    expect(shown({ ...completed, answer_source: 'asked_again' }, { ...read, repaired: true })).toBe(
+      'asked_again',
+    );
+    expect([shown(failed, null), shown(blockedPrompt, null)]).toEqual([null, null]);
   });
 
   it('refuse unknown names, all at once, with the nearest known ones', () => {

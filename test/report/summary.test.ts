@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert/strict';
 import { expect, test } from 'vitest';
-import { type SummaryParts, summarise } from '../../src/report/summary.js';
+import { type SummaryParts, summarise, summarySchema } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
@@ -47,6 +47,7 @@ test('the summary has its fixed fields, in their order', () => {
         answers: { positive: 1, negative: 1 },
         answers_invalid: 0,
         answers_abstained: 0,
+        answer_sources: { read: 2, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
         usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },
         cost: 0.000288,
         filters: {
@@ -63,6 +64,19 @@ test('the summary has its fixed fields, in their order', () => {
       1,
     ),
   );
+});
+
+test('answers are read as they are where nothing else is counted, as in what the version before has counted', () => {
+  const tally = {
+    ...parts.tally,
+    rows: { total: 10, completed: 10, filtered: 0, failed: 0, skipped: 0 },
+    ...{ invalid: { answer_not_json: 2 }, abstained: 1, sources: { repaired: 3, escalated: 1 } },
+  };
+  expect(summarise({ ...parts, tally }).answer_sources).toEqual({
+    ...{ read: 3, repaired: 3, asked_again: 0, voted: 0, escalated: 1 },
+  });
+  const { answer_sources: _, ...before } = summarise(parts);
+  expect(summarySchema.parse(before).answer_sources.read).toBe(0);
 });
 
 test('a job that reuses outcomes has the rows that were not called at the end, also when there are none', () => {

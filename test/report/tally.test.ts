@@ -1,12 +1,30 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { percentiles } from '../../src/report/latency.js';
-import { emptyTally, fold, type Tally } from '../../src/report/tally.js';
+import { type Ended, emptyTally, fold, type Tally } from '../../src/report/tally.js';
 import { anyEnded, completed, completionBlocked, failed, promptBlocked, skipped } from './outcomes.js';
 
 const seeded = { seed: 20_251_121, numRuns: 300 };
 const throughJson = (tally: Tally): Tally => JSON.parse(JSON.stringify(tally));
 const rows = fc.array(anyEnded, { maxLength: 60 });
+
+test('answers count by where they come from, where they are answers', () => {
+  const { outcome, answer } = completed('good');
+  if (answer === null) throw new Error('it has an answer');
+  const again: Ended = completed('good', { answer_source: 'asked_again' });
+  const none = { ...answer, values: [null], fault: { code: 'answer_not_a_label', message: 'none' } };
+  const ended: Ended[] = [
+    { outcome, answer },
+    { outcome, answer: { ...answer, repaired: true } },
+    again,
+    again,
+    { ...again, answer: none },
+    { ...again, answer: { ...answer, values: [null], abstained: true } },
+    failed('timeout'),
+  ];
+  expect(fold(emptyTally(), ended).sources).toEqual({ repaired: 1, asked_again: 2 });
+  expect(fold(emptyTally(), [{ outcome, answer }])).not.toHaveProperty('sources');
+});
 
 describe('a tally of any rows', () => {
   test('has as many rows as outcomes, and its statuses add up to them', () => {

@@ -21,6 +21,7 @@ const finished: Summary = {
   answers: { negative: 300, positive: 512, neutral: 139 },
   answers_invalid: 0,
   answers_abstained: 0,
+  answer_sources: { read: 951, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
   usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },
   cost: 0.089594,
   filters: {
@@ -55,6 +56,17 @@ calls           1,012 sent, 54 retried, 6 rate limited, 20 repeated
                 20 may have been paid for twice, about 0.001874 in all
 `);
   expect(render({ ...repeated, cost: null })).toContain('20 may have been paid for twice\nlatency');
+});
+
+test('where answers come from is told where a job has done more than to read them', () => {
+  const sources = { read: 900, repaired: 40, asked_again: 9, voted: 0, escalated: 2 };
+  const text = render({ ...finished, answer_sources: sources });
+  expect(text).toContain('900 read, 40 repaired, 9 asked again, 2 escalated\n');
+  expect(text).toMatch(/cost 0\.089594,\s+escalated answers at the prices of the job\n/);
+  expect(render({ ...finished, cost: null, answer_sources: sources })).not.toContain('prices of the job');
+  const voted = { ...sources, read: 0, repaired: 0, asked_again: 0, voted: 951, escalated: 0 };
+  for (const each of [finished, { ...finished, answer_sources: voted }])
+    expect(render(each)).not.toMatch(/read,|voted|prices of the job/);
 });
 
 test('scores are told, with a matrix of few labels where there is room for it', () => {

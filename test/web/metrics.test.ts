@@ -29,7 +29,8 @@ describe('the metrics', () => {
   let lines: readonly string[];
   beforeAll(async () => {
     const beats = new MemoryBeats();
-    await beats.run(runBeat({}, { answers_invalid: 45 }));
+    const answer_sources = { read: 300, repaired: 0, asked_again: 115, voted: 0, escalated: 0 };
+    await beats.run(runBeat({}, { answers_invalid: 45, answer_sources }));
     await beats.run(runBeat({}, { job: 'scored', scores }, 'scored'));
     await beats.run(runBeat({ waiting: 'the store' }, { job: 'a "b"\n{c}' }, 'odd-name'));
     await beats.run(runBeat({}, { job: 'killed' }, 'killed'), 60_000);
@@ -45,6 +46,8 @@ describe('the metrics', () => {
       `promptmill_rows_total{${RUN},outcome="completed"} 460`,
       `promptmill_rows_total{${RUN},outcome="skipped"} 12`,
       `promptmill_answers_invalid_total{${RUN}} 45`,
+      `promptmill_answers_total{${RUN},source="read"} 300`,
+      `promptmill_answers_total{${RUN},source="asked_again"} 115`,
       `promptmill_tokens_total{${RUN},kind="completion"} 900`,
       `promptmill_run_calls_total{${RUN},what="rate_limited"} 7`,
       `promptmill_run_input_rows{${RUN}} 1000`,
