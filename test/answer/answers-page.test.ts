@@ -34,6 +34,8 @@ describe('docs/answers.md', () => {
       ['labels'],
       ['number'],
       ['json'],
+      // What is done where it does not fit.
+      ['json'],
       // How sure the model is, and what follows from it.
       ['labels'],
       ['labels'],
