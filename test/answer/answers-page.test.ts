@@ -56,6 +56,6 @@ describe('docs/answers.md', () => {
 
   it('has a table of texts for each kind of answer but JSON', () => {
     const rows = sections.map((section) => rowsOf(section).length);
-    expect(rows.map((count) => count > 5)).toEqual([false, true, true, true, false, false, false, false]);
+    expect(rows.map((count) => count > 5)).toEqual([false, true, true, true, ...Array(5).fill(false)]);
   });
 });
