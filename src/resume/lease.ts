@@ -12,6 +12,10 @@ import type { Committer } from './committer.js';
  */
 export const WINDOW_ROWS = 10_000;
 
+/** The rows behind one of which the ledger may know something. */
+export const windowBehind = (row: number): number[] =>
+  Array.from({ length: WINDOW_ROWS }, (_, i) => row + 1 + i);
+
 /** The run as the ledger has it: open for this execution, as long as the lease is renewed. */
 export class RunLease {
   #renewAt = 0;
@@ -59,14 +63,17 @@ export class RunLease {
   async #assertNoneBehind(total: number, waiting: number, inFlight: number): Promise<void> {
     const { ledger } = this.store;
     const { run, rows, reach, chunk_size } = this.committer.manifest;
-    if (reach === undefined || reach <= total || waiting + inFlight === 0) return;
+    if (reach === undefined || reach <= total) return;
+    const behind = windowBehind(rows).filter((row) => row > total);
+    const asked = (await ledger.interim(run, behind)).size;
+    if (waiting + inFlight + asked === 0) return;
     const length = Math.min(WINDOW_ROWS, total - rows) / chunk_size;
     const firsts = Array.from({ length: Math.ceil(length) }, (_, i) => rows + 1 + i * chunk_size);
     const { counts } = await ledger.progress(run, firsts.slice(0, -1));
     const last = firsts.at(-1);
     const atEnd = last === undefined ? [] : [...(await ledger.outcomes({ run, first: last })).keys()];
     const within = counts.reduce((sum, known) => sum + known, 0) + atEnd.filter((row) => row <= total).length;
-    if (waiting <= within && inFlight === 0) return;
+    if (waiting <= within && inFlight + asked === 0) return;
     throw new UsageError(
       'limit_too_small',
       `the unfinished run has called rows behind row ${total}, and a run that ends there would forget their answers`,

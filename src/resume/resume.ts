@@ -17,7 +17,7 @@ import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { Committer } from './committer.js';
 import { assertSame, fingerprint, partValues } from './fingerprint.js';
-import { RunLease } from './lease.js';
+import { RunLease, windowBehind } from './lease.js';
 import type { Manifest } from './manifest.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 
@@ -220,7 +220,8 @@ async function callsOf(
   await ledger.open(run, execution + 1, rows, null);
   const { calls } = await ledger.progress(run, []);
   const known = calls.sent > written.sent ? calls : written;
-  const lost = own.repeated - written.repeated + (await ledger.waiting(run));
+  const unwritten = (await ledger.waiting(run)) + (await ledger.interim(run, windowBehind(rows))).size;
+  const lost = own.repeated - written.repeated + unwritten;
   return { ...known, repeated: known.repeated + lost };
 }
 

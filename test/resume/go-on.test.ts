@@ -35,7 +35,11 @@ describe('going on with a run', { timeout: 60_000 }, () => {
   }
 
   /** What a run does between its start and its first call. */
-  async function begin(given = settings(), halt = new Halt()): Promise<Execution> {
+  async function begin(
+    given = settings(),
+    halt = new Halt(),
+    total = rows.records.length,
+  ): Promise<Execution> {
     putMadeStore(given.stateDir);
     const world = {
       address: { baseUrl: 'http://127.0.0.1:9', segment: 'openai' },
@@ -46,7 +50,7 @@ describe('going on with a run', { timeout: 60_000 }, () => {
       ...{ badRows: 0, sha256: 'same', bytes: 1 },
       marks: { blockBytes: 1, digests: Buffer.alloc(0) },
     };
-    const input = { survey, total: survey.rows };
+    const input = { survey, total };
     return await goOn(await findTarget(given, new Date()), input, rows.header, given, world, () => {});
   }
 
@@ -98,24 +102,39 @@ describe('going on with a run', { timeout: 60_000 }, () => {
     expect(files()).toEqual({});
   });
 
-  it('fault 50: counts what a cut part file makes it call again, also when it is cut off before its first call', async () => {
+  /** An answer, and one of a row that is to be asked again. */
+  const ANSWERS = [{}, { interim: 1 }];
+
+  it.for(ANSWERS)(
+    'fault 50: counts what a cut part file makes it call again, also when it is cut off before its first call: %j',
+    async (answer) => {
+      const first = await begin();
+      await commitTo(first.committer, rows, 1);
+      await first.committer.pause();
+      // Of the row behind the commit the ledger has the answer.
+      const { run } = first.committer.manifest;
+      await record(first.store.ledger, [{ ...entry(run, 2, 2), ...answer }], new Map([[run, { sent: 2 }]]));
+      await first.close();
+      truncateSync(work.path('out/out.csv.part'), rows.header.length);
+
+      const cutOff = vi.spyOn(RunLease.prototype, 'take').mockRejectedValue(new Error('cut off'));
+      await expect(begin()).rejects.toThrow('cut off');
+      cutOff.mockRestore();
+
+      const again = await begin();
+      expect(again.committer.manifest).toMatchObject({ rows: 0, calls: { sent: 2, repeated: 2 } });
+      expect(again.committer.manifest.run).not.toBe(run);
+      await again.close();
+    },
+  );
+
+  it.for(ANSWERS)('fault 40: goes back behind no answer that is known: %j', async (answer) => {
     const first = await begin();
-    await commitTo(first.committer, rows, 1);
-    await first.committer.pause();
-    // Of the row behind the commit the ledger has the answer.
     const { run } = first.committer.manifest;
-    await record(first.store.ledger, [entry(run, 2, 2)], new Map([[run, { sent: 2 }]]));
+    await record(first.store.ledger, [{ ...entry(run, 2, 2), ...answer }]);
     await first.close();
-    truncateSync(work.path('out/out.csv.part'), rows.header.length);
-
-    const cutOff = vi.spyOn(RunLease.prototype, 'take').mockRejectedValue(new Error('cut off'));
-    await expect(begin()).rejects.toThrow('cut off');
-    cutOff.mockRestore();
-
-    const again = await begin();
-    expect(again.committer.manifest).toMatchObject({ rows: 0, calls: { sent: 2, repeated: 2 } });
-    expect(again.committer.manifest.run).not.toBe(run);
-    await again.close();
+    await expect(begin(settings(), new Halt(), 1)).rejects.toMatchObject({ code: 'limit_too_small' });
+    await (await begin()).close();
   });
 
   it('leaves no outcomes of a run that could not begin', async () => {
