@@ -29,6 +29,14 @@ export interface CheckReport {
   readonly requests: number;
   /** Choices of each row that vote, each of them billed; only of a job with `answer.votes`. */
   readonly votes?: number;
+  /** Calls for answers that do not fit, which no other figure counts; only of a job whose `answer.on_invalid` makes any. */
+  readonly further_calls?: {
+    readonly most: number;
+    /** For each row. */
+    readonly ask_again: number;
+    /** Asked once, last; `null` where none is. */
+    readonly deployment: string | null;
+  };
   readonly duplicates: {
     readonly rows: number;
     readonly at_least: boolean;
@@ -56,6 +64,7 @@ interface CheckedJob {
   readonly prices: Prices | null;
   readonly parameters: Parameters;
   readonly answer: AnswerSpec;
+  readonly onInvalid: { readonly askAgain: number; readonly deployment: string | null } | null;
   readonly reuse: { readonly dedupe: boolean };
 }
 
@@ -71,7 +80,7 @@ const LONGEST_SHOWN = 20_000;
 
 /** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
-  { job, endpoint, input, prices, parameters, answer, reuse }: CheckedJob,
+  { job, endpoint, input, prices, parameters, answer, onInvalid, reuse }: CheckedJob,
   surveyed: { readonly sha256: string; readonly rows: number },
   counting: Counting,
   inspected: Inspected,
@@ -79,6 +88,9 @@ export function checkReport(
 ): CheckReport {
   const { tokens, duplicates, first_prompt: first } = inspected;
   const quoted = quote(tokens, inspected.requests, limits, prices);
+  const { askAgain = 0, deployment = null } = onInvalid ?? {};
+  const callsOfRow = askAgain + (deployment === null ? 0 : 1);
+  const further = { most: inspected.rows.to_send * callsOfRow, ask_again: askAgain, deployment };
   return {
     job,
     deployment: endpoint.deployment,
@@ -99,6 +111,7 @@ export function checkReport(
     },
     requests: inspected.requests,
     ...('votes' in answer && { votes: answer.votes }),
+    ...(further.most > 0 && { further_calls: further }),
     duplicates: {
       rows: duplicates.rows,
       at_least: duplicates.at_least,
@@ -111,7 +124,10 @@ export function checkReport(
     cost: quoted.cost,
     time: quoted.time,
     deadline: quoted.deadline,
-    budget: quoted.budget,
+    budget: quoted.budget.map((each) =>
+      // Nobody knows beforehand how many rows are asked again, nor how long their prompts are then.
+      further.most > 0 && each.verdict === 'inside' ? { ...each, verdict: 'depends' } : each,
+    ),
     first_prompt: first && {
       ...first,
       text: first.text.slice(0, LONGEST_SHOWN),

@@ -33,6 +33,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
     ['duplicates', duplicateLines(report, width)],
     ['requests', report.requests === 0 ? [] : [count(report.requests)]],
     ['votes', words(votesText(report), width)],
+    ['asked again', words(furtherText(report), width)],
     ['cost', words(costText(report), width)],
     ['time', words(timeText(report), width)],
     ['deadline', words(deadlineText(report), width)],
@@ -137,6 +138,16 @@ function votesText({ votes, tokens, rows }: CheckReport): string {
   return `${votes} choices of each row are billed (answer.votes): up to ${count(most)} completion tokens, ${count(most / votes)} without them`;
 }
 
+function furtherText({ further_calls: further, cost: money }: CheckReport): string {
+  if (further === undefined) return '';
+  const { most, ask_again: times, deployment } = further;
+  const again = times === 0 ? [] : [times === 1 ? 'once' : `${times} times`];
+  const last = deployment === null ? [] : [`${plain(deployment)} once`];
+  const how = [...again, ...last].join(', then ');
+  const prices = deployment === null || money === null ? '' : ', at the prices of the job';
+  return `up to ${count(most)} further calls for answers that do not fit (answer.on_invalid: ${how})${prices}: no other figure counts them`;
+}
+
 function costText({ cost: range, rows }: CheckReport): string {
   if (rows.to_send === 0) return '';
   if (range !== null) return between(range, cost);
@@ -178,7 +189,7 @@ function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckRepor
     case 'exceeded':
       return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}; ${STOPS}`;
     case 'depends':
-      return `${given} may not be enough: that depends on how long the answers are; if not, ${STOPS}`;
+      return `${given} may not be enough: that depends on how long the answers are${report.further_calls === undefined ? '' : ', and how many do not fit'}; if not, ${STOPS}`;
   }
 }
 

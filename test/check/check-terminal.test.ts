@@ -236,6 +236,23 @@ test('nothing of a job or an input can reach the terminal as an escape code', ()
   expect(text).toContain('owned');
 });
 
+test('says how many calls answers that do not fit may take, and that a budget depends on them', () => {
+  expect(flat({})).not.toContain('further calls');
+  const asked = { most: 1_338, ask_again: 2, deployment: null };
+  expect(flat({ further_calls: asked })).toContain(
+    'asked again up to 1,338 further calls for answers that do not fit (answer.on_invalid: 2 times): no other figure counts them',
+  );
+  const cost = { least: 1, most: 2 };
+  const budget = [{ limit: 'cost', budget: 5, verdict: 'depends' }] as const;
+  const text = flat({ further_calls: { ...asked, ask_again: 1, deployment: 'large' }, cost, budget });
+  expect(text).toContain(
+    '(answer.on_invalid: once, then large once), at the prices of the job: no other figure',
+  );
+  expect(text).toContain('how long the answers are, and how many do not fit; if not');
+  const last = { further_calls: { ...asked, ask_again: 0, deployment: 'large' }, cost: null };
+  expect(flat(last)).toContain('(answer.on_invalid: large once): no other figure');
+});
+
 test('says what votes cost', () => {
   expect(flat({})).not.toContain('votes');
   expect(flat({ votes: 5 })).toContain(

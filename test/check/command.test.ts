@@ -152,6 +152,20 @@ describe('promptmill check', () => {
     expect(poor.stderr).toContain('10 tokens is not enough');
   });
 
+  it('says how many calls answers that do not fit may take; a budget that holds without them may not hold', async () => {
+    const answer = { json: { type: 'object' } };
+    const limits = { budget: { tokens: 1_000_000 } };
+    const report = async (name: string, on_invalid: object) => {
+      const job = variant(name, { answer: { ...answer, on_invalid }, limits });
+      return JSON.parse((await check([job, '--json'])).stdout);
+    };
+    const again = await report('again', { ask_again: 2, deployment: 'other' });
+    expect(again.further_calls).toEqual({ most: 120, ask_again: 2, deployment: 'other' });
+    expect([again.requests, again.budget[0].verdict]).toEqual([40, 'depends']);
+    const mended = await report('mended', { repair: true });
+    expect([mended.further_calls, mended.budget[0].verdict]).toEqual([undefined, 'inside']);
+  });
+
   it('exits 2 for what would keep a run from starting', async () => {
     const none = await check([variant('none', {}), '--input', 'none.csv']);
     expect(none.code).toBe(2);
