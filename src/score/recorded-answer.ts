@@ -71,7 +71,10 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
         ? []
         : [
             ...leftOut('no calibration error and no abstention', ['confidence']),
-            ...leftOut('no Brier score', isCsv ? probabilities : ['answer_probabilities']),
+            // Of numbers that voted no record has the probabilities.
+            ...(labels.length === 0
+              ? ['no Brier score: the records have no probabilities of numbers']
+              : leftOut('no Brier score', isCsv ? probabilities : ['answer_probabilities'])),
           ],
     };
   }

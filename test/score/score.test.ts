@@ -33,7 +33,7 @@ const LABELS = ['positive', 'negative', 'neutral', '=odd'];
 let service: ScriptedService;
 let work: Workplace;
 beforeAll(async () => {
-  service = await startScriptedService(({ prompt }) => {
+  service = await startScriptedService(({ prompt, body: { n } }) => {
     const [kind, id = ''] = prompt.split(' ');
     const place = 'abcdefgh'.indexOf(id);
     const texts: Readonly<Record<string, readonly string[]>> = {
@@ -41,7 +41,11 @@ beforeAll(async () => {
       number: ['4', '3.5', 'five', '9', '2'],
       several: ['price', 'price, quality', 'none', 'cats', 'quality'],
     };
-    if (kind !== 'label') return { json: completionBody({ text: texts[kind ?? '']?.[place] ?? '1' }) };
+    if (kind !== 'label') {
+      const body = completionBody({ text: texts[kind ?? '']?.[place] ?? '1' });
+      const choices = Array.from({ length: Number(n ?? 1) }, (_, index) => ({ ...body.choices[0], index }));
+      return { json: { ...body, choices } };
+    }
     const [text, probabilities] = SAYS[place] ?? [' neutral', { ' neutral': 1 }];
     const top = Object.fromEntries(
       Object.entries(probabilities ?? {}).map(([token, p]) => [token, Math.log(p)]),
@@ -161,6 +165,19 @@ describe('the scores of an output', () => {
     expect(report.scores).toEqual(summarised('out.summary.json'));
     expect(report.abstention).toBeNull();
   });
+
+  it.each(['out.csv', 'out.jsonl'])(
+    '%s has no Brier score of numbers that voted, and says so',
+    async (path) => {
+      work.write('in.csv', 'id,truth\na,4\nb,3\nd,\n');
+      const answer = { number: { min: 1, max: 5 }, votes: 2, gold: 'truth', require: { valid: 0 } };
+      await run({ input: { path: 'in.csv' }, prompt: 'number {{ id }}', answer, output: { path } });
+      const report = await scored(path);
+      expect(report.notes).toEqual(['no Brier score: the records have no probabilities of numbers']);
+      expect(report.scores).toEqual({ ...summarised('out.summary.json'), brier: null });
+      expect(report.abstention.thresholds[0]).toMatchObject({ answered: 2, accuracy: { value: 0.5 } });
+    },
+  );
 
   it('are told with the thresholds', async () => {
     await run({ answer: SURE, output: { path: 'out.csv', probabilities: true } });
