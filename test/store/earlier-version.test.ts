@@ -56,7 +56,7 @@ describe.runIf(havePostgres())('tables of an earlier version', () => {
       return rows;
     };
     await (await open()).close();
-    // As layout 7 was left: without interim outcomes, and with a function that has a parameter less.
+    // As layout 7 was left: without interim outcomes, and with a function of fewer parameters.
     await admin.query('DROP FUNCTION promptmill.write');
     await admin.query('ALTER TABLE promptmill.outcome DROP COLUMN asks');
     await admin.query("CREATE FUNCTION promptmill.write(text) RETURNS text LANGUAGE sql AS 'SELECT $1'");

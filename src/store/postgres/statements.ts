@@ -112,7 +112,7 @@ const PARAMETERS = [
  * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
  * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
  * `kept` in the answer: every outcome is there as it was given, and none is unknown, which a real one could replace.
- * The function of layout 7 has another parameter less and stays beside this one, for the workers of that version.
+ * The function of layout 7 has one parameter less and stays beside this one, for the workers of that version.
  */
 export const MAKE_WRITE = `
 CREATE OR REPLACE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
