@@ -81,6 +81,7 @@ describe('votes', () => {
         ['completed', '', 'mixed', '', ['', '', '']],
         ['filtered', '', '', '', ['', '', '']],
       ]);
+      expect(records.map(({ answer_source }) => answer_source)).toEqual([...Array(4).fill('voted'), '']);
       // Of the choice that is shown.
       expect(records.map((record) => record['completion_hate_severity'])).toEqual([
         ...['safe', 'low', 'low', 'safe', 'safe'],
@@ -89,6 +90,7 @@ describe('votes', () => {
         rows: { completed: 4, filtered: 1 },
         answers: { positive: 2, negative: 1, '(none)': 2 },
         usage: { prompt_tokens: 50, completion_tokens: 50, total_tokens: 100 },
+        answer_sources: { read: 0, voted: 3 },
         calls: { retried: 0, repeated: 0 },
       });
       expect(work.json('out.summary.json')).not.toHaveProperty('answers_without_confidence');
@@ -184,6 +186,29 @@ describe('votes', () => {
     const after = work.records('out.csv');
     expect(after.map(({ answer, text, confidence }) => [answer, text, confidence])).toEqual(before);
     expect(after.every(({ carried_from }) => carried_from !== '')).toBe(true);
+  });
+
+  it('are asked for again, all of them, where none is an answer', async () => {
+    const on_invalid = { ask_again: 2, prompt: 'row 2 now: {{ prompt }}, {{ answer }}' };
+    const ended = await run({ answer: { ...VOTES, on_invalid }, output: { path: 'out.csv' } });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(service.requests.slice(5).map(({ body }) => body)).toEqual([
+      { prompt: 'row 2 now: row 4, mixed', n: 5 },
+    ]);
+    // Rows 2 and 3 have invalid votes beside valid ones, and row 5 is filtered.
+    expect(
+      work
+        .records('out.csv')
+        .map(({ answer, confidence, completion_tokens, answer_source }) => [
+          ...[answer, confidence, completion_tokens, answer_source],
+        ]),
+    ).toEqual([
+      ['positive', '1', '10', 'voted'],
+      ['negative', '0.6', '10', 'voted'],
+      ['positive', '0.4', '10', 'voted'],
+      ['negative', '0.6', '20', 'asked_again'],
+      ['', '', '10', ''],
+    ]);
   });
 
   it('a row that changes how choices are drawn is not sent', async () => {
