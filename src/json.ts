@@ -236,24 +236,39 @@ export function stringEnd(text: string, start: number): number {
   return end;
 }
 
+/** A member of a JSON object, as it is written. */
+interface Member {
+  readonly name: string;
+  /** Its value without the white space between tokens. */
+  readonly text: string;
+  /** Where the value stands in the object's text, white space before it included. */
+  readonly start: number;
+  readonly end: number;
+}
+
 /**
- * The members of a JSON object as they are written, without the white space between tokens: digits of a big
- * number, `1.10` and the order of keys survive. The last of two members with one name counts, as in
- * `JSON.parse`. Runs without recursion, so depth is no danger.
+ * The members of a JSON object in their order. Runs without recursion, so depth is no danger.
  * @param object text that `JSON.parse` has accepted as an object
  */
-export function memberTexts(object: string): Map<string, string> {
-  const members = new Map<string, string>();
+export function* membersOf(object: string): Generator<Member> {
   let key = object.indexOf('"');
   while (key >= 0) {
     const keyEnd = stringEnd(object, key);
     const name: unknown = JSON.parse(object.slice(key, keyEnd + 1));
-    const value = valueAt(object, object.indexOf(':', keyEnd) + 1);
-    members.set(String(name), value.text);
-    key = object.indexOf('"', value.end);
+    const start = object.indexOf(':', keyEnd) + 1;
+    const { text, end } = valueAt(object, start);
+    yield { name: String(name), text, start, end };
+    key = object.indexOf('"', end);
   }
-  return members;
 }
+
+/**
+ * The members of a JSON object by their names: digits of a big number, `1.10` and the order of keys survive. The last of two
+ * members with one name counts, as in `JSON.parse`.
+ * @param object text that `JSON.parse` has accepted as an object
+ */
+export const memberTexts = (object: string): Map<string, string> =>
+  new Map([...membersOf(object)].map(({ name, text }) => [name, text]));
 
 /** The value that begins at `start`, and the index of the comma or bracket behind it. */
 function valueAt(text: string, start: number): { text: string; end: number } {

@@ -206,6 +206,8 @@ export type AnswerSpec =
       readonly votes?: number;
       /** A label with less confidence is no answer; absent where every label is one. */
       readonly abstainBelow?: number;
+      /** When the run ends, labels are left out so that this share of the others is right, by the rows with gold. */
+      readonly abstainFor?: number;
     }
   | {
       readonly kind: 'number';

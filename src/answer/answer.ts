@@ -47,14 +47,14 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
 
 /** Whether labels are left out of which the model is not sure enough: such a run has a file for review. */
 export const abstains = (spec: AnswerSpec): boolean =>
-  spec.kind === 'labels' && spec.abstainBelow !== undefined;
+  spec.kind === 'labels' && (spec.abstainBelow ?? spec.abstainFor) !== undefined;
 
 /** What the summary counts where the model was not sure enough. */
-const ABSTAINED = '(abstained)';
+export const ABSTAINED = '(abstained)';
 
 /** Reads how sure the model is as well, where the job asks, and leaves out labels of which it is not sure enough. */
 function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
-  const { labels, abstainBelow } = spec;
+  const { labels, abstainBelow, abstainFor } = spec;
   const read = sureReader(reader.read, spec);
   if (read === null) return reader;
   return {
@@ -64,6 +64,8 @@ function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
     read(completion) {
       const answer = read(completion);
       const [label] = answer.values;
+      // Which labels are left out for an accuracy is known when all are there.
+      if (abstainFor !== undefined) return { ...answer, abstained: false };
       if (abstainBelow === undefined) return answer;
       const abstained = typeof label === 'string' && (answer.confidence?.value ?? 0) < abstainBelow;
       if (!abstained) return { ...answer, abstained };

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { SEPARATOR } from '../answer/several-labels.js';
 import { either } from '../errors.js';
-import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { Parameters } from '../model.js';
+import { OUTPUT_ENDINGS } from '../output/format.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';
@@ -174,6 +174,19 @@ const answerSchema = z
           .describe(
             'With confidence or votes: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
               'empty, abstained is true, and it goes to <name>.review.csv beside the output. Default: every label is an answer.',
+          ),
+        abstain: z
+          .strictObject({
+            accuracy: z
+              .number('must be a share between 0 and 1')
+              .gt(0, 'must be above 0')
+              .max(1, 'must be at most 1')
+              .describe('Share of the answers that is to be right.'),
+          })
+          .optional()
+          .describe(
+            'With confidence or votes, and gold, in place of abstain_below: when the run has all rows, labels are left out below the lowest ' +
+              'confidence with which the others reach this accuracy on the rows with gold. Default: every label is an answer.',
           ),
         multiple: z
           .boolean()
@@ -442,10 +455,14 @@ function confidenceProblems(job: ConfidenceParts) {
       ...votesProblems(job, votes),
     ];
   }
-  const below = answer !== undefined && 'labels' in answer ? answer.abstain_below : undefined;
+  const fields = answer !== undefined && 'labels' in answer ? answer : null;
+  const abstaining = (['abstain_below', 'abstain'] as const).flatMap((name) => {
+    const input = fields?.[name];
+    return input === undefined ? [] : needs(['answer', name], input);
+  });
   return [
     ...(output.probabilities ? needs(['output', 'probabilities'], true) : []),
-    ...(below === undefined ? [] : needs(['answer', 'abstain_below'], below)),
+    ...abstaining,
   ];
 }
 
@@ -516,6 +533,16 @@ const fixedProblems = (
     return [{ path: ['row_parameters', i], message: `cannot be the row's own ${fixed.where}`, input: name }];
   });
 
+/** What is wrong with `answer.abstain` beside the other fields of the answer. */
+function abstainProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
+  if (answer === undefined || !('labels' in answer) || answer.abstain === undefined) return [];
+  const message =
+    answer.abstain_below !== undefined
+      ? 'cannot stand beside answer.abstain_below: take one of them out'
+      : answer.gold === undefined && 'needs answer.gold, on which the threshold is found';
+  return message ? [{ path: ['answer', 'abstain'], message, input: answer.abstain }] : [];
+}
+
 interface ConfidenceParts {
   readonly answer?: z.output<typeof answerSchema> | undefined;
   readonly parameters: Parameters;
@@ -585,7 +612,11 @@ export const jobSchema = z
     issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
   })
   .check(({ value, issues }) => {
-    for (const problem of [...confidenceProblems(value), ...onInvalidProblems(value)])
+    for (const problem of [
+      ...confidenceProblems(value),
+      ...onInvalidProblems(value),
+      ...abstainProblems(value),
+    ])
       issues.push({ code: 'custom', ...problem });
   })
   .describe('A Promptmill job');

@@ -179,6 +179,7 @@ function answerSpec(answer: Job['answer']): AnswerSpec {
       ...(answer.confidence && { confidence: answer.confidence }),
       ...(answer.votes !== undefined && { votes: answer.votes }),
       ...(answer.abstain_below !== undefined && { abstainBelow: answer.abstain_below }),
+      ...(answer.abstain !== undefined && { abstainFor: answer.abstain.accuracy }),
     };
   }
   if ('number' in answer) {

@@ -1,15 +1,26 @@
 import { stringify } from 'csv-stringify/sync';
 import { valueText } from '../json.js';
 import { readCsv } from '../source/csv.js';
-import { inert } from './formula.js';
-import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
-import { REVIEWED, recordFacts } from './result-columns.js';
+import { inert, uninert } from './formula.js';
+import type { OutputFormat, Place, RecordFormat, RecordLayout } from './record.js';
+import { answerFacts, REVIEWED, recordFacts } from './result-columns.js';
 
 export const csv: OutputFormat = {
   name: 'csv',
   endings: ['.csv'],
   hasQuotes: true,
+  hasHeader: true,
   records: csvRecords,
+  places(header) {
+    const index = new Map(
+      cellsIn(header).map(({ start, end }, i) => [unquoted(header.toString('utf8', start, end)), i]),
+    );
+    return (record) => {
+      const cells = cellsIn(record);
+      return (name) => cells[index.get(name) ?? cells.length] ?? null;
+    };
+  },
+  value: unquoted,
   readBack: (bytes, name) => readCsv(bytes, { name, delimiter: ',', onColumns: () => {} }),
 };
 
@@ -27,7 +38,7 @@ const FEW = 3;
  *
  * @param formulas `protect`: cells that a spreadsheet would run are made inert, the header's included
  */
-function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
+function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
   const cell = formulas === 'raw' ? (text: string): string => text : inert;
   const options = {
     record_delimiter: '\n',
@@ -45,9 +56,53 @@ function csvRecords({ columns }: RecordLayout, formulas: 'protect' | 'raw'): Rec
   return {
     header: line(columns.map(({ name }) => cell(name))),
     reviewed: columns.filter(({ part }) => REVIEWED.has(part)).map(({ name }) => cell(name)),
+    parts,
+    input(column) {
+      const name = columns.find(({ field }) => field === column)?.name;
+      if (name === undefined) return null;
+      return (fields) => {
+        const text = fields.get(cell(name)) ?? null;
+        return typeof text === 'string' && formulas === 'protect' ? uninert(text) : text;
+      };
+    },
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       return line(columns.map(({ value }) => cell(valueText(value(facts)))));
     },
+    values(changed, answer) {
+      const facts = answerFacts(answer);
+      return new Map(
+        columns
+          .filter(({ part }) => changed.has(part))
+          .map(({ name, value }) => [cell(name), quoted(cell(valueText(value(facts))))]),
+      );
+    },
   };
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** Where the cells of a record stand, their quotes included. None of these bytes is part of another character in UTF-8. */
+function cellsIn(record: Buffer): Place[] {
+  const cells: Place[] = [];
+  let start = 0;
+  let isQuoted = false;
+  let length = record.length;
+  if (record[length - 1] === LF) length -= record[length - 2] === CR ? 2 : 1;
+  for (let at = 0; at < length; at++) {
+    const byte = record[at];
+    if (byte === QUOTE) isQuoted = !isQuoted;
+    else if (byte === COMMA && !isQuoted) {
+      cells.push({ start, end: at });
+      start = at + 1;
+    }
+  }
+  return [...cells, { start, end: length }];
+}
+
+function unquoted(cell: string): string {
+  return cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell;
 }

@@ -1,19 +1,20 @@
-import { memberTexts } from '../json.js';
+import { isObject, membersOf, memberTexts, parseExact } from '../json.js';
 import type { Confidence } from '../model.js';
 import { readJsonl } from '../source/jsonl.js';
 import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
+  answerFacts,
   CONFIDENCE,
   createdAt,
   LOGPROBS,
   ORIGINS,
   PARTS,
   type Part,
+  REVIEWED,
   type RecordFacts,
   recordError,
-  REVIEWED,
   recordFacts,
 } from './result-columns.js';
 
@@ -21,7 +22,14 @@ export const jsonl: OutputFormat = {
   name: 'jsonl',
   endings: ['.jsonl', '.ndjson'],
   hasQuotes: false,
+  hasHeader: false,
   records: jsonlRecords,
+  places: () => (record) => {
+    // One character for each byte: what stands where is told by ASCII alone.
+    const members = new Map([...membersOf(record.toString('latin1'))].map((each) => [each.name, each]));
+    return (name) => members.get(name) ?? null;
+  },
+  value: parseExact,
   readBack: readJsonl,
 };
 
@@ -36,12 +44,25 @@ function jsonlRecords(layout: RecordLayout): RecordFormat {
   return {
     header: '',
     reviewed: parts.filter((part) => REVIEWED.has(part)),
+    parts: layout.parts,
+    input(column) {
+      if (!layout.columns.some(({ field }) => field === column)) return null;
+      return (fields) => {
+        const input = fields.get('input');
+        return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
+      };
+    },
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       const isMore =
         layout.isWhole && facts.completion?.logprobs !== undefined && !layout.parts.has('logprobs');
       const all = isMore ? withLogprobs : parts;
       return `{${all.map((part) => `"${part}":${partJson(part, facts, layout)}`).join(',')}}\n`;
+    },
+    values(names, answer) {
+      const facts = answerFacts(answer);
+      const changed = parts.filter((part) => names.has(part));
+      return new Map(changed.map((part) => [part, partJson(part, facts, layout)]));
     },
   };
 }

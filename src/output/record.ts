@@ -24,12 +24,24 @@ export interface RecordFormat {
   readonly header: string;
   /** The names in it of what a person needs to tell what the right answer is. */
   readonly reviewed: readonly string[];
+  /** What a record has. */
+  readonly parts: ReadonlySet<Part>;
+  /** How to find the value that a row had in a column of the input; null where `output.columns` leaves it out. */
+  input(column: string): ((fields: Fields) => Json) | null;
   /**
    * One record, with its line end.
    * @param answer what was read from the completion, `null` where there was nothing to read from
    */
   format(row: Row, outcome: Outcome, answer: Answer | null): string;
+  /**
+   * Of a completed row, the text of some parts in its record, by the names of its values there.
+   * @param parts such as need nothing but the answer
+   */
+  values(parts: ReadonlySet<Part>, answer: Answer): ReadonlyMap<string, string>;
 }
+
+/** The values of a record as it stands, by their names there. */
+export type Fields = Pick<ReadonlyMap<string, Json>, 'get' | 'has'>;
 
 /** A format of the output. All of them are in the list of format.ts. */
 export interface OutputFormat {
@@ -41,8 +53,24 @@ export interface OutputFormat {
   readonly hasQuotes: boolean;
   /** @param formulas `protect`: cells that a spreadsheet would run are made inert */
   records(layout: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat;
+  /** Whether the first record names the values of the others. */
+  readonly hasHeader: boolean;
+  /**
+   * Where values stand in records, by their names there.
+   * @param header the first record, where the format has one
+   * @returns of a record with its line end, and of a name: null where the record has no such value
+   */
+  places(header: Buffer): (record: Buffer) => (name: string) => Place | null;
+  /** A value from its text in a record. */
+  value(written: string): Json;
   /** Reads records back, in batches, as the rows of an input are read. @param name how messages call the output */
   readBack(bytes: AsyncIterable<Buffer>, name: string): AsyncIterable<readonly Row[]>;
+}
+
+/** Bytes of a record, from `start` up to `end`. */
+export interface Place {
+  readonly start: number;
+  readonly end: number;
 }
 
 /** What a record has, and in which order. */

@@ -73,6 +73,15 @@ export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): 
   };
 }
 
+/** Of a completed row of which nothing but the answer is known. */
+export function answerFacts(answer: Answer): RecordFacts {
+  const completion = { text: null, finish_reason: null, usage: null, model: null, id: null, created: null };
+  const filters = { prompt: null, completion: null };
+  const outcome: Outcome = { status: 'completed', completion, filters, attempts: 0, latency_ms: null };
+  const row = { number: 0, line: 0, fields: new Map(), bytes: 0 };
+  return { row, outcome, answer, completion, filters };
+}
+
 /** Only by selection: scripts know the record without a number. */
 export const ROW: Column = { name: 'row', part: 'row', value: ({ row }) => row.number };
 

@@ -120,6 +120,17 @@ export class PartFile implements RecordWriter {
   }
 }
 
+/** How much is in a file, and by what its end is known, as of a part file. */
+export async function sealOfFile(path: string): Promise<{ readonly bytes: number; readonly seal: string }> {
+  const file = await openOwn(path);
+  try {
+    const { size: bytes } = await file.stat();
+    return { bytes, seal: sealOf(await tailOf(file, bytes)) };
+  } finally {
+    await file.close();
+  }
+}
+
 /** Whether the beginning of a file ends with what a part file ended with. */
 export async function isSealed(path: string, bytes: number, seal: string): Promise<boolean> {
   const file = await openOwn(path);
@@ -224,14 +235,11 @@ process.on('exit', () => {
   }
 });
 
-/** Has a file made beside its place, and puts it there. On a full disk the half of it would take space that the next try needs. */
-async function throughTemporary<T>(path: string, make: (temporary: string) => Promise<T>): Promise<T> {
-  const temporary = `${path}.tmp`;
+/** Has a temporary file made. On a full disk the half of it would take space that the next try needs. */
+async function making<T>(temporary: string, make: () => Promise<T>): Promise<T> {
   temporaries.add(temporary);
   try {
-    const made = await make(temporary);
-    await rename(temporary, path);
-    return made;
+    return await make();
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => {});
     throw error;
@@ -240,26 +248,48 @@ async function throughTemporary<T>(path: string, make: (temporary: string) => Pr
   }
 }
 
+/** Has a file made beside its place, and puts it there. */
+const throughTemporary = <T>(path: string, make: (temporary: string) => Promise<T>): Promise<T> => {
+  const temporary = `${path}.tmp`;
+  return making(temporary, async () => {
+    const made = await make(temporary);
+    await rename(temporary, path);
+    return made;
+  });
+};
+
+/** What is written into a file. */
+type Content = string | AsyncGenerator<string | Buffer>;
+
+/** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
+async function fill(path: string, content: Content, mode?: number): Promise<FileId> {
+  const file = await createOwn(path);
+  try {
+    if (mode !== undefined) await file.chmod(mode);
+    await writeFile(file, content);
+    await file.sync();
+    return await file.stat();
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Makes a durable file that takes the place of another later.
+ * @returns the file, by which it is known then
+ * @throws WriteError; then there is none
+ */
+export const writeAside = (path: string, content: Content): Promise<FileId> =>
+  writing(path, () => making(path, () => fill(path, content)));
+
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
+ * @param mode its permissions. @default those that the system gives
  * @returns the file, by which it is known from one that somebody else puts there
  * @throws WriteError; then the old file stands
  */
-export async function writeDurably(
-  path: string,
-  text: string | AsyncGenerator<string>,
-): Promise<FileId | null> {
-  await writing(path, () =>
-    throughTemporary(path, async (temporary) => {
-      const file = await createOwn(temporary);
-      try {
-        await writeFile(file, text);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-    }),
-  );
+export async function writeDurably(path: string, content: Content, mode?: number): Promise<FileId | null> {
+  await writing(path, () => throughTemporary(path, (temporary) => fill(temporary, content, mode)));
   await syncFolder(dirname(path));
   return await fileAt(path);
 }

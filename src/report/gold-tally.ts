@@ -106,6 +106,15 @@ export class GoldCounter {
     this.#addParts(gold, answer);
   }
 
+  /** The label of a row that was added with it is left out now, for want of confidence. */
+  abstain(gold: Gold, label: string): void {
+    this.#abstained += 1;
+    if (gold.kind !== 'label') return;
+    if (label === gold.label) this.#right -= 1;
+    this.#addPair(gold.label, label, -1);
+    this.#addPair(gold.label, null);
+  }
+
   /** Rows so far. */
   get all(): number {
     return this.#rows + this.#unanswered;
@@ -175,7 +184,7 @@ export class GoldCounter {
     for (const label of answered) if (!right.includes(label)) this.#addPair(null, label);
   }
 
-  #addPair(right: string | null, answered: string | null): void {
+  #addPair(right: string | null, answered: string | null, rows = 1): void {
     if (this.#pairs === null) return;
     const { places, counts } = this.#pairs;
     const placeOf = (label: string | null): number | '' => {
@@ -184,7 +193,7 @@ export class GoldCounter {
       return places.get(label) ?? '';
     };
     const pair = `${placeOf(right)},${placeOf(answered)}`;
-    counts.set(pair, (counts.get(pair) ?? 0) + 1);
+    counts.set(pair, (counts.get(pair) ?? 0) + rows);
     if (places.size > MOST_LABELS) this.#pairs = null;
   }
 
@@ -212,7 +221,11 @@ const byName = new Intl.Collator('en', { numeric: true });
 
 /** The counts as a matrix, its labels by name. */
 export function confusionOf({ labels, counts, several }: LabelPairs): Confusion {
-  const order = [...labels.entries()].sort(([, a], [, b]) => byName.compare(a, b));
+  // A label whose rows all abstain is none that occurs.
+  const occurs = new Set(Object.entries(counts).flatMap(([pair, rows]) => (rows > 0 ? pair.split(',') : [])));
+  const order = [...labels.entries()]
+    .filter(([place]) => occurs.has(String(place)))
+    .sort(([, a], [, b]) => byName.compare(a, b));
   const places = order.map(([place]) => place);
   return {
     labels: order.map(([, label]) => label),

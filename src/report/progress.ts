@@ -125,7 +125,7 @@ function startBar({ stream, total, done }: ProgressOptions, gauge: Gauge): Progr
   const bars = new MultiBar({
     stream,
     fps: REDRAWS,
-    // One cell stays free: a line that fills the terminal makes some of them words.
+    // One cell stays free: a line that fills the terminal makes some of them wrap.
     format: (_options, { maxWidth }) => barLine(gauge.read(), maxWidth - 1),
     // The line is cut to fit, so the terminal's wrapping need not be switched off, nor back on after a crash.
     linewrap: true,

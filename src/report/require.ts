@@ -1,6 +1,6 @@
 import { count, counted } from '../figures.js';
 import type { Fault } from '../model.js';
-import { type Scores, scoresOf } from './scores.js';
+import { type Abstention, type Scores, scoresOf } from './scores.js';
 import { type Counts, sumOf, type Tally } from './tally.js';
 
 /** What a job asks of the answers of its run (`answer.require`). */
@@ -39,21 +39,27 @@ export function missText(judged: Judged, require: Require | null): string | null
   ]);
 }
 
-/** What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached. */
-export function missOf(judged: Judged, require: Require | null): Fault | null {
-  const missed = listed([
+/**
+ * What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached.
+ * @param abstention what came of `answer.abstain`
+ */
+export function missOf(judged: Judged, require: Require | null, abstention?: Abstention): Fault | null {
+  const unreached = abstention === undefined ? null : unreachedText(abstention);
+  const asked = listed([
     missText(judged, require),
     untoldText(judged, require),
     require !== null && unansweredText(judged),
   ]);
+  const missed = listed([unreached, asked]);
   if (missed === null) return null;
+  const asks = [asked && 'answer.require', unreached && 'answer.abstain'].filter(Boolean).join(' and ');
   const where =
     judged.gold === undefined
       ? 'error_message in the output'
       : 'answer and error_message in the output, and scores in the summary';
   return {
     code: 'below_require',
-    message: `${missed}. See ${where}; correct the prompt, and run again with --overwrite, or ask for less in answer.require.`,
+    message: `${missed}. See ${where}; correct the prompt, and run again with --overwrite, or ask for less in ${asks}.`,
   };
 }
 
@@ -111,6 +117,21 @@ function unansweredText(judged: Judged): string | null {
   const { rows, abstained = 0 } = judged;
   if (abstained === 0 || rows.completed > invalidOf(judged) + abstained) return null;
   return `none of ${counted(rows.completed, 'completed row')} has an answer: ${count(abstained)} abstained`;
+}
+
+/** Rows with gold that must be answered before their accuracy says enough to leave others out by it. */
+export const LEAST_ANSWERED = 30;
+
+/** Why no row abstains although the job asks for an accuracy; null where a threshold was found. */
+function unreachedText({ asked, threshold, rows, accuracy }: Abstention): string | null {
+  if (threshold !== null) return null;
+  const no = 'so no row abstains';
+  if (rows < LEAST_ANSWERED)
+    return `the threshold of answer.abstain is found on ${LEAST_ANSWERED} rows with gold and a label at least, and there ${rows === 1 ? 'is' : 'are'} ${count(rows)}, ${no}`;
+  return (
+    `no threshold with ${LEAST_ANSWERED} rows with gold above it reaches the ${percents(asked)} % of answer.abstain.accuracy ` +
+    `(all ${count(rows)} rows with gold and a label: ${roundedDown(accuracy?.value ?? 0)} %), ${no}`
+  );
 }
 
 type Score = 'accuracy' | 'f1';

@@ -1,5 +1,5 @@
 import { count, counted, percent } from '../figures.js';
-import type { Scores } from './scores.js';
+import type { Abstention, Scores } from './scores.js';
 import { cells, clip, flow, padEnd, plain, words } from './terminal-text.js';
 
 /** Labels with which a matrix is still looked at; of more, the summary's file has it. */
@@ -14,6 +14,7 @@ export function scoreLines(scores: Scores, width: number): string[] {
   const { rows, unanswered, left_out } = scores;
   return [
     ...flow(figures(scores), ', ', width),
+    ...(scores.abstention === undefined ? [] : words(abstentionText(scores.abstention), width)),
     ...matrixLines(scores, width),
     ...propertyLines(scores, width),
     ...(rows > 0 && unanswered > 0
@@ -49,6 +50,17 @@ function figures(scores: Scores): string[] {
     ...(brier === null ? [] : [`Brier score ${brier.toFixed(3)}`]),
     ...(ece === null ? [] : [`calibration error ${ece.toFixed(3)}`]),
   ];
+}
+
+/** `at 95 % accuracy 83.0 % of the rows are answered (threshold 0.71, on 120 gold rows, 95 % interval 90.1 % to 97.8 %)` */
+function abstentionText({ asked, threshold, rows, accuracy, coverage }: Abstention): string {
+  const target = `${Number((asked * 100).toFixed(6))} % accuracy`;
+  if (threshold === null || accuracy === null) return `${target} is reached by no threshold: no row abstains`;
+  const interval = `${share(accuracy.low)} to ${share(accuracy.high)}`;
+  return (
+    `at ${target} ${share(coverage)} of the rows are answered (threshold ${threshold}, on ${count(rows)} gold rows, ` +
+    `95 % interval ${interval})`
+  );
 }
 
 const share = (value: number): string => percent(value, 1);

@@ -9,6 +9,24 @@ const between = (low: number, high: number) =>
   z.number().transform((value) => Math.min(Math.max(low, value), high));
 const share = between(0, 1);
 
+const interval = z.object({ value: share, low: share, high: share });
+
+/** What came of `answer.abstain`. A share is a number from 0 to 1. */
+export const abstentionSchema = z.object({
+  /** The accuracy that the job asks for. */
+  asked: share,
+  /** A label with a lower confidence was left out; null where no threshold reaches what is asked, and then none was. */
+  threshold: share.nullable(),
+  /** Completed rows with gold that have a label: the threshold was found on these. */
+  rows: amount,
+  /** Of these, the rows with at least this confidence. */
+  answered: amount,
+  /** The share of them that is right, with its Wilson score interval of 95 %. */
+  accuracy: interval.nullable(),
+  /** The share of all completed rows that have an answer. */
+  coverage: share,
+});
+
 /** The part of `summary.json` that a job with `answer.gold` has. A share is a number from 0 to 1. */
 export const scoresSchema = z.object({
   /** Completed rows whose right answer is known: the scores are of these. An answer that cannot be used is a wrong one. */
@@ -16,7 +34,7 @@ export const scoresSchema = z.object({
   /** Rows whose right answer is known and that have no answer: filtered, failed or skipped. */
   unanswered: amount,
   /** With its Wilson score interval of 95 %; of several labels or properties a row must have all right. */
-  accuracy: z.object({ value: share, low: share, high: share }).nullable(),
+  accuracy: interval.nullable(),
   /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. */
   abstained: amount,
   /** Rows that have an answer: neither left out nor invalid. */
@@ -43,7 +61,11 @@ export const scoresSchema = z.object({
     .default([]),
   /** Of answers in JSON: the rows whose gold names a property, and the share of them that has exactly this value. */
   properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
+  /** Only of a run with `answer.abstain` that has all rows of its input. */
+  abstention: z.exactOptional(abstentionSchema),
 });
+
+export type Abstention = DeepReadonly<z.output<typeof abstentionSchema>>;
 
 export type Scores = DeepReadonly<z.output<typeof scoresSchema>>;
 

@@ -5,7 +5,7 @@ import { CALLS, eachOf } from '../store/counters.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
-import { scoresOf, scoresSchema } from './scores.js';
+import { type Abstention, scoresOf, scoresSchema } from './scores.js';
 import { STATUSES, type Tally } from './tally.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
@@ -113,6 +113,8 @@ export interface SummaryParts
   readonly reuses?: boolean;
   /** Whether the job has right answers to score by. @default false */
   readonly hasGold?: boolean;
+  /** What came of `answer.abstain`. @default the job has none, or rows are left */
+  readonly abstention?: Abstention | undefined;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
@@ -151,7 +153,12 @@ export function summarise(parts: SummaryParts): Summary {
     calls: eachOf(CALLS, (name) => calls[name]),
     latency_ms: percentiles(tally.latency),
     rows_per_second: parts.duration_s > 0 ? rounded(total / parts.duration_s, 2) : 0,
-    ...(parts.hasGold && { scores: scoresOf(tally.gold ?? NO_GOLD) }),
+    ...(parts.hasGold && {
+      scores: {
+        ...scoresOf(tally.gold ?? NO_GOLD),
+        ...(parts.abstention && { abstention: parts.abstention }),
+      },
+    }),
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),

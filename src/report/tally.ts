@@ -1,7 +1,8 @@
+import { ABSTAINED } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
 import type { Answer, AnswerSource, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
-import { type GoldTally, GoldCounter } from './gold-tally.js';
 import { completedFault, sourceOf } from '../output/result-columns.js';
+import { GoldCounter, type GoldTally } from './gold-tally.js';
 import { type Latency, withLatencies } from './latency.js';
 
 /** How rows end, in the order in which they are shown. */
@@ -179,6 +180,36 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   };
 }
 
+/** A tally of rows of which some labels are left out afterwards, for want of confidence. */
+export class AbstainingTally {
+  readonly #answers: Counter;
+  readonly #golds: GoldCounter;
+  #abstained: number;
+
+  constructor(private readonly tally: Tally) {
+    this.#answers = new Counter(tally.answers, LIMITS.answers);
+    this.#golds = new GoldCounter(tally.gold);
+    this.#abstained = tally.abstained ?? 0;
+  }
+
+  /** @param label of a row that is in the tally with it */
+  abstain(label: string, gold: Gold | null): void {
+    this.#answers.remove(label);
+    this.#answers.add(ABSTAINED);
+    this.#abstained += 1;
+    if (gold !== null) this.#golds.abstain(gold, label);
+  }
+
+  toTally(): Tally {
+    return {
+      ...this.tally,
+      answers: this.#answers.toCounts(),
+      ...(this.#abstained > 0 && { abstained: this.#abstained }),
+      ...(this.#golds.all > 0 && { gold: this.#golds.toTally() }),
+    };
+  }
+}
+
 /** Beyond this a sum is not exact, and a manifest with it cannot be read again. */
 const bounded = (sum: number): number => Math.min(sum, Number.MAX_SAFE_INTEGER);
 
@@ -258,6 +289,14 @@ export class Counter {
   add(name: string): void {
     const key = boundedKey(this.counts, name, this.limit);
     this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
+  }
+
+  /** Takes back what was added with a name. */
+  remove(name: string): void {
+    const key = boundedKey(this.counts, name, this.limit);
+    const left = (this.counts.get(key) ?? 0) - 1;
+    if (left > 0) this.counts.set(key, left);
+    else this.counts.delete(key);
   }
 
   /** Distinct names. */

@@ -1,30 +1,42 @@
 import { createReadStream, existsSync } from 'node:fs';
-import { rename } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Settings } from '../config/settings.js';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
 import { type FileId, fileAt, giveFreeName, isSame, isTaken, sha256Of } from '../output/own-file.js';
-import { review } from '../output/review.js';
 import {
   type Loss,
   PartFile,
   type RecordWriter,
   StreamWriter,
+  sealOfFile,
   syncFolder,
   WriteError,
+  writeAside,
   writeDurably,
   writing,
 } from '../output/writer.js';
+import type { Abstention } from '../report/scores.js';
 import type { Summary } from '../report/summary.js';
-import { type Ended, fold } from '../report/tally.js';
+import { type Ended, fold, type Tally } from '../report/tally.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
 import { type Manifest, removeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
+/** Bytes of the part file that are read in one go where it is written anew. */
+const PIECE = 1024 * 1024;
+
 /** A row's record as it goes to the output, and what the tally counts of it. */
 export interface RowRecord extends Ended {
   readonly text: string;
+}
+
+/** The rows that a person should see. */
+interface Review {
+  /** The text of their file, from the bytes of the output. */
+  readonly of: (output: AsyncIterable<Buffer>) => AsyncGenerator<string>;
+  /** A record that is too long to be read back keeps nobody from the output. */
+  readonly onUnread: (reason: string) => void;
 }
 
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
@@ -33,6 +45,8 @@ export class Committer {
   #manifest: Manifest;
   /** Rows written by this execution that were called. */
   #called = 0;
+  /** The output as it was written anew; null where it is as the part file. */
+  #anew: { readonly path: string; readonly file: FileId } | null = null;
   /** The manifest as this process wrote it; null before it has. */
   #manifestFile: FileId | null = null;
 
@@ -188,24 +202,73 @@ export class Committer {
   }
 
   /**
-   * Every row is in the part file: gives the output its name, with the summary beside it.
+   * Reads the part file from its beginning, where every row is in it and the output is yet to be named; else null, and for
+   * standard output.
+   */
+  written(): (() => AsyncIterable<Buffer>) | null {
+    const { files, renamed } = this.target ?? {};
+    if (files === undefined || renamed) return null;
+    return () => createReadStream(files.part, { highWaterMark: PIECE });
+  }
+
+  /**
+   * Writes the output beside the part file, with other bytes than are in that. The part file stays until the output has its
+   * name, so that the next execution can do this again.
+   * @throws StopError when the disk refuses, or the place is not this run's any more
+   */
+  async rewrite(content: AsyncGenerator<Buffer>): Promise<void> {
+    const path = this.target?.files.rewritten;
+    if (path === undefined) return;
+    await this.#orStop(async () => {
+      await this.#assertOurs();
+      this.#anew = { path, file: await writeAside(path, content) };
+      const { bytes, seal, tally } = this.#manifest;
+      const part = { bytes, seal, tally };
+      this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
+    });
+  }
+
+  /** What is counted when labels are left out, and why they are; it reaches the disk when the output gets its name. */
+  abstain(tally: Tally, abstention: Abstention): void {
+    this.#manifest = { ...this.#manifest, tally, abstention };
+  }
+
+  /**
+   * Every row is in the part file: gives the output its name, with the summary and the rows for review beside it.
    * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
    * @param more the input has further rows: the manifest stays, so that the run can go on with them
+   * @param review null for none
    * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
    *   left to do
    */
-  async finish(summary: Summary, keep: () => Promise<void> = async () => {}, more = false): Promise<void> {
+  async finish(
+    summary: Summary,
+    {
+      keep = async () => {},
+      more = false,
+      review = null,
+    }: {
+      readonly keep?: () => Promise<void>;
+      readonly more?: boolean;
+      readonly review?: Review | null;
+    } = {},
+  ): Promise<void> {
     await this.#orStop(async () => {
       await this.#assertOurs();
       await keep();
       if (this.target === null) return;
-      const { manifest, summary: summaryPath, output } = this.target.files;
+      const { manifest, summary: summaryPath, output, part } = this.target.files;
+      if (review !== null) this.#assertNoReview(this.target);
       await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
-      this.#manifest = { ...this.#manifest, finishing: true };
+      this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
+      const { renamed } = this.target;
+      const whole = renamed ? output : (this.#anew?.path ?? part);
+      if (review !== null) await writeReview(this.target.files.review, whole, review);
       await this.#assertOurs();
-      if (!this.target.renamed) await this.#giveName(this.target);
+      if (!renamed) await this.#giveName(whole, output);
       await syncFolder(dirname(output));
+      if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
       if (!more) return await writing(manifest, async () => removeManifest(manifest));
       const finished = { sha256: await sha256Of(output) };
       this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
@@ -213,28 +276,16 @@ export class Committer {
     }).finally(() => this.writer.close());
   }
 
-  /**
-   * Writes the rows that a person should see beside the output, where every row is in the part file.
-   * @throws StopError when a file of that name appeared meanwhile: somebody may have filled answers in
-   * @throws WriteError
-   */
-  async writeReview(
-    reviewed: readonly string[],
-    { format, formulas }: Pick<Settings['output'], 'format' | 'formulas'>,
-  ): Promise<void> {
-    if (this.target === null) return;
-    const { files, renamed } = this.target;
-    const { overwrite, finishing } = this.#manifest;
-    if (isTaken(files.review) && !overwrite && !finishing) throw outOfPlace('review taken', files.review);
-    const written = renamed ? files.output : files.part;
-    const records = format.readBack(createReadStream(written), written);
-    await writeDurably(files.review, review(records, reviewed, formulas));
+  /** @throws StopError when a file with the name of the rows for review appeared meanwhile: somebody may have filled answers in */
+  #assertNoReview({ files: { review } }: OutputTarget): void {
+    const { overwrite, finishing, reviewing } = this.#manifest;
+    if (isTaken(review) && !overwrite && !finishing && !reviewing) throw outOfPlace('review taken', review);
   }
 
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
-  async #giveName({ files: { part, output } }: OutputTarget): Promise<void> {
-    if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(part, output));
-    else if (!(await writing(output, () => giveFreeName(part, output)))) throw outOfPlace('taken', output);
+  async #giveName(whole: string, output: string): Promise<void> {
+    if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(whole, output));
+    else if (!(await writing(output, () => giveFreeName(whole, output)))) throw outOfPlace('taken', output);
   }
 
   /**
@@ -249,6 +300,11 @@ export class Committer {
     if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
     const loss = await this.writer.lost();
     if (loss !== null) throw await lostPart(loss, renamed ? files.output : files.part, this.writer);
+    if (this.#anew !== null) {
+      const { path, file } = this.#anew;
+      const found = await fileAt(path);
+      if (!isSame(found, file) || found?.size !== this.#manifest.bytes) throw outOfPlace('anew', path);
+    }
     if (this.#manifestFile === null) return;
     const found = await fileAt(files.manifest);
     if (!isSame(found, this.#manifestFile)) {
@@ -268,6 +324,15 @@ export class Committer {
     if (this.target === null) return;
     const text = JSON.stringify({ ...manifest, worked_ms: workedMs });
     this.#manifestFile = await writeDurably(this.target.files.manifest, `${text}\n`);
+  }
+}
+
+async function writeReview(path: string, output: string, { of, onUnread }: Review): Promise<void> {
+  try {
+    await writeDurably(path, of(createReadStream(output)));
+  } catch (error) {
+    if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
+    onUnread(error.cause.message);
   }
 }
 
@@ -312,6 +377,11 @@ const WORDS = {
     (path: string) =>
       `another run writes to ${path} now, because this process gave no sign of life, or its lock was removed.`,
     'What this run has written stays; the other one goes on with it.',
+  ],
+  anew: [
+    'part_lost',
+    (path: string) => `${path} was changed by another process while the run went on.`,
+    `Keep other processes from changing it and ${AGAIN}`,
   ],
   'manifest deleted': [
     'manifest_lost',

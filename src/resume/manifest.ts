@@ -3,10 +3,12 @@ import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
+import { abstentionSchema } from '../report/scores.js';
 import type { Tally } from '../report/tally.js';
 import { CALLS, type Counters, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();
+const tally = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
 /** The fields of a manifest. What a later version adds stays in it, and an earlier one lacks what is optional here. */
 const shape = z.object({
@@ -50,13 +52,22 @@ const shape = z.object({
   replaces: z.string().optional(),
   /** Every row is written, and the output gets its name now. */
   finishing: z.boolean().optional(),
+  /** The rows for review are written, or will be now: what has their name may be replaced. */
+  reviewing: z.boolean().exactOptional(),
+  /**
+   * Only where the output that gets its name is not the part file but was written anew out of it: `bytes`, `seal` and `tally` are
+   * then of the output, and these of the part file, out of which the next execution can write it again.
+   */
+  part: z.object({ bytes: count, seal: z.string().optional(), tally }).exactOptional(),
+  /** What came of `answer.abstain`. */
+  abstention: abstentionSchema.exactOptional(),
   calls: z.object({
     ...eachOf(CALLS, () => count),
     in_flight: z.int(),
     prompt_tokens: z.int().optional(),
     completion_tokens: z.int().optional(),
   }),
-  tally: z.custom<Tally>((value) => typeof value === 'object' && value !== null),
+  tally,
   /**
    * Set when the run has finished with the first rows of its input (`--limit`): the digest of its output, from which
    * the same command goes on.

@@ -6,6 +6,8 @@ export interface OutputFiles {
   readonly output: string;
   /** Where records go until every row is in it. */
   readonly part: string;
+  /** The output as it is written anew out of the part file. */
+  readonly rewritten: string;
   readonly manifest: string;
   readonly summary: string;
   /** Rows that a person should see; only of a job that abstains. */
@@ -18,6 +20,7 @@ export function outputFiles(output: string): OutputFiles {
   return {
     output,
     part: `${output}.part`,
+    rewritten: `${output}.part.tmp`,
     manifest: `${output}.run.json`,
     summary: `${stem}.summary.json`,
     review: `${stem}.review.csv`,

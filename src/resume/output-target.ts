@@ -192,27 +192,29 @@ function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
 /** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
 async function continued(
   place: OutputPlace,
-  manifest: Manifest,
+  left: Manifest,
   settings: Settings,
   now: Date,
 ): Promise<OutputTarget> {
   const { files } = place;
-  const { run } = manifest;
-  assertMore(files, manifest, settings);
-  const target = { ...place, run, unfinished: manifest, discarded: null, renamed: false, warning: null };
-  if (manifest.finished !== undefined) {
-    await assertUnchanged(files.output, manifest.finished.sha256, manifest.rows);
-    return { ...target, renamed: true };
+  const { run } = left;
+  assertMore(files, left, settings);
+  const found = { ...place, run, discarded: null, renamed: true, warning: null };
+  if (left.finished !== undefined) {
+    await assertUnchanged(files.output, left.finished.sha256, left.rows);
+    return { ...found, unfinished: left };
   }
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
-  // A part file beside it is the same file under its first name, or a copy that was begun to go on with.
-  if (named !== null && (part === null || manifest.finishing === true)) {
-    if (await isFinished(files.output, named.size, manifest)) {
-      rmSync(files.part, { force: true });
-      return { ...target, renamed: true };
+  // A part file beside it is the same file under its first name, a copy that was begun to go on with, or what it was made of.
+  if (named !== null && (part === null || left.finishing === true)) {
+    if (await isFinished(files.output, named.size, left)) {
+      for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
+      return { ...found, unfinished: left };
     }
   }
+  const manifest = ofPartFile(left);
+  const target = { ...found, unfinished: manifest, renamed: false };
   const size = part?.size;
   if (named !== null && !settings.overwrite && !(await mayReplace(files.output, manifest))) {
     throw new UsageError(
@@ -232,6 +234,11 @@ async function continued(
   // Nothing but the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
   return { ...target, ...(await repaired(files, size, manifest, settings, newRun(now))) };
+}
+
+/** Where the output was written anew and did not get its name, the part file is what is left of the run. */
+function ofPartFile({ part, abstention, ...manifest }: Manifest): Manifest {
+  return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
 }
 
 /** A run over the first rows goes on from its output as that run left it. */

@@ -1,18 +1,18 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
-import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
-import { WriteError } from '../output/writer.js';
+import { review } from '../output/review.js';
 import { missOf } from '../report/require.js';
 import { type Summary, summarise } from '../report/summary.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { type Begun, goOn } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
+import { abstain } from './abstain.js';
 import { type EngineParts, runEngine } from './engine.js';
 import { type Input, openInput } from './input.js';
 import { planRows } from './plan.js';
@@ -81,7 +81,7 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
   );
   try {
     const known = await runEngine(settings, world, parts, heartbeat);
-    const result = await endRun(summary(), known, parts, settings, world);
+    const result = await endRun(summary, known, parts, settings, world);
     await heartbeat.end(endOf(result.halted));
     if (result.halted?.kind === 'error') throw result.halted.error;
     return result;
@@ -92,38 +92,45 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
 
 /** Gives the output its name when every row is in it; else leaves the run as the same command finds it. */
 async function endRun(
-  summary: Summary,
+  summed: () => Summary,
   known: number,
   { target, input, store, committer, reuse, plan }: EngineParts,
-  { output }: Settings,
+  settings: Settings,
   { halt, say }: World,
 ): Promise<RunResult> {
+  const { answer, output } = settings;
   const halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
+  const beyond = input.survey.rows - input.total;
+  // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
+  const isWhole = halted === null && beyond === 0;
+  if (isWhole) await abstain(committer, settings, plan.format);
+  else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
+  const summary = summed();
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown)}`);
-  const beyond = input.survey.rows - input.total;
-  const beside = async (): Promise<void> => {
-    await reuse?.finish();
-    // A run over the first rows goes on, and would write over what people have filled in.
-    if (plan.reviewed === null || beyond > 0) return;
-    await committer.writeReview(plan.reviewed, output).catch((error) => {
-      // A record that is too long to be read back keeps nobody from the output.
-      if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
-      say(`warning: no rows for review: ${error.cause.message}`);
+  const reviewed = isWhole ? plan.reviewed : null;
+  if (halted === null) {
+    await committer.finish(summary, {
+      keep: async () => reuse?.finish(),
+      more: beyond > 0,
+      review: reviewed && {
+        of: (bytes) => review(output.format.readBack(bytes, summary.output), reviewed, output.formulas),
+        onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
+      },
     });
-  };
-  if (halted === null) await committer.finish(summary, beside, beyond > 0);
-  else await committer.pause();
+  } else await committer.pause();
   // Without a file there is nothing to continue.
   if (halted === null || target === null) {
     await within(5_000, store.ledger.close(summary.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
   const files = target?.files ?? null;
-  const isReviewed = halted === null && plan.reviewed !== null && beyond === 0;
-  return { summary, halted, files, review: isReviewed ? (files?.review ?? null) : null, beyond, known };
+  return { summary, halted, files, review: reviewed && (files?.review ?? null), beyond, known };
 }
+
+const NO_THRESHOLD =
+  'no row abstains yet: the threshold of answer.abstain is found when the run has all rows of its input';
 
 /** What a person can do about rows that were not called again. */
 const heldText = (rows: number): string =>
@@ -185,8 +192,9 @@ function summaryOf(
     finished_at: new Date().toISOString(),
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
-    missed: isWhole ? missOf(manifest.tally, settings.require) : null,
+    missed: isWhole ? missOf(manifest.tally, settings.require, manifest.abstention) : null,
     tally: manifest.tally,
+    abstention: manifest.abstention,
     calls: manifest.calls,
     prices: settings.prices,
     hasGold: settings.gold !== null,

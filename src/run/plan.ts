@@ -7,6 +7,7 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
 import { recordFormat } from '../output/format.js';
+import type { RecordFormat } from '../output/record.js';
 import { contextCheck } from '../prompt/context.js';
 import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-request.js';
 import { loadTokenizer } from '../prompt/tokens.js';
@@ -24,6 +25,7 @@ export interface Plan {
   /** The names in a record of what a person needs to tell what the right answer is; null for a job that does not abstain. */
   readonly reviewed: readonly string[] | null;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
+  readonly format: RecordFormat;
 }
 
 /**
@@ -59,9 +61,11 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
 
   const reviewed = answer.abstains ? format.reviewed : null;
   checkReviewed(reviewed);
+  checkAbstention(settings, format);
 
   return {
     header: format.header,
+    format,
     reviewed,
     requests,
     recordOf: (row, outcome) => {
@@ -108,7 +112,32 @@ function checkReviewed(names: readonly string[] | null): void {
   if (lacking.length === 0) return;
   throw new UsageError(
     'output_column_missing',
-    `output.columns leaves out ${lacking.join(', ')}, which the rows for review need (answer.abstain_below)`,
+    `output.columns leaves out ${lacking.join(', ')}, which the rows for review need (answer.abstain_below, answer.abstain)`,
+    'Add them to output.columns.',
+  );
+}
+
+/**
+ * The labels to leave out for an accuracy are found in the output when it has all rows.
+ * @throws UsageError when that is not possible
+ */
+function checkAbstention({ answer, gold, output }: Settings, format: RecordFormat): void {
+  if (answer.kind !== 'labels' || answer.abstainFor === undefined || gold === null) return;
+  if (output.path === '-') {
+    throw new UsageError(
+      'abstain_needs_file',
+      'answer.abstain leaves labels out when all rows are there, and standard output cannot be changed then',
+      'Write to a file with --output or output.path, or take answer.abstain_below: a threshold that is known before.',
+    );
+  }
+  const parts = (['status', 'answer', 'confidence', 'abstained'] as const).filter(
+    (part) => !format.parts.has(part),
+  );
+  const lacking = [...parts, ...(format.input(gold) === null ? [gold] : [])];
+  if (lacking.length === 0) return;
+  throw new UsageError(
+    'output_column_missing',
+    `output.columns leaves out ${lacking.join(', ')}, by which answer.abstain finds the labels to leave out`,
     'Add them to output.columns.',
   );
 }

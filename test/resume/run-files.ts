@@ -13,6 +13,7 @@ import type { CallCounts } from '../../src/store/counters.js';
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
 export interface Rows {
   readonly header: string;
+  readonly format: Plan['format'];
   /** What row *n* becomes, at index *n* − 1. */
   readonly records: readonly RowRecord[];
   /** The output when every row is in it. */
@@ -56,7 +57,12 @@ export async function rowsOf(
     ]);
     return plan.recordOf({ number: i + 1, line: i + 2, fields, bytes: 10 }, outcome);
   });
-  return { header: plan.header, records, text: plan.header + records.map(({ text }) => text).join('') };
+  return {
+    header: plan.header,
+    format: plan.format,
+    records,
+    text: plan.header + records.map(({ text }) => text).join(''),
+  };
 }
 
 /** Opens the committer as a process does that begins or continues the run. */

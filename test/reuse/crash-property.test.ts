@@ -121,7 +121,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
         });
         await committer.commit(records, () => reuse.keep(known));
       }
-      await committer.finish(summaryOf(committer, output), () => reuse.finish());
+      await committer.finish(summaryOf(committer, output), { keep: () => reuse.finish() });
     } finally {
       await reuse.close().catch(() => {});
     }

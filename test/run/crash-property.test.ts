@@ -65,7 +65,7 @@ describe('a run that dies at any point of its work on the disk', { timeout: 120_
         forgotten = committer.manifest.rows;
       });
     }
-    await committer.finish(summaryOf(committer, output), undefined, total < rows.records.length);
+    await committer.finish(summaryOf(committer, output), { more: total < rows.records.length });
   }
 
   it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {

@@ -74,6 +74,7 @@ const SUMMARY = summarise({
 const FILES = {
   output: 'out.csv',
   part: 'out.csv.part',
+  rewritten: 'out.csv.part.tmp',
   manifest: 'out.csv.run.json',
   summary: 'out.summary.json',
   review: 'out.review.csv',

@@ -1,0 +1,140 @@
+import type { Fields, OutputFormat, Place } from './record.js';
+
+/*
+ * An output written anew with some of its records changed. What is not changed is copied as it is, byte for byte, and nothing
+ * but the records of one piece of the file is in memory.
+ */
+
+/** A record as it stands in an output. */
+export interface StandingRecord {
+  /** Of its row, from 1. */
+  readonly number: number;
+  /** With its line end. */
+  readonly bytes: Buffer;
+  /** Its values by their names there: cells of CSV as text, parts of JSONL as JSON. */
+  readonly fields: Fields;
+}
+
+/**
+ * What becomes of a record: `null` leaves it as it is, a map has the new text of some of its values by their names, as the
+ * format writes them (a name that the record does not have is left out), and a text takes the place of the whole record.
+ */
+export type Change = null | ReadonlyMap<string, string> | string;
+
+/** The records of an output in their order, in batches. */
+export async function* standingRecords(
+  bytes: AsyncIterable<Buffer>,
+  format: OutputFormat,
+): AsyncGenerator<StandingRecord[]> {
+  for await (const batch of standing(bytes, format))
+    yield batch.flatMap(({ record }) => (record === null ? [] : [record]));
+}
+
+/** The bytes of an output, with the records changed for which `change` says so. It is asked once for each, in their order. */
+export async function* rewritten(
+  bytes: AsyncIterable<Buffer>,
+  format: OutputFormat,
+  change: (record: StandingRecord) => Change,
+): AsyncGenerator<Buffer> {
+  for await (const batch of standing(bytes, format)) {
+    const pieces = batch.map((line) => {
+      const changed = line.record === null ? null : change(line.record);
+      if (changed === null) return line.bytes;
+      return typeof changed === 'string' ? Buffer.from(changed) : line.with(changed);
+    });
+    if (pieces.length > 0) yield Buffer.concat(pieces);
+  }
+}
+
+/** A line of an output, or several where a record has line breaks in it. */
+interface Line {
+  readonly bytes: Buffer;
+  /** Null for the header and for blank lines. */
+  readonly record: StandingRecord | null;
+  with(values: ReadonlyMap<string, string>): Buffer;
+}
+
+async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): AsyncGenerator<Line[]> {
+  let number = 0;
+  let placesIn = format.hasHeader ? null : format.places(Buffer.alloc(0));
+  const line = (record: Buffer): Line => {
+    if (isBlank(record)) return { bytes: record, record: null, with: () => record };
+    if (placesIn === null) {
+      placesIn = format.places(record);
+      return { bytes: record, record: null, with: () => record };
+    }
+    let found: ReturnType<typeof placesIn> | null = null;
+    const places = placesIn;
+    const placeOf = (name: string): Place | null => {
+      found ??= places(record);
+      return found(name);
+    };
+    const fields = {
+      has: (name: string) => placeOf(name) !== null,
+      get: (name: string) => {
+        const place = placeOf(name);
+        return place === null ? undefined : format.value(record.toString('utf8', place.start, place.end));
+      },
+    };
+    return {
+      bytes: record,
+      record: { number: ++number, bytes: record, fields },
+      with: (values) => spliced(record, values, placeOf),
+    };
+  };
+  for await (const batch of cut(bytes, format)) yield batch.map(line);
+}
+
+/** A record with other texts in the places of some values. */
+function spliced(
+  record: Buffer,
+  values: ReadonlyMap<string, string>,
+  placeOf: (name: string) => Place | null,
+): Buffer {
+  const changes = [...values]
+    .flatMap(([name, text]) => {
+      const place = placeOf(name);
+      return place === null ? [] : [{ place, text }];
+    })
+    .sort((a, b) => a.place.start - b.place.start);
+  const pieces: Buffer[] = [];
+  let at = 0;
+  for (const { place, text } of changes) {
+    pieces.push(record.subarray(at, place.start), Buffer.from(text));
+    at = place.end;
+  }
+  return Buffer.concat([...pieces, record.subarray(at)]);
+}
+
+const QUOTE = 0x22;
+const LF = 0x0a;
+const CR = 0x0d;
+
+const isBlank = (line: Buffer): boolean =>
+  (line.length === 1 && line[0] === LF) || (line.length === 2 && line[0] === CR && line[1] === LF);
+
+/**
+ * Cuts an output into records with their line ends. A record ends at a line feed that is not inside quotes, where the format
+ * has them; neither byte is ever part of another character in UTF-8.
+ */
+async function* cut(bytes: AsyncIterable<Buffer>, { hasQuotes }: OutputFormat): AsyncGenerator<Buffer[]> {
+  let begun: Buffer[] = [];
+  let quoted = false;
+  for await (const chunk of bytes) {
+    const records: Buffer[] = [];
+    let start = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const byte = chunk[at];
+      if (byte === QUOTE && hasQuotes) quoted = !quoted;
+      else if (byte === LF && !quoted) {
+        const end = chunk.subarray(start, at + 1);
+        records.push(begun.length === 0 ? end : Buffer.concat([...begun, end]));
+        begun = [];
+        start = at + 1;
+      }
+    }
+    if (start < chunk.length) begun.push(chunk.subarray(start));
+    yield records;
+  }
+  if (begun.length > 0) yield [Buffer.concat(begun)];
+}

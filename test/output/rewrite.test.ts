@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { csv } from '../../src/output/csv.js';
+import { jsonl } from '../../src/output/jsonl.js';
+import type { OutputFormat } from '../../src/output/record.js';
+import { type Change, rewritten, type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
+import { csvRow } from './records.js';
+
+/** The bytes in pieces of a size. */
+async function* pieces(text: string | Buffer, size: number): AsyncGenerator<Buffer> {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
+
+async function rewrite(
+  format: OutputFormat,
+  text: string | Buffer,
+  change: (record: StandingRecord) => Change,
+  size = 7,
+): Promise<Buffer> {
+  const written: Buffer[] = [];
+  for await (const piece of rewritten(pieces(text, size), format, change)) written.push(piece);
+  return Buffer.concat(written);
+}
+
+const CSV = 'id,"no""te",answer\n1,"a, ""b""\nc",yes\n\n2,ü🙂,no\n';
+const JSONL = '{"row":1,"input":{"n": 1.50,"a":{"answer":"x"}},"answer":"yes"}\n{"row":2,"answer":"no"}\n';
+
+describe('an output that is written anew', () => {
+  it.each([1, 2, 5, 1000])('has other values where they change, in pieces of %i bytes', async (size) => {
+    const change = ({ number, fields }: StandingRecord): Change =>
+      number === 2
+        ? new Map([
+            ['answer', '"a, b"'],
+            ['none', 'x'],
+          ])
+        : fields.get('id') === 'x'
+          ? 'never'
+          : null;
+    expect(String(await rewrite(csv, CSV, change, size))).toBe(CSV.replace('🙂,no', '🙂,"a, b"'));
+    expect(String(await rewrite(jsonl, JSONL, change, size))).toBe(
+      JSONL.replace('"answer":"no"', '"answer":"a, b"'),
+    );
+  });
+
+  it('takes a whole record in the place of another', async () => {
+    const change = ({ number }: StandingRecord): Change => (number === 1 ? '9,x,y\n' : null);
+    expect(String(await rewrite(csv, CSV, change))).toBe('id,"no""te",answer\n9,x,y\n\n2,ü🙂,no\n');
+  });
+
+  it('knows the values of its records, and has all bytes beside them as they are, sound UTF-8 or not', async () => {
+    const seen: unknown[] = [];
+    const odd = Buffer.concat([
+      Buffer.from('a,b\n1,'),
+      Buffer.from([0xff, 0xfe]),
+      Buffer.from('\n2,x\r\n3,y'),
+    ]);
+    const change = ({ number, fields }: StandingRecord): Change => {
+      seen.push([number, fields.get('a'), fields.has('c')]);
+      return number === 2 ? null : new Map([['a', 'z']]);
+    };
+    const expected = [Buffer.from('a,b\nz,'), Buffer.from([0xff, 0xfe]), Buffer.from('\n2,x\r\nz,y')];
+    expect(await rewrite(csv, odd, change)).toEqual(Buffer.concat(expected));
+    expect(seen).toEqual([
+      [1, '1', false],
+      [2, '2', false],
+      [3, '3', false],
+    ]);
+    for await (const [first] of standingRecords(pieces(JSONL, 1000), jsonl)) {
+      if (first === undefined) continue;
+      expect(first.fields.get('input')).toEqual({ n: 1.5, a: { answer: 'x' } });
+      expect(first.fields.get('answer')).toBe('yes');
+    }
+  });
+
+  it('reads the cells that it has written, whatever is in them', async () => {
+    const cell = fc.string({ unit: fc.constantFrom('a', '"', ',', '\n', '\r', 'ü', '🙂', '=', "'") });
+    const records = fc.array(fc.tuple(cell, cell), { minLength: 1, maxLength: 5 });
+    await fc.assert(
+      fc.asyncProperty(records, fc.integer({ min: 1, max: 20 }), async (rows, size) => {
+        const answer = { columns: ['answer'], shape: 'value', read: () => NONE } as const;
+        const columns = ['one', 'two'].map((name) => ({
+          name,
+          part: 'input' as const,
+          field: name,
+          value: ({ row }: { row: { fields: ReadonlyMap<string, unknown> } }) => String(row.fields.get(name)),
+        }));
+        const layout = { columns, parts: new Set(['input'] as const), fields: null, isWhole: true, answer };
+        const format = csv.records(layout, 'raw');
+        const text = rows.map(([one, two]) =>
+          format.format(csvRow({ one, two }), { status: 'skipped' }, null),
+        );
+        const whole = format.header + text.join('');
+        const found: unknown[] = [];
+        const same = await rewrite(
+          csv,
+          whole,
+          ({ fields }) => {
+            found.push([fields.get('one'), fields.get('two')]);
+            return null;
+          },
+          size,
+        );
+        expect(String(same)).toBe(whole);
+        expect(found).toEqual(rows);
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+const NONE = { values: [null], counted: [], fault: null };
