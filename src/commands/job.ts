@@ -4,6 +4,7 @@ import { readJobFile } from '../config/job-file.js';
 import type { Job } from '../config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import { finishedOutput } from '../score/finished-output.js';
 import { deploymentProblem } from '../service/catalogue.js';
 import { type EndpointSpec, withDeployment } from '../service/endpoint-spec.js';
 
@@ -29,6 +30,38 @@ export function openJob(path: string, flags: RunFlags): OpenedJob {
 function checkDeployment(field: string, endpoint: EndpointSpec): void {
   const problem = deploymentProblem(endpoint);
   if (problem !== null) throw new UsageError('conversation_model', `${field}: ${problem}`);
+}
+
+/** The job of a finished output, by which its answers are read. */
+export interface AnsweredJob {
+  readonly settings: Settings;
+  /** The job file. */
+  readonly file: string;
+  /** Records that the run wrote; `null` where its summary is not there. */
+  readonly rows: number | null;
+}
+
+/**
+ * @param named `--job`, where it was given. @default the job file that the summary names
+ * @throws UsageError when there is no such output, its job is not known, or has no answer that could be right or wrong
+ */
+export function jobOfOutput(output: string, named: string | undefined): AnsweredJob {
+  const { jobFile, rows } = finishedOutput(output);
+  const file = named ?? jobFile;
+  if (file === null) {
+    throw new UsageError(
+      'job_unknown',
+      `no summary beside ${output} names its job file`,
+      'Name it with --job FILE: it says what the answers are.',
+    );
+  }
+  const { settings } = openJob(file, {});
+  if (settings.answer.kind !== 'text') return { settings, file, rows };
+  throw new UsageError(
+    'no_answer',
+    `${file} has no answer: its answers are free text, and no text is the right one`,
+    'Say in the job file what the answers are: labels, number or json.',
+  );
 }
 
 /** Reads the value of an option that counts something. */

@@ -11,6 +11,7 @@ const COMMANDS = {
   work: async (exit: Exit, underWay: UnderWay) => (await import('./work.js')).workCommand(exit, underWay),
   status: async (exit: Exit) => (await import('./status.js')).statusCommand(exit),
   score: async (exit: Exit) => (await import('./score.js')).scoreCommand(exit),
+  'merge-review': async (exit: Exit) => (await import('./merge-review.js')).mergeReviewCommand(exit),
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),
   emulate: async () => (await import('./emulate.js')).emulateCommand(),

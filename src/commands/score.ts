@@ -1,9 +1,7 @@
 import { Command } from 'commander';
-import { UsageError } from '../errors.js';
-import { finishedOutput } from '../score/finished-output.js';
 import { scoreOutput } from '../score/score-output.js';
 import { renderScore } from '../score/score-text.js';
-import { openJob } from './job.js';
+import { jobOfOutput } from './job.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -50,23 +48,7 @@ export function scoreCommand(exit: Exit): Command {
 }
 
 async function score(output: string, { gold = [], job, json }: Options): Promise<void> {
-  const { jobFile, rows } = finishedOutput(output);
-  const file = job ?? jobFile;
-  if (file === null) {
-    throw new UsageError(
-      'job_unknown',
-      `no summary beside ${output} names its job file`,
-      'Name it with --job FILE: it says what the answers are.',
-    );
-  }
-  const { settings } = openJob(file, {});
-  if (settings.answer.kind === 'text') {
-    throw new UsageError(
-      'no_answer',
-      `${file} has no answer: its answers are free text, and no text is the right one`,
-      'Say in the job file what the answers are: labels, number or json.',
-    );
-  }
+  const { settings, file, rows } = jobOfOutput(output, job);
   const report = await scoreOutput(output, { ...settings, file }, gold, rows);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   else {

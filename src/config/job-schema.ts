@@ -460,10 +460,7 @@ function confidenceProblems(job: ConfidenceParts) {
     const input = fields?.[name];
     return input === undefined ? [] : needs(['answer', name], input);
   });
-  return [
-    ...(output.probabilities ? needs(['output', 'probabilities'], true) : []),
-    ...abstaining,
-  ];
+  return [...(output.probabilities ? needs(['output', 'probabilities'], true) : []), ...abstaining];
 }
 
 /** By what a job knows how sure the model is. */

@@ -1,0 +1,209 @@
+import { createReadStream, lstatSync, type Stats } from 'node:fs';
+import * as z from 'zod';
+import { answerReader } from '../answer/answer.js';
+import type { Settings } from '../config/settings.js';
+import { PromptmillError, UsageError } from '../errors.js';
+import { isObject, parseJson, valueText } from '../json.js';
+import type { Json } from '../model.js';
+import { outputFormatOf, recordFormat } from '../output/format.js';
+import { isTaken, readOwn } from '../output/own-file.js';
+import type { OutputFormat, RecordFormat } from '../output/record.js';
+import type { Part } from '../output/result-columns.js';
+import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { WriteError, writeDurably } from '../output/writer.js';
+import { outputFiles } from '../resume/output-files.js';
+import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
+
+/** What came of a merge. */
+export interface Merged {
+  /** Answers that were put into the output. */
+  readonly merged: number;
+  /** Answers of the review that the output had already. */
+  readonly already: number;
+  /** Rows of the review without an answer. */
+  readonly empty: number;
+}
+
+/**
+ * Puts the answers that people gave into a finished output, and says so in its summary. The output is written anew and
+ * replaced in one step. What is wrong with the review is told all together, before anything is written.
+ * @param output whose lock this process has
+ * @param written records that the run wrote; `null` where its summary is not there
+ * @param mayGoOn throws when the output is not this process's to write any more, or the command is to end
+ * @throws UsageError
+ */
+export async function mergeReview(
+  output: string,
+  review: string,
+  { answer: spec, output: { formulas } }: Pick<Settings, 'answer' | 'output'>,
+  written: number | null,
+  mayGoOn: () => void,
+): Promise<Merged> {
+  const before = assertFinished(output);
+  const problems = new Problems(review);
+  const { answers, empty } = await readReview(review, spec, problems);
+  problems.end();
+
+  const format = outputFormatOf(output);
+  const standing = recordFormat({ format, inputColumns: [], answer: answerReader(spec), formulas });
+  const merge = new Merge(answers, format, standing, problems);
+  let records = 0;
+  for await (const batch of standingRecords(createReadStream(output), format)) {
+    mayGoOn();
+    for (const record of batch) merge.compare(record, output);
+    records += batch.length;
+  }
+  if (written !== null && records !== written) throw edited(output, records, written);
+  merge.end(output, records);
+
+  const { size: merged } = merge.changed;
+  if (merged > 0) {
+    const checked = async function* (): AsyncGenerator<Buffer> {
+      for await (const piece of rewritten(createReadStream(output), format, (record) =>
+        merge.change(record),
+      )) {
+        mayGoOn();
+        yield piece;
+      }
+      if (!isUnchanged(output, before)) throw changedMeanwhile(output);
+    };
+    await writeDurably(output, checked(), before.mode & 0o777).catch((error: unknown) => {
+      throw error instanceof WriteError && error.cause instanceof PromptmillError ? error.cause : error;
+    });
+  }
+  await tellSummary(outputFiles(output).summary, answers.size, merged > 0);
+  return { merged, already: answers.size - merged, empty };
+}
+
+/** Compares the answers of people with the records that they are about, and puts them there. */
+class Merge {
+  /** Rows whose record changes. */
+  readonly changed = new Set<number>();
+
+  constructor(
+    private readonly answers: ReadonlyMap<number, Reviewed>,
+    private readonly format: OutputFormat,
+    private readonly records: RecordFormat,
+    private readonly problems: Problems,
+  ) {}
+
+  compare(record: StandingRecord, output: string): void {
+    const { number, fields } = record;
+    const reviewed = this.answers.get(number);
+    if (reviewed === undefined) return;
+    const { line, text } = reviewed;
+    const values = this.#values(record, reviewed);
+    const lacking = [...this.records.values(ANSWER, reviewed.answer).keys()].filter(
+      (name) => !fields.has(name),
+    );
+    if (lacking.length > 0) {
+      throw new UsageError(
+        'output_column_missing',
+        `${output} has no column ${lacking.join(', ')}, where the answers belong`,
+        'Give the output of this job, with its answer among output.columns.',
+      );
+    }
+    const status = valueText(fields.get('status'));
+    const said = fields.get('text');
+    if (fields.has('status') && status !== 'completed') {
+      this.problems.add(
+        line,
+        `row ${number} of ${output} is ${status || 'no record of a run'}, so it has no answer`,
+      );
+    } else if (text !== null && said !== undefined && inShort(valueText(said)) !== text) {
+      this.problems.add(
+        line,
+        `its text is not the one of row ${number} of ${output}, so it is about another row`,
+      );
+    } else if (
+      [...values].some(([name, value]) => fields.has(name) && !this.#isSame(fields.get(name), value))
+    ) {
+      this.changed.add(number);
+    }
+  }
+
+  /** @param records that the output has */
+  end(output: string, records: number): void {
+    for (const [row, { line }] of this.answers)
+      if (row > records)
+        this.problems.add(line, `row ${row} is behind the last of the ${records} rows of ${output}`);
+    this.problems.end();
+  }
+
+  change(record: StandingRecord): Change {
+    const reviewed = this.changed.has(record.number) ? this.answers.get(record.number) : undefined;
+    return reviewed === undefined ? null : this.#values(record, reviewed);
+  }
+
+  /** What the record gets: the answer, and nothing that says that there is none. */
+  #values({ fields }: StandingRecord, { answer }: Reviewed): ReadonlyMap<string, string> {
+    return this.records.values(isInvalid(fields) ? WITH_ERROR : WITHOUT_ERROR, answer);
+  }
+
+  /** @param value as it is written */
+  #isSame(found: Json | undefined, value: string): boolean {
+    return valueText(found) === valueText(this.format.value(value));
+  }
+}
+
+const ANSWER: ReadonlySet<Part> = new Set(['answer']);
+const WITHOUT_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained']);
+const WITH_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained', 'error']);
+
+/** Whether the error of a record is that its answer is none. */
+function isInvalid(fields: StandingRecord['fields']): boolean {
+  const error = fields.get('error') ?? null;
+  const code = isObject(error) ? error['code'] : fields.get('error_code');
+  return valueText(code).startsWith('answer_');
+}
+
+/** A finished output is a plain file, and no run goes on from it. @throws UsageError */
+function assertFinished(output: string): Stats {
+  const { manifest } = outputFiles(output);
+  if (isTaken(manifest)) {
+    throw new UsageError(
+      'run_unfinished',
+      `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`,
+      'The command that began it goes on with it: promptmill run JOB. Merge the review then.',
+    );
+  }
+  const found = lstatSync(output);
+  if (found.isFile()) return found;
+  throw new UsageError(
+    'output_not_writable',
+    `${output} is ${found.isSymbolicLink() ? 'a symbolic link' : 'no file'}, and the output is replaced by a new file`,
+    'Name the file itself.',
+  );
+}
+
+function isUnchanged(output: string, before: Stats): boolean {
+  const now = lstatSync(output, { throwIfNoEntry: false });
+  return now?.ino === before.ino && now.size === before.size && now.mtimeMs === before.mtimeMs;
+}
+
+const changedMeanwhile = (output: string): UsageError =>
+  new UsageError(
+    'output_changed',
+    `${output} was changed meanwhile; nothing was written`,
+    'Run the same command again.',
+  );
+
+const edited = (output: string, records: number, written: number): UsageError =>
+  new UsageError(
+    'output_changed',
+    `${output} has ${records} records, and its run wrote ${written}: it was changed, so the numbers of its rows say nothing`,
+    'Put the output back as the run wrote it.',
+  );
+
+/**
+ * The figures of a run stay those of the run; that people gave answers, and how many, stands beside them.
+ * @param rows answers of people that the output has now, of this review
+ */
+async function tellSummary(path: string, rows: number, isChanged: boolean): Promise<void> {
+  if (!isTaken(path)) return;
+  const parsed = z.looseObject({ merged_review: z.looseObject({ rows: z.number() }).optional() });
+  const { data: summary } = parsed.safeParse(parseJson(readOwn(path)));
+  if (summary === undefined || (!isChanged && summary.merged_review?.rows === rows)) return;
+  const now = { ...summary, merged_review: { rows, at: new Date().toISOString() } };
+  await writeDurably(path, `${JSON.stringify(now, null, 2)}\n`);
+}

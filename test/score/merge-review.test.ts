@@ -1,0 +1,344 @@
+import {
+  chmodSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+} from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+const LABELS = { positive: ['good'], negative: [], neutral: [] };
+const ANSWER = { labels: LABELS, confidence: 'logprobs', abstain_below: 0.8 };
+
+/** What the model says of each row, and how sure it is of that. */
+const SAID: readonly (readonly [text: string, confidence: number])[] = [
+  [' positive', 0.95],
+  [' negative', 0.6],
+  [' I cannot\nsay', 0.9],
+  [' =1+1', 0.9],
+  [' neutral', 0.5],
+];
+
+describe('promptmill merge-review', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id,note\n1,"a, ""b"""\n2,"c\nd"\n3,=e\n4,f🙂\n5,g\n');
+    service = await startScriptedService(({ prompt }) => {
+      const [text, confidence] = SAID[Number(prompt.split(' ')[1]) - 1] ?? ['', 1];
+      const logprobs = {
+        tokens: [text],
+        token_logprobs: [null],
+        top_logprobs: [{ [text]: Math.log(confidence) }],
+      };
+      const body = completionBody({ text });
+      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const run = async (job: object = {}, ...flags: string[]) => {
+    const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
+    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    expect(ended.code, ended.stderr).toBe(0);
+  };
+  const merge = (output = 'out.csv', review = 'out.review.csv', ...flags: string[]) =>
+    work.call(['merge-review', output, review, ...flags]);
+  const inode = (name: string): number => statSync(work.path(name)).ino;
+
+  /** The file for review with the answers of these rows, as its writer has it. */
+  const fill = (answers: Readonly<Record<string, string>>, name = 'out.review.csv'): void => {
+    const rows = work.records(name).map((row) => ({ ...row, answer: answers[row['row'] ?? ''] ?? '' }));
+    work.write(name, table(rows, ','));
+  };
+
+  it('puts answers into their rows, and leaves every other byte as it is', async () => {
+    await run();
+    const before = work.read('out.csv');
+    const summary = work.json('out.summary.json');
+    fill({ 2: 'Good', 3: ' neutral ' });
+    chmodSync(work.path('out.csv'), 0o640);
+    const ended = await merge();
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(ended.stderr).toBe('merged 2 answers into out.csv; 2 rows of the review are still empty\n');
+    expect(statSync(work.path('out.csv')).mode & 0o777).toBe(0o640);
+    const records = work.records('out.csv');
+    expect(
+      records.map(({ answer, abstained, error_code, error_message }) => [
+        answer,
+        abstained,
+        error_code,
+        error_message,
+      ]),
+    ).toEqual([
+      ['positive', 'false', '', ''],
+      ['positive', 'false', '', ''],
+      ['neutral', 'false', '', ''],
+      ['', 'false', 'answer_not_a_label', expect.stringContaining('=1+1')],
+      ['', 'true', '', ''],
+    ]);
+    const [lines, now] = [before, work.read('out.csv')].map((text) => text.split('\n'));
+    // Row 2 takes two lines, and its record ends on the second.
+    expect(now?.map((line, i) => (line === lines?.[i] ? null : i + 1)).filter((i) => i !== null)).toEqual([
+      4, 5, 6,
+    ]);
+    expect(now?.[3]).toBe(
+      lines?.[3]?.replace('completed,,negative', 'completed,positive,negative').replace(/true$/, 'false'),
+    );
+    const { merged_review, ...rest } = work.json('out.summary.json');
+    expect(rest).toEqual(summary);
+    expect(merged_review).toEqual({ rows: 2, at: expect.stringMatching(/^\d{4}-\d\d-\d\dT/) });
+    expect(readdirSync(work.folder).filter((name) => /\.(tmp|part|lock)$/.test(name))).toEqual([]);
+  });
+
+  it('changes nothing when it is run again, and goes on with further answers', async () => {
+    await run();
+    fill({ 2: 'negative' });
+    await merge();
+    const before = [inode('out.csv'), inode('out.summary.json')];
+    const again = await merge();
+    expect(again.stderr).toBe(
+      'merged 0 answers into out.csv (1 was there already); 3 rows of the review are still empty\n',
+    );
+    expect([inode('out.csv'), inode('out.summary.json')]).toEqual(before);
+    fill({ 2: 'neutral', 3: 'neutral', 4: 'positive', 5: 'neutral' });
+    const all = await merge();
+    expect(all.stderr).toBe('merged 4 answers into out.csv; no row of the review is empty\n');
+    expect(work.records('out.csv').map(({ answer }) => answer)).toEqual([
+      'positive',
+      'neutral',
+      'neutral',
+      'positive',
+      'neutral',
+    ]);
+    expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 4 }, answers_abstained: 2 });
+  });
+
+  it('finishes what a kill between the output and the summary has left', async () => {
+    await run();
+    fill({ 2: 'negative' });
+    const summary = work.read('out.summary.json');
+    await merge();
+    work.write('out.summary.json', summary);
+    expect((await merge()).stderr).toContain('merged 0 answers');
+    expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 1 } });
+  });
+
+  it('reads a file that a spreadsheet has saved', async () => {
+    await run();
+    const rows = work.records('out.review.csv').map(({ row = '', text = '' }) => {
+      const answer = row === '4' ? 'NEUTRAL' : row === '5' ? 'negative' : '';
+      return { answer, text: `${text.toUpperCase()} `, remark: 'mine', row };
+    });
+    const text = table(rows.reverse(), ';').replaceAll('\n', '\r\n');
+    work.write('saved.csv', `\ufeff${text}`);
+    const ended = await merge('out.csv', 'saved.csv');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.records('out.csv').map(({ answer }) => answer)).toEqual([
+      'positive',
+      '',
+      '',
+      'neutral',
+      'negative',
+    ]);
+    work.write('short.csv', 'row,answer\n3,positive\n');
+    expect((await merge('out.csv', 'short.csv')).stderr).toContain('merged 1 answer into');
+  });
+
+  it('tells all that is wrong together, and writes nothing', async () => {
+    await run();
+    const before = [work.read('out.csv'), work.read('out.summary.json')];
+    work.write(
+      'bad.csv',
+      'row,text,answer\n2,negative,whatever\nx,,positive\n2,negative,positive\n2,negative,neutral\n3,I cannot say\n',
+    );
+    const invalid = await merge('out.csv', 'bad.csv');
+    expect(invalid.code).toBe(2);
+    expect(invalid.stderr.split('\n').slice(0, 4)).toEqual([
+      'promptmill: bad.csv, line 2: column "answer" has the text "whatever", which is none of the labels positive, negative, neutral',
+      'bad.csv, line 3: column "row" has "x", which is no number of a row',
+      'bad.csv, line 5: row 2 has an answer in line 4 already',
+      'bad.csv, line 6: the record on line 6 has 2 cells, and the header has 3',
+    ]);
+    work.write('other.csv', 'row,text,answer\n2,something else,positive\n9,x,positive\n');
+    const other = await merge('out.csv', 'other.csv');
+    expect(other.code).toBe(2);
+    expect(other.stderr).toContain(
+      'other.csv, line 2: its text is not the one of row 2 of out.csv, so it is about another row',
+    );
+    expect(other.stderr).toContain('other.csv, line 3: row 9 is behind the last of the 5 rows of out.csv');
+    expect(other.stderr).toContain('Nothing was written.');
+    expect([work.read('out.csv'), work.read('out.summary.json')]).toEqual(before);
+  });
+
+  it.each<[string, string, () => void, string[]]>([
+    ['an output that is not there', 'does not exist', () => rmSync(work.path('out.csv')), []],
+    ['a review that is not there', 'no.csv does not exist', () => {}, ['out.csv', 'no.csv']],
+    [
+      'an output of a run that goes on',
+      'is a run that is not finished',
+      () => work.write('out.csv.run.json', '{}'),
+      [],
+    ],
+    ['an output that was cut', 'has 4 records, and its run wrote 5', () => cutLastLine(), []],
+    [
+      'a link',
+      'is a symbolic link',
+      () => {
+        renameSync(work.path('out.csv'), work.path('real.csv'));
+        symlinkSync('real.csv', work.path('out.csv'));
+      },
+      [],
+    ],
+    [
+      'no summary',
+      'no summary beside out.csv names its job file',
+      () => rmSync(work.path('out.summary.json')),
+      [],
+    ],
+    [
+      'a file without answers',
+      'has no column answer',
+      () => work.write('r.csv', 'row,text\n2,negative\n'),
+      ['out.csv', 'r.csv'],
+    ],
+    [
+      'a file without rows',
+      'has no column row',
+      () => work.write('r.csv', 'id,answer\n2,negative\n'),
+      ['out.csv', 'r.csv'],
+    ],
+  ])('refuses %s', async (_, message, harm, names) => {
+    await run();
+    harm();
+    const ended = await merge(...names);
+    expect(ended.code, ended.stderr).toBe(2);
+    expect(ended.stderr).toContain(message);
+  });
+
+  const cutLastLine = (): void => {
+    const text = work.read('out.csv');
+    truncateSync(
+      work.path('out.csv'),
+      Buffer.byteLength(text.slice(0, text.lastIndexOf('\n', text.length - 2) + 1)),
+    );
+  };
+
+  it('takes another job file', async () => {
+    await run();
+    rmSync(work.path('out.summary.json'));
+    fill({ 2: 'negative' });
+    const ended = await merge('out.csv', 'out.review.csv', '--job', 'job.yaml');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.records('out.csv')[1]).toMatchObject({ answer: 'negative' });
+  });
+
+  it('puts them into JSONL as well', async () => {
+    await run({ output: { path: 'out.jsonl' } });
+    const before = work.lines('out.jsonl');
+    fill({ 2: 'good', 3: 'neutral' });
+    const ended = await merge('out.jsonl');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.lines('out.jsonl')).toEqual(
+      before.map((line, i) => {
+        if (i === 1) return { ...line, answer: 'positive', abstained: false };
+        return i === 2 ? { ...line, answer: 'neutral', error: null } : line;
+      }),
+    );
+  });
+
+  it('refuses while another process has the output', async () => {
+    await run();
+    fill({ 2: 'negative' });
+    const { acquireLock } = await import('../../src/lock.js');
+    const lock = await acquireLock(work.path('.out.lock'), { purpose: 'writing out.csv' });
+    const before = readFileSync(work.path('out.csv'));
+    const refused = await merge();
+    expect(refused.code, refused.stderr).toBe(2);
+    lock.release();
+    expect(readFileSync(work.path('out.csv'))).toEqual(before);
+    expect((await merge()).code).toBe(0);
+  });
+});
+
+describe('promptmill merge-review, of other answers', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id\n1\n2\n');
+    service = await startScriptedService(() => ({ json: completionBody({ text: ' no idea' }) }));
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  it.each<[string, object, string, Record<string, string>, string]>([
+    ['a number', { number: { min: 1, max: 5 } }, 'row,answer\n2,4.0\n', { answer: '4' }, '9'],
+    [
+      'several labels',
+      { labels: ['a', 'b'], multiple: true },
+      'row,answer\n2,B; a\n',
+      { answer: 'a;b' },
+      'c',
+    ],
+  ])('takes %s', async (_, answer, review, expected, wrong) => {
+    const job = work.job({
+      input: { path: 'in.csv' },
+      output: { path: 'out.csv' },
+      answer: { ...answer, require: { valid: 0 } },
+    });
+    expect((await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url })).code).toBe(0);
+    work.write('r.csv', review);
+    const ended = await work.call(['merge-review', 'out.csv', 'r.csv']);
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.records('out.csv')).toMatchObject([{ answer: '' }, { ...expected, error_code: '' }]);
+    work.write('r.csv', `row,answer\n1,${wrong}\n`);
+    expect((await work.call(['merge-review', 'out.csv', 'r.csv'])).code).toBe(2);
+  });
+
+  it.each(['out.csv', 'out.jsonl'])('takes the properties of JSON into %s', async (output) => {
+    const properties = { name: { type: 'string' }, age: { type: 'integer' }, tags: { type: 'array' } };
+    const answer = { json: { type: 'object', properties, required: ['name'] }, require: { valid: 0 } };
+    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
+    expect((await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url })).code).toBe(0);
+    work.write('r.csv', 'row,name,age,tags\n2,007,30,"[""x, y""]"\n1,,,\n');
+    const ended = await work.call(['merge-review', output, 'r.csv']);
+    expect(ended.code, ended.stderr).toBe(0);
+    if (output === 'out.csv')
+      expect(work.records(output)[1]).toMatchObject({
+        name: '007',
+        age: '30',
+        tags: '["x, y"]',
+        error_code: '',
+      });
+    else
+      expect(work.lines(output)[1]).toMatchObject({
+        answer: { name: '007', age: 30, tags: ['x, y'] },
+        error: null,
+      });
+    work.write('r.csv', 'row,name,age\n1,Ann,old\n');
+    const wrong = await work.call(['merge-review', output, 'r.csv']);
+    expect(wrong.code).toBe(2);
+    expect(wrong.stderr).toContain('r.csv, line 2: answer.age must be integer');
+    work.write('r.csv', 'row,answer\n1,"{""name"":""Ann""}"\n');
+    expect((await work.call(['merge-review', output, 'r.csv'])).stderr).toContain('merged 1 answer');
+  });
+});
+
+/** Records as a table. */
+function table(records: readonly Readonly<Record<string, string>>[], delimiter: string): string {
+  const cell = (text: string): string => (/["\n\r,;]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const lines = [Object.keys(records[0] ?? {}), ...records.map((record) => Object.values(record))];
+  return lines.map((line) => `${line.map(cell).join(delimiter)}\n`).join('');
+}
