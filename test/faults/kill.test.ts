@@ -41,9 +41,10 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     work.remove();
   });
 
-  it('fault 40: ten times, is completed by the same command; nothing is missing, doubled or repeated in silence', async ({
-    task,
-  }) => {
+  // Twelve processes one after the other: on the embedded store each has 2 to 3 s of work before its first call.
+  it('fault 40: ten times, is completed by the same command; nothing is missing, doubled or repeated in silence', {
+    timeout: 600_000,
+  }, async ({ task }) => {
     console.log(`killed at random times, SEED=${SEED}`);
     const env = {
       PROMPTMILL_BASE_URL: service.url,
