@@ -1,11 +1,11 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
-import { PGlite } from '@electric-sql/pglite';
+import type { PGlite } from '@electric-sql/pglite';
 import { errorCode } from '../../errors.js';
 import { makePrivateFolder } from '../../folder.js';
 import type { StoreHealth } from '../health.js';
 import { prepareQueue, QUEUE_SCHEMA, QUEUE_VERSION } from '../postgres/schema.js';
+import { startDatabase } from './engine.js';
 import { LedgerFile } from './ledger-file.js';
 import { takeOverTables } from './ledger-tables.js';
 import { PglitePool } from './pool.js';
@@ -21,12 +21,6 @@ const INITDB = ['--wal-segsize=1', '--no-sync'];
  * halve an 8 kB write. What is at work hardly gains by more than 4 MB of memory; the default takes 128.
  */
 const SETTINGS = ['max_wal_size = 32MB', 'min_wal_size = 8MB', 'shared_buffers = 4MB'];
-
-/**
- * V8 optimises a function of the database after so much work in it. At its default of 1.8 million a run of a few rows
- * spends 1 s of 2.6 s of processor time on that; 20,000 rows take as long with this.
- */
-const OPTIMISE_AFTER = '--wasm-tiering-budget=100000000';
 
 /** What changes with every chunk. Of the system's own tables those that BullMQ's `addBulk` makes temporary tables in. */
 const CHURNED = [
@@ -62,12 +56,7 @@ export async function openDatabase(
   await assertSpace(directory, found === null);
   const version = found ?? (await copyTemplate(data));
 
-  setFlagsFromString(OPTIMISE_AFTER);
-  const database = new PGlite(data, {
-    initDbStartParams: INITDB,
-    postgresqlconf: SETTINGS,
-  });
-  await database.waitReady;
+  const database = await startDatabase(data, { initDbStartParams: INITDB, postgresqlconf: SETTINGS });
   const pool = await PglitePool.open(database, {
     maintenance: MAINTENANCE,
     onError: (error) => health.met(error),

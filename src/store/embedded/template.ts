@@ -1,8 +1,16 @@
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import {
+  closeSync,
+  createReadStream,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
-import { gunzipSync, gzipSync } from 'node:zlib';
-import pLimit from 'p-limit';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, gzipSync } from 'node:zlib';
 import { packageFile } from '../../package-file.js';
 
 /**
@@ -11,8 +19,8 @@ import { packageFile } from '../../package-file.js';
  */
 const TEMPLATE = packageFile('dist/embedded-store.gz');
 
-/** Files that are written at once: as many as Node has threads for. */
-const AT_ONCE = 4;
+/** Bytes that are unpacked at a time. All 18 MB at once would stay with the process, as `engine.ts` says. */
+const PIECE = 2 ** 16;
 
 interface Entry {
   /** Relative to the directory of the database. */
@@ -44,28 +52,65 @@ export function writeTemplate(data: string, tables: string): void {
  * @returns of which version its tables are; null where the build has left no template
  */
 export async function copyTemplate(data: string): Promise<string | null> {
-  const packed = readTemplate();
-  if (packed === null) return null;
-  const bytes = gunzipSync(packed);
-  let at = bytes.indexOf('\n') + 1;
-  const { tables, entries }: Head = JSON.parse(bytes.toString('utf8', 0, at));
-  const limit = pLimit(AT_ONCE);
-  const written = entries.map(({ path, size }) => {
-    if (size === null) return mkdirSync(join(data, path), { mode: 0o700 });
-    const content = bytes.subarray(at, at + size);
-    at += size;
-    return limit(() => writeFile(join(data, path), content, { mode: 0o600 }));
-  });
-  // All of them end before the lock of the store is let go.
-  const failed = (await Promise.allSettled(written)).find((each) => each.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
+  if (statSync(TEMPLATE, { throwIfNoEntry: false }) === undefined) return null;
+  return pipeline(createReadStream(TEMPLATE), createGunzip({ chunkSize: PIECE }), (pieces) =>
+    unpack(new Bytes(pieces), data),
+  );
+}
+
+async function unpack(bytes: Bytes, data: string): Promise<string> {
+  const { tables, entries }: Head = JSON.parse(await bytes.line());
+  for (const { path, size } of entries) {
+    if (size === null) mkdirSync(join(data, path), { mode: 0o700 });
+    else await writeNext(bytes, size, join(data, path));
+  }
   return tables;
 }
 
-function readTemplate(): Buffer | null {
+async function writeNext(bytes: Bytes, size: number, path: string): Promise<void> {
+  const file = openSync(path, 'w', 0o600);
   try {
-    return readFileSync(TEMPLATE);
-  } catch {
-    return null;
+    for (let left = size; left > 0; ) {
+      const part = await bytes.next(left);
+      writeFileSync(file, part);
+      left -= part.length;
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** What comes in pieces, taken by length. */
+class Bytes {
+  readonly #pieces: AsyncIterator<Buffer>;
+  #piece: Buffer = Buffer.alloc(0);
+
+  constructor(pieces: AsyncIterable<Buffer>) {
+    this.#pieces = pieces[Symbol.asyncIterator]();
+  }
+
+  /** The next bytes: one at least, and so many at most. @throws Error at the end */
+  async next(most: number): Promise<Buffer> {
+    while (this.#piece.length === 0) {
+      const { done, value } = await this.#pieces.next();
+      if (done) throw new Error('the template of the database is cut');
+      this.#piece = value;
+    }
+    const part = this.#piece.subarray(0, most);
+    this.#piece = this.#piece.subarray(part.length);
+    return part;
+  }
+
+  /** The text up to the end of the line. */
+  async line(): Promise<string> {
+    const parts: Buffer[] = [];
+    for (;;) {
+      const part = await this.next(PIECE);
+      const end = part.indexOf('\n');
+      parts.push(end === -1 ? part : part.subarray(0, end));
+      if (end === -1) continue;
+      this.#piece = Buffer.concat([part.subarray(end + 1), this.#piece]);
+      return Buffer.concat(parts).toString();
+    }
   }
 }
