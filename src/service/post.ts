@@ -1,4 +1,4 @@
-import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
+import { Agent, type Dispatcher, ProxyAgent } from 'undici';
 import { errorCode } from '../errors.js';
 import type { ServiceProxy } from './proxy.js';
 
@@ -15,7 +15,9 @@ export async function postOnce(
   const dispatcher = dispatcherFor(url, proxy);
   try {
     const headers = { 'content-type': 'application/json' };
-    const answer = await request(url, { method: 'POST', headers, body, signal, dispatcher });
+    const { origin, pathname, search } = url;
+    const to = { origin, path: `${pathname}${search}` };
+    const answer = await dispatcher.request({ ...to, method: 'POST', headers, body, signal });
     const { statusCode } = answer;
     answer.body.on('error', () => {}).destroy();
     return statusCode >= 200 && statusCode < 300 ? null : `answered with ${statusCode}`;
