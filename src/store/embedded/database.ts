@@ -51,8 +51,8 @@ export async function openDatabase(
   const found = readyVersion(ready);
   // A process that was killed while it made the database has left something that nothing can open.
   if (found === null) rmSync(data, { recursive: true, force: true });
-  LedgerFile.sweep(join(directory, 'ledger'));
   makePrivateFolder(data);
+  LedgerFile.sweep(join(directory, 'ledger'));
   await assertSpace(directory, found === null);
   const version = found ?? (await copyTemplate(data));
 
