@@ -102,6 +102,7 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
     expect(summary).toMatchObject({
       rows: { total: ROWS, completed: ROWS },
       answers_invalid: ROWS / 100,
+      answer_sources: { read: ROWS - ROWS / 10, asked_again: ROWS / 10 - ROWS / 100 },
       usage: { total_tokens: CALLS * EACH },
     });
     const { repeated } = summary['calls'] as { repeated: number };

@@ -56,8 +56,8 @@ describeEachStore('answers that do not fit', (store) => {
   it('are asked for again, as often as the job says, and each call counts', async () => {
     const { code, stderr } = await run({});
     expect(code, stderr).toBe(0);
-    expect(record(1)).toMatchObject({ answer: 'yes', attempts: '1', total_tokens: '11' });
-    expect(record(5)).toMatchObject({ answer: 'yes', attempts: '2', total_tokens: '22' });
+    expect(record(1)).toMatchObject({ answer_source: 'read', attempts: '1', total_tokens: '11' });
+    expect(record(5)).toMatchObject({ answer_source: 'asked_again', attempts: '2', total_tokens: '22' });
     expect(record(10)).toMatchObject({ answer: '', attempts: '3', total_tokens: '33' });
     expect(service.calls('again, maybe: row 5')).toBe(1);
     expect(service.calls('again, maybe: row 10')).toBe(2);
@@ -65,6 +65,7 @@ describeEachStore('answers that do not fit', (store) => {
     expect(service.requests).toHaveLength(calls);
     expect(work.json('out.summary.json')).toMatchObject({
       ...{ answers_invalid: 4, usage: { total_tokens: 11 * calls } },
+      answer_sources: { read: 32, asked_again: 4 },
       calls: { sent: calls, retried: 0, repeated: 0 },
     });
   });
@@ -73,7 +74,7 @@ describeEachStore('answers that do not fit', (store) => {
     refusals = 1;
     const { code, stderr } = await run({ ask_again: 1, deployment: LARGER });
     expect(code, stderr).toBe(0);
-    expect(record(10)).toMatchObject({ answer: 'yes', attempts: '3', total_tokens: '33' });
+    expect(record(10)).toMatchObject({ answer_source: 'escalated', attempts: '3', total_tokens: '33' });
     const larger = service.requests.filter(({ url }) => url.includes(LARGER));
     expect([...new Set(larger.map(({ prompt }) => prompt))].sort()).toEqual([
       'row 10',
@@ -82,7 +83,10 @@ describeEachStore('answers that do not fit', (store) => {
       'row 40',
     ]);
     expect(larger).toHaveLength(5);
-    expect(work.json('out.summary.json')).toMatchObject({ answers_invalid: 0, calls: { rate_limited: 1 } });
+    expect(work.json('out.summary.json')).toMatchObject({
+      ...{ answers_invalid: 0, calls: { rate_limited: 1 } },
+      answer_sources: { read: 32, asked_again: 4, escalated: 4 },
+    });
   });
 
   it('are asked for again within the budget: the run stops before it is passed, and goes on where it was', async () => {
@@ -94,6 +98,6 @@ describeEachStore('answers that do not fit', (store) => {
     const { code, stderr } = await run({}, budget(2 * needed));
     expect(code, stderr).toBe(0);
     expect(service.requests).toHaveLength(needed / 11);
-    expect(record(5)).toMatchObject({ answer: 'yes', attempts: '2', total_tokens: '22' });
+    expect(record(5)).toMatchObject({ answer_source: 'asked_again', attempts: '2', total_tokens: '22' });
   });
 });
