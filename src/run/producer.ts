@@ -3,6 +3,7 @@ import type { Row } from '../model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Execution } from '../resume/resume.js';
+import { withDeployment } from '../service/endpoint-spec.js';
 import { rows as rowsOf } from '../source/source.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
@@ -116,9 +117,12 @@ export class Producer {
 function asksOf({ onInvalid, answer, endpoint }: Settings): Asks | null {
   if (onInvalid === null || (onInvalid.askAgain === 0 && onInvalid.deployment === null)) return null;
   const { askAgain: again, prompt, deployment } = onInvalid;
-  // Which model is behind another deployment, its name says.
-  const { model: _, ...how } = endpoint;
-  return { answer, again, prompt, endpoint: deployment === null ? null : { ...how, deployment } };
+  return {
+    answer,
+    again,
+    prompt,
+    endpoint: deployment === null ? null : withDeployment(endpoint, deployment),
+  };
 }
 
 /** The rows of a chunk that are sent, without those that take an outcome over. */

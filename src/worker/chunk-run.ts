@@ -365,7 +365,10 @@ export class ChunkRun {
     const fault = (await learned) ?? (stop?.kind === 'stop' ? stop.fault : null);
     if (fault === null) return;
     // The rows come again with the next execution of the run.
-    await this.parts.stop(chunk, fault);
+    const { deployment } = chunk.endpoint;
+    const where =
+      deployment === this.lease.chunk.endpoint.deployment ? '' : `${deployment} (answer.on_invalid): `;
+    await this.parts.stop(chunk, { ...fault, message: `${where}${fault.message}` });
     this.#wanted = false;
   }
 

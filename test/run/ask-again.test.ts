@@ -1,6 +1,11 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import {
+  completionBody,
+  type ScriptedReply,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
 const ROWS = 40;
@@ -9,8 +14,9 @@ const LARGER = 'lm-larger';
 describeEachStore('answers that do not fit', (store) => {
   let work: Workplace;
   let service: ScriptedService;
-  /** How often the larger deployment asks to wait. */
+  /** How often the larger deployment refuses, and how. */
   let refusals = 0;
+  let refusal: ScriptedReply;
 
   /**
    * Every tenth row is never right here, and right with the larger deployment; every fifth is right when asked again.
@@ -18,8 +24,9 @@ describeEachStore('answers that do not fit', (store) => {
   beforeEach(async () => {
     work = new Workplace();
     refusals = 0;
+    refusal = { status: 429, headers: { 'retry-after': '1' } };
     service = await startScriptedService(({ prompt, url }) => {
-      if (url.includes(LARGER) && refusals-- > 0) return { status: 429, headers: { 'retry-after': '1' } };
+      if (url.includes(LARGER) && refusals-- > 0) return refusal;
       const row = Number(/row (\d+)/.exec(prompt)?.[1]);
       const isAgain = prompt.startsWith('again');
       const isRight = row % 5 !== 0 || (row % 10 !== 0 && isAgain) || url.includes(LARGER);
@@ -87,6 +94,14 @@ describeEachStore('answers that do not fit', (store) => {
       ...{ answers_invalid: 0, calls: { rate_limited: 1 } },
       answer_sources: { read: 32, asked_again: 4, escalated: 4 },
     });
+  });
+
+  it('are asked of no deployment that is not there: the run stops and says which', async () => {
+    refusals = Number.POSITIVE_INFINITY;
+    refusal = { status: 404, json: { error: { code: 'DeploymentNotFound', message: 'It does not exist.' } } };
+    const { code, stderr } = await run({ ask_again: 0, prompt: undefined, deployment: LARGER });
+    expect(code, stderr).toBe(3);
+    expect(stderr).toMatch(/deployment_not_found: lm-larger \(answer.on_invalid\): It does not exist/);
   });
 
   it('are asked for again within the budget: the run stops before it is passed, and goes on where it was', async () => {
