@@ -57,9 +57,10 @@ export class ConfidenceCurve {
    * The lowest confidence as a threshold with which this share of the answered rows is right: the one that leaves most
    * answers.
    * @param accuracy from 0 to 1; the share itself has to reach it, and not the low end of its interval
+   * @param least answered rows, with fewer of which a threshold does not count
    * @returns `null` where no threshold reaches it
    */
-  lowest(accuracy: number): Threshold | null {
+  lowest(accuracy: number, least: number): Threshold | null {
     let [answered, right] = [0, 0];
     let lowest: number | null = null;
     for (let step = STEPS; step >= 0; step--) {
@@ -67,7 +68,7 @@ export class ConfidenceCurve {
       if (rows === 0) continue;
       answered += rows;
       right += this.#right[step] ?? 0;
-      if (right / answered >= accuracy) lowest = step;
+      if (answered >= least && right / answered >= accuracy) lowest = step;
     }
     return lowest === null ? null : this.at(lowest / STEPS);
   }

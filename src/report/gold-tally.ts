@@ -91,8 +91,11 @@ export class GoldCounter {
     this.#properties = new Map(Object.entries(properties));
   }
 
-  /** @param answer `null` where the row is not completed */
-  add(gold: Gold, answer: Answer | null): void {
+  /**
+   * @param answer `null` where the row is not completed
+   * @param said what the model said, where the answer is that of a person; its confidence is counted by this
+   */
+  add(gold: Gold, answer: Answer | null, said = answer): void {
     if (answer === null) {
       this.#unanswered += 1;
       return;
@@ -100,9 +103,8 @@ export class GoldCounter {
     this.#rows += 1;
     if (answer.abstained) this.#abstained += 1;
     if (answer.fault !== null) this.#invalid += 1;
-    const right = saysRight(gold, answer);
-    if (right && !answer.abstained) this.#right += 1;
-    if (answer.confidence) this.#addConfidence(gold, answer.confidence, right);
+    if (saysRight(gold, answer) && !answer.abstained) this.#right += 1;
+    if (said?.confidence) this.#addConfidence(gold, said.confidence, saysRight(gold, said));
     this.#addParts(gold, answer);
   }
 

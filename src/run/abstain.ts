@@ -44,8 +44,7 @@ export async function abstain(
   }
   const asked = spec.abstainFor;
   const all = curve.at(0);
-  const lowest = curve.lowest(asked);
-  const found = lowest !== null && lowest.answered >= LEAST_ANSWERED ? lowest : null;
+  const found = curve.lowest(asked, LEAST_ANSWERED);
   const threshold = found?.threshold ?? 0;
 
   const before = committer.manifest.tally;

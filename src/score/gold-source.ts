@@ -8,7 +8,7 @@ import type { Json, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import { inputColumn } from '../output/read-back.js';
 import { formatOfName } from '../source/format.js';
-import { survey } from '../source/source.js';
+import { rows, survey } from '../source/source.js';
 
 /** Where the right answers of records are found. */
 export interface GoldSource {
@@ -103,8 +103,8 @@ interface Entry {
 }
 
 /**
- * A file with a right answer in each row, or in some. Its column `row` has the number of a row of the output, as the file for
- * review has it; a file without this column has the id of a row, in the column of `input.id` or else in its first one. The
+ * A file with a right answer in each row, or in some. It has the id of a row in the column of `input.id`, or else the number of
+ * a row of the output in `row`, or else an id in its first column. The file for review goes by `row` although it has an id. The
  * right answers are in the column named, else in `answer`, else in the only other column.
  */
 async function fileSource(file: string, named: string | null, parts: GoldParts): Promise<GoldSource> {
@@ -117,16 +117,11 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
     );
   }
   const entries = new Map<string, Entry>();
-  let columns: Columns | null = null;
-  await survey(
-    { path: file },
-    {
-      onRow(row) {
-        columns ??= columnsOf(row, file, named, parts.id);
-        addEntry(entries, row, columns, file, parts);
-      },
-    },
-  );
+  const surveyed = await survey({ path: file }, { onRow: (row) => refuseFault(row, file) });
+  const isBlank = surveyed.rows === 0;
+  const columns = isBlank ? null : columnsOf(surveyed.columns, file, named, parts.id);
+  if (columns !== null)
+    for await (const row of rows({ path: file }, surveyed)) addEntry(entries, row, columns, file, parts);
   const { key } = columns ?? { key: ROW };
   const idOf = key === ROW ? null : inputColumn(key, answer, record);
   const keyOf = (row: Row): string => {
@@ -145,13 +140,22 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
     },
     end() {
       const strange = [...entries.values()].filter(({ found }) => !found).length;
-      if (strange === 0) return [];
+      const told =
+        key === ROW && entries.size > 0
+          ? [`the rows of ${file} are told by its column "row": the number of a row of ${output}, from 1`]
+          : [];
+      if (strange === 0) return told;
       if (strange < entries.size)
-        return [`${counted(strange, 'row')} of ${file} ${strange === 1 ? 'is' : 'are'} no row of ${output}`];
+        return [
+          ...told,
+          `${counted(strange, 'row')} of ${file} ${strange === 1 ? 'is' : 'are'} no row of ${output}`,
+        ];
       throw new UsageError(
         'gold_matches_nothing',
         `none of the ${counted(strange, 'row')} of ${file} that have a right answer is a row of ${output}, by the column ${JSON.stringify(key)}`,
-        `Its column ${JSON.stringify(ROW)} has the number of a row of the output, from 1; without one, ${parts.id === null ? 'its first column has' : `its column ${JSON.stringify(parts.id)} or its first one has`} what stands in the column of this name in the output.`,
+        key === ROW
+          ? 'It has the number of a row of the output, from 1.'
+          : 'It has what stands in the column of this name in the output.',
       );
     },
   };
@@ -165,12 +169,16 @@ interface Columns {
 /** The column with the number of a row. */
 const ROW = 'row';
 
-function columnsOf({ fields }: Row, file: string, named: string | null, id: string | null): Columns {
-  const names = [...fields.keys()];
-  const key = [ROW, id].find((name) => name !== null && fields.has(name)) ?? names[0] ?? ROW;
+/** Columns by which the file for review is known: every one that is a CSV with columns of the input has them. */
+const REVIEW = [ROW, 'text', 'abstained'];
+
+function columnsOf(names: readonly string[], file: string, named: string | null, id: string | null): Columns {
+  const isReview = REVIEW.every((name) => names.includes(name));
+  const keys = isReview ? [ROW] : [id, ROW];
+  const key = keys.find((name) => name !== null && names.includes(name)) ?? names[0] ?? ROW;
   const others = names.filter((name) => name !== key);
   const use = { code: 'gold_column_missing', user: '--gold names', owner: `${file} has` };
-  if (named !== null && !fields.has(named)) throw unknownNames(use, [named], names);
+  if (named !== null && !names.includes(named)) throw unknownNames(use, [named], names);
   const gold = named ?? (others.includes('answer') ? 'answer' : others.length === 1 ? others[0] : undefined);
   if (gold !== undefined && gold !== key) return { key, gold };
   throw new UsageError(
@@ -180,16 +188,18 @@ function columnsOf({ fields }: Row, file: string, named: string | null, id: stri
   );
 }
 
+function refuseFault({ fault }: Row, file: string): void {
+  if (fault === undefined) return;
+  throw new UsageError('gold_row_bad', `${file}: ${fault.message}`, 'Correct that line.');
+}
+
 function addEntry(
   entries: Map<string, Entry>,
-  { fields, fault, line }: Row,
+  { fields, line }: Row,
   { key, gold: column }: Columns,
   file: string,
   { read, bad }: GoldParts,
 ): void {
-  if (fault !== undefined) {
-    throw new UsageError('gold_row_bad', `${file}: ${fault.message}`, 'Correct that line.');
-  }
   const gold = read(fields.get(column) ?? null);
   if (gold === null) return;
   if (typeof gold === 'string') {
@@ -197,8 +207,8 @@ function addEntry(
     return;
   }
   const text = valueText(fields.get(key)).trim();
-  const id = key === ROW ? String(Number(text)) : valueText(fields.get(key));
-  if (key === ROW && !/^\d{1,15}$/.test(text)) {
+  const id = key === ROW ? text : valueText(fields.get(key));
+  if (key === ROW && !/^[1-9]\d{0,14}$/.test(text)) {
     throw new UsageError(
       'gold_row_bad',
       `${file}, line ${line}: column "row" has ${JSON.stringify(text)}, which is no number of a row`,

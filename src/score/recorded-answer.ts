@@ -18,10 +18,15 @@ interface RecordedAnswers {
   /** Whether the row could not be read; then it has no right answer either. */
   readonly isUnreadable: (row: Row) => boolean;
   /**
-   * The answer as the record has it. Only the label of a row that was left out is read anew, from its text.
+   * The answer as the record has it.
    * @param gold a cell of a CSV does not say whether it is a text or a number: it is taken for what it is compared with
    */
   readonly answerOf: (row: Row, gold: Gold) => Answer;
+  /**
+   * What the model said, which its confidence is about: read from the text of the record, because the answer may be that of a
+   * person, or left out. It is the answer of the record where the record has no text, or the job asks for no confidence.
+   */
+  readonly saidOf: (row: Row, recorded: Answer) => Answer;
 }
 
 interface Lacking {
@@ -123,22 +128,19 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
     const isEmpty = values.every((value) => value === null);
     const abstained = isEmpty && String(partOf(row, 'abstained')) === 'true';
     const isInvalid = isEmpty && !abstained && (spec.kind !== 'json' || isFaulty(row));
-    const label = abstained ? saidIn(partOf(row, 'text')) : undefined;
     return {
       values,
       counted: [],
       fault: isInvalid ? NO_ANSWER : null,
       confidence: isInvalid ? null : confidenceOf(row),
       abstained,
-      ...(label !== undefined && { label }),
     };
   }
 
-  /** The label that a text names, also where it would be left out. */
-  function saidIn(text: Json): string | undefined {
-    if (typeof text !== 'string') return undefined;
-    const { values, label = values[0] } = reader.read({ text, finish_reason: null });
-    return typeof label === 'string' ? label : undefined;
+  function saidOf(row: Row, recorded: Answer): Answer {
+    if (!asksConfidence || !has(row, 'text')) return recorded;
+    const said = reader.read({ text: valueText(partOf(row, 'text')), finish_reason: null });
+    return { ...said, confidence: said.fault === null ? confidenceOf(row) : null };
   }
 
   function errorOf(row: Row): string {
@@ -159,6 +161,7 @@ export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): 
     statusOf: (row) => valueText(partOf(row, 'status')),
     isUnreadable: (row) => isUnreadable(errorOf(row)),
     answerOf,
+    saidOf,
   };
 }
 

@@ -8,6 +8,7 @@ import type { Row } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import { ConfidenceCurve, type Threshold } from '../report/abstention.js';
 import { GoldCounter } from '../report/gold-tally.js';
+import { LEAST_ANSWERED } from '../report/require.js';
 import { type Scores, scoresOf } from '../report/scores.js';
 import { STATUSES } from '../report/tally.js';
 import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
@@ -27,10 +28,13 @@ export interface ScoreReport {
   /** What thresholds of confidence do to the rows with gold; `null` where the output has no confidence. */
   readonly abstention: {
     readonly thresholds: readonly Threshold[];
-    /** For each accuracy the lowest threshold with which the answered rows have it; `null` where none does. */
+    /**
+     * For each accuracy the lowest threshold with which the answered rows have it, and are as many as `answer.abstain` wants;
+     * `null` where there is none. With 0 every label may stay.
+     */
     readonly targets: readonly { readonly accuracy: number; readonly reached: Threshold | null }[];
   } | null;
-  /** What is left out, and why. */
+  /** By what rows are told where that is their number, and what is left out. */
   readonly notes: readonly string[];
 }
 
@@ -91,9 +95,10 @@ export async function scoreOutput(
     const right = golds.find((each) => each !== null) ?? null;
     if (right === null) continue;
     const read = status === 'completed' ? answers.answerOf(row, right) : null;
-    counter.add(right, read);
-    if (read !== null)
-      curve?.add(read.fault === null ? (read.confidence?.value ?? 0) : null, saysRight(right, read));
+    const said = read && answers.saidOf(row, read);
+    counter.add(right, read, said);
+    if (said !== null)
+      curve?.add(said.fault === null ? (said.confidence?.value ?? 0) : null, saysRight(right, said));
   }
   bad.end();
   if (written !== null && written !== records) {
@@ -109,7 +114,7 @@ export async function scoreOutput(
     scores: scoresOf(counter.toTally()),
     abstention: curve && {
       thresholds: THRESHOLDS.map((threshold) => curve.at(threshold)),
-      targets: TARGETS.map((accuracy) => ({ accuracy, reached: curve.lowest(accuracy) })),
+      targets: TARGETS.map((accuracy) => ({ accuracy, reached: curve.lowest(accuracy, LEAST_ANSWERED) })),
     },
     notes: [...strange, ...notes],
   };

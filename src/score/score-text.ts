@@ -1,4 +1,5 @@
 import { count, counted, percent } from '../figures.js';
+import { LEAST_ANSWERED } from '../report/require.js';
 import { scoreLines } from '../report/score-lines.js';
 import { bodyWidth, flow, painter, plain, sectionLines } from '../report/terminal-text.js';
 import type { ScoreReport } from './score-output.js';
@@ -25,7 +26,7 @@ export function renderScore(report: ScoreReport, { width: columns, color }: Scor
       [
         ['scores', scoreLines(scores, width)],
         ['abstention', abstentionLines(report, width)],
-        ['left out', notes.flatMap((note) => flow(plain(note).split(' '), ' ', width))],
+        ['notes', notes.flatMap((note) => flow(plain(note).split(' '), ' ', width))],
       ],
       columns,
       paint,
@@ -51,10 +52,11 @@ function abstentionLines({ abstention }: ScoreReport, width: number): string[] {
   );
   const sentences = abstention.targets.map(({ accuracy, reached }) => {
     const target = `${Number((accuracy * 100).toFixed(6))} % accuracy`;
-    if (reached?.accuracy == null) return `no threshold reaches ${target}`;
+    if (reached?.accuracy == null)
+      return `no threshold with ${LEAST_ANSWERED} rows with gold above it reaches ${target}`;
     const { threshold, coverage, answered, accuracy: got } = reached;
     return (
-      `at ${target} ${share(coverage)} of the rows are answered: abstain_below ${threshold} ` +
+      `at ${target} ${share(coverage)} of the rows are answered: ${threshold === 0 ? 'every label may stay' : `abstain_below ${threshold}`} ` +
       `(${count(answered)} rows with ${share(got.value)}, ${share(got.low)} to ${share(got.high)})`
     );
   });

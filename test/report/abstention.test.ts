@@ -34,21 +34,23 @@ describe('a threshold', () => {
 
   it('is found for an accuracy, the lowest also where a higher one does not reach it', () => {
     const curve = curveOf(ROWS);
-    expect(curve.lowest(1)).toMatchObject({ threshold: 0.9, answered: 2 });
+    expect(curve.lowest(1, 1)).toMatchObject({ threshold: 0.9, answered: 2 });
     // With 0.9 all are right, with 0.8 three of four, and with 0.6 four of five.
-    expect(curve.lowest(0.8)).toEqual({
+    expect(curve.lowest(0.8, 1)).toEqual({
       threshold: 0.6,
       answered: 5,
       coverage: 5 / 8,
       accuracy: shareOf(4, 5),
     });
-    expect(curve.lowest(0.5)?.threshold).toBe(0);
+    expect(curve.lowest(0.5, 1)?.threshold).toBe(0);
+    // The two surest rows are too few.
+    expect(curve.lowest(0.85, 3)).toBeNull();
   });
 
   it('is not found where the surest rows are wrong, and without rows', () => {
-    expect(curveOf([[0.9, false]]).lowest(0.5)).toBeNull();
-    expect(curveOf([[null, false]]).lowest(0)).toBeNull();
-    expect(curveOf([]).lowest(0)).toBeNull();
+    expect(curveOf([[0.9, false]]).lowest(0.5, 1)).toBeNull();
+    expect(curveOf([[null, false]]).lowest(0, 1)).toBeNull();
+    expect(curveOf([]).lowest(0, 1)).toBeNull();
     expect(curveOf([]).at(0.5)).toEqual({ threshold: 0.5, answered: 0, coverage: 0, accuracy: null });
   });
 });
@@ -60,15 +62,23 @@ test('thresholds are those of a search through all rows', () => {
   );
   const rows = fc.array(fc.tuple(fc.option(confidence, { freq: 8 }), fc.boolean()), { maxLength: 30 });
   fc.assert(
-    fc.property(rows, fc.constantFrom(0.5, 0.8, 0.9, 0.95, 1), (all, accuracy) => {
-      const answered = (threshold: number): Row[] => all.filter(([c]) => c !== null && c >= threshold);
-      const share = (some: readonly Row[]): number => some.filter(([, right]) => right).length / some.length;
-      const thresholds = all.flatMap(([c]) => (c === null ? [] : [c])).sort((a, b) => a - b);
-      const found = thresholds.find((threshold) => share(answered(threshold)) >= accuracy);
-      const lowest = curveOf(all).lowest(accuracy);
-      expect(lowest?.threshold).toBe(found);
-      if (found !== undefined) expect(lowest?.answered).toBe(answered(found).length);
-    }),
+    fc.property(
+      rows,
+      fc.constantFrom(0.5, 0.8, 0.9, 0.95, 1),
+      fc.constantFrom(1, 5),
+      (all, accuracy, least) => {
+        const answered = (threshold: number): Row[] => all.filter(([c]) => c !== null && c >= threshold);
+        const share = (some: readonly Row[]): number =>
+          some.filter(([, right]) => right).length / some.length;
+        const thresholds = all.flatMap(([c]) => (c === null ? [] : [c])).sort((a, b) => a - b);
+        const found = thresholds.find(
+          (threshold) => answered(threshold).length >= least && share(answered(threshold)) >= accuracy,
+        );
+        const lowest = curveOf(all).lowest(accuracy, least);
+        expect(lowest?.threshold).toBe(found);
+        if (found !== undefined) expect(lowest?.answered).toBe(answered(found).length);
+      },
+    ),
     { numRuns: 200 },
   );
 });

@@ -122,11 +122,10 @@ describe('the scores of an output', () => {
         answered: 3,
         accuracy: { value: 1 },
       });
-      expect(report.abstention.targets).toMatchObject([
-        { accuracy: 0.9, reached: { threshold: 0.85, answered: 3 } },
-        { accuracy: 0.95, reached: { threshold: 0.85 } },
-        { accuracy: 0.99, reached: { threshold: 0.85 } },
-      ]);
+      // Three sure rows that are right are too few for `answer.abstain`.
+      expect(report.abstention.targets).toEqual(
+        [0.9, 0.95, 0.99].map((accuracy) => ({ accuracy, reached: null })),
+      );
     },
   );
 
@@ -197,10 +196,54 @@ abstention      abstain_below  answered  accuracy
                          0.50    66.7 %  75.0 % (30.1 % to 95.4 %)
 `);
     expect(stderr).toContain(`\
-                at 95 % accuracy 50.0 % of the rows are answered: abstain_below 0.85 (3 rows with
-                100.0 %, 43.9 % to 100.0 %)
+                no threshold with 30 rows with gold above it reaches 95 % accuracy
 `);
   });
+
+  /** An output with so many rows that have this confidence, the first of them right. */
+  function sureOf(...groups: readonly (readonly [confidence: string, rows: number, right: number])[]): void {
+    const records = groups.flatMap(([confidence, rows, right]) =>
+      Array.from({ length: rows }, (_, i) => ({
+        truth: i < right ? 'positive' : 'negative',
+        ...{ status: 'completed', answer: 'positive', text: 'positive', error_code: '', confidence },
+      })),
+    );
+    work.write('out.csv', stringify(records, { header: true }));
+    const answer = { labels: ['positive', 'negative'], confidence: 'logprobs', gold: 'truth' };
+    work.job({ input: { path: 'in.csv' }, answer });
+  }
+
+  it('say the threshold that answer.abstain would take, or that every label may stay', async () => {
+    const said = async () =>
+      (await call('score', 'out.csv', '--job', 'job.yaml')).stderr.replaceAll(/\s+/g, ' ');
+    sureOf(['0.9', 30, 30], ['0.6', 10, 5]);
+    expect(await said()).toContain(
+      'at 95 % accuracy 75.0 % of the rows are answered: abstain_below 0.9 (30 rows',
+    );
+    sureOf(['0.9', 29, 29], ['0.6', 10, 5]);
+    expect(await said()).toContain('no threshold with 30 rows with gold above it reaches 95 % accuracy');
+    sureOf(['0.9', 30, 30], ['', 10, 10]);
+    expect(await said()).toContain(
+      '95 % accuracy 100.0 % of the rows are answered: every label may stay (40 rows',
+    );
+  });
+
+  it.each(['out.csv', 'out.jsonl'])(
+    '%s say how sure and right the model was also after people have answered',
+    async (path) => {
+      await run({ answer: SURE, output: { path, probabilities: true } });
+      const before = await scored(path);
+      // The model said negative of row 2 with 0.6, and no label of row 4.
+      work.write('mine.csv', 'row,answer\n2,positive\n4,negative\n');
+      const { code, stderr } = await call('merge-review', path, 'mine.csv');
+      expect(code, stderr).toBe(0);
+      const after = await scored(path);
+      expect(after.scores).toMatchObject({ accuracy: { value: 5 / 6 }, answered: 5 });
+      for (const name of ['calibration', 'ece', 'brier'])
+        expect(after.scores[name], name).toEqual(before.scores[name]);
+      expect(after.abstention).toEqual(before.abstention);
+    },
+  );
 
   it('leave out what the columns are missing for, and say so', async () => {
     const columns = ['id', 'Truth', 'status', 'answer', 'error_code', 'text', 'abstained'];
@@ -245,6 +288,9 @@ describe('right answers', () => {
     expect(alone.scores).toMatchObject({ rows: 2, abstained: 2, answered: 0, accuracy: { value: 0 } });
     // The model said negative of row 2 with 0.6.
     expect(alone.scores.calibration).toEqual([{ from: 0.5, to: 0.6, rows: 1, confidence: 0.6, accuracy: 1 }]);
+    expect(alone.notes[0]).toBe(
+      'the rows of filled.csv are told by its column "row": the number of a row of out.csv, from 1',
+    );
     const both = await scored('out.csv', '--gold', 'filled.csv', '--gold', 'Truth');
     expect(both.gold).toEqual(['filled.csv', 'Truth']);
     expect(both.scores).toMatchObject({
@@ -263,6 +309,28 @@ describe('right answers', () => {
       '{"id":"a","said":"x","truth":"negative"}\n{"id":"b","said":"x","truth":null}\n',
     );
     expect((await scored('out.csv', '--gold', 'gold.jsonl:truth')).scores).toMatchObject({ rows: 1 });
+  });
+
+  it('come from a file whose own column "row" is not the number of a row, by input.id', async () => {
+    work.job({ input: { path: 'in.csv', only_new: true, id: 'id' }, answer: SURE }, 'by-id.yaml');
+    work.write('indexed.csv', 'row,id,truth\n1,a,positive\n2,b,negative\n3,c,neutral\n');
+    const report = await scored('out.csv', '--gold', 'indexed.csv:truth', '--job', 'by-id.yaml');
+    expect(report.scores).toMatchObject({ rows: 3, abstained: 1, answered: 2, answered_accuracy: 1 });
+    expect(report.notes.join()).not.toContain('indexed.csv');
+    work.write('indexed.csv', 'row,id,truth\n2,a,positive\n3,b,negative\n4,c,neutral\n');
+    expect((await scored('out.csv', '--gold', 'indexed.csv:truth', '--job', 'by-id.yaml')).scores).toEqual(
+      report.scores,
+    );
+    // The file for review has an id that a spreadsheet may have changed.
+    work.write('filled.csv', 'row,id,text,abstained,answer\n2,0b,negative,true,negative\n');
+    expect((await scored('out.csv', '--gold', 'filled.csv', '--job', 'by-id.yaml')).scores.rows).toBe(1);
+  });
+
+  it('come from JSONL whose first row does not have all columns', async () => {
+    work.write('gold.jsonl', '{"id":"a"}\n{"id":"c","truth":"neutral"}\n');
+    const { scores } = await scored('out.csv', '--gold', 'gold.jsonl:truth');
+    expect(scores).toMatchObject({ rows: 1, accuracy: { value: 1 } });
+    expect((await scored('out.csv', '--gold', 'gold.jsonl')).scores).toEqual(scores);
   });
 
   it.each([
@@ -285,6 +353,12 @@ describe('right answers', () => {
       ['--gold', 'odd.csv'],
       'odd.csv, line 2: column "row" has "two", which is no number of a row',
     ],
+    [
+      'a number of a row from 0',
+      ['--gold', 'zero.csv'],
+      'zero.csv, line 2: column "row" has "0", which is no number of a row',
+    ],
+    ['a line that is no JSON', ['--gold', 'broken.jsonl'], 'broken.jsonl: line 1 is no JSON object'],
     [
       'no row that matches',
       ['--gold', 'other.csv'],
@@ -314,6 +388,8 @@ describe('right answers', () => {
     work.write('bad.csv', 'row,answer\n1,positive\n2,positve\n3,x\n');
     work.write('twice.csv', 'row,answer\n2,positive\n3,positive\n2,positive\n');
     work.write('odd.csv', 'row,answer\ntwo,positive\n');
+    work.write('zero.csv', 'row,answer\n0,positive\n1,negative\n');
+    work.write('broken.jsonl', '{"id":\n{"id":"a","truth":"positive"}\n');
     work.write('other.csv', 'id,truth\nzz,positive\n');
     work.write('foreign.csv', 'key,truth\na,positive\n');
     work.write('wide.csv', 'row,truth,note\n1,positive,x\n');
