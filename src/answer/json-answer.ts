@@ -49,15 +49,14 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
 
   const read = (completion: ReadFrom): Answer => {
     const text = completion.text?.trim() ?? '';
-    const json = findJson(text, openers);
-    if (json === undefined) {
-      const mended = isCut(completion) ? undefined : repaired(text);
-      if (mended !== undefined && problem(JSON.parse(mended)) === null)
-        return { ...valid(mended), repaired: true };
+    const found = findJson(text, openers);
+    const mended = found === undefined && !isCut(completion) ? repaired(text) : undefined;
+    const json = found ?? mended;
+    if (json === undefined)
       return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });
-    }
     const wrong = problem(JSON.parse(json));
-    return wrong === null ? valid(json) : invalid({ code: 'answer_invalid', message: wrong });
+    if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
+    return mended === undefined ? valid(json) : { ...valid(json), repaired: true };
   };
   return { properties, read };
 }

@@ -68,8 +68,11 @@ function skeleton(text: string, start: number): { readonly end: number; readonly
   let joined = false;
   const endWord = (): void => {
     const word = bare.trim();
-    if (word !== '') [words, string] = [`${words}\0${letters(PYTHON.get(word) ?? word)}`, null];
     bare = '';
+    if (word === '') return;
+    const plain = PYTHON.get(word) ?? word;
+    words += `\0${isUnclear(plain) ? NO_JSON : letters(plain)}`;
+    string = null;
   };
   for (let at = start; at < text.length; at++) {
     const char = text.charAt(at);
@@ -103,6 +106,7 @@ function skeleton(text: string, start: number): { readonly end: number; readonly
       if (open.length === 0) return { end: at + 1, words };
     } else if (char === ',' || char === ':') {
       endWord();
+      if (char === ':' && open.at(-1) === ']') words += NO_JSON;
       string = null;
     } else if (char === '\n') endWord();
     else bare += char;
@@ -141,6 +145,18 @@ const PYTHON: ReadonlyMap<string, string> = new Map([
   ['False', 'false'],
 ]);
 
-/** Letters and digits only: an escape may have come in the place of a character, or gone. */
-const letters = (text: string): string =>
-  text.replace(/\\[bfnrt"\\/]/g, '').replace(/[^\p{L}\p{M}\p{N}]+/gu, '');
+/** Stands for what the library would turn into another text. Nothing that is mended has it among its words. */
+const NO_JSON = '?';
+
+/** Whether a bare word would become a text, with its semicolon, although it may mean another value. */
+const isUnclear = (word: string): boolean =>
+  word.includes(';') || (/^(?:null|none|true|false)$/i.test(word) && !/^(?:null|true|false)$/.test(word));
+
+/**
+ * Letters and digits only: an escape may have come in the place of a character, or gone. The library leaves out a backslash
+ * that is part of none.
+ */
+function letters(text: string): string {
+  const plain = text.replace(/\\[bfnrt"'\\/]/g, '');
+  return /\\(?!u)/.test(plain) ? NO_JSON : plain.replace(/[^\p{L}\p{M}\p{N}]+/gu, '');
+}

@@ -42,6 +42,11 @@ describe('JSON that is nearly JSON', () => {
     expect(values).toEqual(['A\'nn "B"\né', null, [true, false]]);
   });
 
+  it('keeps backslashes that are escaped, and words and signs that are quoted', () => {
+    const text = String.raw`{'name': 'C:\\Users; \u0064\'s', 'tags': ['NULL', 'a: b;', 'none',]}`;
+    expect(reader.read(said(text)).values).toEqual(["C:\\Users; d's", null, ['NULL', 'a: b;', 'none']]);
+  });
+
   it('keeps every digit of a big number, and a name such as __proto__', () => {
     const any = answerReader({
       kind: 'json',
@@ -65,7 +70,7 @@ describe('JSON that is nearly JSON', () => {
     expect(reader.read(said("{'age': 3}"))).toEqual({
       values: [null, null, null],
       counted: ['invalid'],
-      fault: { code: 'answer_not_json', message: 'the text "{\'age\': 3}" has no JSON' },
+      fault: { code: 'answer_invalid', message: "answer must have required property 'name'" },
     });
   });
 
@@ -94,6 +99,15 @@ describe('JSON that is nearly JSON', () => {
     ['has a string of which nobody can tell the end', "{'name': 'Ann's cat', 'b': 'that's it'}"],
     ['has a bracket in a string at the end of a list', '{"name": "Ann", "tags": ["a [b"],}'],
     ['has a call', '{"name": String("Ann")}'],
+    ['has a path with backslashes', String.raw`{"name": "C:\Users\sam"}`],
+    ['has a pattern with backslashes', String.raw`{"name": "\d+\.\d"}`],
+    ['has a backslash behind one that is escaped', String.raw`{"name": "\\\d"}`],
+    ['has a member in a list', '{"name": "Ann", "tags": ["x": 1]}'],
+    ['has a semicolon for a comma', "{'name': 'Ann', 'tags': [1; 2]}"],
+    ['has a semicolon behind a number', "{'name': 1; 'age': 3}"],
+    ['has NULL', "{'name': NULL}"],
+    ['has a none in small letters', "{'name': none}"],
+    ['has TRUE and fALSE', "{'name': 'Ann', 'tags': [TRUE, fALSE]}"],
     ['has entities', '{&quot;name&quot;: &quot;Ann&quot;}'],
     ['has more than 200 levels', `{'name': 'Ann', 'tags': ${'['.repeat(200)}${']'.repeat(200)}}`],
     ['is longer than 32,000 characters', `{'name': '${'a'.repeat(32_000)}'}`],
