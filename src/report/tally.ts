@@ -183,28 +183,36 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
 /** A tally of rows of which some labels are left out afterwards, for want of confidence. */
 export class AbstainingTally {
   readonly #answers: Counter;
+  readonly #sources: Counter;
   readonly #golds: GoldCounter;
   #abstained: number;
 
   constructor(private readonly tally: Tally) {
     this.#answers = new Counter(tally.answers, LIMITS.answers);
+    this.#sources = new Counter(tally.sources ?? {}, Number.POSITIVE_INFINITY);
     this.#golds = new GoldCounter(tally.gold);
     this.#abstained = tally.abstained ?? 0;
   }
 
-  /** @param label of a row that is in the tally with it */
-  abstain(label: string, gold: Gold | null): void {
+  /**
+   * @param label of a row that is in the tally with it
+   * @param source where it comes from, as the row's `answer_source` says
+   */
+  abstain(label: string, gold: Gold | null, source: string): void {
     this.#answers.remove(label);
     this.#answers.add(ABSTAINED);
+    if (source !== 'read') this.#sources.remove(source);
     this.#abstained += 1;
     if (gold !== null) this.#golds.abstain(gold, label);
   }
 
   toTally(): Tally {
+    const { sources: _, ...others } = this.tally;
     return {
-      ...this.tally,
+      ...others,
       answers: this.#answers.toCounts(),
       ...(this.#abstained > 0 && { abstained: this.#abstained }),
+      ...(this.#sources.size > 0 && { sources: this.#sources.toCounts() }),
       ...(this.#golds.all > 0 && { gold: this.#golds.toTally() }),
     };
   }
@@ -291,9 +299,10 @@ export class Counter {
     this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
   }
 
-  /** Takes back what was added with a name. */
+  /** Takes back what was added with a name: from `(other)` where it has no count of its own. */
   remove(name: string): void {
-    const key = boundedKey(this.counts, name, this.limit);
+    const known = name.slice(0, NAME_LENGTH);
+    const key = this.counts.has(known) ? known : OTHER;
     const left = (this.counts.get(key) ?? 0) - 1;
     if (left > 0) this.counts.set(key, left);
     else this.counts.delete(key);

@@ -31,6 +31,10 @@ export async function abstain(
     if (fields.get('status') !== 'completed' || typeof text !== 'string' || text === '') return null;
     return output.format.hasHeader && output.formulas === 'protect' ? uninert(text) : text;
   };
+  // A job without the column may have one of the same name in its input.
+  const hasSource = format.parts.has('answer_source');
+  const sourceOf = ({ fields }: StandingRecord): string =>
+    String((hasSource ? fields.get('answer_source') : null) ?? 'read');
 
   const written = committer.written();
   if (written === null) return;
@@ -38,8 +42,10 @@ export async function abstain(
   const curve = new ConfidenceCurve();
   for await (const records of standingRecords(written(), output.format)) {
     for (const record of records) {
-      const [said, right] = [labelOf(record), goldOf(record)];
-      if (said !== null && right?.kind === 'label') curve.add(confidenceOf(record), said === right.label);
+      const said = labelOf(record);
+      // A record that could not be read may have any cell in the column of the gold.
+      const right = said === null ? null : goldOf(record);
+      if (right?.kind === 'label') curve.add(confidenceOf(record), said === right.label);
     }
   }
   const asked = spec.abstainFor;
@@ -52,7 +58,7 @@ export async function abstain(
   const change = (record: StandingRecord): Change => {
     const label = confidenceOf(record) < threshold ? labelOf(record) : null;
     if (label === null) return null;
-    tally.abstain(label, goldOf(record));
+    tally.abstain(label, goldOf(record), sourceOf(record));
     return leftOut;
   };
   const leftOut = format.values(ABSTAINING, { values: [null], counted: [], fault: null, abstained: true });

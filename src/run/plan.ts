@@ -121,7 +121,7 @@ function checkReviewed(names: readonly string[] | null): void {
  * The labels to leave out for an accuracy are found in the output when it has all rows.
  * @throws UsageError when that is not possible
  */
-function checkAbstention({ answer, gold, output }: Settings, format: RecordFormat): void {
+function checkAbstention({ answer, gold, output, answerSource }: Settings, format: RecordFormat): void {
   if (answer.kind !== 'labels' || answer.abstainFor === undefined || gold === null) return;
   if (output.path === '-') {
     throw new UsageError(
@@ -130,10 +130,12 @@ function checkAbstention({ answer, gold, output }: Settings, format: RecordForma
       'Write to a file with --output or output.path, or take answer.abstain_below: a threshold that is known before.',
     );
   }
-  const parts = (['status', 'answer', 'confidence', 'abstained'] as const).filter(
-    (part) => !format.parts.has(part),
-  );
-  const lacking = [...parts, ...(format.input(gold) === null ? [gold] : [])];
+  const source = answerSource ? (['answer_source'] as const) : [];
+  const parts = ['status', 'answer', 'confidence', 'abstained', ...source] as const;
+  const lacking = [
+    ...parts.filter((part) => !format.parts.has(part)),
+    ...(format.input(gold) === null ? [gold] : []),
+  ];
   if (lacking.length === 0) return;
   throw new UsageError(
     'output_column_missing',

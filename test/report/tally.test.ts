@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { percentiles } from '../../src/report/latency.js';
-import { type Ended, emptyTally, fold, type Tally } from '../../src/report/tally.js';
+import { AbstainingTally, type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/report/tally.js';
 import { anyEnded, completed, completionBlocked, failed, promptBlocked, skipped } from './outcomes.js';
 
 const seeded = { seed: 20_251_121, numRuns: 300 };
@@ -24,6 +24,30 @@ test('answers count by where they come from, where they are answers', () => {
   ];
   expect(fold(emptyTally(), ended).sources).toEqual({ repaired: 1, asked_again: 2 });
   expect(fold(emptyTally(), [{ outcome, answer }])).not.toHaveProperty('sources');
+});
+
+describe('labels that are left out afterwards', () => {
+  test('are taken from where they come from', () => {
+    const again = completed('good', { answer_source: 'asked_again' });
+    const tally = new AbstainingTally(fold(emptyTally(), [completed('good'), again, again]));
+    tally.abstain('good', null, 'read');
+    tally.abstain('good', null, 'asked_again');
+    expect(tally.toTally()).toMatchObject({ abstained: 2, sources: { asked_again: 1 } });
+    tally.abstain('good', null, 'asked_again');
+    expect(tally.toTally()).not.toHaveProperty('sources');
+  });
+
+  test('are taken from the others where more labels came than are counted by name', () => {
+    const labels = Array.from({ length: 102 }, (_, i) => `label ${i}`);
+    const tally = new AbstainingTally({
+      ...emptyTally(),
+      answers: { ...Object.fromEntries(labels.slice(0, 100).map((label) => [label, 1])), '(other)': 2 },
+    });
+    for (const label of labels) tally.abstain(label, null, 'read');
+    const { answers } = tally.toTally();
+    expect(Object.keys(answers).filter((name) => name.startsWith('label'))).toEqual([]);
+    expect(sumOf(answers)).toBe(102);
+  });
 });
 
 describe('a tally of any rows', () => {

@@ -141,6 +141,18 @@ describe('answer.abstain with an accuracy', () => {
     });
   });
 
+  it('fault 5: finishes with a record that has a cell too many and another text in the place of its gold', async () => {
+    const lines = ROWS.map(({ gold }, i) => `${i + 1},x,${gold ?? ''}\n`);
+    work.write('ragged.csv', `id,note,right\n${lines.join('')}54,x,y,positive\n`);
+    const ended = await run({ input: { path: 'ragged.csv' } });
+    expect(ended.stderr).not.toContain('gold_invalid');
+    expect(work.records('out.csv').at(-1)).toMatchObject({ right: 'y', error_code: 'ragged_record' });
+    expect(work.json('out.summary.json')).toMatchObject({
+      rows: { completed: ROWS.length, failed: 1 },
+      scores: { abstention: { threshold: 0.7 } },
+    });
+  });
+
   it('waits for all rows of the input', async () => {
     const first = await run({}, '--limit', '45');
     expect(first.code, first.stderr).toBe(0);
@@ -171,6 +183,16 @@ describe('answer.abstain with an accuracy', () => {
     [
       { output: { path: 'o.csv', columns: ['id', 'text', 'error_code', 'abstained'] } },
       'output.columns leaves out status, answer, confidence, right',
+    ],
+    [
+      {
+        answer: { ...ANSWER, on_invalid: { ask_again: 1 } },
+        output: {
+          path: 'o.csv',
+          columns: ['id', 'right', 'status', 'answer', 'text', 'error_code', 'confidence', 'abstained'],
+        },
+      },
+      'output.columns leaves out answer_source',
     ],
   ])('refuses %j before anything is sent', async (job, message) => {
     const ended = await run(job);

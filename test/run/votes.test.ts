@@ -128,6 +128,39 @@ describe('votes', () => {
     ]);
   });
 
+  it('are taken out of the answers by source again where labels are left out for an accuracy', async () => {
+    const isSure = (id: number): boolean => id <= 30;
+    const lines = Array.from(
+      { length: 33 },
+      (_, i) => `${i + 1},${isSure(i + 1) ? 'positive' : 'negative'}\n`,
+    );
+    work.write('gold.csv', `id,truth\n${lines.join('')}`);
+    const voting = await startScriptedService(({ prompt }) => {
+      const texts = Array.from({ length: 5 }, (_, i) =>
+        i < 3 || isSure(Number(prompt.split(' ')[1])) ? ' positive' : ' negative',
+      );
+      const [choice] = completionBody().choices;
+      return {
+        json: { ...completionBody(), choices: texts.map((text, index) => ({ ...choice, text, index })) },
+      };
+    });
+    try {
+      const path = work.job({
+        input: { path: 'gold.csv' },
+        answer: { ...VOTES, gold: 'truth', abstain: { accuracy: 0.95 } },
+        output: { path: 'out.csv' },
+      });
+      const ended = await work.call(['run', path], { PROMPTMILL_BASE_URL: voting.url });
+      expect(ended.code, ended.stderr).toBe(0);
+      expect(work.json('out.summary.json')).toMatchObject({
+        answers: { positive: 30, '(abstained)': 3 },
+        answer_sources: { read: 0, voted: 30 },
+      });
+    } finally {
+      await voting.close();
+    }
+  });
+
   it.each([
     [
       'labels',
