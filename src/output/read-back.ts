@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { AnswerReader } from '../answer/answer.js';
-import { isObject, parseJson } from '../json.js';
+import { isObject, parseJson, valueText } from '../json.js';
 import type { AnswerSource, FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
 import { inert, uninert } from './formula.js';
-import { recordLayout } from './record.js';
+import { type Fields, recordLayout } from './record.js';
 import { damageOf, type OriginColumn, RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */
@@ -75,6 +75,13 @@ export function outcomeOf(
 
 /** Whether the code of an error says that the row itself could not be read: then nobody knows which cells it has. */
 export const isUnreadable = (code: string): boolean => code === 'ragged_record' || code === 'bad_json';
+
+/** Whether the error of a record says that its answer is none. */
+export function isAnswerInvalid(fields: Fields): boolean {
+  const error = fields.get('error') ?? null;
+  const code = isObject(error) ? error['code'] : fields.get('error_code');
+  return valueText(code).startsWith('answer_');
+}
 
 /** What decides under which names and in which form a record has its values. */
 interface RecordSettings {

@@ -2,10 +2,12 @@ import { stringify } from 'csv-stringify/sync';
 import { valueText } from '../json.js';
 import type { Json, Row } from '../model.js';
 import { inert } from './formula.js';
+import { isAnswerInvalid } from './read-back.js';
 
 /**
  * The rows of an output that a person should see, as CSV: those for which the model was not sure enough, and those whose
- * text is no answer. `row` stands in front, and the answer is left to be filled in.
+ * text is no answer. `row` stands in front, an input column of this name becomes `input_row`, and the answer is left to
+ * be filled in.
  * @param records the output, read back
  * @param reviewed names of what is shown of each record
  * @param formulas `protect`: cells that a spreadsheet would run are made inert
@@ -20,7 +22,7 @@ export async function* review(
   // Cells of a CSV were made inert when they were written.
   const cell = ({ source }: Row, value: Json | undefined): string =>
     source !== undefined && formulas === 'protect' ? inert(valueText(value)) : valueText(value);
-  yield lines([['row', ...reviewed]]);
+  yield lines([['row', ...reviewed.map((name) => (name === 'row' ? freeName(name, reviewed) : name))]]);
   for await (const batch of records) {
     const unsure = batch.filter(({ fields }) => isForReview(fields));
     // Row n of the output is row n of the input.
@@ -32,10 +34,12 @@ export async function* review(
   }
 }
 
+/** As the record names an input column whose name is taken. */
+function freeName(name: string, used: readonly string[]): string {
+  const free = `input_${name}`;
+  return used.includes(free) ? freeName(free, used) : free;
+}
+
 function isForReview(fields: Row['fields']): boolean {
-  if (String(fields.get('abstained')) === 'true') return true;
-  const error = fields.get('error');
-  const code =
-    typeof error === 'object' && error !== null && 'code' in error ? error.code : fields.get('error_code');
-  return String(code).startsWith('answer_');
+  return String(fields.get('abstained')) === 'true' || isAnswerInvalid(fields);
 }

@@ -83,7 +83,10 @@ export const summarySchema = z.object({
   rows_per_second: amount,
   /** Answers against the right ones; only of a job with `answer.gold`. A run's heartbeat has no figures of single labels. */
   scores: z.exactOptional(scoresSchema),
-  /** Answers of people that were put into the output since (`promptmill merge-review`), and when; the other figures are the run's. */
+  /**
+   * Answers of people that were put into the output since, added up over all merges (`promptmill merge-review`), and when the last
+   * was; one that replaces an earlier one counts again. The other figures are the run's.
+   */
   merged_review: z.exactOptional(z.object({ rows: amount, at: moment })),
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),

@@ -3,10 +3,11 @@ import * as z from 'zod';
 import { answerReader } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { PromptmillError, UsageError } from '../errors.js';
-import { isObject, parseJson, valueText } from '../json.js';
-import type { Json } from '../model.js';
+import { parseJson, valueText } from '../json.js';
+import type { Answer, Json } from '../model.js';
 import { outputFormatOf, recordFormat } from '../output/format.js';
 import { isTaken, readOwn } from '../output/own-file.js';
+import { isAnswerInvalid } from '../output/read-back.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
@@ -41,12 +42,15 @@ export async function mergeReview(
 ): Promise<Merged> {
   const before = assertFinished(output);
   const problems = new Problems(review);
-  const { answers, empty } = await readReview(review, spec, problems);
+  const format = outputFormatOf(output);
+  const reader = answerReader(spec);
+  const standing = recordFormat({ format, inputColumns: [], answer: reader, formulas });
+  const columns = [...standing.values(ANSWER, NO_ANSWER).keys()];
+  const properties = format.hasHeader && reader.shape === 'object' ? columns : [];
+  const { answers, empty } = await readReview(review, spec, properties, problems);
   problems.end();
 
-  const format = outputFormatOf(output);
-  const standing = recordFormat({ format, inputColumns: [], answer: answerReader(spec), formulas });
-  const merge = new Merge(answers, format, standing, problems);
+  const merge = new Merge(answers, columns, format, standing, problems);
   let records = 0;
   for await (const batch of standingRecords(createReadStream(output), format)) {
     mayGoOn();
@@ -71,7 +75,7 @@ export async function mergeReview(
       throw error instanceof WriteError && error.cause instanceof PromptmillError ? error.cause : error;
     });
   }
-  await tellSummary(outputFiles(output).summary, answers.size, merged > 0);
+  await tellSummary(outputFiles(output).summary, merged, answers.size);
   return { merged, already: answers.size - merged, empty };
 }
 
@@ -82,6 +86,8 @@ class Merge {
 
   constructor(
     private readonly answers: ReadonlyMap<number, Reviewed>,
+    /** Names of the answer's values in a record. */
+    private readonly columns: readonly string[],
     private readonly format: OutputFormat,
     private readonly records: RecordFormat,
     private readonly problems: Problems,
@@ -93,9 +99,7 @@ class Merge {
     if (reviewed === undefined) return;
     const { line, text } = reviewed;
     const values = this.#values(record, reviewed);
-    const lacking = [...this.records.values(ANSWER, reviewed.answer).keys()].filter(
-      (name) => !fields.has(name),
-    );
+    const lacking = this.columns.filter((name) => !fields.has(name));
     if (lacking.length > 0) {
       throw new UsageError(
         'output_column_missing',
@@ -113,7 +117,7 @@ class Merge {
     } else if (text !== null && said !== undefined && inShort(valueText(said)) !== text) {
       this.problems.add(
         line,
-        `its text is not the one of row ${number} of ${output}, so it is about another row`,
+        `its text is not the one of row ${number} of ${output}, so it is about another row; where a spreadsheet has changed the texts, delete the column text, and rows are not compared`,
       );
     } else if (
       [...values].some(([name, value]) => fields.has(name) && !this.#isSame(fields.get(name), value))
@@ -137,7 +141,7 @@ class Merge {
 
   /** What the record gets: the answer, and nothing that says that there is none. */
   #values({ fields }: StandingRecord, { answer }: Reviewed): ReadonlyMap<string, string> {
-    return this.records.values(isInvalid(fields) ? WITH_ERROR : WITHOUT_ERROR, answer);
+    return this.records.values(isAnswerInvalid(fields) ? WITH_ERROR : WITHOUT_ERROR, answer);
   }
 
   /** @param value as it is written */
@@ -147,15 +151,9 @@ class Merge {
 }
 
 const ANSWER: ReadonlySet<Part> = new Set(['answer']);
+const NO_ANSWER: Answer = { values: [], counted: [], fault: null };
 const WITHOUT_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained']);
 const WITH_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained', 'error']);
-
-/** Whether the error of a record is that its answer is none. */
-function isInvalid(fields: StandingRecord['fields']): boolean {
-  const error = fields.get('error') ?? null;
-  const code = isObject(error) ? error['code'] : fields.get('error_code');
-  return valueText(code).startsWith('answer_');
-}
 
 /** A finished output is a plain file, and no run goes on from it. @throws UsageError */
 function assertFinished(output: string): Stats {
@@ -196,14 +194,17 @@ const edited = (output: string, records: number, written: number): UsageError =>
   );
 
 /**
- * The figures of a run stay those of the run; that people gave answers, and how many, stands beside them.
- * @param rows answers of people that the output has now, of this review
+ * The figures of a run stay those of the run; that people gave answers, and how many over all merges, stands beside them.
+ * @param there answers of this review that the output has now; a kill behind the output may have left some uncounted
  */
-async function tellSummary(path: string, rows: number, isChanged: boolean): Promise<void> {
+async function tellSummary(path: string, merged: number, there: number): Promise<void> {
   if (!isTaken(path)) return;
   const parsed = z.looseObject({ merged_review: z.looseObject({ rows: z.number() }).optional() });
   const { data: summary } = parsed.safeParse(parseJson(readOwn(path)));
-  if (summary === undefined || (!isChanged && summary.merged_review?.rows === rows)) return;
+  if (summary === undefined) return;
+  const before = summary.merged_review?.rows;
+  const rows = Math.max((before ?? 0) + merged, there);
+  if (rows === before) return;
   const now = { ...summary, merged_review: { rows, at: new Date().toISOString() } };
   await writeDurably(path, `${JSON.stringify(now, null, 2)}\n`);
 }

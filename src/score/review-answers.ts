@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { type AnswerReader, answerReader } from '../answer/answer.js';
+import { answerReader } from '../answer/answer.js';
 import { goldCell } from '../answer/gold.js';
 import { UsageError } from '../errors.js';
 import { count } from '../figures.js';
@@ -50,12 +50,14 @@ export class Problems {
 /**
  * Reads the answers that people gave, by the numbers of their rows. The file may have been saved by a spreadsheet: with another
  * separator, other line ends, its columns in another order, or without those that are not needed: `row` and the answer.
+ * @param columns of the output, with a property of the answer each, in their order; none where it has the answer as a whole
  * @returns the answers, and how many rows have none
  * @throws UsageError for a file that cannot be read; what is wrong with single rows goes to `problems`
  */
 export async function readReview(
   file: string,
   spec: AnswerSpec,
+  columns: readonly string[],
   problems: Problems,
 ): Promise<{ readonly answers: ReadonlyMap<number, Reviewed>; readonly empty: number }> {
   if (!existsSync(file)) {
@@ -65,8 +67,9 @@ export async function readReview(
       'Give the file with the rows for review.',
     );
   }
-  const reader = answerReader(spec);
-  const answerIn = cellReader(spec, reader);
+  // A property of this name cannot be told from the number of a row.
+  const properties = columns.includes('row') ? [] : columns;
+  const answerIn = cellReader(spec, properties);
   const answers = new Map<number, Reviewed>();
   let empty = 0;
   const onRow = ({ fields, fault, line }: Row): void => {
@@ -87,20 +90,24 @@ export async function readReview(
       answers.set(Number(row), { answer, line, text });
     }
   };
-  const { columns } = await survey({ path: file }, { onRow });
-  const lacking = [
-    ...(columns.includes('row') ? [] : ['row']),
-    ...(['answer', ...reader.columns].some((name) => columns.includes(name)) ? [] : reader.columns),
-  ];
+  const { columns: found } = await survey({ path: file }, { onRow }).catch((error: unknown) => {
+    throw error instanceof UsageError && error.code === 'invalid_encoding' ? notUtf8(error) : error;
+  });
+  const isWhole = found.includes('answer') && !properties.some((name) => found.includes(name));
+  const needed = ['row', ...(isWhole || properties.length === 0 ? ['answer'] : properties)];
+  const lacking = needed.filter((name) => !found.includes(name));
   if (lacking.length > 0) {
     throw new UsageError(
       'review_column_missing',
-      `${file} has no column ${lacking.join(', ')}; it has ${columns.slice(0, 20).join(', ')}`,
+      `${file} has no column ${lacking.join(', ')}; it has ${found.slice(0, 20).join(', ')}`,
       'It needs the number of each row and its answer, as the file for review has them.',
     );
   }
   return { answers, empty };
 }
+
+const notUtf8 = ({ code, message }: UsageError): UsageError =>
+  new UsageError(code, message, 'In the spreadsheet, save it as CSV UTF-8.');
 
 const tooMany = (file: string): UsageError =>
   new UsageError(
@@ -125,9 +132,9 @@ export function inShort(text: string): string {
 /** Reads the answer of a row from its cells: null where they are empty, a text that says what is wrong with them. */
 type CellReader = (cell: (name: string) => string | null) => Answer | string | null;
 
-function cellReader(spec: AnswerSpec, reader: AnswerReader): CellReader {
+function cellReader(spec: AnswerSpec, properties: readonly string[]): CellReader {
   const valid = (values: readonly Json[]): Answer => ({ values, counted: [], fault: null, abstained: false });
-  if (spec.kind === 'json') return jsonReader(spec.schema, reader);
+  if (spec.kind === 'json') return jsonReader(spec, properties);
   const read = goldCell(spec);
   return (cell) => {
     const text = cell('answer') ?? '';
@@ -139,31 +146,50 @@ function cellReader(spec: AnswerSpec, reader: AnswerReader): CellReader {
   };
 }
 
+type JsonSpec = Extract<AnswerSpec, { kind: 'json' }>;
+
 /** Properties in columns of their own, or the JSON as a whole in one. */
-function jsonReader(schema: { readonly [key: string]: Json }, reader: AnswerReader): CellReader {
-  const { properties } = schema;
-  const isText = (name: string): boolean => {
-    const property = isObject(properties) ? properties[name] : undefined;
-    return isObject(property) && property['type'] === 'string';
-  };
+function jsonReader(spec: JsonSpec, properties: readonly string[]): CellReader {
+  const reader = answerReader(spec);
+  const read = propertyReader(spec);
   const checked = (json: string): Answer | string => {
     const answer = reader.read({ text: json, finish_reason: 'stop' });
     return answer.fault === null ? { ...answer, abstained: false } : answer.fault.message;
   };
   return (cell) => {
-    const cells = reader.columns.map((name) => [name, cell(name) ?? ''] as const);
-    const isWhole = reader.shape !== 'object' || cells.every(([name]) => cell(name) === null);
+    const cells = properties.map((column, i) => [reader.columns[i] ?? column, cell(column)] as const);
+    const isWhole = cells.every(([, text]) => text === null);
     if (isWhole) return cell('answer') ? checked(cell('answer') ?? '') : null;
-    const filled = cells.filter(([, text]) => text !== '');
-    if (filled.length === 0) return null;
-    const members = filled.map(([name, text]): [string, Json] => [name, isText(name) ? text : parsed(text)]);
-    return checked(JSON.stringify(Object.fromEntries(members)));
+    const members = cells.flatMap(([name, text]): [string, Json][] =>
+      text ? [[name, read(name, text)]] : [],
+    );
+    return members.length === 0 ? null : checked(JSON.stringify(Object.fromEntries(members)));
   };
 }
 
+/** Reads the cell of a property: as JSON where the schema takes that, else as text. */
+function propertyReader({ schema, ...spec }: JsonSpec): (name: string, text: string) => Json {
+  const { properties } = schema;
+  const isText = (name: string): boolean => {
+    const property = isObject(properties) ? properties[name] : undefined;
+    return isObject(property) && property['type'] === 'string';
+  };
+  // A property is looked at without the others.
+  const alone = answerReader({ ...spec, schema: { ...schema, required: [] } });
+  const fits = (name: string, value: Json): boolean =>
+    alone.read({ text: JSON.stringify(Object.fromEntries([[name, value]])), finish_reason: 'stop' }).fault ===
+    null;
+  return (name, text) => {
+    if (isText(name)) return text;
+    const value = parsed(text);
+    return value === text || fits(name, value) || !fits(name, text) ? value : text;
+  };
+}
+
+/** The JSON of a cell, with `TRUE` and `FALSE` as spreadsheets write them; a text that is none as it is. */
 function parsed(text: string): Json {
   try {
-    return parseExact(text);
+    return parseExact(/^(?:true|false)$/i.test(text) ? text.toLowerCase() : text);
   } catch {
     return text;
   }

@@ -120,7 +120,7 @@ describe('promptmill merge-review', () => {
       'positive',
       'neutral',
     ]);
-    expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 4 }, answers_abstained: 2 });
+    expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 5 }, answers_abstained: 2 });
   });
 
   it('finishes what a kill between the output and the summary has left', async () => {
@@ -131,6 +131,38 @@ describe('promptmill merge-review', () => {
     work.write('out.summary.json', summary);
     expect((await merge()).stderr).toContain('merged 0 answers');
     expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 1 } });
+  });
+
+  it('adds the answers of several files up', async () => {
+    await run();
+    work.write('a.csv', 'row,answer\n2,negative\n');
+    work.write('b.csv', 'row,answer\n3,neutral\n5,neutral\n');
+    await merge('out.csv', 'a.csv');
+    await merge('out.csv', 'b.csv');
+    expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 3 } });
+  });
+
+  it('reads the file of an input with a column row', async () => {
+    work.write('in.csv', 'id,row,input_row\n1,a,b\n2,c,d\n');
+    await run();
+    expect(work.read('out.review.csv').split('\n', 1)[0]).toMatch(/^row,id,input_input_row,input_row,/);
+    expect(work.records('out.review.csv')).toMatchObject([
+      { row: '2', id: '2', input_input_row: 'c', input_row: 'd' },
+    ]);
+    fill({ 2: 'negative' });
+    expect((await merge()).stderr).toContain('merged 1 answer');
+    const scored = await work.call(['score', 'out.csv', '--gold', 'out.review.csv', '--json']);
+    expect(scored.code, scored.stderr).toBe(0);
+    expect(JSON.parse(scored.stdout)).toMatchObject({ scores: { rows: 1, accuracy: { value: 1 } } });
+  });
+
+  it('says how to save a file that is not UTF-8', async () => {
+    await run();
+    work.write('r.csv', Buffer.from('row,answer,note\n2,negative,caf\u00e9\n', 'latin1'));
+    const ended = await merge('out.csv', 'r.csv');
+    expect(ended.code).toBe(2);
+    expect(ended.stderr).toContain('save it as CSV UTF-8');
+    expect(ended.stderr).not.toContain('input.encoding');
   });
 
   it('reads a file that a spreadsheet has saved', async () => {
@@ -173,7 +205,7 @@ describe('promptmill merge-review', () => {
     const other = await merge('out.csv', 'other.csv');
     expect(other.code).toBe(2);
     expect(other.stderr).toContain(
-      'other.csv, line 2: its text is not the one of row 2 of out.csv, so it is about another row',
+      'other.csv, line 2: its text is not the one of row 2 of out.csv, so it is about another row; where a spreadsheet has changed the texts, delete the column text, and rows are not compared',
     );
     expect(other.stderr).toContain('other.csv, line 3: row 9 is behind the last of the 5 rows of out.csv');
     expect(other.stderr).toContain('Nothing was written.');
@@ -312,7 +344,11 @@ describe('promptmill merge-review, of other answers', () => {
     const answer = { json: { type: 'object', properties, required: ['name'] }, require: { valid: 0 } };
     const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
     expect((await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url })).code).toBe(0);
-    work.write('r.csv', 'row,name,age,tags\n2,007,30,"[""x, y""]"\n1,,,\n');
+    const given =
+      output === 'out.csv'
+        ? 'row,name,age,tags\n2,007,30,"[""x, y""]"\n1,,,\n'
+        : 'row,answer\n2,"{""name"":""007"",""age"":30,""tags"":[""x, y""]}"\n1,\n';
+    work.write('r.csv', given);
     const ended = await work.call(['merge-review', output, 'r.csv']);
     expect(ended.code, ended.stderr).toBe(0);
     if (output === 'out.csv')
@@ -327,12 +363,103 @@ describe('promptmill merge-review, of other answers', () => {
         answer: { name: '007', age: 30, tags: ['x, y'] },
         error: null,
       });
-    work.write('r.csv', 'row,name,age\n1,Ann,old\n');
+    work.write(
+      'r.csv',
+      output === 'out.csv'
+        ? 'row,name,age,tags\n1,Ann,old,\n'
+        : 'row,answer\n1,"{""name"":""Ann"",""age"":""old""}"\n',
+    );
     const wrong = await work.call(['merge-review', output, 'r.csv']);
     expect(wrong.code).toBe(2);
     expect(wrong.stderr).toContain('r.csv, line 2: answer.age must be integer');
     work.write('r.csv', 'row,answer\n1,"{""name"":""Ann""}"\n');
     expect((await work.call(['merge-review', output, 'r.csv'])).stderr).toContain('merged 1 answer');
+  });
+});
+
+describe('promptmill merge-review, of properties', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id\n1\n2\n');
+    service = await startScriptedService(() => ({ json: completionBody({ text: ' no idea' }) }));
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  /** Runs a job with these properties, and merges a review into its output. */
+  const merged = async (properties: object, review: string, output = 'out.csv') => {
+    const answer = { json: { type: 'object', properties }, require: { valid: 0 } };
+    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
+    const ended = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    expect(ended.code, ended.stderr).toBe(0);
+    work.write('r.csv', review);
+    return await work.call(['merge-review', output, 'r.csv']);
+  };
+
+  it('never takes a result column for a property of its name', async () => {
+    const properties = { text: { type: 'string' }, status: { type: 'string' } };
+    const taken = await merged(properties, 'row,text,answer_text,answer_status\n2,no idea,mine,new\n');
+    expect(taken.code, taken.stderr).toBe(0);
+    expect(work.records('out.csv')[1]).toMatchObject({
+      status: 'completed',
+      text: 'no idea',
+      answer_text: 'mine',
+      answer_status: 'new',
+    });
+    work.write('r.csv', 'row,status,text\n1,completed,no idea\n');
+    const refused = await work.call(['merge-review', 'out.csv', 'r.csv']);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain(
+      'r.csv has no column answer_text, answer_status; it has row, status, text',
+    );
+  });
+
+  it('takes nothing but the part answer for JSONL', async () => {
+    const review = 'row,error,text,answer\n2,{},no idea,"{""error"":""mine""}"\n';
+    const taken = await merged({ error: { type: ['string', 'object'] } }, review, 'out.jsonl');
+    expect(taken.code, taken.stderr).toBe(0);
+    expect(work.lines('out.jsonl')[1]).toMatchObject({ answer: { error: 'mine' }, error: null });
+    work.write('r.csv', 'row,error\n1,mine\n');
+    const refused = await work.call(['merge-review', 'out.jsonl', 'r.csv']);
+    expect(refused.stderr).toContain('r.csv has no column answer; it has row, error');
+  });
+
+  it('takes the whole answer where a property is called row', async () => {
+    const taken = await merged({ row: { type: 'integer' } }, 'row,answer\n2,"{""row"":7}"\n');
+    expect(taken.code, taken.stderr).toBe(0);
+    expect(work.records('out.csv').map(({ row }) => row)).toEqual(['', '7']);
+    work.write('r.csv', 'row\n1\n');
+    const refused = await work.call(['merge-review', 'out.csv', 'r.csv']);
+    expect(refused.stderr).toContain('r.csv has no column answer; it has row');
+  });
+
+  it('refuses a review that has some of the properties only', async () => {
+    const properties = { name: { type: 'string' }, age: { type: 'integer' } };
+    const refused = await merged(properties, 'row,name,answer\n2,Ann,\n');
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain('r.csv has no column age; it has row, name, answer');
+  });
+
+  it('takes cells as spreadsheets write them', async () => {
+    const properties = {
+      code: { type: ['string', 'null'] },
+      is_new: { type: 'boolean' },
+      is_old: { type: 'boolean' },
+      word: { enum: ['TRUE', '1'] },
+    };
+    const taken = await merged(
+      properties,
+      'row,code,is_new,is_old,word\n1,12345,TRUE,False,1\n2,null,,,TRUE\n',
+    );
+    expect(taken.code, taken.stderr).toBe(0);
+    expect(work.records('out.csv')).toMatchObject([
+      { code: '12345', is_new: 'true', is_old: 'false', word: '1' },
+      { code: '', is_new: '', is_old: '', word: 'TRUE' },
+    ]);
   });
 });
 
