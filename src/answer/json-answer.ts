@@ -19,8 +19,8 @@ const MOST_TRIED = 1_000;
  *
  * With `repair`, a text without JSON is mended where it is nearly JSON and was not cut short.
  *
- * ajv compiles the schema into code (`new Function`). That is safe here because the schema comes from the user's
- * own job file, never from a row or from the model.
+ * ajv compiles the schema into code (`new Function`). The schema comes from a job file, where rows are asked again through the
+ * queue, and never from a row or from the model. Whoever can write to the queue can make a worker compile a schema.
  *
  * @throws UsageError when the schema is no JSON Schema
  */

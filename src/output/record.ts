@@ -6,8 +6,8 @@ import type { OriginColumn } from './result-columns.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
-  type Column,
   CONFIDENCE,
+  type Column,
   LOGPROBS,
   ORIGINS,
   PARTS,

@@ -23,8 +23,14 @@ export const MOST_LOSSES = 3;
 /** Moves an entry of BullMQ whoever holds its lock. */
 const NO_TOKEN = '0';
 
-/** Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. */
-type ChunkState = 'queued' | 'active' | 'failed' | 'missing';
+/** How the reason begins for which a worker does not take an entry, in every version. */
+export const REFUSED = 'refused:';
+
+/**
+ * Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. `refused`: a worker does
+ * not know what the entry asks for, because it is of an earlier version.
+ */
+type ChunkState = 'queued' | 'active' | 'failed' | 'refused' | 'missing';
 
 /** The producer's side of a deployment's queue. */
 export class ChunkQueue {
@@ -120,7 +126,9 @@ export class ChunkQueue {
     if (this.#givenUp.has(id)) return 'failed';
     const state = await this.#queue.getJobState(id);
     if (state === 'unknown' || state === 'completed') return 'missing';
-    return state === 'active' || state === 'failed' ? state : 'queued';
+    if (state !== 'failed') return state === 'active' ? state : 'queued';
+    const { failedReason = '' } = (await this.#queue.getJob(id)) ?? {};
+    return failedReason.startsWith(REFUSED) ? 'refused' : 'failed';
   }
 
   async remove(id: string): Promise<void> {

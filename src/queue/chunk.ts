@@ -30,8 +30,8 @@ export interface Asks {
   readonly again: number;
   /** Template of the follow-up prompt; null for the default. */
   readonly prompt: string | null;
-  /** Asked last of all, with the prompt itself; null where there is none. */
-  readonly endpoint: EndpointSpec | null;
+  /** Asked last of all, with the prompt itself; null where there is none. It is at the same address. */
+  readonly deployment: string | null;
 }
 
 /** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
@@ -95,7 +95,7 @@ const asksSchema = z.strictObject({
   answer: z.looseObject({ kind: z.string() }).transform((spec) => spec as unknown as AnswerSpec),
   again: z.int().nonnegative(),
   prompt: z.string().nullable(),
-  endpoint: endpointSpecSchema.nullable(),
+  deployment: z.string().min(1).nullable(),
 });
 
 const dataSchema = z.strictObject({

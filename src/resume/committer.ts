@@ -43,8 +43,8 @@ interface Review {
 export class Committer {
   readonly #began = performance.now();
   #manifest: Manifest;
-  /** Rows written by this execution that were called. */
-  #called = 0;
+  /** Answers of the rows written by this execution that were called. */
+  #answered = 0;
   /** The output as it was written anew; null where it is as the part file. */
   #anew: { readonly path: string; readonly file: FileId } | null = null;
   /** The manifest as this process wrote it; null before it has. */
@@ -130,9 +130,9 @@ export class Committer {
       ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
       tally: fold(this.#manifest.tally, records),
     };
-    this.#called += records.filter(
-      ({ outcome }) => outcome.status !== 'skipped' && outcome.attempts > 0,
-    ).length;
+    for (const { outcome } of records) {
+      if (outcome.status !== 'skipped' && outcome.attempts > 0) this.#answered += outcome.asked ?? 1;
+    }
     // What is said of the run is on disk: a kill takes none of it back.
     await this.#save(manifest.worked_ms, manifest);
     this.#manifest = manifest;
@@ -149,10 +149,10 @@ export class Committer {
    * Counts again what this process did itself: increments of the ledger are lost with a store that comes back empty
    * (fault 35).
    * @param before the run's counters before this execution called anything
-   * @param finished every row is written, so an outcome more than rows is an answer that was paid for twice
+   * @param finished every row is written, so an answer more than they have is one that was paid for twice
    */
   recount(before: Counters, own: Totals, finished: boolean): void {
-    const twice = finished ? Math.max(0, own.outcomes - this.#called) : 0;
+    const twice = finished ? Math.max(0, own.answers - this.#answered) : 0;
     const counted = added(before, { ...own, repeated: own.repeated + twice });
     const now = { ...counted, in_flight: Math.max(0, own.in_flight) };
     this.count(highest(COUNTERS, this.#manifest.calls, now));

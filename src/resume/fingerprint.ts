@@ -43,7 +43,10 @@ function partsOf(settings: Settings): Record<string, unknown> {
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && { 'answer.gold': settings.gold }),
-    ...(settings.onInvalid !== null && { 'answer.on_invalid': settings.onInvalid }),
+    // Without the second deployment: its name may be mended while a run is unfinished.
+    ...(settings.onInvalid !== null && {
+      'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },
+    }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
 }

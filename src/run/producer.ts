@@ -3,7 +3,6 @@ import type { Row } from '../model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Execution } from '../resume/resume.js';
-import { withDeployment } from '../service/endpoint-spec.js';
 import { rows as rowsOf } from '../source/source.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
@@ -114,15 +113,10 @@ export class Producer {
 }
 
 /** Null for a job whose workers need not read the answers. */
-function asksOf({ onInvalid, answer, endpoint }: Settings): Asks | null {
+function asksOf({ onInvalid, answer }: Settings): Asks | null {
   if (onInvalid === null || (onInvalid.askAgain === 0 && onInvalid.deployment === null)) return null;
   const { askAgain: again, prompt, deployment } = onInvalid;
-  return {
-    answer,
-    again,
-    prompt,
-    endpoint: deployment === null ? null : withDeployment(endpoint, deployment),
-  };
+  return { answer, again, prompt, deployment };
 }
 
 /** The rows of a chunk that are sent, without those that take an outcome over. */

@@ -61,7 +61,14 @@ export class Rescue {
     const { queue, log } = this;
     const id = chunkId(chunk.run, chunk.execution, chunk.first);
     const state = await queue.state(id);
-    if (state === 'missing') {
+    if (state === 'refused') {
+      log.warn(
+        { chunk: id },
+        'a worker refuses rows, perhaps one of an earlier version: they are added again for others',
+      );
+      await queue.remove(id);
+      await queue.add([chunk]);
+    } else if (state === 'missing') {
       log.warn({ chunk: id }, 'the queue lost entries; adding them again');
       await this.lease.renew();
       await queue.add(this.window.all().flatMap((each) => this.producer.again(each) ?? []));

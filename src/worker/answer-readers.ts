@@ -12,7 +12,8 @@ export class AnswerReaders {
   /** @throws for what no job can expect of an answer */
   of(spec: AnswerSpec): AnswerReader {
     const key = JSON.stringify(spec);
-    const reader = this.#readers.get(key) ?? answerReader(spec);
+    const reader: AnswerReader | undefined = this.#readers.get(key) ?? answerReader(spec);
+    if (reader === undefined) throw new Error(`no answer is of the kind ${key.slice(0, 100)}`);
     this.#readers.delete(key);
     this.#readers.set(key, reader);
     const [oldest = ''] = this.#readers.keys();

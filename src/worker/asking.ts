@@ -33,14 +33,14 @@ export class Asking {
     const earlier = this.#earlier.get(row.row);
     if (earlier === undefined || this.isEscalated(row)) return row;
     const { text } = earlier.completion;
-    const problem = this.reader.read(earlier.completion).fault?.message ?? '';
+    const problem = this.#problemOf(earlier) ?? '';
     const prompt = followUp(this.asks.prompt, { prompt: row.prompt, answer: text, problem });
     return { ...row, prompt };
   }
 
   /** Whether a row is asked of the other deployment next. */
   isEscalated(row: ChunkRow): boolean {
-    return this.#askedOf(row) > this.asks.again;
+    return this.asks.deployment !== null && this.#askedOf(row) > this.asks.again;
   }
 
   /** What an outcome comes to, with what the earlier answers of its row took. */
@@ -48,12 +48,12 @@ export class Asking {
     if (outcome.status !== 'completed') return { outcome: this.lasting(row, outcome) };
     const earlier = this.#earlier.get(row.row);
     const asked = this.#askedOf(row) + 1;
-    const { again, endpoint } = this.asks;
-    const isLast = asked > again + (endpoint === null ? 0 : 1);
+    const { again, deployment } = this.asks;
+    const isLast = asked > again + (deployment === null ? 0 : 1);
     const answer_source = this.isEscalated(row) ? 'escalated' : 'asked_again';
     const judged: Completed =
       earlier === undefined ? outcome : { ...together(outcome, earlier, outcome), asked, answer_source };
-    if (isLast || this.reader.read(outcome.completion).fault === null) return { outcome: judged };
+    if (isLast || this.#problemOf(outcome) === null) return { outcome: judged };
     const interim = { ...judged, asked };
     this.#earlier.set(row.row, interim);
     return { outcome: interim, interim: asked };
@@ -62,7 +62,17 @@ export class Asking {
   /** The outcome of a row whose last call brought no answer: the answer that it has, although that does not fit. */
   lasting(row: ChunkRow, outcome: CalledOutcome): CalledOutcome {
     const earlier = this.#earlier.get(row.row);
-    return earlier === undefined ? outcome : together(earlier, earlier, outcome);
+    if (earlier === undefined) return outcome;
+    return { ...together(earlier, earlier, outcome), asked: this.#askedOf(row) + 1 };
+  }
+
+  /** What is wrong with an answer; null where it fits. Where reading it fails, the collector says so: it is paid for. */
+  #problemOf({ completion }: Completed): string | null {
+    try {
+      return this.reader.read(completion).fault?.message ?? null;
+    } catch {
+      return null;
+    }
   }
 
   #askedOf({ row }: ChunkRow): number {

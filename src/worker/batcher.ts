@@ -17,8 +17,8 @@ const WARN_EVERY = 120;
 
 /** What a process has done for a run, by its own count: a store that comes back empty cannot lose it. */
 export interface Totals extends Counters {
-  /** Outcomes handed to the ledger. */
-  readonly outcomes: number;
+  /** Outcomes handed to the ledger, interim ones too. */
+  readonly answers: number;
 }
 
 /** What the ledger said to a reservation, and when it was asked, by the steady clock: the grant is as old as that. */
@@ -129,9 +129,8 @@ export class Batcher {
       if (each.call !== null) totals.in_flight--;
       if (each.outcome === null) continue;
       this.#unrecorded++;
-      if (each.interim) continue;
-      totals.outcomes++;
-      this.#outcomes++;
+      totals.answers++;
+      if (!each.interim) this.#outcomes++;
     }
     const { prompt_tokens, completion_tokens } = minus(billed, reserved);
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
@@ -193,7 +192,7 @@ export class Batcher {
   #totalsOf(run: string): { -readonly [name in keyof Totals]: number } {
     let totals = this.#totals.get(run);
     if (totals === undefined) {
-      totals = { ...NO_CALLS, outcomes: 0 };
+      totals = { ...NO_CALLS, answers: 0 };
       this.#totals.set(run, totals);
     }
     return totals;

@@ -6,7 +6,7 @@ import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { CalledOutcome, Fault } from '../model.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
-import type { EndpointSpec } from '../service/endpoint-spec.js';
+import { withDeployment } from '../service/endpoint-spec.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import {
   type InFlight,
@@ -40,14 +40,21 @@ const GRANT_MS = WORKER_SAFE_MS;
 /** The same for a grant that was asked for ahead: it waits for its slot, so any sleep of the process falls upon it. */
 const AHEAD_MS = 2_000;
 
+/** Rows that another deployment is to be asked for are put off for this time at least, in milliseconds. */
+const LATER_MS = 1_000;
+
 /** How a chunk ends: every row recorded, rows to be tried again, a pause, or rows not called. */
 export type ChunkEnd =
   | { readonly kind: 'done' | 'wait' | 'left' }
+  /** Rows wait for another deployment, for so many milliseconds. */
+  | { readonly kind: 'later'; readonly ms: number }
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
 /** The way to one deployment: who calls it, and who says when it may be called. */
 export interface Lane extends FeedbackParts {
   readonly feedback: Feedback;
+  /** One limit over all its calls in the process, in which its runs take turns. */
+  readonly limit: FairLimit;
 }
 
 /** A chunk as it is asked of one deployment. */
@@ -59,9 +66,7 @@ interface Way extends Lane {
 export interface ChunkRunParts extends Lane {
   readonly batcher: Batcher;
   /** The lane of another deployment, which rows are asked of last. */
-  readonly laneOf: (endpoint: EndpointSpec) => Lane;
-  /** One limit over all chunks of the process, in which its runs take turns. */
-  readonly limit: FairLimit;
+  readonly laneOf: (deployment: string) => Lane;
   /** Takes a slot of the limit over all queues of the process. */
   readonly inSlot: <T>(job: () => Promise<T>) => Promise<T>;
   /** Resolves when a process that slept has looked which entries are still its own. */
@@ -118,6 +123,8 @@ export class ChunkRun {
   /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
   #waits = false;
   #leaves = false;
+  /** The same for rows that are to be asked of another deployment: after so many milliseconds. */
+  #laterMs = 0;
   /** Resolves when what was settled last is in the ledger, and so all before it. */
   #settled: Promise<void> = Promise.resolve();
   /** Resolve when grants that were not used are given back. */
@@ -166,17 +173,13 @@ export class ChunkRun {
     );
   }
 
-  /**
-   * The same by the deployment that is asked last. While it may not be called, the rows wait here: the queue pauses for its own
-   * deployment only, and would hand them out again at once.
-   */
+  /** The same by the deployment that is asked last. */
   async #escalate(rows: readonly ChunkRow[]): Promise<void> {
     const { chunk } = this.lease;
-    const endpoint = chunk.asks?.endpoint;
-    if (rows.length === 0 || !endpoint) return;
-    const lane = this.parts.laneOf(endpoint);
-    while (isPaused(lane) && !this.#isReleasing && this.#wanted) await sleep(LOOK_MS);
-    await this.#ask(rows, { ...lane, chunk: { ...chunk, endpoint } });
+    const deployment = chunk.asks?.deployment;
+    if (rows.length === 0 || !deployment) return;
+    const endpoint = withDeployment(chunk.endpoint, deployment);
+    await this.#ask(rows, { ...this.parts.laneOf(deployment), chunk: { ...chunk, endpoint } });
   }
 
   #end(): ChunkEnd {
@@ -190,11 +193,12 @@ export class ChunkRun {
     // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
     if (this.#waits) return { kind: 'wait' };
     if (isLast) {
-      for (const { row, verdict } of failed) this.#record(row, failedRow(verdict, attempt));
+      for (const { row, verdict } of failed) this.#record(row, this.#last(row, failedRow(verdict, attempt)));
     } else if (failed.length > 0) {
       const codes = [...new Set(failed.map(({ verdict }) => verdict.fault.code))];
       return { kind: 'retry', rows: failed.length, codes };
     }
+    if (this.#laterMs > 0) return { kind: 'later', ms: this.#laterMs };
     return { kind: this.#leaves ? 'left' : 'done' };
   }
 
@@ -210,8 +214,7 @@ export class ChunkRun {
   }
 
   async #callAll(inOrder: readonly (readonly ChunkRow[])[], way: Way): Promise<void> {
-    const { limit } = this.parts;
-    const { outage } = way;
+    const { outage, limit } = way;
     // In an outage the first of them probes; it must not be the same row again and again.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const jobs = requests.map((rows): Job => {
@@ -232,7 +235,7 @@ export class ChunkRun {
     const { log, batcher } = this.parts;
     try {
       const made = await way.outage.through(steadyNow, () => this.#request(rows, ahead, way));
-      if (made === null) this.#waits = true;
+      if (made === null) this.#wait(way);
     } catch (error) {
       log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
       await sleep(STORE_PAUSE_MS);
@@ -249,8 +252,8 @@ export class ChunkRun {
    * for something else is reserved when that is over: a grant is good for a short time, takes room from a budget, and
    * fails its row with `hold` when this process is killed.
    */
-  #reserveAhead(rows: readonly ChunkRow[], { outage, pacer, chunk }: Way): Ahead | null {
-    const { batcher, limit } = this.parts;
+  #reserveAhead(rows: readonly ChunkRow[], { outage, pacer, limit, chunk }: Way): Ahead | null {
+    const { batcher } = this.parts;
     const { hold, budget } = chunk;
     if (!this.#wanted || this.#isReleasing || hold || budget !== null) return null;
     if (pacer.takesPermits || outage.view !== null || pacer.waitingMs > 0) return null;
@@ -268,7 +271,7 @@ export class ChunkRun {
     const prompts = rows.map(({ prompt }) => prompt);
     const reserved = estimate.reserve(prompts, parametersOf(chunk, rows));
     const admission = await pacer.admit(reserved.tokens);
-    if (admission === 'pause') this.#waits = true;
+    if (admission === 'pause') this.#wait(way);
     else if (admission === 'closed') this.#leaves = true;
     else {
       await this.parts.inSlot(async () => {
@@ -285,15 +288,24 @@ export class ChunkRun {
   }
 
   /** Whether a request may be made now; where it may not, its rows go back to the queue. */
-  #mayCall({ pacer, chunk }: Way): boolean {
-    if (this.parts.isStopped(chunk)) this.#wanted = false;
+  #mayCall(way: Way): boolean {
+    if (this.parts.isStopped(way.chunk)) this.#wanted = false;
     if (!this.#wanted || this.#isReleasing) {
       this.#leaves = true;
       return false;
     }
-    const isPaused = pacer.waitingMs > 0;
-    if (isPaused) this.#waits = true;
+    const isPaused = way.pacer.waitingMs > 0;
+    if (isPaused) this.#wait(way);
     return !isPaused;
+  }
+
+  /**
+   * Rows go back to the queue because their deployment may not be called at present. The queue pauses with its own only, so
+   * the entry of rows that another is to be asked for is put off.
+   */
+  #wait({ pacer, outage }: Way): void {
+    if (pacer === this.parts.pacer) this.#waits = true;
+    else this.#laterMs = Math.max(this.#laterMs, LATER_MS, pacer.waitingMs, outage.remaining(steadyNow()));
   }
 
   /**
@@ -354,7 +366,7 @@ export class ChunkRun {
     if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
     const failedBefore = this.#failed.length;
     const settled = rows.map((row, i) =>
-      this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], way)),
+      this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], way), way),
     );
     if (this.#failed.length > failedBefore) this.#failedRequests++;
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
@@ -365,11 +377,15 @@ export class ChunkRun {
     const fault = (await learned) ?? (stop?.kind === 'stop' ? stop.fault : null);
     if (fault === null) return;
     // The rows come again with the next execution of the run.
-    const { deployment } = chunk.endpoint;
-    const where =
-      deployment === this.lease.chunk.endpoint.deployment ? '' : `${deployment} (answer.on_invalid): `;
-    await this.parts.stop(chunk, { ...fault, message: `${where}${fault.message}` });
+    await this.parts.stop(chunk, this.#named(fault, way));
     this.#wanted = false;
+  }
+
+  /** A fault of another deployment says whose it is. */
+  #named(fault: Fault, { chunk: { endpoint } }: Way): Fault {
+    if (endpoint.deployment === this.lease.chunk.endpoint.deployment) return fault;
+    const message = fault.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
+    return { ...fault, message: `${endpoint.deployment}: ${message}` };
   }
 
   /** What a call brought for a row by the verdict on it. Where that is no outcome, notes how the row goes on. */
@@ -385,14 +401,15 @@ export class ChunkRun {
         return judged;
       }
       case 'wait':
-        this.#waits = true;
+        this.#wait(way);
         return null;
       case 'retry':
-        if (verdict.possiblyBilled && chunk.hold) return this.#last(row, lostRow(verdict, attempt));
+        if (verdict.possiblyBilled && chunk.hold) return { outcome: lostRow(verdict, attempt) };
         if (verdict.fault.code === 'aborted') break;
-        (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
         // In an outage that is no attempt.
-        if (outage.view !== null) this.#waits = true;
+        if (outage.view !== null) this.#wait(way);
+        if (outage.view !== null && way.pacer !== this.parts.pacer) this.#countRetries([{ row, verdict }], 1);
+        else (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
         return null;
     }
     // Given up because this process or the run ends: no attempt, but perhaps paid for, and called again.
@@ -425,7 +442,7 @@ export class ChunkRun {
       for (const [i, row] of rows.entries()) {
         const state = states[i];
         if (!isHeld(state)) continue;
-        if (this.#isGone(state)) this.#record(row, cutOffRow());
+        if (this.#isGone(state)) this.#record(row, { outcome: cutOffRow() });
         else held.push(row);
       }
       if (held.length === 0) return;
@@ -447,21 +464,22 @@ export class ChunkRun {
     return ageMs > endpoint.timeoutMs + GONE_MS;
   }
 
-  /** Records the outcome of a row that has no call in flight, and of which no answer was heard. */
-  #record(row: ChunkRow, outcome: CalledOutcome): void {
-    const settlement = this.#settlement(row, null, this.#last(row, outcome));
+  /** Records the outcome of a row that has no call in flight. */
+  #record(row: ChunkRow, judged: Judged): void {
+    const settlement = this.#settlement(row, null, judged, this.parts);
     this.#settled = this.parts.batcher.settle(this.lease.chunk.run, [settlement]);
   }
 
+  /** The outcome of a row whose last call brought no answer. */
   #last(row: ChunkRow, outcome: CalledOutcome): Judged {
     const { asking } = this.lease;
     return { outcome: asking === null ? outcome : asking.lasting(row, outcome) };
   }
 
-  #settlement(row: ChunkRow, call: string | null, judged: Judged | null): Settlement {
+  #settlement(row: ChunkRow, call: string | null, judged: Judged | null, { outage }: Lane): Settlement {
     const { run, first } = this.lease.chunk;
     const { outcome = null, interim } = judged ?? {};
-    if (outcome !== null) this.parts.outage.settled(this.#nameOf(row));
+    if (outcome !== null) outage.settled(this.#nameOf(row));
     const settlement = { run, first, row: row.row, call, outcome };
     return interim ? { ...settlement, interim } : settlement;
   }
@@ -470,9 +488,6 @@ export class ChunkRun {
     return `${this.lease.chunk.run}:${row?.row}`;
   }
 }
-
-const isPaused = ({ pacer, outage }: Lane): boolean =>
-  pacer.waitingMs > 0 || outage.remaining(steadyNow()) > 0;
 
 /** A row of a run without a budget, or one that is only looked at. */
 const unpriced = ({ row }: ChunkRow): RowMost => ({ row, most: NO_TOKENS });

@@ -1,3 +1,4 @@
+import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import { limitsOf, WorkerHeartbeat } from '../fleet/heartbeat.js';
@@ -56,6 +57,8 @@ export function startOwnWorker(
       name: heartbeat.id,
       queueOf: queuesOf(settings.emulated, world.address),
       ...{ batcher, ownRun: run },
+      // Two deployments have a limit each, and this one over both.
+      ...(settings.onInvalid?.deployment && { slots: pLimit(concurrency) }),
       onCall,
     },
     { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },

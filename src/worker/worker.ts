@@ -1,4 +1,12 @@
-import { type Job, Queue, RateLimitError, UnrecoverableError, WaitingError, Worker } from 'bullmq';
+import {
+  DelayedError,
+  type Job,
+  Queue,
+  RateLimitError,
+  UnrecoverableError,
+  WaitingError,
+  Worker,
+} from 'bullmq';
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { backoffMs } from '../backoff.js';
@@ -12,7 +20,7 @@ import { Pacer, type PacerParts } from '../pace/pacer.js';
 import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
-import { MOST_LOSSES } from '../queue/chunk-queue.js';
+import { MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import { AnswerReaders } from './answer-readers.js';
@@ -86,7 +94,6 @@ export class ChunkWorker {
   readonly #worker: Worker<ChunkData>;
   /** Only for the pause that all workers of the deployment keep. */
   readonly #queue: Queue<ChunkData>;
-  readonly #limit: FairLimit;
   readonly #batcher: Batcher;
   /** To the deployment of the queue. */
   readonly #lane: Lane;
@@ -118,7 +125,6 @@ export class ChunkWorker {
     const { queue, limits } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.#batcher = place.batcher;
-    this.#limit = new FairLimit(concurrency);
     // Enough chunks that the limit stays full while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
@@ -140,17 +146,10 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
-    this.#lane = this.#laneTo(wanted, {
-      onConcurrency: (most) => {
-        this.#limit.concurrency = most;
-      },
-      onPause: (ms) => this.#keepEntries(ms),
-    });
-    this.#limit.concurrency = this.#lane.pacer.concurrency;
+    this.#lane = this.#laneTo(wanted, (ms) => this.#keepEntries(ms));
     this.#parts = {
       ...this.#lane,
-      laneOf: ({ deployment }) => this.#laneOf(deployment),
-      limit: this.#limit,
+      laneOf: (deployment) => this.#laneOf(deployment),
       inSlot: place.slots ?? ((job) => job()),
       looked: () => this.#looked(),
       batcher: this.#batcher,
@@ -179,8 +178,8 @@ export class ChunkWorker {
       const limits = { ...wanted.limits, requests_per_minute: null, tokens_per_minute: null };
       lane = this.#laneTo(
         { queue: place.queueOf(deployment), limits, answered: true },
-        // Its calls are bounded by the limit of all calls, and its pauses waited for by the rows that need it.
-        { onConcurrency: () => {}, onPause: async () => {} },
+        // The entries of its rows are put off one by one.
+        async () => {},
       );
       this.#otherLanes.set(deployment, lane);
     }
@@ -189,10 +188,11 @@ export class ChunkWorker {
 
   #laneTo(
     { queue, limits, answered }: Pick<WantedQueue, 'queue' | 'limits' | 'answered'>,
-    hooks: Pick<PacerParts, 'onConcurrency' | 'onPause'>,
+    onPause: PacerParts['onPause'],
   ): Lane {
     const { place } = this;
     const { store, concurrency, log } = place;
+    const limit = new FairLimit(concurrency);
     const caller = new Caller(
       place,
       concurrency,
@@ -206,14 +206,18 @@ export class ChunkWorker {
       queue,
       limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
       ceiling: concurrency,
-      underWay: () => this.#limit.activeCount,
+      underWay: () => limit.activeCount,
+      onConcurrency: (most) => {
+        limit.concurrency = most;
+      },
+      onPause,
       clock: steadyNow,
       onChange: (change) => log.info(change, 'the pace changed'),
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
-      ...hooks,
     });
+    limit.concurrency = pacer.concurrency;
     const estimate = new TokenEstimate(limits.token_estimate);
-    const parts = { caller, outage: new Outage(), pacer, estimate, log };
+    const parts = { caller, outage: new Outage(), pacer, estimate, limit, log };
     return { ...parts, feedback: new Feedback(parts) };
   }
 
@@ -291,7 +295,7 @@ export class ChunkWorker {
     return {
       queue: this.wanted.queue,
       deployment: this.wanted.deployment,
-      concurrency: this.#limit.concurrency,
+      concurrency: this.#lane.limit.concurrency,
       in_flight: this.inFlight,
       waiting: serviceWait(this, steadyNow()),
     };
@@ -302,14 +306,14 @@ export class ChunkWorker {
     return this.#batcher.unrecorded;
   }
 
-  /** Milliseconds for which the service asked this process to wait, for one of its deployments; 0 when it is calling. */
+  /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
-    return Math.max(...this.#lanes.map(({ pacer }) => pacer.waitingMs));
+    return this.#lane.pacer.waitingMs;
   }
 
   /** The outage of the service that goes on, as this process sees it; null when there is none. */
   get outage(): OutageView | null {
-    return this.#lanes.find(({ outage }) => outage.view !== null)?.outage.view ?? null;
+    return this.#lane.outage.view;
   }
 
   /** What this process has done for a run. */
@@ -319,7 +323,7 @@ export class ChunkWorker {
 
   /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
   blameRows(): void {
-    for (const { outage } of this.#lanes) outage.answered();
+    this.#lane.outage.answered();
   }
 
   /**
@@ -346,45 +350,45 @@ export class ChunkWorker {
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
     const chunk = decodeChunk(job.data);
-    if (chunk === null || chunk.endpoint.deployment !== this.wanted.deployment || !this.#canRead(chunk)) {
+    const asking = chunk === null ? null : this.#askingFor(chunk);
+    if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
       this.place.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
-      throw new UnrecoverableError('refused: not a chunk of this deployment');
+      throw new UnrecoverableError(`${REFUSED} not a chunk of this deployment`);
     }
     const id = job.id ?? '';
     // The entry of a process that was frozen, or that lost its store, comes back while the first lease goes on.
     while (this.#leases.has(id)) await this.#leases.get(id)?.over;
     const held: Held = { job, token, isLost: false };
-    const work = this.#work(chunk, held);
+    const work = this.#work(chunk, held, asking);
     this.#leases.set(id, { held, over: work.catch(() => {}) });
     try {
       await work;
     } finally {
       this.#leases.delete(id);
       // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
-      if (this.#limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
+      if (this.#lane.limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
         this.#worker.concurrency--;
     }
   }
 
-  /** Whether this process knows what the job expects of its answers. */
-  #canRead({ asks }: Chunk): boolean {
+  /** What reads the answers of a chunk; null where nothing does, undefined where this process does not know how. */
+  #askingFor({ asks }: Chunk): Asking | null | undefined {
     try {
-      return asks === null || this.#readers.of(asks.answer) !== undefined;
+      return asks && new Asking(asks, this.#readers.of(asks.answer));
     } catch (error) {
-      this.place.log.debug({ err: error }, 'what is expected of the answers cannot be read');
-      return false;
+      this.place.log.warn({ err: error }, 'what is expected of the answers cannot be read');
+      return undefined;
     }
   }
 
   /** Has the rows of a chunk called for, and does with its entry what comes of them. */
-  async #work(chunk: Chunk, held: Held): Promise<void> {
+  async #work(chunk: Chunk, held: Held, asking: Asking | null): Promise<void> {
     if (this.#stopped.has(nameOf(chunk))) return;
     const { job, token } = held;
     const attempts = job.opts.attempts ?? 1;
     const isOwn = this.place.ownRun === chunk.run;
     const end = await new ChunkRun(this.#parts, {
-      ...{ chunk, attempts, isOwn },
-      asking: chunk.asks && new Asking(chunk.asks, this.#readers.of(chunk.asks.answer)),
+      ...{ chunk, attempts, isOwn, asking },
       attempt: job.attemptsMade + 1,
       isLost: () => held.isLost,
     }).run();
@@ -397,6 +401,9 @@ export class ChunkWorker {
         throw new Error(
           `${end.rows} of ${chunk.rows.length} rows to be tried again: ${end.codes.join(', ')}`,
         );
+      case 'later':
+        await job.moveToDelayed(Date.now() + end.ms, token);
+        throw new DelayedError();
       case 'left':
         if (!held.isLost) await job.moveToWait(token);
         throw new WaitingError();
@@ -439,7 +446,7 @@ export class ChunkWorker {
    */
   #takeAnotherChunkIfLast(): void {
     const most = this.place.concurrency + 1;
-    if (this.#limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
+    if (this.#lane.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
     if (this.#releasing || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
     void this.#worker.pause(true).then(() => {

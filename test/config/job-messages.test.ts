@@ -252,8 +252,8 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'job.yaml:3: limits.stop_after_failures must be a number above 0, or a group with failures and abstained, got "many"',
   ],
   [
-    'limits: { stop_after_failures: { abstain: 0.5 } }',
-    'job.yaml:3: unknown field limits.stop_after_failures.abstain: did you mean limits.stop_after_failures.abstained?',
+    'limits: { stop_after_failures: { abstaned: 0.5 } }',
+    'job.yaml:3: unknown field limits.stop_after_failures.abstaned: did you mean limits.stop_after_failures.abstained?',
   ],
   [
     'answer: { labels: [a, b] }\nlimits: { stop_after_failures: { abstained: 0.5 } }',

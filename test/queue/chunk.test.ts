@@ -47,14 +47,20 @@ it('a queue entry has what is to be done about answers that do not fit', () => {
   const asks: Asks = {
     answer: { kind: 'labels', labels: ['a', '__proto__'] },
     ...{ again: 2, prompt: '{{ prompt }} again' },
-    endpoint: { deployment: 'larger', apiVersion: '2022-12-01', style: 'openai', timeoutMs: 5_000 },
+    deployment: 'larger',
   };
   const asked = chunk('m', asks);
   expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(asked))))).toEqual(asked);
 });
 
 it('fault 58: a queue entry whose answers are to be sent elsewhere is none', () => {
-  const asks = { answer: { kind: 'text' }, again: 1, prompt: null, endpoint: null, url: 'http://elsewhere' };
+  const asks = {
+    answer: { kind: 'text' },
+    again: 1,
+    prompt: null,
+    deployment: null,
+    url: 'http://elsewhere',
+  };
   const whole = encodeChunk(chunk('m', asks as Asks));
   expect(decodeChunk(whole)).toBe(null);
 });

@@ -101,7 +101,7 @@ describeEachStore('answers that do not fit', (store) => {
     refusal = { status: 404, json: { error: { code: 'DeploymentNotFound', message: 'It does not exist.' } } };
     const { code, stderr } = await run({ ask_again: 0, prompt: undefined, deployment: LARGER });
     expect(code, stderr).toBe(3);
-    expect(stderr).toMatch(/deployment_not_found: lm-larger \(answer.on_invalid\): It does not exist/);
+    expect(stderr).toMatch(/deployment_not_found: lm-larger: It does not exist/);
   });
 
   it('are asked for again within the budget: the run stops before it is passed, and goes on where it was', async () => {

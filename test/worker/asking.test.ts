@@ -6,12 +6,11 @@ import { Asking } from '../../src/worker/asking.js';
 import { outcome } from '../store/samples.js';
 
 const LABELS = { kind: 'labels', labels: ['yes', 'no'] } as const;
-const ELSEWHERE = { deployment: 'larger', apiVersion: 'v', style: 'openai', timeoutMs: 1_000 } as const;
 const row = (number = 1) => ({ row: number, prompt: 'Is it?', parameters: null });
 
 const asking = (asks: Partial<Asks> = {}): Asking => {
   const prompt = '{{ answer }}, {{ problem }}: {{ prompt }}';
-  return new Asking({ answer: LABELS, again: 2, prompt, endpoint: null, ...asks }, answerReader(LABELS));
+  return new Asking({ answer: LABELS, again: 2, prompt, deployment: null, ...asks }, answerReader(LABELS));
 };
 
 const said = (text: string, attempts = 1): Completed => {
@@ -58,7 +57,7 @@ it('ends with the last answer where none fits', () => {
 });
 
 it('asks another deployment last, with the prompt itself', () => {
-  const chunk = asking({ again: 1, endpoint: ELSEWHERE });
+  const chunk = asking({ again: 1, deployment: 'larger' });
   chunk.judge(row(), said('maybe'));
   expect(chunk.isEscalated(row())).toBe(false);
   expect(chunk.judge(row(), said('perhaps')).interim).toBe(2);
@@ -72,7 +71,7 @@ it('asks another deployment last, with the prompt itself', () => {
 it('keeps the answer that there is when a later call fails or is filtered, and what that took', () => {
   const chunk = asking();
   chunk.judge(row(), said('maybe'));
-  expect(chunk.judge(row(), failed).outcome).toMatchObject({ status: 'completed', attempts: 2 });
+  expect(chunk.judge(row(), failed).outcome).toMatchObject({ status: 'completed', attempts: 2, asked: 2 });
   const filtered: CalledOutcome = {
     ...{ ...said('no'), status: 'filtered' },
     error: { code: 'content_filter', message: 'blocked' },

@@ -2,15 +2,17 @@ import fc from 'fast-check';
 import pLimit from 'p-limit';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
 import { NO_TOKENS, plus } from '../../src/budget/budget.js';
-import type { Fault, Tokens } from '../../src/model.js';
+import type { CalledOutcome, Fault, Tokens } from '../../src/model.js';
 import type { Pacer } from '../../src/pace/pacer.js';
 import type { Outage } from '../../src/pace/pauses.js';
 import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
 import type { Verdict } from '../../src/service/verdict.js';
 import { type Counters, NO_CALLS } from '../../src/store/counters.js';
-import type { Answer, Batch, Ledger, RowState } from '../../src/store/ledger.js';
+import type { Answer, Batch, Ledger, RowState, Settlement } from '../../src/store/ledger.js';
+import { Asking } from '../../src/worker/asking.js';
 import { Batcher, mostAhead } from '../../src/worker/batcher.js';
 import type { MostBilled } from '../../src/worker/billing.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
@@ -36,6 +38,12 @@ class MemoryLedger {
   onWrite: (batch: Batch) => void = () => {};
   /** The store does not answer before this resolves. */
   away: Promise<void> | null = null;
+
+  readonly interims = new Map<number, CalledOutcome>();
+
+  async interim(): Promise<ReadonlyMap<number, CalledOutcome>> {
+    return this.interims;
+  }
 
   async write(batch: Batch): Promise<readonly Answer[]> {
     this.onWrite(batch);
@@ -77,6 +85,13 @@ const answered = (usage: Tokens): Verdict => {
   };
 };
 
+const said = (text: string): Verdict => {
+  const verdict = answered(tokens(1));
+  if (verdict.kind !== 'final' || verdict.outcome.status !== 'completed') return verdict;
+  const { outcome } = verdict;
+  return { ...verdict, outcome: { ...outcome, completion: { ...outcome.completion, text } } };
+};
+
 /** A worker as far as a chunk needs one. Calls end when the test says so; its pauses are short, and its clock is the test's. */
 class TestWorker {
   now = 0;
@@ -88,8 +103,9 @@ class TestWorker {
   onLook: () => void = () => {};
   takesPermits = false;
   readonly called: CallOf[] = [];
-  /** For which the service asked to wait. */
+  /** For which the service asked to wait, for its own deployment and for another. */
   waitingMs = 0;
+  otherWaitingMs = 0;
   readonly batcher: Batcher;
   readonly #parts: ChunkRunParts;
 
@@ -136,6 +152,12 @@ class TestWorker {
       ...({ caller, pacer, outage, feedback, mostBilled } as unknown as ChunkRunParts),
       batcher: this.batcher,
       limit: new FairLimit(concurrency),
+      laneOf: () => ({
+        ...this.#parts,
+        pacer: { ...pacer, waitingMs: this.otherWaitingMs } as Pacer,
+        outage: { ...outage, remaining: () => 0 } as unknown as Outage,
+        limit: new FairLimit(concurrency),
+      }),
       inSlot: pLimit(concurrency),
       looked: async () => this.onLook(),
       estimate: new TokenEstimate('full'),
@@ -181,7 +203,7 @@ class TestWorker {
       attempt: 1,
       attempts: this.attempts,
       isOwn: true,
-      asking: null,
+      asking: chunk.asks && new Asking(chunk.asks, answerReader(chunk.asks.answer)),
       isLost: () => this.isLost,
     }).run();
   }
@@ -220,7 +242,7 @@ describe('a chunk', () => {
     for (const call of calls) call.end(answered(tokens(5, 3)));
     expect(await end).toEqual({ kind: 'done' });
     expect(ledger.calls).toMatchObject({ sent: 2, in_flight: 0, prompt_tokens: 10, completion_tokens: 6 });
-    expect(worker.batcher.totals('run')).toMatchObject({ sent: 2, in_flight: 0, outcomes: 2 });
+    expect(worker.batcher.totals('run')).toMatchObject({ sent: 2, in_flight: 0, answers: 2 });
   });
 
   it('leaves its rows to the worker that has its entry now, also one that failed at its last attempt', async () => {
@@ -234,7 +256,40 @@ describe('a chunk', () => {
     call?.end({ kind: 'retry', fault, latency_ms: 1, connected: true, possiblyBilled: true });
     expect(await end).toEqual({ kind: 'left' });
     await worker.batcher.flushed();
-    expect(worker.batcher.totals('run'), 'no outcome').toMatchObject({ outcomes: 0, repeated: 1 });
+    expect(worker.batcher.totals('run'), 'no outcome').toMatchObject({ answers: 0, repeated: 1 });
+  });
+
+  /** Of a job whose answers are to be labels, asked of another deployment where they are none. */
+  const asks = {
+    answer: { kind: 'labels', labels: ['yes', 'no'] },
+    ...{ again: 0, prompt: null, deployment: 'larger' },
+  } as const;
+
+  it('is put off for rows that another deployment is to be asked for, which pauses, when all others have ended', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    worker.otherWaitingMs = 90_000;
+    const settled: Settlement[] = [];
+    worker.ledger.onWrite = (batch) => settled.push(...batch.settled);
+    const end = worker.run([tokens(1), tokens(1)], null, { asks });
+    const [first, second] = await worker.calls(2);
+    first?.end(said('maybe'));
+    second?.end(said('yes'));
+    expect(await end).toEqual({ kind: 'later', ms: 90_000 });
+    expect(settled).toMatchObject([
+      { row: 1, interim: 1 },
+      { row: 2, outcome: { status: 'completed' } },
+    ]);
+  });
+
+  it('with `hold` ends a row whose second call is lost as unknown, although it has an answer', async () => {
+    const worker = new TestWorker(new MemoryLedger());
+    const verdict = said('maybe');
+    if (verdict.kind === 'final') worker.ledger.interims.set(1, { ...verdict.outcome, asked: 1 });
+    worker.ledger.states.set(1, { call: 'own:0:gone', ageMs: 5 });
+    const settled: Settlement[] = [];
+    worker.ledger.onWrite = (batch) => settled.push(...batch.settled);
+    expect(await worker.run([tokens(1)], null, { asks, hold: true })).toEqual({ kind: 'done' });
+    expect(settled).toMatchObject([{ row: 1, outcome: { error: { code: 'outcome_unknown' } } }]);
   });
 
   it('is dropped when nobody wants it', async () => {
@@ -254,7 +309,7 @@ describe('a chunk', () => {
     expect(await worker.run([tokens(7)], 100)).toEqual({ kind: 'wait' });
     await worker.batcher.flushed();
     expect(ledger.calls).toEqual(NO_CALLS);
-    expect(worker.batcher.totals('run')).toEqual({ ...NO_CALLS, outcomes: 0 });
+    expect(worker.batcher.totals('run')).toEqual({ ...NO_CALLS, answers: 0 });
     expect(worker.called).toEqual([]);
   });
 
