@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import type { AnswerReader } from '../answer/answer.js';
 import { isObject, parseJson, valueText } from '../json.js';
 import type { AnswerSource, FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
 import { inert, uninert } from './formula.js';
@@ -84,25 +83,22 @@ export function isAnswerInvalid(fields: Fields): boolean {
 }
 
 /** What decides under which names and in which form a record has its values. */
-interface RecordSettings {
-  /** `output.columns` */
-  readonly select: readonly string[] | null;
+export interface RecordOptions extends Omit<Parameters<typeof recordLayout>[0], 'inputColumns'> {
   /** `protect`: the cells of a CSV record were made inert, which is undone here */
   readonly formulas: 'protect' | 'raw';
 }
 
 /**
  * The value that a row had in a column of the input.
- * @param answer whose columns take names away from those of the input
+ * @param options of the records, whose columns take names away from those of the input
  * @returns gives `undefined` when the record does not have the column, or another one may stand under its name
  */
 export function inputColumn(
   column: string,
-  answer: AnswerReader,
-  { select, formulas }: RecordSettings,
+  { select, formulas, ...options }: RecordOptions,
 ): (row: Row) => Json | undefined {
-  const name = recordLayout({ inputColumns: [column], answer }).columns[0]?.name ?? column;
-  const isThere = select === null || select.includes(name) || select.includes('input');
+  const name = recordLayout({ ...options, inputColumns: [column] }).columns[0]?.name ?? column;
+  const isThere = select === undefined || select.includes(name) || select.includes('input');
   return (row) => {
     if (row.source !== undefined) {
       const input = row.fields.get('input');

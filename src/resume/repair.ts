@@ -1,11 +1,10 @@
 import { createReadStream } from 'node:fs';
-import { answerReader } from '../answer/answer.js';
 import { type Gold, goldReader } from '../answer/gold.js';
+import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
 import { inputColumn, isUnreadable, outcomeOf } from '../output/read-back.js';
 import type { OutputFormat } from '../output/record.js';
 import { type Ended, emptyTally, fold } from '../report/tally.js';
-import { originColumns } from '../reuse/keys.js';
 import type { Manifest } from './manifest.js';
 
 /**
@@ -25,17 +24,15 @@ export async function repair(
   settings: Settings,
   run: string,
 ): Promise<Manifest | null> {
-  const { output, answer, reuse, gold: column } = settings;
+  const { output, gold: column } = settings;
   const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
-  const reader = answerReader(answer);
+  const options = recordOptions(settings);
+  const { answer: reader } = options;
   // What the confidence was read from is in no record.
   if (reader.confidenceOf !== undefined) return null;
   const goldOf = goldReader(settings, part);
-  const rightOf =
-    column === null
-      ? null
-      : inputColumn(column, reader, { select: output.columns, formulas: output.formulas });
-  const asked = [...originColumns(reuse), ...(settings.answerSource ? (['answer_source'] as const) : [])];
+  const rightOf = column === null ? null : inputColumn(column, options);
+  const asked = [...options.origins, ...(options.answerSource ? (['answer_source'] as const) : [])];
   let tally = emptyTally();
   for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
     const ended: Ended[] = [];

@@ -1,8 +1,8 @@
-import { answerReader } from '../answer/answer.js';
 import { sameBeginning } from '../answer/confidence.js';
 import { goldReader } from '../answer/gold.js';
 import { namesOf } from '../answer/label-answer.js';
 import { asVoted } from '../answer/votes.js';
+import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import type { Outcome, Row } from '../model.js';
@@ -12,7 +12,7 @@ import { contextCheck } from '../prompt/context.js';
 import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-request.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
-import { checkReuse, originColumns } from '../reuse/keys.js';
+import { checkReuse } from '../reuse/keys.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 
@@ -44,19 +44,14 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   checkBeginnings(settings);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
   if (!isBlank && settings.gold !== null) checkColumns('answer.gold', [settings.gold], { name, ...survey });
-  const answer = answerReader(settings.answer);
+  const options = recordOptions(settings);
+  const { answer } = options;
   const votes = 'votes' in settings.answer;
   const gold = goldReader(settings, name);
   const format = recordFormat({
     format: output.format,
     inputColumns: isBlank ? (output.columns ?? []) : survey.columns,
-    answer,
-    select: output.columns ?? undefined,
-    formulas: output.formulas,
-    origins: originColumns(settings.reuse),
-    answerSource: settings.answerSource,
-    probabilities: output.probabilities,
-    logprobs: typeof parameters.logprobs === 'number' || settings.rowParameters.includes('logprobs'),
+    ...options,
   });
 
   const reviewed = answer.abstains ? format.reviewed : null;

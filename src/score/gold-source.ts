@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs';
-import type { AnswerReader } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { valueText } from '../json.js';
 import type { Json, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
-import { inputColumn } from '../output/read-back.js';
+import { inputColumn, type RecordOptions } from '../output/read-back.js';
 import { formatOfName } from '../source/format.js';
 import { rows, survey } from '../source/source.js';
 
@@ -22,8 +21,7 @@ export interface GoldSource {
 export interface GoldParts {
   /** Path of the output. */
   readonly output: string;
-  readonly answer: AnswerReader;
-  readonly record: Parameters<typeof inputColumn>[2];
+  readonly record: RecordOptions;
   /** `input.id` of the job. */
   readonly id: string | null;
   /** Reads a cell, or says what is wrong with it. */
@@ -73,9 +71,9 @@ function fileIn(named: string): string | null {
 export function columnSource(
   column: string,
   user: string,
-  { output, answer, record, read, bad }: GoldParts,
+  { output, record, read, bad }: GoldParts,
 ): GoldSource {
-  const value = inputColumn(column, answer, record);
+  const value = inputColumn(column, record);
   return {
     goldOf(row) {
       const cell = value(row);
@@ -108,7 +106,7 @@ interface Entry {
  * right answers are in the column named, else in `answer`, else in the only other column.
  */
 async function fileSource(file: string, named: string | null, parts: GoldParts): Promise<GoldSource> {
-  const { output, answer, record } = parts;
+  const { output, record } = parts;
   if (!existsSync(file)) {
     throw new UsageError(
       'gold_missing',
@@ -123,7 +121,7 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
   if (columns !== null)
     for await (const row of rows({ path: file }, surveyed)) addEntry(entries, row, columns, file, parts);
   const { key } = columns ?? { key: ROW };
-  const idOf = key === ROW ? null : inputColumn(key, answer, record);
+  const idOf = key === ROW ? null : inputColumn(key, record);
   const keyOf = (row: Row): string => {
     if (idOf === null) return String(row.number);
     const id = idOf(row);

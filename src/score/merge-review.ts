@@ -1,7 +1,6 @@
 import { createReadStream, lstatSync, type Stats } from 'node:fs';
 import * as z from 'zod';
-import { answerReader } from '../answer/answer.js';
-import type { Settings } from '../config/settings.js';
+import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
 import type { Answer, Json } from '../model.js';
@@ -36,18 +35,18 @@ export interface Merged {
 export async function mergeReview(
   output: string,
   review: string,
-  { answer: spec, output: { formulas } }: Pick<Settings, 'answer' | 'output'>,
+  job: RecordSettings,
   written: number | null,
   mayGoOn: () => void,
 ): Promise<Merged> {
   const before = assertFinished(output);
   const problems = new Problems(review);
   const format = outputFormatOf(output);
-  const reader = answerReader(spec);
-  const standing = recordFormat({ format, inputColumns: [], answer: reader, formulas });
+  const options = recordOptions(job);
+  const standing = recordFormat({ ...options, format, inputColumns: [], select: undefined });
   const columns = [...standing.values(ANSWER, NO_ANSWER).keys()];
-  const properties = format.hasHeader && reader.shape === 'object' ? columns : [];
-  const { answers, empty } = await readReview(review, spec, properties, problems);
+  const properties = format.hasHeader && options.answer.shape === 'object' ? columns : [];
+  const { answers, empty } = await readReview(review, job.answer, properties, problems);
   problems.end();
 
   const merge = new Merge(answers, columns, format, standing, problems);

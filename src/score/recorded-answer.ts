@@ -1,9 +1,8 @@
-import { answerReader } from '../answer/answer.js';
 import { type Gold, goldCell } from '../answer/gold.js';
 import { isObject, parseExact, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Confidence, Json, Row } from '../model.js';
 import { inert, uninert } from '../output/formula.js';
-import { isUnreadable } from '../output/read-back.js';
+import { isUnreadable, type RecordOptions } from '../output/read-back.js';
 import { recordLayout } from '../output/record.js';
 import { probabilityColumns } from '../output/result-columns.js';
 
@@ -36,11 +35,10 @@ interface Lacking {
   readonly leftOut: readonly string[];
 }
 
-/** @param formulas `protect`: the cells of a CSV were made inert, which is undone here */
-export function recordedAnswers(spec: AnswerSpec, formulas: 'protect' | 'raw'): RecordedAnswers {
-  const reader = answerReader(spec);
+export function recordedAnswers(spec: AnswerSpec, options: RecordOptions): RecordedAnswers {
+  const { answer: reader, formulas } = options;
   const read = goldCell(spec);
-  const layout = recordLayout({ inputColumns: [], answer: reader });
+  const layout = recordLayout({ ...options, inputColumns: [], select: undefined });
   const answers = layout.columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
   const { confidenceOf: labels = [] } = reader;
   const asksConfidence = reader.confidenceOf !== undefined;

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
-import { answerReader } from '../answer/answer.js';
 import { goldCell, saysRight } from '../answer/gold.js';
+import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
@@ -39,7 +39,7 @@ export interface ScoreReport {
 }
 
 /** What of a job its answers are scored by. */
-export type ScoredJob = Pick<Settings, 'answer' | 'gold' | 'reuse' | 'output'>;
+export type ScoredJob = RecordSettings & Pick<Settings, 'gold'>;
 
 const THRESHOLDS = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 const TARGETS = [0.9, 0.95, 0.99];
@@ -57,12 +57,12 @@ export async function scoreOutput(
   written: number | null,
 ): Promise<ScoreReport> {
   const { answer, gold } = job;
-  const answers = recordedAnswers(answer, job.output.formulas);
+  const record = recordOptions(job);
+  const answers = recordedAnswers(answer, record);
   const bad = new BadCells();
   const parts: GoldParts = {
     output,
-    answer: answerReader(answer),
-    record: { select: job.output.columns, formulas: job.output.formulas },
+    record,
     id: job.reuse.id,
     read: goldCell(answer),
     bad,

@@ -391,9 +391,9 @@ describe('promptmill merge-review, of properties', () => {
   });
 
   /** Runs a job with these properties, and merges a review into its output. */
-  const merged = async (properties: object, review: string, output = 'out.csv') => {
+  const merged = async (properties: object, review: string, output = 'out.csv', more: object = {}) => {
     const answer = { json: { type: 'object', properties }, require: { valid: 0 } };
-    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
+    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer, ...more });
     const ended = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
     expect(ended.code, ended.stderr).toBe(0);
     work.write('r.csv', review);
@@ -416,6 +416,14 @@ describe('promptmill merge-review, of properties', () => {
     expect(refused.stderr).toContain(
       'r.csv has no column answer_text, answer_status; it has row, status, text',
     );
+  });
+
+  it('knows the result columns that only some jobs have', async () => {
+    const dedupe = { input: { path: 'in.csv', dedupe: true }, parameters: { temperature: 0 } };
+    const review = 'row,answer_copied_from\n2,mine\n';
+    const taken = await merged({ copied_from: { type: 'string' } }, review, 'out.csv', dedupe);
+    expect(taken.code, taken.stderr).toBe(0);
+    expect(work.records('out.csv')[1]).toMatchObject({ answer_copied_from: 'mine', copied_from: '' });
   });
 
   it('takes nothing but the part answer for JSONL', async () => {

@@ -39,6 +39,7 @@ beforeAll(async () => {
     const texts: Readonly<Record<string, readonly string[]>> = {
       json: ['{"city": "5", "n": 5}', '{"city": "", "n": 6}', '{"n": 7}', 'none', '{"city": "Rom"}', '{}'],
       number: ['4', '3.5', 'five', '9', '2'],
+      reused: ['{"copied_from": 5}', '{"copied_from": 6}'],
       several: ['price', 'price, quality', 'none', 'cats', 'quality'],
     };
     if (kind !== 'label') {
@@ -177,6 +178,29 @@ describe('the scores of an output', () => {
       expect(report.abstention.thresholds[0]).toMatchObject({ answered: 2, accuracy: { value: 0.5 } });
     },
   );
+
+  it('are of input columns and properties that have the name of a column of the result', async () => {
+    work.write('in.csv', ROWS.replace('Truth', 'p_positive'));
+    const answer = { ...SURE, gold: 'p_positive' };
+    await run({ answer, output: { path: 'out.csv', probabilities: true } });
+    expect((await scored('out.csv')).scores).toEqual(summarised('out.summary.json'));
+
+    work.write(
+      'in.csv',
+      stringify([['id', 'carried_from'], ...['a', 'b'].map((id) => [id, '{"copied_from": 5}'])]),
+    );
+    const properties = { copied_from: { type: 'number' } };
+    await run({
+      input: { path: 'in.csv', dedupe: true, only_new: true },
+      parameters: { temperature: 0 },
+      prompt: 'reused {{ id }}',
+      answer: { json: { type: 'object', properties }, gold: 'carried_from' },
+      output: { path: 'reused.csv' },
+    });
+    const { scores } = await scored('reused.csv');
+    expect(scores).toEqual(summarised('reused.summary.json'));
+    expect(scores.accuracy.value).toBe(0.5);
+  });
 
   it('are told with the thresholds', async () => {
     await run({ answer: SURE, output: { path: 'out.csv', probabilities: true } });
