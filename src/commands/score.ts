@@ -22,10 +22,11 @@ Examples:
   $ promptmill score out/reviews.csv --gold gold.csv:truth --json |
       jq .scores.accuracy
 
-A file has the id of a row in the column of input.id, or else the number of a row
-of the output in its column "row", or else an id in its first column; the right
-answers are in the column named behind the colon, or else in "answer", or else in
-the only other column. Nothing is called. Exit codes: 0 scored; 2 it could not be.
+A file has the id of a row in the column of input.id, or else the number of a
+row of the output in its column "row", or else an id in its first column; the
+right answers are in the column named behind the colon, or else in "answer", or
+else in the only other column. Nothing is called. Exit codes: 0 scored; 2 it
+could not be.
 `;
 
 /** `promptmill score OUTPUT`: how good the answers of a finished run are. */
