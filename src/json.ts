@@ -53,6 +53,15 @@ export function parseExact(text: string): Json {
   return new Reader(text, { number, refusesEqualKeys: false }).value();
 }
 
+/** What {@link parseExact} makes of a text; for one that is no JSON, another value. */
+export function exactOr<Other>(text: string, other: Other): Json | Other {
+  try {
+    return parseExact(text);
+  } catch {
+    return other;
+  }
+}
+
 /** A number in decimal has no digits that its double has not. */
 function isExact(digits: string, number: number): boolean {
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) return false;

@@ -1,5 +1,5 @@
 import { UsageError } from '../errors.js';
-import { canonical, isObject, parseExact, valueText } from '../json.js';
+import { canonical, exactOr, isObject, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Json, Row } from '../model.js';
 import { nearest } from '../nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
@@ -150,7 +150,7 @@ function labelGold({ labels, synonyms, multiple }: LabelSpec): CellReader {
 /** The labels of a cell, `none` for an empty list. */
 function listOf(cell: Json): readonly string[] {
   // A label may look like a number.
-  const json = typeof cell === 'string' ? parsed(cell) : cell;
+  const json = typeof cell === 'string' ? exactOr(cell, undefined) : cell;
   const list = typeof cell === 'string' && !Array.isArray(json) ? cell.split(SEPARATOR) : (json ?? cell);
   const texts = (Array.isArray(list) ? list : [list]).map((text: Json) => valueText(text).trim());
   return texts.length === 0 ? [NONE] : texts;
@@ -160,7 +160,7 @@ const isNone = (text: string | undefined): boolean => text?.toLowerCase() === NO
 
 function jsonGold({ columns, shape }: AnswerReader): CellReader {
   return (cell) => {
-    const found = typeof cell === 'string' ? parsed(cell) : cell;
+    const found = typeof cell === 'string' ? exactOr(cell, undefined) : cell;
     if (found === undefined) return 'is no JSON';
     if (shape === 'value') return { kind: 'json', values: [{ name: 'answer', place: 0, right: found }] };
     if (!isObject(found)) return 'is no JSON object';
@@ -174,12 +174,4 @@ function jsonGold({ columns, shape }: AnswerReader): CellReader {
       ? { kind: 'json', values }
       : `names ${JSON.stringify(unknown.name)}, and answer.json has the properties ${listed(columns)}`;
   };
-}
-
-function parsed(text: string): Json | undefined {
-  try {
-    return parseExact(text);
-  } catch {
-    return undefined;
-  }
 }

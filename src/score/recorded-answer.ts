@@ -1,5 +1,5 @@
 import { type Gold, goldCell } from '../answer/gold.js';
-import { isObject, parseExact, valueText } from '../json.js';
+import { exactOr, isObject, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Confidence, Json, Row } from '../model.js';
 import { inert, uninert } from '../output/formula.js';
 import { isUnreadable, type RecordOptions } from '../output/read-back.js';
@@ -103,7 +103,8 @@ export function recordedAnswers(spec: AnswerSpec, options: RecordOptions): Recor
       const right = gold.values.find((value) => value.place === place)?.right;
       const value = partOf(row, name);
       if (value === null) return right === '' ? '' : null;
-      return typeof right === 'string' ? value : parsed(valueText(value));
+      const text = valueText(value);
+      return typeof right === 'string' ? value : exactOr(text, text);
     });
   }
 
@@ -164,11 +165,3 @@ export function recordedAnswers(spec: AnswerSpec, options: RecordOptions): Recor
 }
 
 const NO_ANSWER = { code: 'answer_invalid', message: '' };
-
-function parsed(text: string): Json {
-  try {
-    return parseExact(text);
-  } catch {
-    return text;
-  }
-}

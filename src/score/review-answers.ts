@@ -4,7 +4,7 @@ import { answerReader } from '../answer/answer.js';
 import { goldCell } from '../answer/gold.js';
 import { UsageError } from '../errors.js';
 import { count } from '../figures.js';
-import { isObject, parseExact, valueText } from '../json.js';
+import { exactOr, isObject, valueText } from '../json.js';
 import type { Answer, AnswerSpec, Json, Row } from '../model.js';
 import { uninert } from '../output/formula.js';
 import { survey } from '../source/source.js';
@@ -187,10 +187,5 @@ function propertyReader({ schema, ...spec }: JsonSpec): (name: string, text: str
 }
 
 /** The JSON of a cell, with `TRUE` and `FALSE` as spreadsheets write them; a text that is none as it is. */
-function parsed(text: string): Json {
-  try {
-    return parseExact(/^(?:true|false)$/i.test(text) ? text.toLowerCase() : text);
-  } catch {
-    return text;
-  }
-}
+const parsed = (text: string): Json =>
+  exactOr(/^(?:true|false)$/i.test(text) ? text.toLowerCase() : text, text);

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
+import { randomKills, runAndKill, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -18,16 +18,6 @@ const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 
 /** Every tenth row has a first answer that does not fit, and every hundredth has no other. */
 const CALLS = ROWS + ROWS / 10 + ROWS / 100;
-
-/** Calls after which the run is killed, in order, and how many milliseconds later. */
-const killsOf = (store: string): readonly (readonly [calls: number, ms: number])[] => {
-  const moment = fc.tuple(fc.integer({ min: 1, max: CALLS - 100 }), fc.integer({ min: 0, max: 30 }));
-  const [kills = []] = fc.sample(fc.array(moment, { minLength: KILLS, maxLength: KILLS }), {
-    numRuns: 1,
-    seed: SEED + store.length,
-  });
-  return kills.toSorted(([a], [b]) => a - b);
-};
 
 describeEachStore('a run whose answers do not fit, and that is killed', (store) => {
   let work: Workplace;
@@ -81,17 +71,10 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
     lastAnswer = new Promise((resolve) => {
       killsAreOver = resolve;
     });
-    for (const [calls, ms] of killsOf(store().kind)) {
-      const running = work.start(['run', path], env);
-      onCall = () => {
-        if (service.requests.length - CALLS < calls) return;
-        onCall = () => {};
-        setTimeout(() => running.process.kill('SIGKILL'), ms);
-      };
-      const { code, stderr } = await running.ended;
-      expect(code, stderr).toBe(null);
-    }
-    onCall = () => {};
+    const kills = randomKills(KILLS, CALLS - 100, SEED + store().kind.length);
+    await runAndKill({ work, service }, { job: path, env, kills }, (told) => {
+      onCall = told;
+    });
     killsAreOver();
     const finished = await work.run(['run', path], env);
 
@@ -119,6 +102,3 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
     expect(Math.max(...asked.values())).toBeLessThanOrEqual(1 + AGAIN + KILLS);
   });
 });
-
-const withoutTimes = (records: readonly Record<string, string>[]) =>
-  records.map(({ latency_ms: _, ...record }) => record);

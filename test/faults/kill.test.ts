@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
+import { randomKills, runAndKill, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -10,16 +10,6 @@ const ROWS = 2_000;
 const CONCURRENCY = 10;
 const KILLS = 10;
 const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
-
-/** Calls after which the run is killed, in order, and how many milliseconds later: any moment of a call. */
-const killsOf = (store: string): readonly (readonly [calls: number, ms: number])[] => {
-  const moment = fc.tuple(fc.integer({ min: 1, max: ROWS - 50 }), fc.integer({ min: 0, max: 30 }));
-  const [kills = []] = fc.sample(fc.array(moment, { minLength: KILLS, maxLength: KILLS }), {
-    numRuns: 1,
-    seed: SEED + store.length,
-  });
-  return kills.toSorted(([a], [b]) => a - b);
-};
 
 describeEachStore('a run that is killed with SIGKILL', (store) => {
   let work: Workplace;
@@ -66,17 +56,10 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     lastAnswer = new Promise((resolve) => {
       killsAreOver = resolve;
     });
-    for (const [calls, ms] of killsOf(store().kind)) {
-      const running = work.start(['run', path], env);
-      onCall = () => {
-        if (service.requests.length - before < calls) return;
-        onCall = () => {};
-        setTimeout(() => running.process.kill('SIGKILL'), ms);
-      };
-      const { code, stderr } = await running.ended;
-      expect(code, stderr).toBe(null);
-    }
-    onCall = () => {};
+    const kills = randomKills(KILLS, ROWS - 50, SEED + store().kind.length);
+    await runAndKill({ work, service }, { job: path, env, kills }, (told) => {
+      onCall = told;
+    });
     killsAreOver();
     const finished = await work.run(['run', path], env);
 
@@ -93,6 +76,3 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     expect(repeated).toBeLessThanOrEqual(unknown);
   });
 });
-
-const withoutTimes = (records: readonly Record<string, string>[]) =>
-  records.map(({ latency_ms: _, ...record }) => record);

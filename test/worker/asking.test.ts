@@ -96,3 +96,13 @@ it('goes on where an earlier lease has ended', () => {
   expect(after.next(row())).toEqual(before.next(row()));
   expect(after.judge(row(), said('yes'))).toEqual(before.judge(row(), said('yes')));
 });
+
+it('settles an answer whose reading fails: it is paid for, and the collector says what is wrong', () => {
+  const reader = answerReader(LABELS);
+  const read = () => {
+    throw new Error('no answer can be read');
+  };
+  const chunk = new Asking({ answer: LABELS, again: 2, prompt: null, deployment: null }, { ...reader, read });
+  const answer = said('yes');
+  expect(chunk.judge(row(), answer)).toEqual({ outcome: answer });
+});
