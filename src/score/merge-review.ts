@@ -1,10 +1,11 @@
-import { createReadStream, lstatSync, type Stats } from 'node:fs';
+import { lstatSync, type Stats } from 'node:fs';
 import * as z from 'zod';
 import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
 import type { Answer, Json } from '../model.js';
 import { outputFormatOf, recordFormat } from '../output/format.js';
+import { outputBytes } from '../output/output-bytes.js';
 import { isTaken, readOwn } from '../output/own-file.js';
 import { isAnswerInvalid } from '../output/read-back.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
@@ -51,7 +52,7 @@ export async function mergeReview(
 
   const merge = new Merge(answers, columns, format, standing, problems);
   let records = 0;
-  for await (const batch of standingRecords(createReadStream(output), format)) {
+  for await (const batch of standingRecords(outputBytes(output), format)) {
     mayGoOn();
     for (const record of batch) merge.compare(record, output);
     records += batch.length;
@@ -62,9 +63,7 @@ export async function mergeReview(
   const { size: merged } = merge.changed;
   if (merged > 0) {
     const checked = async function* (): AsyncGenerator<Buffer> {
-      for await (const piece of rewritten(createReadStream(output), format, (record) =>
-        merge.change(record),
-      )) {
+      for await (const piece of rewritten(outputBytes(output), format, (record) => merge.change(record))) {
         mayGoOn();
         yield piece;
       }

@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs';
 import { goldCell, saysRight } from '../answer/gold.js';
 import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
@@ -6,6 +5,7 @@ import { errorText, UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import type { Row } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
+import { outputBytes } from '../output/output-bytes.js';
 import { ConfidenceCurve, type Threshold } from '../report/abstention.js';
 import { GoldCounter } from '../report/gold-tally.js';
 import { LEAST_ANSWERED } from '../report/require.js';
@@ -122,7 +122,7 @@ export async function scoreOutput(
 
 async function* recordsOf(output: string): AsyncGenerator<Row> {
   try {
-    for await (const batch of outputFormatOf(output).readBack(createReadStream(output), output)) {
+    for await (const batch of outputFormatOf(output).readBack(outputBytes(output), output)) {
       for (const row of batch) {
         if (row.fault !== undefined) throw edited(output, row.fault.message);
         yield row;

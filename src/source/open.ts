@@ -143,7 +143,8 @@ export class InputFile {
   }
 }
 
-async function* inflate(raw: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+/** The content of gzip. @throws zlib's error, of which {@link zlibCode} tells the code */
+export async function* inflate(raw: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
   // The loop below meets the same error, or is what ended the pipeline.
   pipeline(raw, gunzip).catch(() => {});
@@ -209,7 +210,8 @@ function unreadable(name: string, cause: unknown): PromptmillError {
   );
 }
 
-function zlibCode(error: unknown): string | null {
+/** The code of an error of zlib: `Z_BUF_ERROR` where the stream ends too early. Null for any other error. */
+export function zlibCode(error: unknown): string | null {
   const code = errorCode(error);
   return code.startsWith('Z_') ? code : null;
 }
