@@ -40,17 +40,20 @@ const PLACEHOLDER = /\{\{\s*(date|run)\s*\}\}/g;
 
 export const hasPlaceholder = (path: string): boolean => path.search(PLACEHOLDER) !== -1;
 
-/** Outputs with a manifest whose path fits the one with placeholders, newest name first. */
-export function filledPaths(path: string): string[] {
+/**
+ * Outputs whose path fits the one with placeholders, newest name first. Where it has none, nobody has looked for the file.
+ * @param ending of the file beside the output that is looked for, `.run.json` for its manifest; empty for the output itself
+ */
+export function filledPaths(path: string, ending: '.run.json' | ''): string[] {
   const segments = path.split('/');
   let found = [path.startsWith('/') ? '/' : '.'];
   for (const [i, segment] of segments.entries()) {
     const last = i === segments.length - 1;
-    const name = last ? `${segment}.run.json` : segment;
+    const name = last ? segment + ending : segment;
     found = found.flatMap((folder) => namesIn(folder, name).map((match) => join(folder, match)));
   }
   return found
-    .map((manifest) => manifest.slice(0, -'.run.json'.length))
+    .map((name) => name.slice(0, name.length - ending.length))
     .sort()
     .reverse();
 }

@@ -95,7 +95,7 @@ interface Left {
  * a new run would get: a run that began before midnight is continued after it.
  */
 function findUnfinished({ output, job, restart }: Settings): Left | null {
-  for (const path of filledPaths(output.path)) {
+  for (const path of filledPaths(output.path, '.run.json')) {
     const files = outputFiles(path);
     const manifest = readOrDiscard(files.manifest, restart);
     // Another job's run is none of ours, however its name is made.

@@ -1,0 +1,52 @@
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
+import * as z from 'zod';
+import type { Settings } from '../config/settings.js';
+import { parseJson } from '../json.js';
+import { readOwn } from '../output/own-file.js';
+import { type Summary, summarySchema } from '../report/summary.js';
+import { filledPaths, outputFiles } from './output-files.js';
+
+/** A finished run, by what it has left. */
+export interface LastRun {
+  readonly output: string;
+  readonly summary: Summary;
+}
+
+/**
+ * The last run of a job that finished with all rows of its input, as it is before this one gives its output the name: the
+ * newest file at the job's output path, by name where a date or a run is in it, and else the one that this run replaces. A
+ * file whose summary is gone, or is of another job or file, is passed over.
+ * @param run the run that asks, which is not its own last run
+ * @returns null where there is none, and where the output is standard output
+ */
+export function lastRunOf({ job, output }: Pick<Settings, 'job' | 'output'>, run: string): LastRun | null {
+  if (output.path === '-') return null;
+  for (const path of filledPaths(output.path, '')) {
+    const { manifest, summary: summaryPath } = outputFiles(path);
+    const summary = summaryAt(summaryPath);
+    if (summary === null || summary.job !== job || summary.run === run) continue;
+    // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other.
+    const isOver = !existsSync(manifest) || runOf(manifest) === run;
+    if (isOver && basename(summary.output) === basename(path) && existsSync(path))
+      return { output: path, summary };
+  }
+  return null;
+}
+
+function summaryAt(path: string): Summary | null {
+  return summarySchema.safeParse(jsonAt(path)).data ?? null;
+}
+
+const runOf = (manifest: string): string | null => named.safeParse(jsonAt(manifest)).data?.run ?? null;
+
+const named = z.object({ run: z.string() });
+
+/** What a file beside an output says; `undefined` where nothing can be read. */
+function jsonAt(path: string): unknown {
+  try {
+    return parseJson(readOwn(path));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,86 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type Summary, summarise } from '../../src/report/summary.js';
+import { emptyTally } from '../../src/report/tally.js';
+import { lastRunOf } from '../../src/resume/last-run.js';
+import { outputFiles } from '../../src/resume/output-files.js';
+import { NO_CALLS } from '../../src/store/counters.js';
+import { settingsFor } from './run-files.js';
+
+describe('the last run of a job', () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'promptmill-last-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  /** A finished run that has left its output, or only its summary. */
+  function leave(name: string, run: string, { job = 'nightly', output = true, summary = true } = {}): string {
+    const path = join(folder, name);
+    mkdirSync(dirname(path), { recursive: true });
+    if (output) writeFileSync(path, 'status\n');
+    if (summary) writeFileSync(outputFiles(path).summary, JSON.stringify(summaryOf(run, job, path)));
+    return path;
+  }
+
+  const summaryOf = (run: string, job: string, output: string): Summary =>
+    summarise({
+      ...{ run, job, deployment: 'd', api_version: 'v', input: { path: 'in.csv', sha256: 's', rows: 0 } },
+      ...{ output, started_at: '2026-11-21T02:00:00Z', finished_at: '2026-11-21T02:00:00Z', duration_s: 1 },
+      ...{ stopped: null, missed: null, tally: emptyTally(), calls: NO_CALLS, prices: null },
+    });
+
+  const last = (path: string, run = 'r9'): string | null =>
+    lastRunOf(settingsFor(join(folder, path)), run)?.summary.run ?? null;
+
+  it('is that of the file which this one replaces', () => {
+    leave('out.csv', 'r1');
+    expect(last('out.csv')).toBe('r1');
+    expect(lastRunOf(settingsFor(join(folder, 'out.csv')), 'r9')?.output).toBe(join(folder, 'out.csv'));
+  });
+
+  it('is none where nothing has finished, and for standard output', () => {
+    expect(last('out.csv')).toBeNull();
+    expect(last('none/{{date}}.csv')).toBeNull();
+    expect(lastRunOf(settingsFor('out.csv', {}, { output: '-' }), 'r9')).toBeNull();
+  });
+
+  it('is the newest by its date, of the same day the one that is there', () => {
+    for (const day of ['19', '21', '20']) leave(`nights/2026-11-${day}.csv`, `r${day}`);
+    leave('nights/2026-11-22-copy.csv', 'r22');
+    expect(last('nights/{{date}}.csv')).toBe('r21');
+    leave('2026-11-20/20261120-020000-aaaaaa.csv', 'rA');
+    leave('2026-11-21/20261121-020000-bbbbbb.csv', 'rB');
+    expect(last('{{ date }}/{{ run }}.csv')).toBe('rB');
+  });
+
+  it('is not the run itself', () => {
+    leave('2026-11-20.csv', 'r1');
+    leave('2026-11-21.csv', 'r9');
+    expect(last('{{date}}.csv')).toBe('r1');
+  });
+
+  it('is not one of another job, one that has lost its output or its summary, nor one of another file', () => {
+    leave('2026-11-18.csv', 'r1');
+    leave('2026-11-19.csv', 'r2', { job: 'other' });
+    leave('2026-11-20.csv', 'r3', { output: false });
+    leave('2026-11-21.csv', 'r4', { summary: false });
+    writeFileSync(
+      outputFiles(leave('2026-11-22.csv', 'r5')).summary,
+      JSON.stringify(summaryOf('r5', 'nightly', '2026-11-22.jsonl')),
+    );
+    writeFileSync(outputFiles(leave('2026-11-23.csv', 'r6')).summary, '{"run":"r6"}');
+    expect(last('{{date}}.csv')).toBe('r1');
+  });
+
+  it('is not one over the first rows, or one that writes there now; the manifest of this one is no hindrance', () => {
+    leave('2026-11-20.csv', 'r1');
+    const { manifest } = outputFiles(leave('2026-11-21.csv', 'r2'));
+    writeFileSync(manifest, '{"run":"r2"}');
+    expect(last('{{date}}.csv')).toBe('r1');
+    writeFileSync(manifest, '{"run":"r9"}');
+    expect(last('{{date}}.csv')).toBe('r2');
+  });
+});
