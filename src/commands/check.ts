@@ -52,7 +52,8 @@ export function checkCommand(exit: Exit): Command {
     });
 }
 
-async function check(jobPath: string, options: Options, exit: Exit): Promise<number> {
+/** @returns the exit code */
+export async function check(jobPath: string, options: Options, exit: Exit): Promise<number> {
   const opened = openJob(jobPath, options);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
+import { UsageError } from '../errors.js';
+import { nearest } from '../nearest.js';
 import { packageFile } from '../package-file.js';
 import type { UnderWay } from './last-words.js';
 import type { Exit } from './signals.js';
@@ -14,7 +16,19 @@ const COMMANDS = {
   'merge-review': async (exit: Exit) => (await import('./merge-review.js')).mergeReviewCommand(exit),
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),
+  init: async (exit: Exit) => (await import('./init.js')).initCommand(exit),
   emulate: async () => (await import('./emulate.js')).emulateCommand(),
+  completion: async (exit: Exit, underWay: UnderWay): Promise<Command> =>
+    (await import('./completion.js')).completionCommand(() =>
+      programOf(Object.values(COMMANDS), exit, underWay),
+    ),
+};
+
+/** What else the commands are called elsewhere. */
+const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
+  ...{ validate: 'check', verify: 'check', lint: 'check', test: 'check', estimate: 'check' },
+  ...{ 'dry-run': 'check', dryrun: 'check', start: 'run', resume: 'run', worker: 'work', ps: 'status' },
+  ...{ new: 'init', create: 'init', eval: 'score', evaluate: 'score', completions: 'completion' },
 };
 
 /** Runs the command line: the words behind `promptmill`. */
@@ -23,16 +37,36 @@ export async function runCommandLine(
   exit: Exit,
   underWay: UnderWay,
 ): Promise<void> {
+  const program = await programOf(named(words[0]), exit, underWay);
+  await program.parseAsync(words, { from: 'user' });
+}
+
+async function programOf(
+  commands: readonly (typeof COMMANDS)[keyof typeof COMMANDS][],
+  exit: Exit,
+  underWay: UnderWay,
+): Promise<Command> {
   const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8'));
   const program = new Command('promptmill')
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
-    .showHelpAfterError('(--help lists commands and options)');
-  for (const load of named(words[0])) {
-    const command = await load(exit, underWay);
-    program.addCommand(command.exitOverride());
-  }
-  await program.exitOverride().parseAsync(words, { from: 'user' });
+    .showHelpAfterError('(--help lists commands and options)')
+    .exitOverride()
+    .on('command:*', ([word = '']: readonly string[]) => {
+      throw unknownCommand(word);
+    });
+  for (const load of commands) program.addCommand((await load(exit, underWay)).exitOverride());
+  return program;
+}
+
+function unknownCommand(word: string): UsageError {
+  const names = Object.keys(COMMANDS);
+  const meant = Object.hasOwn(MEANT, word) ? MEANT[word] : nearest(word, names);
+  return new UsageError(
+    'unknown_command',
+    `there is no command ${word}${meant ? `; did you mean ${meant}?` : ''}`,
+    `Commands: ${names.join(', ')}. --help says what they do.`,
+  );
 }
 
 /** What the first word is about: one command, none, or all of them in the help and in the answer to a slip. */

@@ -19,6 +19,7 @@ import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 interface Options extends RunFlags {
   readonly json?: boolean;
   readonly quiet?: boolean;
+  readonly dryRun?: boolean;
 }
 
 const EXAMPLES = `
@@ -56,13 +57,21 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished run and start over')
     .option('--overwrite', 'replace a finished output')
+    .option('--dry-run', 'do what `promptmill check` does instead: sends nothing')
     .option('--json', 'print the summary as JSON on standard output')
     .option('--quiet', 'print no progress and no summary')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
     .action(async (jobPath: string, options: Options) => {
-      exit(await run(jobPath, options, exit, underWay));
+      exit(
+        options.dryRun ? await dryRun(jobPath, options, exit) : await run(jobPath, options, exit, underWay),
+      );
     });
+}
+
+async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<number> {
+  if (!options.quiet) process.stderr.write('--dry-run is promptmill check: nothing is sent\n');
+  return await (await import('./check.js')).check(jobPath, options, exit);
 }
 
 async function run(jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {

@@ -22,8 +22,11 @@ import { jobProblems } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';
 
 /** Reads a job file. @throws UsageError naming file and line for anything that is not a valid job */
-export function readJobFile(path: string): NamedJob {
-  const { document, lines, value } = readJobDocument(path);
+export const readJobFile = (path: string): NamedJob => parseJob(readText(path), path);
+
+/** The job that a text is. @param path how messages call it @throws UsageError as {@link readJobFile} does */
+export function parseJob(text: string, path: string): NamedJob {
+  const { document, lines, value } = readJobDocument(text, path);
   const parsed = jobSchema.safeParse(value ?? {}, { reportInput: true });
   if (!parsed.success) {
     const problems = parsed.error.issues.flatMap((issue) => jobProblems(issue));
@@ -71,12 +74,10 @@ const MOST_BYTES = 1_048_576;
 const DEEPEST = 200;
 
 /**
- * Reads the YAML of a job file: a text of a plain file, whose aliases all lead somewhere, and unfold to a bounded
- * whole (fault 83).
+ * Reads the YAML of a job file, whose aliases all lead somewhere, and unfold to a bounded whole (fault 83).
  * @throws UsageError naming the file, and the line where there is one
  */
-function readJobDocument(path: string): JobDocument {
-  const text = readText(path);
+function readJobDocument(text: string, path: string): JobDocument {
   const lines = new LineCounter();
   const notYaml = (at: number | undefined, message: string): UsageError => {
     const line = at === undefined ? '' : `:${lines.linePos(at).line}`;

@@ -211,8 +211,8 @@ function onInvalidOf(answer: Job['answer']) {
   return Object.freeze({ repair, askAgain, prompt, deployment });
 }
 
-/** In the format of the input, where an output can have it. */
-function defaultOutput(job: string, format: string | undefined, input: string): string {
+/** Where a job writes that does not say: in the format of the input, where an output can have it. */
+export function defaultOutput(job: string, format: string | undefined, input: string): string {
   const name = format ?? formatOfName(input)?.name;
   const { endings } = OUTPUT_FORMATS.find((known) => known.name === name) ?? OUTPUT_FORMATS[0];
   return join('out', `${job}${endings[0]}`);

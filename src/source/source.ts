@@ -103,6 +103,41 @@ export async function survey(
   };
 }
 
+/** The beginning of an input. */
+export interface Beginning extends Pick<Survey, 'format' | 'columns'> {
+  readonly rows: readonly Row[];
+}
+
+/**
+ * The first rows of an input, without the rest of it.
+ * @param most rows, at most; the keys of so many are the columns where the format has no header
+ * @throws UsageError as {@link survey} does, for what the first rows show
+ */
+export async function firstRows(spec: InputSpec, most: number): Promise<Beginning> {
+  const file = await InputFile.open(spec.path, nameOf(spec));
+  let format = formatOf(spec);
+  let columns = new Set<string>();
+  const found: Row[] = [];
+  const listener: BatchesListener = {
+    onFormat: (read) => {
+      format = read;
+    },
+    onNote: () => {},
+    onColumns: (header) => {
+      columns = new Set(header);
+    },
+  };
+  for await (const batch of batches(file, spec, listener)) {
+    for (const row of batch.slice(0, most - found.length)) {
+      if (!format.hasHeader) addKeys(columns, row, spec);
+      found.push(row);
+    }
+    if (found.length >= most) break;
+  }
+  if (format.hasHeader && columns.size === 0) throw empty(spec);
+  return { format, columns: [...columns], rows: found };
+}
+
 interface RowsOptions {
   /** Told once, after the last row, when bytes were added to the file since it was surveyed; they are no rows of this run. */
   readonly onGrown?: (bytes: number) => void;

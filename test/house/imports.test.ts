@@ -28,6 +28,7 @@ const ROOMS = [
   'resume',
   'run',
   'check',
+  'init',
   'score',
   'emulator',
   'schedule',

@@ -1,0 +1,303 @@
+import { lstatSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { readEnvironment } from '../config/environment.js';
+import { defaultOutput } from '../config/settings.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
+import { makeFolder } from '../folder.js';
+import { type DataFile, lookAt } from '../init/data-file.js';
+import { type AnswerWish, nextCommands, jobText } from '../init/job-text.js';
+import { parseJson } from '../json.js';
+import { outputFormatOf } from '../output/format.js';
+import { packageFile } from '../package-file.js';
+import { compileTemplate } from '../prompt/template.js';
+import { plain, words } from '../report/terminal-text.js';
+import { INPUT_ENDINGS } from '../source/format.js';
+import { EXIT_OF_SIGNAL, type Exit } from './signals.js';
+
+interface Options {
+  readonly input?: string;
+  readonly prompt?: string;
+  readonly labels?: string;
+  readonly jsonSchema?: string;
+  readonly output?: string;
+  readonly name?: string;
+  readonly job?: string;
+  readonly yes?: boolean;
+  readonly force?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill init reviews.csv
+      asks what to do with each row, and writes jobs/reviews.yaml
+  $ promptmill init reviews.csv --yes --labels positive,negative,neutral \\
+      --prompt 'Classify the sentiment of the review.'
+      asks nothing
+  $ promptmill init messages.jsonl --json-schema facts.schema.json \\
+      --prompt 'Extract the facts from: {{ message }}'
+
+A prompt with {{ column }} is taken as it is. To one without, the column with
+the longest texts is added, and the form of the answer. Nothing is sent, and a
+file that is there already is left alone. Exit codes: 0 the job file is
+written; 2 it is not; 130 interrupted.
+`;
+
+/** `promptmill init DATA`: writes a job file for a data file. */
+export function initCommand(exit: Exit): Command {
+  return new Command('init')
+    .description('write a job file for a data file, after four questions')
+    .argument('[data]', `the data file: ${INPUT_ENDINGS.join(' ')}, each also .gz`)
+    .option('--input <file>', 'the data file, in place of the argument')
+    .option('--prompt <text>', 'what to do with each row; {{ column }} puts a column in')
+    .option('--labels <a,b,…>', 'the answer is one of these')
+    .option('--json-schema <file>', 'the answer is JSON of this JSON Schema')
+    .option('--output <file>', 'where the job writes (default: out/<name>)')
+    .option('--name <name>', 'name of the job (default: that of the data file)')
+    .option('--job <file>', 'the job file to write (default: jobs/<name>.yaml)')
+    .option('--yes', 'ask nothing: what is not given has its default')
+    .option('--force', 'replace a job file that is there already')
+    .addHelpText('after', EXAMPLES)
+    .action(async (data: string | undefined, options: Options) => {
+      const { stdin: input, stderr: output } = process;
+      const isTerminal = input.isTTY === true && output.isTTY === true;
+      exit(await init(data, options, { input, output, isTerminal }));
+    });
+}
+
+/** Where the questions are asked. */
+interface Place {
+  readonly input: NodeJS.ReadableStream;
+  readonly output: NodeJS.WritableStream & { readonly columns?: number };
+  readonly isTerminal: boolean;
+}
+
+/**
+ * Asks what no option says, and writes the job file.
+ * @returns the exit code
+ * @throws UsageError where nothing is written
+ */
+export async function init(data: string | undefined, options: Options, place: Place): Promise<number> {
+  const given = onlyOne(data, options);
+  const questions = place.isTerminal && options.yes !== true ? new Questions(place) : null;
+  try {
+    await write(given, options, questions, place);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Interrupted)) throw error;
+    place.output.write('\nnothing was written\n');
+    return EXIT_OF_SIGNAL.SIGINT;
+  } finally {
+    questions?.close();
+  }
+}
+
+async function write(
+  given: string | undefined,
+  options: Options,
+  questions: Questions | null,
+  { output }: Place,
+): Promise<void> {
+  const environment = readEnvironment(process.env);
+  const data =
+    given === undefined
+      ? await asked(questions, 'the data file', '1/4  Which data file?', lookAt)
+      : await lookAt(given);
+  const name = options.name ?? nameOf(data.path);
+  const file = options.job ?? join('jobs', `${name}.yaml`);
+  if (options.force !== true) assertFree(file);
+  const task = options.prompt?.trim() ?? (await taskOf(questions, data));
+  const answer = await answerOf(questions, options);
+  const path = options.output ?? (await outputOf(questions, data, name));
+  const schema = schemaPath(file);
+  const text = jobText({ name, data, task, answer, output: path, file, schema }, environment);
+  save(file, text, options.force === true);
+  const [check, rehearse] = nextCommands(file);
+  output.write(`\n${plain(file)} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`);
+}
+
+/** The data file as the argument or the option names it. */
+function onlyOne(data: string | undefined, { input, labels, jsonSchema }: Options): string | undefined {
+  if (labels !== undefined && jsonSchema !== undefined)
+    throw new UsageError(
+      'two_answers',
+      '--labels and --json-schema cannot stand together',
+      'Take one of them out.',
+    );
+  if (data === undefined || input === undefined || data === input) return data ?? input;
+  throw new UsageError(
+    'two_inputs',
+    `the data file is ${data}, and --input says ${input}`,
+    'Take one of them out.',
+  );
+}
+
+async function taskOf(questions: Questions | null, data: DataFile): Promise<string> {
+  if (questions === null) {
+    if (data.hasPrompts) return '';
+    throw lacking('what to do with each row', '--prompt TEXT');
+  }
+  const { columns, text, hasPrompts } = data;
+  const added = text === null ? '' : ` Without one, ${text.tag} is added: it has the longest texts.`;
+  const own = hasPrompts ? ' Nothing: each row brings its own prompt.' : '';
+  questions.tell(`     Columns: ${columns.slice(0, 20).join(', ')}${columns.length > 20 ? ', …' : ''}`);
+  questions.tell('');
+  questions.tell(`2/4  What is to be done with each row? {{ column }} puts a column in.${added}${own}`);
+  return await questions.ask(async (line) => {
+    if (line === '' && !hasPrompts)
+      throw new UsageError('no_task', 'Say what to do, such as: Classify the sentiment of the review.');
+    compileTemplate(line, { name: data.path, columns, format: data.format });
+    return line;
+  });
+}
+
+async function answerOf(questions: Questions | null, { labels, jsonSchema }: Options): Promise<AnswerWish> {
+  if (labels !== undefined) return { labels: labelsOf(labels) };
+  if (jsonSchema !== undefined) return { json: readSchema(jsonSchema) };
+  if (questions === null) return null;
+  questions.tell('');
+  questions.tell(
+    '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
+  );
+  return await questions.ask(async (line) => {
+    if (line === '') return null;
+    return line.toLowerCase().endsWith('.json') ? { json: readSchema(line) } : { labels: labelsOf(line) };
+  });
+}
+
+async function outputOf(questions: Questions | null, data: DataFile, name: string): Promise<string> {
+  const usual = defaultOutput(name, undefined, data.path);
+  if (questions === null) return usual;
+  questions.tell('');
+  questions.tell(`4/4  Where are the answers written? Nothing: ${usual}`);
+  return await questions.ask(async (line) => {
+    outputFormatOf(line || usual);
+    return line || usual;
+  });
+}
+
+async function asked<T>(
+  questions: Questions | null,
+  what: string,
+  question: string,
+  read: (line: string) => Promise<T>,
+): Promise<T> {
+  if (questions === null) throw lacking(what, 'it as the argument');
+  questions.tell(question);
+  return await questions.ask(read);
+}
+
+const lacking = (what: string, how: string): UsageError =>
+  new UsageError(
+    'init_needs_more',
+    `nothing says ${what}, and there is no terminal to ask on, or --yes forbids it`,
+    `Give ${how}: promptmill init DATA --prompt TEXT [--labels a,b | --json-schema FILE] [--output FILE]`,
+  );
+
+function labelsOf(text: string): string[] {
+  const labels = text.split(',').map((label) => label.trim());
+  if (labels.length > 1 && labels.every((label) => label !== '')) return labels;
+  throw new UsageError(
+    'bad_labels',
+    `labels must be two or more with commas between them, got ${JSON.stringify(text)}`,
+    'For example: positive,negative,neutral',
+  );
+}
+
+function readSchema(path: string): Record<string, unknown> {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new UsageError('schema_unreadable', `cannot read the JSON Schema ${path}: ${errorText(error)}`);
+  }
+  const schema = parseJson(text);
+  if (typeof schema === 'object' && schema !== null && !Array.isArray(schema)) return { ...schema };
+  throw new UsageError('schema_not_json', `${path} is no JSON Schema: it must be one JSON object`);
+}
+
+/** What a name of a job may hold, of the data file's. */
+function nameOf(path: string): string {
+  const name = basename(path)
+    .replace(/\.gz$/i, '')
+    .replace(/\.[^.]*$/, '')
+    .replace(/[^\w.-]+/g, '-')
+    .replace(/^[-.]+|-+$/g, '');
+  return name === '' ? 'job' : name;
+}
+
+/** The schema for editors, where this package is inside the folder in which people work. */
+function schemaPath(file: string): string | null {
+  const schema = fileURLToPath(packageFile('docs/job.schema.json'));
+  if (relative('.', schema).startsWith('..')) return null;
+  const path = relative(dirname(resolve(file)), schema);
+  return /\s/.test(path) ? null : path;
+}
+
+function assertFree(file: string): void {
+  if (lstatSync(file, { throwIfNoEntry: false }) !== undefined) throw taken(file);
+}
+
+const taken = (file: string): UsageError =>
+  new UsageError(
+    'job_taken',
+    `${file} is there already, and was left as it is`,
+    'Name another file with --job, or replace it with --force.',
+  );
+
+function save(file: string, text: string, replace: boolean): void {
+  try {
+    makeFolder(dirname(file));
+    writeFileSync(file, text, { flag: replace ? 'w' : 'wx' });
+  } catch (error) {
+    if (errorCode(error) === 'EEXIST') throw taken(file);
+    throw new UsageError('job_not_written', `cannot write ${file}: ${errorText(error)}`);
+  }
+}
+
+/** The person has left: Ctrl-C, or the end of the input. */
+class Interrupted extends Error {}
+
+/** Asks a person line by line. */
+class Questions {
+  readonly #reader;
+  readonly #lines;
+  readonly #output: Place['output'];
+
+  constructor({ input, output }: Place) {
+    this.#output = output;
+    this.#reader = createInterface({ input, output, terminal: true, prompt: '     > ' });
+    this.#reader.on('SIGINT', () => this.#reader.close());
+    this.#lines = this.#reader[Symbol.asyncIterator]();
+  }
+
+  /** Prints a text, its lines indented like its first one. */
+  tell(text: string): void {
+    const width = Math.min(this.#output.columns ?? 80, 100);
+    const [, head = '', rest = ''] = /^(\d\/\d {2}| *)(.*)$/su.exec(plain(text)) ?? [];
+    const lines = words(rest, Math.max(20, width - head.length));
+    const indent = ' '.repeat(head.length);
+    this.#output.write(`${lines.map((line, i) => (i === 0 ? head : indent) + line).join('\n')}\n`);
+  }
+
+  /** Takes a line, and asks again while it is no answer. */
+  async ask<T>(read: (line: string) => Promise<T>): Promise<T> {
+    for (;;) {
+      this.#reader.prompt();
+      const { value, done } = await this.#lines.next();
+      if (done) throw new Interrupted();
+      try {
+        return await read(value.trim());
+      } catch (error) {
+        if (!(error instanceof UsageError)) throw error;
+        this.tell(`     ${[error.message, error.hint].filter(Boolean).join(' ')}`);
+      }
+    }
+  }
+
+  close(): void {
+    this.#reader.close();
+  }
+}
