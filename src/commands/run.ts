@@ -4,6 +4,7 @@ import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
+import { summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
@@ -108,7 +109,7 @@ async function run(jobPath: string, options: Options, exit: Exit, underWay: Unde
             : `Resume with:\n  ${commandLine()}`,
         ),
     });
-    const isUnread = options.json && !(await isRead(`${JSON.stringify(result.summary, null, 2)}\n`));
+    const isUnread = options.json && !(await isRead(summaryText(result.summary)));
     if (!options.quiet) print(result);
     // Without the summary nothing else would say why, and cron has only this to send.
     else if (result.halted?.kind === 'stop' || result.summary.missed !== null)

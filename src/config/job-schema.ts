@@ -577,6 +577,12 @@ export const jobSchema = z
       .optional()
       .describe('Prices per 1,000 tokens, for the cost in the summary.'),
     schedule: scheduleSchema.optional().describe('When `promptmill serve` runs the job.'),
+    report: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Write a report beside the output when the run has finished: reviews.report.html. Default: true.',
+      ),
     on_finish: onFinishSchema
       .optional()
       .describe(

@@ -116,6 +116,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       canary: limits.canary ?? 0,
     }),
     prices: job.prices ?? null,
+    /** A report is written beside the output. */
+    report: job.report,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),

@@ -53,7 +53,7 @@ const runBeat = z.object({
   }),
   /** The summary as it would be if the run ended now; `finished_at` is when the beat was written. */
   summary: summarySchema
-    .omit({ error_samples: true })
+    .omit({ error_samples: true, details: true })
     .extend({ scores: z.exactOptional(scoresSchema.transform(inShort)) }),
   /** For histograms; the summary has the percentiles. */
   latency: z.object({ histogram: z.string(), max: amount }).nullable(),

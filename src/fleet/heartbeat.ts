@@ -170,8 +170,8 @@ export class RunHeartbeat {
   #beat(): RunBeat {
     const { settings, run, queue, beyond, summary, latency } = this.parts;
     const { emulated } = settings;
-    // A message may quote an answer, and nothing in a heartbeat does.
-    const { error_samples: _, scores, ...now } = summary();
+    // A message may quote an answer, and details have the prompt: nothing in a heartbeat does.
+    const { error_samples: _, details: _details, scores, ...now } = summary();
     this.#said = highest(CALLS, this.#said, now.calls);
     // The last rows may have been written since the run was last looked at.
     const known = Math.max(this.#known, now.rows.total);

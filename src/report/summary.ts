@@ -6,7 +6,8 @@ import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
 import { type Abstention, scoresOf, scoresSchema } from './scores.js';
-import { STATUSES, type Tally } from './tally.js';
+import { invalidIn, STATUSES, type Tally } from './tally.js';
+import { timelineSchema } from './timeline.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
 /** Currency units per 1,000 tokens. */
@@ -26,6 +27,52 @@ export const SOURCES = [
   'voted',
   'escalated',
 ] as const satisfies AnswerSource[];
+
+/** Characters of a prompt template that are kept. */
+const LONGEST_PROMPT = 20_000;
+
+const rowCounts = z.object({ total: amount, ...eachOf(STATUSES, () => amount) });
+const usage = z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount });
+
+/** What the figures of a summary are made of and cannot be made again out of them; for reports, retries and comparisons. */
+const detailsSchema = z.object({
+  v: z.literal(1),
+  /** The histogram, as in the tally; `null` before the first call. */
+  latency: z.string().nullable(),
+  gold: z.exactOptional(z.custom<GoldTally>((value) => typeof value === 'object' && value !== null)),
+  /** Completed rows whose answer is invalid, by code. */
+  invalid: z.exactOptional(counts),
+  /** Of the rows that were not called, those that ended `failed`. */
+  reused_failed: z.exactOptional(amount),
+  timeline: timelineSchema,
+  /** What the records depend on, by part, in short: as in the manifest. */
+  settings: z.record(z.string(), z.string()),
+  /** What the job says of its speed; `null` where it says nothing. */
+  limits: z.object({
+    concurrency: amount,
+    requests_per_minute: amount.nullable(),
+    tokens_per_minute: amount.nullable(),
+  }),
+  /** Size of the input file. */
+  input_bytes: amount,
+  /** The template, its first 20,000 characters; `null` where each row has a prompt of its own. */
+  prompt: z.string().nullable(),
+});
+
+/** A few figures of the run of the job before this one. A share is a number from 0 to 1. */
+const lastRunSchema = z.object({
+  run: words,
+  output: words,
+  finished_at: moment,
+  rows: rowCounts,
+  answers: counts,
+  answers_invalid: amount,
+  usage,
+  cost: amount.nullable(),
+  /** Median latency in milliseconds. */
+  p50: milliseconds,
+  accuracy: amount.nullable(),
+});
 
 /**
  * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
@@ -51,7 +98,7 @@ export const summarySchema = z.object({
   stopped: words.nullable(),
   /** What a run that finished has missed of what its job asks, as `code: message`; `null` when nothing. */
   missed: words.nullable().default(null),
-  rows: z.object({ total: amount, ...eachOf(STATUSES, () => amount) }),
+  rows: rowCounts,
   finish_reasons: counts,
   answers: counts,
   /** Completed rows whose answer is invalid. What the version before wrote has no count of them. */
@@ -62,7 +109,7 @@ export const summarySchema = z.object({
   answer_sources: z.object(eachOf(SOURCES, () => amount)).default(eachOf(SOURCES, () => 0)),
   /** Labels whose confidence is not known, although the job asks for it. Only where there are any. */
   answers_without_confidence: z.exactOptional(amount),
-  usage: z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount }),
+  usage,
   /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */
   usage_estimated: z.exactOptional(amount),
   /** In the currency of the prices; `null` without prices. */
@@ -90,9 +137,19 @@ export const summarySchema = z.object({
   merged_review: z.exactOptional(z.object({ rows: amount, at: moment })),
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
+  /** The run before. Only where the job has one whose files are there. */
+  last_run: z.exactOptional(lastRunSchema),
+  /** Absent in what an earlier version wrote; never in a run's heartbeat. */
+  details: z.exactOptional(detailsSchema),
 });
 
 export type Summary = DeepReadonly<z.output<typeof summarySchema>>;
+
+/** What of the details is not in the tally. */
+type DetailParts = Pick<
+  NonNullable<Summary['details']>,
+  'timeline' | 'settings' | 'limits' | 'input_bytes' | 'prompt'
+>;
 
 /** What a summary is made of. */
 export interface SummaryParts
@@ -120,6 +177,8 @@ export interface SummaryParts
   readonly hasGold?: boolean;
   /** What came of `answer.abstain`. @default the job has none, or rows are left */
   readonly abstention?: Abstention | undefined;
+  /** @default the summary has no details: it is for a heartbeat */
+  readonly details?: DetailParts;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
@@ -167,7 +226,61 @@ export function summarise(parts: SummaryParts): Summary {
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
+    ...(parts.details && { details: detailsOf(tally, parts.details) }),
   };
+}
+
+function detailsOf(
+  { latency, gold, invalid, reused }: Tally,
+  { timeline, settings, limits, input_bytes, prompt }: DetailParts,
+): NonNullable<Summary['details']> {
+  return {
+    v: 1,
+    latency: latency?.histogram ?? null,
+    ...(gold && { gold }),
+    ...(invalid && { invalid }),
+    ...(reused && { reused_failed: reused.failed }),
+    ...{ timeline, settings, limits, input_bytes },
+    prompt: prompt?.slice(0, LONGEST_PROMPT) ?? null,
+  };
+}
+
+/** The tally that a summary was made of. One of an earlier version has no details: then without latencies and gold. */
+export function tallyOf(summary: Summary): Tally {
+  const { details, reused, latency_ms } = summary;
+  const { read: _, ...others } = summary.answer_sources;
+  const sources = Object.fromEntries(Object.entries(others).filter(([, rows]) => rows > 0));
+  const invalid = details === undefined ? invalidIn(summary.errors) : details.invalid;
+  const histogram = details?.latency ?? null;
+  return {
+    rows: summary.rows,
+    finish_reasons: summary.finish_reasons,
+    answers: summary.answers,
+    usage: summary.usage,
+    filters: summary.filters,
+    errors: summary.errors,
+    ...(summary.usage_estimated !== undefined && { estimated: summary.usage_estimated }),
+    ...(invalid && { invalid }),
+    ...(summary.answers_without_confidence !== undefined && {
+      without_confidence: summary.answers_without_confidence,
+    }),
+    ...(summary.answers_abstained > 0 && { abstained: summary.answers_abstained }),
+    ...(Object.keys(sources).length > 0 && { sources }),
+    ...(summary.error_samples && { samples: summary.error_samples }),
+    latency: histogram === null ? null : { histogram, max: latency_ms.max ?? 0 },
+    ...(reused &&
+      reused.copied + reused.carried > 0 && {
+        reused: { ...reused, failed: details?.reused_failed ?? 0 },
+      }),
+    ...(details?.gold && { gold: details.gold }),
+  };
+}
+
+/** `summary.json`. The details have hundreds of numbers, and stand on one line. */
+export function summaryText({ details, ...figures }: { readonly details?: unknown }): string {
+  const text = JSON.stringify(figures, null, 2);
+  if (details === undefined) return `${text}\n`;
+  return `${text.slice(0, -'\n}'.length)},\n  "details": ${JSON.stringify(details)}\n}\n`;
 }
 
 /** An answer is read as it is where nothing else is counted for its row. */

@@ -85,6 +85,12 @@ const LIMITS = { answers: 100, errors: 100, finishReasons: 20, categories: 30, s
 /** How many codes have a sample, and the most characters of one. */
 const SAMPLES = { codes: 20, characters: 300 } as const;
 
+/** Those of the codes that say of an answer that it is invalid; undefined where there are none. For what an earlier version counted. */
+export function invalidIn(errors: Counts): Counts | undefined {
+  const found = Object.entries(errors).filter(([code]) => code.startsWith('answer_'));
+  return found.length === 0 ? undefined : Object.fromEntries(found);
+}
+
 export function emptyTally(): Tally {
   return {
     rows: { total: 0, completed: 0, filtered: 0, failed: 0, skipped: 0 },

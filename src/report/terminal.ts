@@ -1,6 +1,7 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
 import { scoreLines } from './score-lines.js';
+import { sourceCounts } from './sections.js';
 import type { Summary } from './summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
 import {
@@ -134,12 +135,6 @@ function sourceLines({ answer_sources: sources }: Summary, width: number): strin
   if (sumOf(mended) === 0) return [];
   return flow(listed(sourceCounts(sources)), SEPARATOR, width);
 }
-
-/** Those that there are, in words. */
-export const sourceCounts = (sources: Summary['answer_sources']): Counts =>
-  Object.fromEntries(
-    Object.entries(sources).flatMap(([source, n]) => (n === 0 ? [] : [[source.replaceAll('_', ' '), n]])),
-  );
 
 /** What became of `answer.confidence` where the service did not play its part. */
 function confidenceLines({ answers_without_confidence: rows = 0 }: Summary, width: number): string[] {

@@ -16,8 +16,9 @@ import {
   writing,
 } from '../output/writer.js';
 import type { Abstention } from '../report/scores.js';
-import type { Summary } from '../report/summary.js';
+import { type Summary, summaryText } from '../report/summary.js';
 import { type Ended, fold, type Tally } from '../report/tally.js';
+import { advanced, beginTimeline, type Standing, type Timeline } from '../report/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
 import { type Manifest, removeManifest } from './manifest.js';
@@ -43,6 +44,8 @@ interface Review {
 export class Committer {
   readonly #began = performance.now();
   #manifest: Manifest;
+  /** Where this execution begins on the timeline: a killed one has not kept its time. */
+  readonly #workedBefore: number;
   /** Answers of the rows written by this execution that were called. */
   #answered = 0;
   /** The output as it was written anew; null where it is as the part file. */
@@ -56,6 +59,7 @@ export class Committer {
     private readonly writer: RecordWriter,
   ) {
     this.#manifest = manifest;
+    this.#workedBefore = Math.max(manifest.worked_ms, manifest.timeline?.until_ms ?? 0);
   }
 
   /**
@@ -123,12 +127,14 @@ export class Committer {
   async #append(records: readonly RowRecord[]): Promise<void> {
     await this.writer.commit(records.map(({ text }) => text).join(''));
     await this.#assertOurs();
+    const tally = fold(this.#manifest.tally, records);
     const manifest = {
       ...this.#manifest,
       rows: this.#manifest.rows + records.length,
       bytes: this.writer.bytes,
       ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
-      tally: fold(this.#manifest.tally, records),
+      tally,
+      timeline: this.#timelineWith(tally, records),
     };
     for (const { outcome } of records) {
       if (outcome.status !== 'skipped' && outcome.attempts > 0) this.#answered += outcome.asked ?? 1;
@@ -169,6 +175,24 @@ export class Committer {
    */
   count(calls: Counters): void {
     this.#manifest = { ...this.#manifest, calls };
+  }
+
+  /** How the run has gone up to now. */
+  get timeline(): Timeline {
+    return this.#timelineWith(this.#manifest.tally, []);
+  }
+
+  #timelineWith(tally: Tally, records: readonly RowRecord[]): Timeline {
+    const { timeline, calls } = this.#manifest;
+    const latencies = records.flatMap(({ outcome }) =>
+      outcome.status === 'skipped' || outcome.latency_ms === null ? [] : [outcome.latency_ms],
+    );
+    return advanced(
+      timeline ?? beginTimeline(this.#workedBefore, standingOf(this.#manifest)),
+      this.#workedBefore + this.ranMs,
+      standingOf({ tally, calls }),
+      latencies,
+    );
   }
 
   /** Time that all executions together worked on the run, in milliseconds. */
@@ -259,7 +283,7 @@ export class Committer {
       if (this.target === null) return;
       const { manifest, summary: summaryPath, output, part } = this.target.files;
       if (review !== null) this.#assertNoReview(this.target);
-      await writeDurably(summaryPath, `${JSON.stringify(summary, null, 2)}\n`);
+      await writeDurably(summaryPath, summaryText(summary));
       this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
       const { renamed } = this.target;
@@ -326,6 +350,15 @@ export class Committer {
     this.#manifestFile = await writeDurably(this.target.files.manifest, `${text}\n`);
   }
 }
+
+const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): Standing => ({
+  rows: rows.total,
+  failed: rows.failed,
+  prompt_tokens: usage.prompt_tokens,
+  completion_tokens: usage.completion_tokens,
+  sent: calls.sent,
+  rate_limited: calls.rate_limited,
+});
 
 async function writeReview(path: string, output: string, { of, onUnread }: Review): Promise<void> {
   try {

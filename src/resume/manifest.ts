@@ -4,7 +4,8 @@ import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
 import { abstentionSchema } from '../report/scores.js';
-import type { Tally } from '../report/tally.js';
+import { invalidIn, type Tally } from '../report/tally.js';
+import { timelineSchema } from '../report/timeline.js';
 import { CALLS, type Counters, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();
@@ -68,6 +69,8 @@ const shape = z.object({
     completion_tokens: z.int().optional(),
   }),
   tally,
+  /** How the run went so far; an earlier version did not keep it. */
+  timeline: timelineSchema.exactOptional(),
   /**
    * Set when the run has finished with the first rows of its input (`--limit`): the digest of its output, from which
    * the same command goes on.
@@ -111,12 +114,10 @@ function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counte
   return { ...calls, prompt_tokens, completion_tokens };
 }
 
-/** An earlier version counted invalid answers among the errors only, by these codes. */
+/** An earlier version counted invalid answers among the errors only. */
 function withInvalid(tally: Tally): Tally {
-  if (tally.invalid !== undefined) return tally;
-  const codes = ['answer_invalid', 'answer_not_json', 'answer_not_a_label'];
-  const found = Object.entries(tally.errors).filter(([code]) => codes.includes(code));
-  return found.length === 0 ? tally : { ...tally, invalid: Object.fromEntries(found) };
+  const invalid = tally.invalid ?? invalidIn(tally.errors);
+  return { ...tally, ...(invalid && { invalid }) };
 }
 
 export function removeManifest(path: string): void {

@@ -73,7 +73,9 @@ function addressIn(name: string, value: string | undefined): URL {
  */
 export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld): Promise<void> {
   if (result.halted?.kind === 'signal') return;
-  const body = `${JSON.stringify(result.summary)}\n`;
+  // The prompt and the settings are nobody's but the folder's.
+  const { details: _, ...figures } = result.summary;
+  const body = `${JSON.stringify(figures)}\n`;
   const warned = (name: string, work: Promise<void>): Promise<void> =>
     work.catch((error) => world.onWarning(`${name}: ${errorText(error)}`));
   await Promise.all([

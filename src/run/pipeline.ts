@@ -199,6 +199,17 @@ function summaryOf(
     prices: settings.prices,
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
+    details: {
+      timeline: committer.timeline,
+      settings: manifest.values ?? {},
+      limits: {
+        concurrency: settings.limits.concurrency,
+        requests_per_minute: settings.limits.requestsPerMinute,
+        tokens_per_minute: settings.limits.tokensPerMinute,
+      },
+      input_bytes: input.survey.bytes,
+      prompt: settings.prompt,
+    },
   });
 }
 

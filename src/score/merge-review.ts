@@ -12,6 +12,7 @@ import type { OutputFormat, RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { WriteError, writeDurably } from '../output/writer.js';
+import { summaryText } from '../report/summary.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
 
@@ -197,12 +198,15 @@ const edited = (output: string, records: number, written: number): UsageError =>
  */
 async function tellSummary(path: string, merged: number, there: number): Promise<void> {
   if (!isTaken(path)) return;
-  const parsed = z.looseObject({ merged_review: z.looseObject({ rows: z.number() }).optional() });
+  const parsed = z.looseObject({
+    merged_review: z.looseObject({ rows: z.number() }).optional(),
+    details: z.unknown().optional(),
+  });
   const { data: summary } = parsed.safeParse(parseJson(readOwn(path)));
   if (summary === undefined) return;
   const before = summary.merged_review?.rows;
   const rows = Math.max((before ?? 0) + merged, there);
   if (rows === before) return;
   const now = { ...summary, merged_review: { rows, at: new Date().toISOString() } };
-  await writeDurably(path, `${JSON.stringify(now, null, 2)}\n`);
+  await writeDurably(path, summaryText(now));
 }

@@ -258,7 +258,10 @@ describe('promptmill run with on_finish', () => {
       expect(stdout).toBe('');
       expect(stderr).toContain('on_finish.command: exit code 7');
       expect(stderr).toContain(work.read('out.summary.json'));
-      expect(work.json('stdin.json')).toEqual(work.json('out.summary.json'));
+      // The figures; the prompt and the settings stay in the folder.
+      const { details, ...figures } = work.json('out.summary.json');
+      expect(details).toMatchObject({ v: 1, prompt: 'row {{ id }}', input_bytes: expect.any(Number) });
+      expect(work.json('stdin.json')).toEqual(figures);
     } finally {
       work.remove();
     }

@@ -47,11 +47,16 @@ export class Workplace {
     return readFileSync(this.path(name), 'utf8');
   }
 
-  /** A job file over an input, with what a test needs and no more. */
+  /** A job file over an input, with what a test needs and no more: it has no report. */
   job(job: object, name = 'job.yaml'): string {
     return this.write(
       name,
-      stringify({ service: { deployment: 'lm-35-turbo-instruct' }, prompt: 'row {{ id }}', ...job }),
+      stringify({
+        service: { deployment: 'lm-35-turbo-instruct' },
+        prompt: 'row {{ id }}',
+        report: false,
+        ...job,
+      }),
     );
   }
 

@@ -1,4 +1,7 @@
-/** @import { RunPage, Section } from '../run-page.js' */
+/**
+ * @import { ReportSection } from '../../report/sections.js'
+ * @import { RunPage } from '../run-page.js'
+ */
 import { ask, attribute, copy, describe, find, legend, list, say, stack } from './dom.js';
 
 /** A run that goes on is looked at so often. */
@@ -51,7 +54,7 @@ function show(run) {
 
 /**
  * @param {HTMLElement} element
- * @param {Section} section
+ * @param {ReportSection} section
  */
 function showSection(element, section) {
   say(find('h2', element), section.title);

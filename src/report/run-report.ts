@@ -1,0 +1,170 @@
+import { count, counted, duration, rate } from '../figures.js';
+import { type ReportSection, sectionsOf } from './sections.js';
+import type { Scores } from './scores.js';
+import type { Summary } from './summary.js';
+import { reconciliation } from './terminal.js';
+import { plain } from './terminal-text.js';
+import { pointsOf, type TimelinePoint } from './timeline.js';
+
+/**
+ * All that a report of a run shows, whatever its form. Texts are plain, but for those of rows and for the prompt, which are as
+ * they came: whoever shows them makes them harmless. What `promptmill report --json` prints.
+ */
+export interface RunReport {
+  readonly job: string;
+  readonly verdict: Verdict;
+  /** `1,000 rows = 940 completed + …` */
+  readonly reconciliation: string;
+  /** Which run it is: run, deployment, input and its digest, output, when and how long. */
+  readonly facts: readonly Fact[];
+  readonly sections: readonly ReportSection[];
+  readonly charts: ReportCharts;
+  /** The template, its first 20,000 characters; `null` where each row has a prompt of its own, or it is not known. */
+  readonly prompt: string | null;
+  /** What the records depend on, by part. */
+  readonly settings: readonly Fact[];
+  /** `null` where the output is not there, or does not say how rows ended: `table_note` says why. */
+  readonly table: ReportTable | null;
+  readonly table_note: string | null;
+  readonly summary: Summary;
+}
+
+type Fact = readonly [name: string, value: string];
+
+/** How the run ended, in one word and one sentence, and what to do next. */
+interface Verdict {
+  readonly state: 'finished' | 'some_failed' | 'missed' | 'stopped';
+  readonly text: string;
+  readonly next: readonly { readonly text: string; readonly command: string | null }[];
+}
+
+/** Numbers behind the pictures. A share is a number from 0 to 1. */
+interface ReportCharts {
+  /** Answers with their rows, the most frequent first. */
+  readonly answers: readonly { readonly answer: string; readonly rows: number }[];
+  /** `counts[right][answered]`; `null` where the job has no gold, or a row may have several labels. */
+  readonly confusion: {
+    readonly right: readonly string[];
+    readonly answered: readonly string[];
+    readonly counts: readonly (readonly number[])[];
+  } | null;
+  /** How sure the model was against how often it was right, by bins of confidence; empty without confidence. */
+  readonly reliability: Scores['calibration'];
+  /** What a threshold of confidence leaves: the share of rows that is answered, and the share of these that is right. */
+  readonly coverage: readonly {
+    readonly threshold: number;
+    readonly coverage: number;
+    readonly accuracy: number;
+  }[];
+  /** Empty for what an earlier version wrote. */
+  readonly timeline: readonly TimelinePoint[];
+  /** What the job allows; `null` where it says nothing. */
+  readonly requests_per_minute: number | null;
+  readonly tokens_per_minute: number | null;
+}
+
+/** Rows of the output: all that need a look, and a sample of the others, in their order. */
+export interface ReportTable {
+  /** Names of the cells. */
+  readonly columns: readonly string[];
+  readonly rows: readonly ReportRow[];
+  /** Records of the output. */
+  readonly records: number;
+  /** Whether some of the rows that need a look are left out, because there are too many. */
+  readonly is_cut: boolean;
+}
+
+interface ReportRow {
+  /** Number of the row, from 1. */
+  readonly row: number;
+  readonly outcome: RowOutcome;
+  /** As they stand in the output, clipped; of the row and of the model, so never markup. */
+  readonly cells: readonly string[];
+}
+
+type RowOutcome = 'answered' | 'invalid' | 'abstained' | 'filtered' | 'failed' | 'skipped';
+
+/** @param table its rows, or why there are none */
+export function runReport(summary: Summary, table: ReportTable | string): RunReport {
+  const { details, scores } = summary;
+  return {
+    job: plain(summary.job),
+    verdict: verdictOf(summary),
+    reconciliation: reconciliation(summary),
+    facts: factsOf(summary),
+    sections: sectionsOf(summary),
+    charts: {
+      answers: Object.entries(summary.answers)
+        .map(([answer, rows]) => ({ answer: plain(answer), rows }))
+        .sort((a, b) => b.rows - a.rows),
+      confusion: scores === undefined ? null : confusionOf(scores),
+      reliability: scores?.calibration ?? [],
+      coverage: coverageOf(scores?.calibration ?? []),
+      timeline: details === undefined ? [] : pointsOf(details.timeline),
+      requests_per_minute: details?.limits.requests_per_minute ?? null,
+      tokens_per_minute: details?.limits.tokens_per_minute ?? null,
+    },
+    prompt: details?.prompt ?? null,
+    settings: Object.entries(details?.settings ?? {})
+      .filter(([name]) => name !== 'prompt')
+      .map(([name, value]) => [plain(name), plain(value)]),
+    table: typeof table === 'string' ? null : table,
+    table_note: typeof table === 'string' ? table : null,
+    summary,
+  };
+}
+
+function verdictOf({ stopped, missed, rows, input, output }: Summary): Verdict {
+  if (stopped !== null) {
+    return {
+      state: 'stopped',
+      text: `Stopped after ${count(rows.total)} of ${count(input.rows)} rows: ${plain(stopped)}`,
+      next: [{ text: 'The command that began it goes on where it stopped.', command: null }],
+    };
+  }
+  const retry = {
+    text: 'Call the rows that failed again, in place:',
+    command: `promptmill retry ${plain(output)}`,
+  };
+  const next = rows.failed > 0 && output !== '-' ? [retry] : [];
+  if (missed !== null) return { state: 'missed', text: `Finished, but ${plain(missed)}`, next };
+  if (rows.failed > 0)
+    return { state: 'some_failed', text: `Finished, and ${counted(rows.failed, 'row')} failed.`, next };
+  return { state: 'finished', text: 'Finished: every row is answered, filtered or skipped.', next };
+}
+
+/** Which run it is. */
+export const factsOf = (summary: Summary): Fact[] => [
+  ['Run', plain(summary.run)],
+  ['Deployment', plain(summary.deployment)],
+  ['API version', plain(summary.api_version)],
+  ['Input', plain(summary.input.path)],
+  ['Rows of the input', count(summary.input.rows)],
+  ['SHA-256 of the input', plain(summary.input.sha256)],
+  ['Output', plain(summary.output)],
+  ['Duration', duration(summary.duration_s)],
+  ['Mean speed', rate(summary.rows_per_second, ' rows')],
+];
+
+function confusionOf({ confusion }: Scores): ReportCharts['confusion'] {
+  const right = Object.keys(confusion);
+  if (right.length === 0) return null;
+  const others = Object.values(confusion).flatMap((answered) => Object.keys(answered));
+  const answered = [...new Set([...right, ...others])];
+  return {
+    right: right.map(plain),
+    answered: answered.map(plain),
+    counts: right.map((label) => answered.map((said) => confusion[label]?.[said] ?? 0)),
+  };
+}
+
+/** From the threshold that leaves everything to the one that leaves the surest rows. */
+function coverageOf(bins: Scores['calibration']): ReportCharts['coverage'] {
+  const all = bins.reduce((sum, { rows }) => sum + rows, 0);
+  return bins.map(({ from }, place) => {
+    const above = bins.slice(place);
+    const rows = above.reduce((sum, bin) => sum + bin.rows, 0);
+    const right = above.reduce((sum, bin) => sum + bin.accuracy * bin.rows, 0);
+    return { threshold: from, coverage: rows / all, accuracy: right / rows };
+  });
+}

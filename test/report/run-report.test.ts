@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import { type ReportTable, type RunReport, runReport } from '../../src/report/run-report.js';
+import { type SummaryParts, summarise } from '../../src/report/summary.js';
+import { emptyTally, fold } from '../../src/report/tally.js';
+import { advanced, beginTimeline } from '../../src/report/timeline.js';
+import { completed, failed, promptBlocked } from './outcomes.js';
+
+const standing = {
+  ...{ rows: 4, failed: 1, prompt_tokens: 120, completion_tokens: 4, sent: 5, rate_limited: 1 },
+};
+const parts: SummaryParts = {
+  run: '20261121-020000-4f9c1a',
+  job: 'reviews',
+  deployment: 'd',
+  api_version: 'v',
+  input: { path: 'reviews.csv', sha256: 'a'.repeat(64), rows: 4 },
+  output: 'out/reviews.csv',
+  started_at: '2026-11-21T02:00:00.000Z',
+  finished_at: '2026-11-21T02:00:01.000Z',
+  duration_s: 1,
+  stopped: null,
+  missed: null,
+  tally: fold(emptyTally(), [completed('positive'), completed('negative'), failed('timeout'), promptBlocked]),
+  calls: { sent: 5, retried: 0, rate_limited: 1, repeated: 0 },
+  prices: null,
+  details: {
+    timeline: advanced(beginTimeline(0, standing), 1_000, standing, [400, 30]),
+    settings: { prompt: '"Review: {{ review }}"', '--emulate': 'false' },
+    limits: { concurrency: 20, requests_per_minute: 600, tokens_per_minute: null },
+    input_bytes: 1_234,
+    prompt: 'Review: {{ review }}',
+  },
+};
+const table: ReportTable = {
+  columns: ['id', 'answer'],
+  rows: [{ row: 3, outcome: 'failed', cells: ['3', ''] }],
+  records: 4,
+  is_cut: false,
+};
+const reportOf = (changed: Partial<SummaryParts> = {}): RunReport =>
+  runReport(summarise({ ...parts, ...changed }), table);
+
+describe('a report', () => {
+  it('says how the run ended, and what to do next', () => {
+    expect(reportOf().verdict).toEqual({
+      state: 'some_failed',
+      text: 'Finished, and 1 row failed.',
+      next: [
+        { text: 'Call the rows that failed again, in place:', command: 'promptmill retry out/reviews.csv' },
+      ],
+    });
+    const answered = fold(emptyTally(), [completed('positive')]);
+    expect(reportOf({ tally: answered }).verdict).toMatchObject({ state: 'finished', next: [] });
+    const missed = { code: 'answers_invalid', message: 'too few are valid' };
+    expect(reportOf({ tally: answered, missed }).verdict).toMatchObject({
+      state: 'missed',
+      text: 'Finished, but answers_invalid: too few are valid',
+    });
+    const stopped = { code: 'deadline', message: 'after 1 h' };
+    expect(reportOf({ tally: answered, stopped }).verdict).toMatchObject({
+      state: 'stopped',
+      text: 'Stopped after 1 of 4 rows: deadline: after 1 h',
+    });
+  });
+
+  it('has the rows, the template and the timeline, and says why where it has no rows', () => {
+    const report = reportOf();
+    expect(report.reconciliation).toBe('4 rows = 2 completed + 1 filtered + 1 failed + 0 skipped');
+    expect(report.prompt).toBe('Review: {{ review }}');
+    expect(report.settings).toEqual([['--emulate', 'false']]);
+    expect(report.charts.timeline.at(-1)).toMatchObject({ to_s: 1, rows: 4, latency_max_ms: 400 });
+    expect(report.table?.rows).toHaveLength(1);
+    const without = runReport(summarise(parts), 'out/reviews.csv is gone');
+    expect([without.table, without.table_note]).toEqual([null, 'out/reviews.csv is gone']);
+  });
+
+  it('of an earlier version is made without what that did not keep', () => {
+    const { details: _, ...before } = summarise(parts);
+    expect(runReport(before, table)).toMatchObject({
+      prompt: null,
+      settings: [],
+      charts: { timeline: [], requests_per_minute: null },
+    });
+  });
+});
