@@ -3,20 +3,26 @@ import type { AnswerReader } from '../answer/answer.js';
 import { either, UsageError } from '../errors.js';
 import { csv } from './csv.js';
 import { jsonl } from './jsonl.js';
+import { isPacked } from './output-bytes.js';
 import { type OutputFormat, type RecordFormat, recordLayout } from './record.js';
 import type { OriginColumn } from './result-columns.js';
 
 /** The formats of the output. All that is said of them elsewhere comes from this list. */
 export const OUTPUT_FORMATS: readonly [OutputFormat, ...OutputFormat[]] = [csv, jsonl];
 
-/** `.csv or .jsonl` */
-export const OUTPUT_ENDINGS = either(OUTPUT_FORMATS.map(({ endings: [first] }) => first));
+/** `.csv or .jsonl, each also with .gz` */
+export const OUTPUT_ENDINGS = `${either(OUTPUT_FORMATS.map(({ endings: [first] }) => first))}, each also with .gz`;
+
+/** The format of an output, by its name; null where the ending is of none. */
+export function knownFormatOf(path: string): OutputFormat | null {
+  const ending = extname(isPacked(path) ? path.slice(0, -'.gz'.length) : path).toLowerCase();
+  return OUTPUT_FORMATS.find(({ endings }) => endings.includes(ending)) ?? null;
+}
 
 /** @throws UsageError when the ending is of no format */
 export function outputFormatOf(path: string): OutputFormat {
-  const ending = extname(path).toLowerCase();
-  const format = OUTPUT_FORMATS.find(({ endings }) => endings.includes(ending));
-  if (format !== undefined) return format;
+  const format = knownFormatOf(path);
+  if (format !== null) return format;
   throw new UsageError(
     'bad_output',
     `output must end in ${OUTPUT_ENDINGS}, got ${path}`,

@@ -1,4 +1,6 @@
 import { createReadStream } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
 import { errorText, UsageError } from '../errors.js';
 import { inflate, zlibCode } from '../source/open.js';
 
@@ -6,16 +8,17 @@ import { inflate, zlibCode } from '../source/open.js';
 const PIECE = 1024 * 1024;
 
 /** Whether an output is packed: a run goes by its name. */
-const isPacked = (path: string): boolean => /\.gz$/i.test(path);
+export const isPacked = (path: string): boolean => /\.gz$/i.test(path);
 
 /**
- * The records of a finished output, as bytes: inflated where it is `.gz`. Nothing is open until they are asked for.
+ * The records of an output, as bytes: inflated where it is packed. Nothing is open until they are asked for.
+ * @param packed whether it is, where its name does not say so. @default by its name
  * @throws UsageError `output_damaged` for gzip that is cut off, is not sound, or has other data behind it
  * @throws the file system's error
  */
-export async function* outputBytes(path: string): AsyncGenerator<Buffer> {
+export async function* outputBytes(path: string, packed = isPacked(path)): AsyncGenerator<Buffer> {
   const bytes = createReadStream(path, { highWaterMark: PIECE });
-  if (!isPacked(path)) return yield* bytes;
+  if (!packed) return yield* bytes;
   try {
     yield* inflate(bytes);
   } catch (error) {
@@ -28,4 +31,14 @@ export async function* outputBytes(path: string): AsyncGenerator<Buffer> {
     const hint = 'Put the file back as the run wrote it.';
     throw new UsageError('output_damaged', `${path} ${what}`, hint, { cause: error });
   }
+}
+
+/** Records as the file of an output has them: packed where its name says so. The same records give the same bytes. */
+export async function* packedFor(path: string, records: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  if (!isPacked(path)) return yield* records;
+  // The header has no time in it.
+  const gzip = createGzip({ chunkSize: PIECE });
+  // The loop below meets the same error, or is what ended the pipeline.
+  pipeline(records, gzip).catch(() => {});
+  for await (const piece of gzip) yield piece;
 }

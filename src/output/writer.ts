@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
@@ -21,8 +21,6 @@ export interface RecordWriter {
 /** What became of a part file behind the back of its process. */
 export type Loss = 'deleted' | 'moved' | 'replaced' | 'resized';
 
-/** Bytes of a copy that are made durable in one go. */
-const COPIED_AT_ONCE = 16 * 1024 * 1024;
 /** The end of a part file by which it is known again, in bytes. */
 const TAIL = 4096;
 
@@ -64,17 +62,6 @@ export class PartFile implements RecordWriter {
     });
   }
 
-  /** Makes a file a durable copy of another. @throws WriteError */
-  static async copy(from: string, to: string): Promise<void> {
-    const copy = await PartFile.open(to, 0);
-    try {
-      for await (const piece of createReadStream(from, { highWaterMark: COPIED_AT_ONCE }))
-        await copy.#append(piece);
-    } finally {
-      await copy.close();
-    }
-  }
-
   get bytes(): number {
     return this.position;
   }
@@ -85,10 +72,7 @@ export class PartFile implements RecordWriter {
   }
 
   async commit(text: string): Promise<void> {
-    await this.#append(Buffer.from(text));
-  }
-
-  async #append(data: Buffer): Promise<void> {
+    const data = Buffer.from(text);
     await writing(this.path, async () => {
       await writeAt(this.file, data, this.position);
       await this.file.datasync();
@@ -259,7 +243,7 @@ const throughTemporary = <T>(path: string, make: (temporary: string) => Promise<
 };
 
 /** What is written into a file. */
-type Content = string | AsyncGenerator<string | Buffer>;
+type Content = string | AsyncIterable<string | Buffer>;
 
 /** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
 async function fill(path: string, content: Content, mode?: number): Promise<FileId> {

@@ -1,7 +1,8 @@
-import { createReadStream, existsSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
+import { isPacked, outputBytes, packedFor } from '../output/output-bytes.js';
 import { type FileId, fileAt, giveFreeName, isSame, isTaken, sha256Of } from '../output/own-file.js';
 import {
   type Loss,
@@ -21,11 +22,8 @@ import { type Ended, fold, type Tally } from '../report/tally.js';
 import { advanced, beginTimeline, type Standing, type Timeline } from '../report/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import type { Totals } from '../worker/batcher.js';
-import { type Manifest, removeManifest } from './manifest.js';
+import { type Manifest, ofPartFile, removeManifest } from './manifest.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
-
-/** Bytes of the part file that are read in one go where it is written anew. */
-const PIECE = 1024 * 1024;
 
 /** A row's record as it goes to the output, and what the tally counts of it. */
 export interface RowRecord extends Ended {
@@ -80,15 +78,16 @@ export class Committer {
     let writer: PartFile | null = null;
     try {
       const goesOn = target.renamed && manifest.rows < total;
-      if (goesOn) await PartFile.copy(files.output, files.part);
+      if (goesOn) await writeAside(files.part, outputBytes(files.output));
       // Killed after the rename: nothing is left to append.
       const renamed = target.renamed && !goesOn;
-      writer = await PartFile.open(renamed ? files.output : files.part, manifest.bytes, lock?.tookOver);
-      if (manifest.bytes === 0) await writer.commit(header);
+      const left = goesOn ? ofPartFile(manifest) : manifest;
+      writer = await PartFile.open(renamed ? files.output : files.part, left.bytes, lock?.tookOver);
+      if (left.bytes === 0) await writer.commit(header);
       const committer = new Committer(
         { ...target, renamed },
         {
-          ...manifest,
+          ...left,
           bytes: writer.bytes,
           seal: writer.seal,
           finishing: renamed,
@@ -232,20 +231,20 @@ export class Committer {
   written(): (() => AsyncIterable<Buffer>) | null {
     const { files, renamed } = this.target ?? {};
     if (files === undefined || renamed) return null;
-    return () => createReadStream(files.part, { highWaterMark: PIECE });
+    return () => outputBytes(files.part);
   }
 
   /**
-   * Writes the output beside the part file, with other bytes than are in that. The part file stays until the output has its
+   * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays until the output has its
    * name, so that the next execution can do this again.
    * @throws StopError when the disk refuses, or the place is not this run's any more
    */
-  async rewrite(content: AsyncGenerator<Buffer>): Promise<void> {
-    const path = this.target?.files.rewritten;
-    if (path === undefined) return;
+  async rewrite(records: AsyncIterable<Buffer>): Promise<void> {
+    if (this.target === null) return;
+    const { rewritten: path, output } = this.target.files;
     await this.#orStop(async () => {
       await this.#assertOurs();
-      this.#anew = { path, file: await writeAside(path, content) };
+      this.#anew = { path, file: await writeAside(path, packedFor(output, records)) };
       const { bytes, seal, tally } = this.#manifest;
       const part = { bytes, seal, tally };
       this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
@@ -279,6 +278,7 @@ export class Committer {
   ): Promise<void> {
     await this.#orStop(async () => {
       await this.#assertOurs();
+      await this.#pack();
       await keep();
       if (this.target === null) return;
       const { manifest, summary: summaryPath, output, part } = this.target.files;
@@ -288,7 +288,12 @@ export class Committer {
       await this.#save();
       const { renamed } = this.target;
       const whole = renamed ? output : (this.#anew?.path ?? part);
-      if (review !== null) await writeReview(this.target.files.review, whole, review);
+      if (review !== null)
+        await writeReview(
+          this.target.files.review,
+          outputBytes(whole, whole !== part && isPacked(output)),
+          review,
+        );
       await this.#assertOurs();
       if (!renamed) await this.#giveName(whole, output);
       await syncFolder(dirname(output));
@@ -298,6 +303,13 @@ export class Committer {
       this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
       await this.#save(this.workedMs);
     }).finally(() => this.writer.close());
+  }
+
+  /** The part file is plain, so that records can be appended and cut off; an output that is to be packed is written anew. */
+  async #pack(): Promise<void> {
+    const written = this.written();
+    if (written === null || this.#anew !== null || !isPacked(this.target?.files.output ?? '')) return;
+    await this.rewrite(written());
   }
 
   /** @throws StopError when a file with the name of the rows for review appeared meanwhile: somebody may have filled answers in */
@@ -360,9 +372,13 @@ const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 
   rate_limited: calls.rate_limited,
 });
 
-async function writeReview(path: string, output: string, { of, onUnread }: Review): Promise<void> {
+async function writeReview(
+  path: string,
+  output: AsyncIterable<Buffer>,
+  { of, onUnread }: Review,
+): Promise<void> {
   try {
-    await writeDurably(path, of(createReadStream(output)));
+    await writeDurably(path, of(output));
   } catch (error) {
     if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
     onUnread(error.cause.message);

@@ -120,6 +120,11 @@ function withInvalid(tally: Tally): Tally {
   return { ...tally, ...(invalid && { invalid }) };
 }
 
+/** The run as its part file has it, where the output was written anew out of that. */
+export function ofPartFile({ part, abstention, ...manifest }: Manifest): Manifest {
+  return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
+}
+
 export function removeManifest(path: string): void {
   rmSync(path, { force: true });
 }

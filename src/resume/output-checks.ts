@@ -1,12 +1,12 @@
 import { accessSync, constants, existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
-import { basename, dirname, extname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
-import { OUTPUT_FORMATS } from '../output/format.js';
+import { knownFormatOf } from '../output/format.js';
 import { isTaken, readOwn } from '../output/own-file.js';
-import type { OutputFiles } from './output-files.js';
+import { type OutputFiles, stemOf } from './output-files.js';
 
 /**
  * What a run will write to must be there to be written, and nobody else's.
@@ -101,11 +101,13 @@ const refused = (output: string, reason: string, hint: string): UsageError =>
 function assertOwnStem({ output, summary }: OutputFiles): void {
   const folder = dirname(output);
   const own = basename(output);
-  const stem = own.slice(0, own.length - extname(own).length);
-  const unfinished = readdirSync(folder).find(
-    (name) =>
-      name !== `${own}.run.json` && name.startsWith(`${stem}.`) && isUnfinished(name.slice(stem.length)),
-  );
+  const stem = stemOf(own);
+  const unfinished = readdirSync(folder).find((name) => {
+    const output = name.slice(0, -'.run.json'.length);
+    return (
+      name === `${output}.run.json` && output !== own && knownFormatOf(output) && stemOf(output) === stem
+    );
+  });
   const other = unfinished?.slice(0, -'.run.json'.length) ?? summaryAt(summary)?.output ?? null;
   if (other === null || other === own) return;
   if (unfinished === undefined && !isTaken(join(folder, other))) return;
@@ -114,13 +116,9 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
     unfinished === undefined
       ? `${summary} is the summary of ${other}, and ${own} would have the same one`
       : `${unfinished} is an unfinished run of ${other}, and ${own} would have the same summary ${summary}`,
-    `Give this output a name of its own, for example --output ${join(folder, `${stem}-2${extname(own)}`)}`,
+    `Give this output a name of its own, for example --output ${join(folder, `${stem}-2${own.slice(stem.length)}`)}`,
   );
 }
-
-/** Whether this is the rest of a manifest's name, behind the stem of its output. */
-const isUnfinished = (rest: string): boolean =>
-  OUTPUT_FORMATS.some(({ endings }) => endings.some((ending) => rest.toLowerCase() === `${ending}.run.json`));
 
 /** What a summary is about: the name of its output, and the job. Null when there is none, or it is no summary. */
 function summaryAt(path: string): { readonly output: string; readonly job: string } | null {

@@ -1,10 +1,11 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { extname, join } from 'node:path';
+import { isPacked } from '../output/output-bytes.js';
 
 /** The files that belong to an output. */
 export interface OutputFiles {
   readonly output: string;
-  /** Where records go until every row is in it. */
+  /** Where records go until every row is in it; never packed. */
   readonly part: string;
   /** The output as it is written anew out of the part file. */
   readonly rewritten: string;
@@ -16,7 +17,7 @@ export interface OutputFiles {
 
 /** Names of the files beside an output: `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
 export function outputFiles(output: string): OutputFiles {
-  const stem = output.slice(0, output.length - extname(output).length);
+  const stem = stemOf(output);
   return {
     output,
     part: `${output}.part`,
@@ -25,6 +26,12 @@ export function outputFiles(output: string): OutputFiles {
     summary: `${stem}.summary.json`,
     review: `${stem}.review.csv`,
   };
+}
+
+/** The output without its ending: `out/reviews.csv` and `out/reviews.csv.gz` → `out/reviews`. */
+export function stemOf(output: string): string {
+  const plain = isPacked(output) ? output.slice(0, -'.gz'.length) : output;
+  return plain.slice(0, plain.length - extname(plain).length);
 }
 
 /** Fills `{{date}}` (local date, `2026-11-21`) and `{{run}}` into an output path. */

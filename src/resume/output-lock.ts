@@ -1,11 +1,11 @@
 import { accessSync, constants } from 'node:fs';
-import { basename, dirname, extname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
 import { WriteError } from '../output/writer.js';
-import { hasPlaceholder, outputFiles } from './output-files.js';
+import { hasPlaceholder, outputFiles, stemOf } from './output-files.js';
 
 /** Says a line to a person. */
 type Say = (line: string) => void;
@@ -93,6 +93,5 @@ function lockPath(output: string): string {
     .slice(depth)
     .join('%2F')
     .replaceAll(/[{}\s]/g, (mark) => (/\s/.test(mark) ? '' : mark));
-  const stem = basename(name, extname(name));
-  return join(folder === '' && output.startsWith('/') ? '/' : folder, `.${stem}.lock`);
+  return join(folder === '' && output.startsWith('/') ? '/' : folder, `.${stemOf(name)}.lock`);
 }

@@ -9,7 +9,7 @@ import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
 import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
-import { type Manifest, readManifest, removeManifest } from './manifest.js';
+import { type Manifest, ofPartFile, readManifest, removeManifest } from './manifest.js';
 import { assertUsable, ownerOf } from './output-checks.js';
 import {
   filledPaths,
@@ -234,11 +234,6 @@ async function continued(
   // Nothing but the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
   return { ...target, ...(await repaired(files, size, manifest, settings, newRun(now))) };
-}
-
-/** Where the output was written anew and did not get its name, the part file is what is left of the run. */
-function ofPartFile({ part, abstention, ...manifest }: Manifest): Manifest {
-  return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
 }
 
 /** A run over the first rows goes on from its output as that run left it. */

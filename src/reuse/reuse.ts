@@ -1,10 +1,10 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import type { Parameters, Row } from '../model.js';
-import { PartFile, syncFolder, writing } from '../output/writer.js';
+import { syncFolder, writeAside, writing } from '../output/writer.js';
 import type { ServiceAddress } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
@@ -249,7 +249,7 @@ function read(file: OutcomeReader | OutcomeFile | null, at: number | null | unde
 async function copyAs(from: string, to: string): Promise<void> {
   const copy = `${from}${COPY}`;
   try {
-    await PartFile.copy(from, copy);
+    await writeAside(copy, createReadStream(from, { highWaterMark: 1024 * 1024 }));
     await writing(to, async () => rename(copy, to));
   } catch (error) {
     // On a full disk the half of it takes space that the next try needs.

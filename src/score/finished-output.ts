@@ -1,9 +1,8 @@
 import { existsSync } from 'node:fs';
-import { extname } from 'node:path';
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import { OUTPUT_ENDINGS, OUTPUT_FORMATS } from '../output/format.js';
+import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
 import { readOwn } from '../output/own-file.js';
 import { outputFiles } from '../resume/output-files.js';
 
@@ -29,7 +28,7 @@ export function finishedOutput(output: string): FinishedOutput {
         )
       : new UsageError('output_missing', `${output} does not exist`, 'Give the output of a finished run.');
   }
-  if (!OUTPUT_FORMATS.some(({ endings }) => endings.includes(extname(output).toLowerCase()))) {
+  if (knownFormatOf(output) === null) {
     throw new UsageError(
       'output_unknown',
       `${output} is no output of a run: those end in ${OUTPUT_ENDINGS}`,

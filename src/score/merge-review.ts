@@ -5,7 +5,7 @@ import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
 import type { Answer, Json } from '../model.js';
 import { outputFormatOf, recordFormat } from '../output/format.js';
-import { outputBytes } from '../output/output-bytes.js';
+import { outputBytes, packedFor } from '../output/output-bytes.js';
 import { isTaken, readOwn } from '../output/own-file.js';
 import { isAnswerInvalid } from '../output/read-back.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
@@ -70,7 +70,7 @@ export async function mergeReview(
       }
       if (!isUnchanged(output, before)) throw changedMeanwhile(output);
     };
-    await writeDurably(output, checked(), before.mode & 0o777).catch((error: unknown) => {
+    await writeDurably(output, packedFor(output, checked()), before.mode & 0o777).catch((error: unknown) => {
       throw error instanceof WriteError && error.cause instanceof PromptmillError ? error.cause : error;
     });
   }

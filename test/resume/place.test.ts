@@ -272,23 +272,30 @@ describe('the place of an output', () => {
         message: `${path('out.summary.json')} is the summary of out.csv, and out.jsonl would have the same one`,
         hint: expect.stringContaining(`--output ${path('out-2.jsonl')}`),
       });
+      expect(await refusal({}, 'out.csv.gz')).toMatchObject({
+        code: 'summary_in_use',
+        hint: expect.stringContaining(`--output ${path('out-2.csv.gz')}`),
+      });
       expect(await refusal({}, 'out-2.jsonl')).toBeNull();
       expect(await refusal({ overwrite: true })).toBeNull();
       rmSync(path());
       expect(await refusal({}, 'out.jsonl')).toBeNull();
     });
 
-    it('the second is refused while the first is at work', async () => {
-      const world = { say: () => {}, halt: new Halt() };
-      const first = await takeOutput(settings(), NOW, world);
-      const second = takeOutput(settings({}, 'out.jsonl'), NOW, world);
-      await expect(second).rejects.toMatchObject({
-        code: 'locked',
-        hint: expect.stringContaining('--output'),
-      });
-      first?.lock?.release();
-      (await takeOutput(settings({}, 'out.jsonl'), NOW, world))?.lock?.release();
-    });
+    it.each(['out.jsonl', 'out.csv.gz'])(
+      'the second, %s, is refused while the first is at work',
+      async (name) => {
+        const world = { say: () => {}, halt: new Halt() };
+        const first = await takeOutput(settings(), NOW, world);
+        const second = takeOutput(settings({}, name), NOW, world);
+        await expect(second).rejects.toMatchObject({
+          code: 'locked',
+          hint: expect.stringContaining('--output'),
+        });
+        first?.lock?.release();
+        (await takeOutput(settings({}, name), NOW, world))?.lock?.release();
+      },
+    );
   });
 
   describe('fault 67: an output that is no file', () => {

@@ -1,6 +1,7 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, unlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/model.js';
@@ -38,9 +39,12 @@ const crash = fc.record({
   dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
 });
 
-describe('a run that dies at any point of its work on the disk, with labels to leave out', () => {
+describe.each([
+  ['out.csv', 150],
+  ['out.csv.gz', 40],
+])('a run to %s that dies at any point of its work on the disk, with labels to leave out', (name, runs) => {
   const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
-  const output = join(folder, 'out.csv');
+  const output = join(folder, name);
   const settings = settingsFor(output, { answer: { ...JOB, abstain: { accuracy: 0.95 } } });
   /** With the threshold that will be found: what it writes is what must be there in the end. */
   const known = settingsFor(output, { answer: { ...JOB, abstain_below: 0.9 } });
@@ -113,11 +117,11 @@ describe('a run that dies at any point of its work on the disk, with labels to l
           if (disk.dead) died++;
           await disk.reboot();
           if (existsSync(`${output}.part.tmp`)) redone++;
-          if (existsSync(output)) expect(readFileSync(output, 'utf8')).toBe(header + written.join(''));
+          if (existsSync(output)) expect(textOf(output)).toBe(header + written.join(''));
           if (error === undefined || isFinished()) break;
         }
         if (!isFinished()) await one(20);
-        expect(readFileSync(output, 'utf8')).toBe(header + written.join(''));
+        expect(textOf(output)).toBe(header + written.join(''));
         expect(JSON.parse(readFileSync(join(folder, 'out.summary.json'), 'utf8'))).toMatchObject({
           rows: { total: ROWS.length },
           answers: { yes: 32, '(abstained)': ABSTAINING },
@@ -125,15 +129,21 @@ describe('a run that dies at any point of its work on the disk, with labels to l
         });
         const shown = readFileSync(join(folder, 'out.review.csv'), 'utf8').trimEnd().split('\n');
         expect(shown).toHaveLength(1 + ABSTAINING);
-        expect(readdirSync(folder).sort()).toEqual(['out.csv', 'out.review.csv', 'out.summary.json']);
+        expect(readdirSync(folder).sort()).toEqual([name, 'out.review.csv', 'out.summary.json']);
       },
     );
-    await fc.assert(property, { seed: 42, numRuns: 150 });
+    await fc.assert(property, { seed: 42, numRuns: runs });
     // Otherwise nothing was tried.
-    expect(died).toBeGreaterThan(150);
+    expect(died).toBeGreaterThan(runs);
     expect(redone).toBeGreaterThan(10);
   });
 
   /** True when the run has nothing left to do: then a process says that the output exists. */
   const isFinished = (): boolean => existsSync(output) && !existsSync(`${output}.run.json`);
 });
+
+/** The records of an output. */
+const textOf = (output: string): string => {
+  const bytes = readFileSync(output);
+  return (output.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+};

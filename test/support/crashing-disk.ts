@@ -162,10 +162,10 @@ export function crashingPromises(real: typeof promises): object {
         if (typeof flags === 'number' && (flags & constants.O_CREAT) !== 0) disk.renamed();
         return crashingHandle(handle, path);
       }),
-    writeFile: async (file: FileHandle, text: string | AsyncIterable<string>) => {
-      let whole = '';
-      for await (const piece of text) whole += piece;
-      await file.writeFile(whole);
+    writeFile: async (file: FileHandle, content: string | AsyncIterable<string | Buffer>) => {
+      const pieces: Buffer[] = [];
+      for await (const piece of content) pieces.push(Buffer.from(piece));
+      await file.writeFile(Buffer.concat(pieces));
     },
     rename: (from: string, to: string) =>
       disk.step(async () => {
@@ -210,10 +210,10 @@ function crashingHandle(handle: FileHandle, path: string): object {
         () => handle.write(data, offset, length, position),
         (share) => handle.write(data, offset, Math.floor(share * length), position),
       ),
-    writeFile: (text: string) =>
+    writeFile: (content: Buffer) =>
       disk.step(
-        () => handle.writeFile(text),
-        (share) => handle.writeFile(text.slice(0, Math.floor(share * text.length))),
+        () => handle.writeFile(content),
+        (share) => handle.writeFile(content.subarray(0, Math.floor(share * content.length))),
       ),
     stat: () => handle.stat(),
     read: (buffer: Buffer, offset: number, length: number, position: number) =>

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'yaml';
 import { callCommand } from './called.js';
@@ -43,8 +44,10 @@ export class Workplace {
     return name;
   }
 
+  /** The text of a file, inflated where its name ends in `.gz`. */
   read(name: string): string {
-    return readFileSync(this.path(name), 'utf8');
+    const bytes = readFileSync(this.path(name));
+    return (name.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
   }
 
   /** A job file over an input, with what a test needs and no more: it has no report. */

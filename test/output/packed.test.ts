@@ -1,0 +1,126 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { completed } from './records.js';
+
+/** How sure the model is of each row. */
+const SURE = [0.95, 0.6, 0.9, 0.5, 0.99];
+const LABELS = { labels: ['yes', 'no'], confidence: 'logprobs', abstain_below: 0.8, gold: 'note' };
+
+describe('an output that ends in .gz', () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    work.write('in.csv', 'id,note\n1,yes\n2,"no"\n3,yes\n4,no\n5,\n');
+    service = await startScriptedService(({ prompt }) => {
+      const body = completionBody({ text: ' yes' });
+      const sure = SURE[Number(prompt.split(' ')[1]) - 1] ?? 0;
+      const logprobs = {
+        tokens: [' yes'],
+        token_logprobs: [null],
+        top_logprobs: [{ ' yes': Math.log(sure) }],
+      };
+      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+    });
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const run = async (output: string, job: object = {}, ...flags: string[]) => {
+    const path = work.job({ input: { path: 'in.csv' }, output: { path: output }, ...job });
+    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    expect(ended.code, ended.stderr).toBe(0);
+    return ended;
+  };
+  const files = (): string[] => readdirSync(work.folder).filter((name) => name.startsWith('out'));
+
+  it.each(['csv', 'jsonl'])('has the records of one in %s, with its files beside it', async (ending) => {
+    const name = `out.${ending}.gz`;
+    await run(`plain.${ending}`, { answer: { ...LABELS, gold: undefined } });
+    await run(name, { answer: { ...LABELS, gold: undefined } });
+    const stable = (file: string): string => work.read(file).replaceAll(/latency_ms":\d+|,\d+,,,/g, '');
+    expect(stable(name)).toBe(stable(`plain.${ending}`));
+    expect(files()).toEqual([name, 'out.review.csv', 'out.summary.json']);
+    expect(work.records('out.review.csv').map(({ row }) => row)).toEqual(['2', '4']);
+    expect(work.json('out.summary.json')).toMatchObject({ output: name, rows: { total: 5 } });
+    // Neither the time nor the name of a file is in it: the same records give the same bytes.
+    const bytes = readFileSync(work.path(name));
+    expect([...bytes.subarray(4, 8)]).toEqual([0, 0, 0, 0]);
+    expect(bytes.length).toBeLessThan(Buffer.byteLength(work.read(name)));
+  });
+
+  it('goes on from its first rows, and calls only those behind them', async () => {
+    await run('out.csv.gz', {}, '--limit', '2');
+    const beginning = work.read('out.csv.gz');
+    expect(work.records('out.csv.gz').map(({ id }) => id)).toEqual(['1', '2']);
+    await run('out.csv.gz');
+    expect(work.read('out.csv.gz').startsWith(beginning)).toBe(true);
+    expect(work.records('out.csv.gz').map(({ id }) => id)).toEqual(['1', '2', '3', '4', '5']);
+    expect(service.requests.length).toBe(5);
+    expect(files()).toEqual(['out.csv.gz', 'out.summary.json']);
+  });
+
+  it('takes the answers of people, is scored, and is an input', async () => {
+    await run('out.csv.gz', { answer: LABELS });
+    work.write('answers.csv', 'row,answer\n2,no\n4,no\n');
+    const merged = await work.call(['merge-review', 'out.csv.gz', 'answers.csv']);
+    expect(merged.stderr).toBe('merged 2 answers into out.csv.gz; no row of the review is empty\n');
+    expect(work.records('out.csv.gz').map(({ answer }) => answer)).toEqual(['yes', 'no', 'yes', 'no', 'yes']);
+    const score = await work.call(['score', 'out.csv.gz', '--json']);
+    expect(JSON.parse(score.stdout)).toMatchObject({ records: 5, scores: { rows: 4 } });
+    await run('again.jsonl', { input: { path: 'out.csv.gz' } });
+    expect(work.lines('again.jsonl').map(({ input }) => input.answer)).toEqual([
+      ...['yes', 'no', 'yes', 'no', 'yes'],
+    ]);
+  });
+
+  it('is refused where it is damaged, with a sentence and nothing written', async () => {
+    await run('out.csv.gz', { answer: { ...LABELS, gold: undefined } });
+    work.write('answers.csv', 'row,answer\n2,no\n');
+    const whole = readFileSync(work.path('out.csv.gz'));
+    const damages = [
+      [whole.subarray(0, -9), 'out.csv.gz is cut off: its gzip stream ends too early'],
+      [Buffer.from('id,status\n'), 'out.csv.gz is not sound gzip'],
+    ] as const;
+    for (const [bytes, message] of damages) {
+      work.write('out.csv.gz', bytes);
+      const before = statSync(work.path('out.csv.gz')).ino;
+      for (const args of [
+        ['score', 'out.csv.gz', '--gold', 'note'],
+        ['merge-review', 'out.csv.gz', 'answers.csv'],
+      ]) {
+        const { code, stderr } = await work.call(args);
+        expect(code, stderr).toBe(2);
+        expect(stderr).toContain(message);
+      }
+      expect(statSync(work.path('out.csv.gz')).ino).toBe(before);
+    }
+  });
+
+  it('goes to standard output as plain text', async () => {
+    const { stdout } = await run('out.csv.gz', {}, '--output', '-');
+    expect(stdout.split('\n')[0]).toMatch(/^id,note,status,answer,/);
+  });
+
+  it('is written again by the next execution, when the one before was killed with the packed file beside its part file', async () => {
+    const settings = settingsFor(work.path('out.csv.gz'));
+    const notes = Array.from({ length: 200 }, (_, i) => ({ note: `note ${i}`, outcome: completed }));
+    const rows = await rowsOf(settings, notes);
+    const killed = await openCommitter(settings, rows);
+    await commitTo(killed.committer, rows, 200);
+    // What a process leaves that is killed while it packs.
+    work.write('out.csv.gz.part.tmp', gzipSync('half'));
+    await killed.committer.close();
+    const { committer } = await openCommitter(settings, rows);
+    expect(work.read('out.csv.gz.part')).toBe(rows.text);
+    await committer.finish(summaryOf(committer, 'out.csv.gz'));
+    expect(work.read('out.csv.gz')).toBe(rows.text);
+    expect(files()).toEqual(['out.csv.gz', 'out.summary.json']);
+  });
+});
