@@ -3,7 +3,7 @@ import type { Fault } from './model.js';
 /** Why a run ended before its last row. */
 export type HaltReason =
   | { readonly kind: 'stop'; readonly fault: Fault }
-  | { readonly kind: 'signal'; readonly signal: 'SIGINT' | 'SIGTERM' | 'SIGPIPE' }
+  | { readonly kind: 'signal'; readonly signal: 'SIGINT' | 'SIGTERM' | 'SIGPIPE' | 'AbortSignal' }
   /** A defect, or a fault that Promptmill has no plan for: shown as it is. */
   | { readonly kind: 'error'; readonly error: unknown };
 

@@ -1,12 +1,34 @@
-/** Promptmill as a library: run a job out of another program. */
-export { readEnvironment } from './config/environment.js';
-export { readJobFile } from './config/job-file.js';
-export { type RunFlags, type Settings, settle } from './config/settings.js';
+/**
+ * Promptmill as a library: what `promptmill run`, `check` and `emulate` do, for a program. It prints nothing, listens to no
+ * signal and ends no process. docs/library.md has the story.
+ *
+ * @packageDocumentation
+ */
+export type { CheckReport } from './check/check-report.js';
+export type { EmulatorOptions } from './emulator/options.js';
+export type { Emulator } from './emulator/server.js';
 export { PromptmillError, StopError, UsageError } from './errors.js';
-export { Halt } from './halt.js';
-export * from './model.js';
+export type { AnswerSchema } from './library/answer-schema.js';
+export { check } from './library/check.js';
+export { startEmulator } from './library/emulator.js';
+export {
+  type AnswerDefinition,
+  type AnswerOf,
+  defineJob,
+  type Job,
+  type JobDefinition,
+} from './library/job.js';
+export type { JobOptions } from './library/open.js';
+export type { ResultRow } from './library/result-row.js';
+export type { Rows } from './library/rows.js';
+export {
+  type FileRunOptions,
+  type Results,
+  type RowRunOptions,
+  type RunOptions,
+  type RunProgress,
+  type RunResult,
+  run,
+} from './library/run.js';
 export type { Summary } from './report/summary.js';
-export { type RunResult, runJob } from './run/pipeline.js';
-export type { World } from './run/world.js';
-export { KeyRing } from './service/keys.js';
-export type { CallCounts, Counters } from './store/counters.js';
+export type { RunEvent } from './run/events.js';

@@ -163,7 +163,7 @@ export interface Failed extends Called {
 }
 
 /** A required field of the row is empty; nothing was sent. */
-export interface Skipped {
+interface Skipped {
   readonly status: 'skipped';
 }
 

@@ -1,3 +1,4 @@
+import { durationMs, type Job } from '../config/job-schema.js';
 import type { Settings } from '../config/settings.js';
 import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
@@ -14,6 +15,18 @@ import type { QuoteLimits } from './quote.js';
 
 /** What a check takes from the process around it: no key, no address. */
 type CheckWorld = Pick<World, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
+
+/** The limits as the job file has them. */
+export function quoteLimits({ limits }: Job, settings: Settings): QuoteLimits {
+  const { requests_per_minute, tokens_per_minute, deadline, budget } = limits;
+  return {
+    concurrency: settings.limits.concurrency,
+    requestsPerMinute: requests_per_minute ?? null,
+    tokensPerMinute: tokens_per_minute ?? null,
+    deadlineSeconds: deadline === undefined ? null : durationMs(deadline) / 1000,
+    budget: { tokens: budget?.tokens ?? null, cost: budget?.cost ?? null },
+  };
+}
 
 const MEGABYTE = 1_000_000;
 

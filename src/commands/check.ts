@@ -1,14 +1,12 @@
 import { Command } from 'commander';
-import { checkJob } from '../check/check-job.js';
+import { checkJob, quoteLimits } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import { renderCheck } from '../check/check-terminal.js';
-import type { QuoteLimits } from '../check/quote.js';
-import { durationMs } from '../config/job-schema.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { Halt } from '../halt.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { type OpenedJob, openJob, wholeNumber } from './job.js';
+import { openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency'> {
@@ -54,11 +52,11 @@ export function checkCommand(exit: Exit): Command {
 
 /** @returns the exit code */
 export async function check(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const opened = openJob(jobPath, options);
+  const { job, settings } = openJob(jobPath, options);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const report = await checkJob(opened.settings, quoteLimits(opened), {
+    const report = await checkJob(settings, quoteLimits(job, settings), {
       halt,
       stdin: process.stdin,
       stderr: process.stderr,
@@ -72,18 +70,6 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
   } finally {
     release();
   }
-}
-
-/** The limits as the job file has them. */
-function quoteLimits({ job, settings }: OpenedJob): QuoteLimits {
-  const { requests_per_minute, tokens_per_minute, deadline, budget } = job.limits;
-  return {
-    concurrency: settings.limits.concurrency,
-    requestsPerMinute: requests_per_minute ?? null,
-    tokensPerMinute: tokens_per_minute ?? null,
-    deadlineSeconds: deadline === undefined ? null : durationMs(deadline) / 1000,
-    budget: { tokens: budget?.tokens ?? null, cost: budget?.cost ?? null },
-  };
 }
 
 function print(report: CheckReport, { json, quiet }: Options): void {

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import type { RunFlags, Settings } from '../config/settings.js';
-import { either, UsageError } from '../errors.js';
+import type { RunFlags } from '../config/settings.js';
+import { either } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
@@ -8,13 +8,13 @@ import { summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
+import { service } from '../library/service.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
-import { isShared, QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
+import { QUEUE_FORMS } from '../store/open.js';
 import { openJob, wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
-import { service } from './service.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends RunFlags {
@@ -77,7 +77,6 @@ async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<nu
 
 async function run(jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const { environment, job, settings } = openJob(jobPath, options);
-  assertReachable(settings);
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
@@ -136,24 +135,6 @@ async function whileNotSignalled(exit: Exit, work: (signal: AbortSignal) => Prom
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   await work(halt.signal).finally(release);
-}
-
-/** Calls that are left to others must be where others can come. */
-function assertReachable({ work, emulated, queue }: Settings): void {
-  if (work) return;
-  if (emulated) {
-    throw new UsageError(
-      'no_work_emulated',
-      '--no-work leaves the calls to other processes, and the emulator of --emulate is for this one only',
-      'Leave out one of the two, or run `promptmill emulate` and point this command and `promptmill work` at it.',
-    );
-  }
-  if (isShared(queue)) return;
-  throw new UsageError(
-    'queue_not_shared',
-    '--no-work leaves the calls to other processes, and only this one can open the embedded queue',
-    `Name a queue for all with --queue ${SHARED_QUEUES}, or leave out --no-work.`,
-  );
 }
 
 /** Writes to standard output; false when nobody reads it any more (fault 51). */

@@ -2,12 +2,11 @@ import type { Logger } from 'pino';
 import type { RunFlags } from '../config/settings.js';
 import { errorText, PromptmillError } from '../errors.js';
 import { LockedError } from '../lock.js';
-import { onFinish, readyHooks } from '../run/on-finish.js';
-import { type RunResult, runJob } from '../run/pipeline.js';
+import { runOpened } from '../library/run-opened.js';
+import type { RunResult } from '../run/pipeline.js';
 import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
 import { resultOf } from '../schedule/serve-state.js';
 import { openJob } from './job.js';
-import { service } from './service.js';
 
 /**
  * Runs a job as `promptmill run --overwrite` does, in this process, with its words in the log. The job file is read anew,
@@ -38,37 +37,18 @@ async function runToEnd(
   log: Logger,
 ): Promise<RunResult | null> {
   const opened = openJob(path, { ...flags, overwrite: true });
-  const { environment, settings } = opened;
-  if (opened.job.schedule === undefined || settings.job !== job) return null;
-  const hooks = readyHooks(opened.job, environment.variable);
-  const say = (line: string): void => {
-    const warning = /^warning: (.*)/s.exec(line)?.[1];
-    if (warning === undefined) log.info(line);
-    else log.warn(warning);
-  };
-  const { address, keys, close } = await service(settings, environment, say);
-  try {
-    const { stdin, stdout, stderr } = process;
-    const result = await runJob(settings, {
-      address,
-      keys,
-      halt,
-      log,
-      stdin,
-      stdout,
-      stderr,
-      quiet: true,
-      say,
-      onBegun: async (manifest) => {
-        if (manifest !== null) await onBegun(manifest);
-      },
-    });
-    const onWarning = (message: string): void => log.warn(message);
-    await onFinish(hooks, result, { env: process.env, onWarning, signal: leave });
-    return result;
-  } finally {
-    await close();
-  }
+  if (opened.job.schedule === undefined || opened.settings.job !== job) return null;
+  return await runOpened(opened, {
+    halt,
+    log,
+    env: process.env,
+    leave,
+    stdin: process.stdin,
+    stdout: process.stdout,
+    onBegun: async (manifest) => {
+      if (manifest !== null) await onBegun(manifest);
+    },
+  });
 }
 
 function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {

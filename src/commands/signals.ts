@@ -3,8 +3,8 @@ import type { Halt } from '../halt.js';
 /** Ends the process with an exit code. */
 export type Exit = (code: number) => void;
 
-/** 128 and the number of the signal, as shells have it. */
-export const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
+/** 128 and the number of the signal, as shells have it; an `AbortSignal` comes from callers of the library only. */
+export const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141, AbortSignal: 130 } as const;
 
 /**
  * The first signal halts the work; a second one ends the process at once, which loses nothing either.

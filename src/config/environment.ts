@@ -36,10 +36,11 @@ const SECRETS = new Set([
  * over the file). Nothing is written back to `process.env`, so that no child process inherits a key. What is secret may
  * be in a file of its own, which NAME_FILE names: so container engines hand secrets over.
  *
+ * @param dotenvPath null reads no file
  * @throws UsageError when `.env` or the file of a secret cannot be read, or a secret is given in both ways
  */
-export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath = '.env'): Environment {
-  const file = readDotenv(dotenvPath);
+export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath: string | null = '.env'): Environment {
+  const file = dotenvPath === null ? {} : readDotenv(dotenvPath);
   // An empty variable counts as not set, as shells and compose files produce them.
   const plain = (name: string): string | undefined => env[name] || file[name] || undefined;
   const value = (name: string): string | undefined =>

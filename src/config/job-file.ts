@@ -18,7 +18,7 @@ import {
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { nearest } from '../nearest.js';
-import { jobProblems } from './job-problem.js';
+import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';
 
 /** Reads a job file. @throws UsageError naming file and line for anything that is not a valid job */
@@ -29,13 +29,7 @@ export function parseJob(text: string, path: string): NamedJob {
   const { document, lines, value } = readJobDocument(text, path);
   const parsed = jobSchema.safeParse(value ?? {}, { reportInput: true });
   if (!parsed.success) {
-    const problems = parsed.error.issues.flatMap((issue) => jobProblems(issue));
-    const shown = problems
-      .slice(0, 4)
-      .map((problem) => `${path}:${lineOf(document, lines, problem.path)}: ${problem.message}`);
-    const more = problems.length - shown.length;
-    if (more > 0) shown.push(`and ${more} more`);
-    throw new UsageError('job_invalid', shown.join('\n'));
+    throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
   }
   return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)), file: path };
 }

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { either } from '../errors.js';
+import { either, UsageError } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { refusedParameter } from '../service/parameters.js';
 import { jobJsonSchema } from './job-schema.js';
@@ -11,8 +11,23 @@ interface JobProblem {
   readonly message: string;
 }
 
+/**
+ * Why a job cannot be used, in a line for each of its first problems.
+ * @param place where the job has a field, for people
+ */
+export function invalidJob(
+  { issues }: z.ZodError,
+  place: (field: readonly PropertyKey[]) => string,
+): UsageError {
+  const problems = issues.flatMap((issue) => jobProblems(issue));
+  const shown = problems.slice(0, 4).map(({ path, message }) => `${place(path)}: ${message}`);
+  const more = problems.length - shown.length;
+  if (more > 0) shown.push(`and ${more} more`);
+  return new UsageError('job_invalid', shown.join('\n'));
+}
+
 /** A problem that the schema found, in words. */
-export function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
+function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   const { path } = issue;
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({ path: [...path, key], message: unknownField(key, path, issue.input) }));

@@ -57,6 +57,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     }),
     input: Object.freeze({
       path: inputPath,
+      /** How messages call it. */
+      name: inputPath === '-' ? 'standard input' : inputPath,
       ...(format !== undefined && { format }),
       ...(job.input.encoding !== undefined && { encoding: job.input.encoding }),
       ...(job.input.delimiter !== undefined && { delimiter: job.input.delimiter }),

@@ -59,7 +59,7 @@ export async function runEngine(
 }
 
 class Engine {
-  readonly #window = new Window(WINDOW_ROWS, WINDOW_BYTES);
+  readonly #window: Window;
   readonly #events = new RunEvents();
   readonly #canary: Canary;
   readonly #producer: Producer;
@@ -80,6 +80,7 @@ class Engine {
   ) {
     const { input, store, queue, committer, before } = parts;
     const { manifest } = committer;
+    this.#window = new Window(Math.min(world.ahead ?? WINDOW_ROWS, WINDOW_ROWS), WINDOW_BYTES);
     const calling = { run: manifest.run, queue: queue.name, calls: before };
     this.#own = settings.work
       ? startOwnWorker({ settings, world, store }, calling, answered(manifest) > 0, stop, (call) =>
@@ -107,15 +108,16 @@ class Engine {
       progressReader(world, input.total, manifest.rows, settings.limits.unknownOutcome),
       (event) => event.type === 'pulse' && heartbeat.tell(event.known, event.waiting),
       (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
+      (event) => world.onEvent?.(event),
     );
   }
 
   /** From the first row to the last, or to the halt. */
   async run(): Promise<number> {
-    const { committer, before } = this.parts;
+    const { committer, before, input } = this.parts;
     const { halt, say } = this.world;
     const { run, execution, rows: committed } = committer.manifest;
-    this.#events.emit({ type: 'run started', run, execution, committed });
+    this.#events.emit({ type: 'run started', run, execution, total: input.total, committed });
     const pulse = setInterval(() => this.#pulse(), PULSE_MS);
     void halt.pulled.then((reason) => this.#finishCalls(reason));
     const work = Promise.all([this.#produce(), this.#collect()]);

@@ -4,15 +4,15 @@ import { counted } from '../figures.js';
 import { startProgress } from '../report/progress.js';
 import type { RowCounts } from '../report/tally.js';
 import type { CallEnded } from '../worker/caller.js';
-import type { World } from './world.js';
 
 /** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
 export type RunEvent =
-  /** The run is open for this execution, and calls begin. `committed` rows are on disk already. */
+  /** The run is open for this execution, and calls begin. Of its `total` rows `committed` are on disk already. */
   | {
       readonly type: 'run started';
       readonly run: string;
       readonly execution: number;
+      readonly total: number;
       readonly committed: number;
     }
   /** The input has more bytes than at first; what was added is no part of the run. */
@@ -62,7 +62,13 @@ export function logReader(log: Logger): RunReader {
 
 /** Shows a person how the run gets on, as a bar or in lines. */
 export function progressReader(
-  { stderr, quiet }: World,
+  {
+    stderr,
+    quiet,
+  }: {
+    readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+    readonly quiet: boolean;
+  },
   total: number,
   done: number,
   unknown: Settings['limits']['unknownOutcome'],

@@ -4,7 +4,6 @@ import { UsageError } from '../errors.js';
 import {
   formatOf,
   type InputSpec,
-  nameOf,
   type Survey,
   spoolStandardInput,
   survey,
@@ -35,14 +34,13 @@ export async function openInput(
 ): Promise<Input> {
   const { path, limit, require: _, ...reading } = settings.input;
   await sweepSpools(settings.stateDir);
-  const named: InputSpec = path === '-' ? { path, ...reading, name: 'standard input' } : { path, ...reading };
-  if (path === '-') assertPiped(world, named);
+  if (path === '-') assertPiped(world, { path, ...reading });
   const spool =
     path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
   const discard = (): void => spool?.discard();
-  const spec: InputSpec = { ...named, path: spool?.path ?? path };
+  const spec: InputSpec = { ...reading, path: spool?.path ?? path };
   try {
-    const gold = goldReader(settings, nameOf(named));
+    const gold = goldReader(settings, reading.name);
     const surveyed = await survey(spec, {
       signal: world.halt.signal,
       onProgress,

@@ -154,7 +154,7 @@ function announce(
   { target, manifest, store }: Begun,
 ): void {
   const { input, endpoint, emulated, limits, work } = settings;
-  const from = input.path === '-' ? 'standard input' : input.path;
+  const from = input.name;
   const bad = survey.badRows > 0 ? `, ${count(survey.badRows)} of them unreadable` : '';
   say(
     `${settings.job}: ${count(total)} rows of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,

@@ -34,7 +34,7 @@ export interface Plan {
  */
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
   const { parameters, input, output } = settings;
-  const name = input.path === '-' ? 'standard input' : input.path;
+  const { name } = input;
   // Without a row an input without a header has no columns to hold the job against, and no row that could miss one.
   const isBlank = !survey.format.hasHeader && survey.rows === 0;
   const requests = isBlank

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Halt } from '../halt.js';
 import type { ServiceAccess } from '../service/endpoint.js';
+import type { RunEvent } from './events.js';
 
 /** What a run takes from the process around it. */
 export interface World extends ServiceAccess {
@@ -18,4 +19,8 @@ export interface World extends ServiceAccess {
    * standard output.
    */
   readonly onBegun?: (manifest: string | null) => Promise<void>;
+  /** Told what happens in the run, as it happens. */
+  readonly onEvent?: (event: RunEvent) => void;
+  /** Most rows that may be called ahead of those that are written. @default as many as the window holds */
+  readonly ahead?: number;
 }

@@ -3,7 +3,7 @@ import { createWriteStream, rmSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { errorText, UsageError } from '../errors.js';
+import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { acquireLock } from '../lock.js';
 
@@ -33,12 +33,14 @@ export async function spoolStandardInput(
   try {
     makePrivateFolder(lockOf(directory, name));
     // Before there is a file: one without a lock is a dead process's.
-    ({ release } = await acquireLock(lockOf(directory, name), { purpose: 'a copy of its standard input' }));
+    ({ release } = await acquireLock(lockOf(directory, name), { purpose: 'a copy of its input' }));
     await pipeline(stream, createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
   } catch (cause) {
     await rm(path, { force: true }).catch(() => {});
     release();
     signal?.throwIfAborted();
+    // What the rows of a library's caller are refused for.
+    if (cause instanceof PromptmillError) throw cause;
     throw new UsageError(
       'spool_failed',
       `Standard input could not be copied to ${path}: ${errorText(cause)}`,

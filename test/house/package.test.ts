@@ -51,10 +51,10 @@ describe('the package', () => {
     expect(readFileSync(join(project, 'out/reviews.csv'), 'utf8')).toMatch(/^review_id,/);
 
     writeFileSync(
-      join(project, 'types.mjs'),
-      "import { readJobFile } from 'promptmill'; console.log(readJobFile(process.argv[2]).name);",
+      join(project, 'library.mjs'),
+      "import { check } from 'promptmill'; console.log((await check(process.argv[2], { rows: process.argv[3] })).job);",
     );
-    const library = await exec(process.execPath, ['types.mjs', job], { cwd: project });
+    const library = await exec(process.execPath, ['library.mjs', job, input], { cwd: project });
     expect(library.stdout.trim()).toBe('review-sentiment');
   });
 });

@@ -1,0 +1,32 @@
+import { PassThrough } from 'node:stream';
+import { checkJob, quoteLimits } from '../check/check-job.js';
+import type { CheckReport } from '../check/check-report.js';
+import { Halt } from '../halt.js';
+import type { Job } from './job.js';
+import { haltOn, type JobOptions, open } from './open.js';
+
+/**
+ * Says what a run would take, and which rows are bad: reads the whole input as a run does, renders, counts tokens, and quotes cost
+ * and time. Sends nothing, and needs neither address nor key.
+ * @param job a job of {@link defineJob}, or the path of a job file
+ * @throws UsageError for what would keep a run from starting: a field, a template, a column, an input that cannot be used
+ * @throws the reason of `signal`
+ */
+export async function check<A>(job: Job<A> | string, options: JobOptions = {}): Promise<CheckReport> {
+  const opened = open(job, options);
+  const halt = new Halt();
+  const release = haltOn(options.signal, halt);
+  try {
+    return await checkJob(opened.settings, quoteLimits(opened.job, opened.settings), {
+      halt,
+      stdin: opened.source.stream,
+      stderr: new PassThrough().resume(),
+      quiet: true,
+    });
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    throw error;
+  } finally {
+    release();
+  }
+}

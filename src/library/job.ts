@@ -1,0 +1,99 @@
+import type * as z from 'zod';
+import { readJobFile } from '../config/job-file.js';
+import { invalidJob } from '../config/job-problem.js';
+import { jobSchema, type NamedJob } from '../config/job-schema.js';
+import type { Json } from '../model.js';
+import type { DeepReadonly } from '../report/untrusted.js';
+import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
+
+/** The fields of a job file, as `docs/job.schema.json` describes them, with unit and default of each. */
+type Fields = DeepReadonly<z.input<typeof jobSchema>>;
+type FileAnswer = NonNullable<Fields['answer']>;
+type OfJson = Extract<FileAnswer, { readonly json: unknown }>;
+
+/** The `answer` of a job: `labels`, `number`, or `json` with a JSON Schema or the schema of a library. */
+export type AnswerDefinition =
+  | Exclude<FileAnswer, OfJson>
+  | (Omit<OfJson, 'json'> & { readonly json: AnswerSchema | { readonly [key: string]: Json } });
+
+type FieldOf<T> = T extends unknown ? keyof T : never;
+/** Refuses fields that no answer has: TypeScript minds them only where the type is not inferred. */
+type NoOther<A> = { readonly [K in Exclude<keyof A, FieldOf<AnswerDefinition>>]: never };
+
+/**
+ * A job as an object: the fields of a job file, with these differences: `input.path` may be left out where `run` and `check`
+ * get their rows as an option, `name` is `job` by default, and `answer.json` may be the schema of a library.
+ */
+export type JobDefinition<A extends AnswerDefinition = AnswerDefinition> = Omit<
+  Fields,
+  'input' | 'answer'
+> & {
+  readonly input?: Partial<Fields['input']>;
+  readonly answer?: A & NoOther<A>;
+};
+
+/**
+ * What `row.answer` is where there is an answer: one of the labels, a list of them with `multiple: true`, a number, the
+ * output type of the schema, any JSON of a JSON Schema; without `answer` the text.
+ */
+export type AnswerOf<A> = [A] extends [never]
+  ? string
+  : A extends { readonly labels: infer L; readonly multiple: true }
+    ? readonly LabelOf<L>[]
+    : A extends { readonly labels: infer L }
+      ? LabelOf<L>
+      : A extends { readonly number: unknown }
+        ? number
+        : A extends { readonly json: AnswerSchema<infer Output> }
+          ? Output
+          : Json;
+
+type LabelOf<L> = L extends readonly (infer Name)[] ? Name : keyof L & string;
+
+/** A job that was checked. `A` is the type of its answers. Made by {@link defineJob}. */
+export interface Job<A = Json> {
+  /** As summaries and logs call it. */
+  readonly name: string;
+  /** The fields with their defaults, and `answer.json` as a JSON Schema. */
+  readonly fields: NamedJob;
+  /** Makes of an answer as the output has it what `row.answer` is. */
+  readonly read: AnswerRead<A>;
+}
+
+/**
+ * Checks a job that is written as an object. It can be run any number of times, also at the same time.
+ *
+ * ```ts
+ * const job = defineJob({
+ *   service: { deployment: 'lm-35-turbo-instruct' },
+ *   prompt: 'Is this review positive or negative?\n{{ review }}\nSentiment:',
+ *   answer: { labels: ['positive', 'negative'] },
+ * });
+ * ```
+ * @throws UsageError `job_invalid`, with a line for each field that is wrong; `schema_invalid` for a schema that cannot be said
+ *   as a JSON Schema
+ */
+export function defineJob<const A extends AnswerDefinition = never>(
+  definition: JobDefinition<A>,
+): Job<AnswerOf<A>>;
+export function defineJob(definition: JobDefinition): Job<unknown> {
+  const { answer, input } = definition;
+  const schema = answer !== undefined && 'json' in answer && isAnswerSchema(answer.json) ? answer.json : null;
+  const json = schema && jsonSchemaOf(schema);
+  const parsed = jobSchema.safeParse(
+    { ...definition, input: { path: '-', ...input }, ...(json && { answer: { ...answer, json } }) },
+    { reportInput: true },
+  );
+  if (!parsed.success) throw invalidJob(parsed.error, () => 'defineJob');
+  const { name = 'job' } = parsed.data;
+  return { name, fields: { ...parsed.data, name }, read: schema && json ? readBy(schema, json) : asRecorded };
+}
+
+const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
+
+/** @throws UsageError for a job file that is no valid job */
+export function jobOf<A>(job: Job<A> | string): Job<unknown> {
+  if (typeof job !== 'string') return job;
+  const fields = readJobFile(job);
+  return { name: fields.name, fields, read: asRecorded };
+}

@@ -1,0 +1,67 @@
+import { type Logger, pino } from 'pino';
+import { readEnvironment } from '../config/environment.js';
+import type { RunFlags } from '../config/settings.js';
+import type { Halt } from '../halt.js';
+import { type Job, jobOf } from './job.js';
+import { type OpenedJob, openedJob } from './opened-job.js';
+import { type RowSource, type Rows, rowSource } from './rows.js';
+
+/** What both a run and a check can be told besides the job. */
+export interface JobOptions {
+  /**
+   * The rows, in place of the job's `input.path`: a path, an iterable or async iterable of objects, or a stream of bytes with its
+   * `format`. Rows that are no path are first copied to the state directory in full, because they are read twice.
+   * @default the job's `input.path`
+   */
+  readonly rows?: Rows | undefined;
+  /** Format of rows that are the text of a file: `csv`, `tsv` or `jsonl`. @default a file's by its name; others are objects */
+  readonly format?: string | undefined;
+  /** Only the first so many rows. @default all */
+  readonly limit?: number | undefined;
+  /** Calls in flight at once, in place of the job's `limits.concurrency`. */
+  readonly concurrency?: number | undefined;
+  /**
+   * The environment variables `PROMPTMILL_…`: address, keys, state directory. Keys come from nowhere else, and no `.env` is read.
+   * @default process.env
+   */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Ends it in good order; calls in flight are finished. */
+  readonly signal?: AbortSignal | undefined;
+  /** Takes warnings and what else a person would be told. @default nobody does */
+  readonly log?: Logger | undefined;
+}
+
+/** A job of a caller, ready to be run or checked. */
+export interface Opened extends OpenedJob {
+  readonly typed: Job<unknown>;
+  readonly source: RowSource;
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: Logger;
+}
+
+/** @throws UsageError for a job that cannot be run, whatever its input */
+export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
+  const { rows, format, limit, concurrency, env = process.env, log = pino({ level: 'silent' }) } = options;
+  const typed = jobOf(job);
+  const source = rowSource(rows, format, typed.fields.input.path);
+  const all = { ...flags, input: source.path, format: source.format, limit, concurrency };
+  const { settings, ...opened } = openedJob(typed.fields, readEnvironment(env, null), all);
+  const { encoding, delimiter, ...rest } = settings.input;
+  const input = {
+    ...(source.objects ? rest : settings.input),
+    ...(settings.input.path === '-' && { name: 'the rows' }),
+  };
+  return { ...opened, settings: { ...settings, input }, typed, source, env, log };
+}
+
+/**
+ * Halts when the caller's signal says so.
+ * @returns takes the listener away again
+ * @throws the signal's reason
+ */
+export function haltOn(signal: AbortSignal | undefined, halt: Halt): () => void {
+  signal?.throwIfAborted();
+  const abort = (): void => halt.pull({ kind: 'signal', signal: 'AbortSignal' });
+  signal?.addEventListener('abort', abort, { once: true });
+  return () => signal?.removeEventListener('abort', abort);
+}

@@ -1,0 +1,56 @@
+import { PassThrough, Readable } from 'node:stream';
+import type { Logger } from 'pino';
+import { onFinish, readyHooks } from '../run/on-finish.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import type { World } from '../run/world.js';
+import type { OpenedJob } from './opened-job.js';
+import { service } from './service.js';
+
+/** What a run takes from the program around it that has no terminal. */
+export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent' | 'ahead'> {
+  /** Gets what a person would be told. */
+  readonly log: Logger;
+  /** Inherited by the command of `on_finish`, less the keys. */
+  readonly env: NodeJS.ProcessEnv;
+  /** Rows, where the job reads standard input. @default none */
+  readonly stdin?: NodeJS.ReadableStream;
+  /** Records, where the job writes to standard output. @default nowhere */
+  readonly stdout?: NodeJS.WritableStream;
+  /** Ends what is done after the run: `on_finish`. @default nothing does */
+  readonly leave?: AbortSignal;
+}
+
+/**
+ * Runs a job for a program, and does what its `on_finish` asks for: nothing is printed, and no signal is listened to.
+ * @throws UsageError when it cannot start; then nothing was sent
+ */
+export async function runOpened(
+  { environment, job, settings }: OpenedJob,
+  { env, leave, stdin, stdout, ...world }: Surroundings,
+): Promise<RunResult> {
+  const { log } = world;
+  const hooks = readyHooks(job, environment.variable);
+  const say = (line: string): void => {
+    const warning = /^warning: (.*)/s.exec(line)?.[1];
+    if (warning === undefined) log.info(line);
+    else log.warn(warning);
+  };
+  const { address, keys, close } = await service(settings, environment, say);
+  try {
+    const result = await runJob(settings, {
+      ...world,
+      address,
+      keys,
+      stdin: stdin ?? Readable.from([]),
+      stdout: stdout ?? new PassThrough().resume(),
+      stderr: new PassThrough().resume(),
+      quiet: true,
+      say,
+    });
+    const onWarning = (message: string): void => log.warn(message);
+    await onFinish(hooks, result, { env, onWarning, signal: leave ?? new AbortController().signal });
+    return result;
+  } finally {
+    await close();
+  }
+}
