@@ -8,7 +8,7 @@ import { defaultOutput } from '../config/settings.js';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import { type DataFile, lookAt } from '../init/data-file.js';
-import { type AnswerWish, nextCommands, jobText } from '../init/job-text.js';
+import { type AnswerWish, jobText, nextCommands } from '../init/job-text.js';
 import { parseJson } from '../json.js';
 import { outputFormatOf } from '../output/format.js';
 import { packageFile } from '../package-file.js';

@@ -25,20 +25,23 @@ export interface AnsweredJob {
  */
 export function jobOfOutput(output: string, named: string | undefined): AnsweredJob {
   const { jobFile, rows } = finishedOutput(output);
-  const file = named ?? jobFile;
-  if (file === null) {
-    throw new UsageError(
-      'job_unknown',
-      `no summary beside ${output} names its job file`,
-      'Name it with --job FILE: it says what the answers are.',
-    );
-  }
+  const file = jobFileOf(output, named ?? jobFile);
   const { settings } = openJob(file, {});
   if (settings.answer.kind !== 'text') return { settings, file, rows };
   throw new UsageError(
     'no_answer',
     `${file} has no answer: its answers are free text, and no text is the right one`,
     'Say in the job file what the answers are: labels, number or json.',
+  );
+}
+
+/** @throws UsageError when nobody has said which file it is */
+export function jobFileOf(output: string, file: string | null): string {
+  if (file !== null) return file;
+  throw new UsageError(
+    'job_unknown',
+    `no summary beside ${output} names its job file`,
+    'Name it with --job FILE: it says what the answers are.',
   );
 }
 

@@ -9,6 +9,7 @@ import type { Exit } from './signals.js';
 /** Each command, loaded when it is used: to load them all takes half a second. */
 const COMMANDS = {
   run: async (exit: Exit, underWay: UnderWay) => (await import('./run.js')).runCommand(exit, underWay),
+  retry: async (exit: Exit, underWay: UnderWay) => (await import('./retry.js')).retryCommand(exit, underWay),
   check: async (exit: Exit) => (await import('./check.js')).checkCommand(exit),
   work: async (exit: Exit, underWay: UnderWay) => (await import('./work.js')).workCommand(exit, underWay),
   status: async (exit: Exit) => (await import('./status.js')).statusCommand(exit),

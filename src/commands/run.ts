@@ -1,14 +1,18 @@
 import { Command } from 'commander';
-import type { RunFlags } from '../config/settings.js';
+import type { RunFlags, Settings } from '../config/settings.js';
 import { either } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
+import type { OpenedJob } from '../library/opened-job.js';
+import { service } from '../library/service.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
+import { retryCommandFor } from '../report/retry-command.js';
 import { summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
-import { service } from '../library/service.js';
+import type { World } from '../run/world.js';
+import { shellWord } from '../shell-word.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
@@ -75,8 +79,17 @@ async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<nu
   return await (await import('./check.js')).check(jobPath, options, exit);
 }
 
-async function run(jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
-  const { environment, job, settings } = openJob(jobPath, options);
+const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> =>
+  runHere(openJob(jobPath, options), options, exit, underWay, runJob);
+
+/** Runs rows of a job in this process, with all that a command says and does around it. */
+export async function runHere(
+  { environment, job, settings }: OpenedJob,
+  options: Pick<Options, 'json' | 'quiet'>,
+  exit: Exit,
+  underWay: UnderWay,
+  work: (settings: Settings, world: World) => Promise<RunResult>,
+): Promise<number> {
   const say = (line: string): void => {
     if (!options.quiet) process.stderr.write(`${line}\n`);
   };
@@ -91,7 +104,7 @@ async function run(jobPath: string, options: Options, exit: Exit, underWay: Unde
       say(`${line}stopped at once; what was answered is kept. Resume with:\n  ${commandLine()}`);
   });
   try {
-    const result = await runJob(settings, {
+    const result = await work(settings, {
       address,
       keys,
       halt,
@@ -109,7 +122,8 @@ async function run(jobPath: string, options: Options, exit: Exit, underWay: Unde
         ),
     });
     const isUnread = options.json && !(await isRead(summaryText(result.summary)));
-    if (!options.quiet) print(result);
+    if (result.retried === 0) return isUnread ? EXIT_OF_SIGNAL.SIGPIPE : 0;
+    if (!options.quiet) print(result, settings);
     // Without the summary nothing else would say why, and cron has only this to send.
     else if (result.halted?.kind === 'stop' || result.summary.missed !== null)
       process.stderr.write(`promptmill: ${reasonLine(result.summary)}\n`);
@@ -144,7 +158,10 @@ function isRead(text: string): Promise<boolean> {
   });
 }
 
-function print({ summary, halted, files, review, beyond, known }: RunResult): void {
+function print(
+  { summary, halted, files, review, beyond, known }: RunResult,
+  { jobFile, emulated }: Settings,
+): void {
   const forReview = summary.answers_abstained + summary.answers_invalid > 0 ? review : null;
   const written: [string, string][] =
     files === null
@@ -167,10 +184,14 @@ function print({ summary, halted, files, review, beyond, known }: RunResult): vo
     resume: files === null ? null : commandLine(),
     known: files === null ? summary.rows.total : known,
   });
+  const { failed } = summary.rows;
+  const isOver = halted === null && files !== null;
   const rest =
-    halted === null && files !== null && beyond > 0
+    isOver && beyond > 0
       ? `\n${counted(beyond, 'row')} ${beyond === 1 ? 'is' : 'are'} left. Go on with:\n  ${commandLine('--limit')}\n`
-      : '';
+      : isOver && failed > 0 && jobFile !== null
+        ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
+        : '';
   process.stderr.write(`\n${text}${rest}`);
 }
 
@@ -190,8 +211,6 @@ function commandLine(without?: '--limit'): string {
   return [
     // What npx started is seldom in the PATH.
     process.env['npm_command'] === 'exec' ? 'npx promptmill' : 'promptmill',
-    ...words
-      .map(withoutPassword)
-      .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)),
+    ...words.map(withoutPassword).map(shellWord),
   ].join(' ');
 }

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import type { RunFlags } from '../config/settings.js';
 import { errorText, PromptmillError } from '../errors.js';
-import { LockedError } from '../lock.js';
 import { runOpened } from '../library/run-opened.js';
+import { LockedError } from '../lock.js';
 import type { RunResult } from '../run/pipeline.js';
 import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
 import { resultOf } from '../schedule/serve-state.js';

@@ -22,6 +22,8 @@ export interface RunFlags {
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
+  /** Which rows of a finished output are called again, as `promptmill retry` takes it. @default none: it is a run */
+  readonly retry?: string | undefined;
   readonly logLevel?: string | undefined;
 }
 
@@ -129,6 +131,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     work: flags.work ?? true,
     restart: flags.restart ?? false,
     overwrite: flags.overwrite ?? false,
+    /** The rows of a finished output that are called again, in the words of the command line; `null` for a run. */
+    retry: flags.retry ?? null,
   });
 }
 

@@ -46,6 +46,42 @@ export async function* rewritten(
   }
 }
 
+/**
+ * The bytes of an output, with some of its records replaced by those of another.
+ * @param numbers of the rows whose records are replaced, in order
+ * @param others an output with their records, in the same order
+ */
+export async function* merged(
+  bytes: AsyncIterable<Buffer>,
+  format: OutputFormat,
+  numbers: Iterable<number>,
+  others: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer> {
+  const places = numbers[Symbol.iterator]();
+  const records = each(standingRecords(others, format));
+  let place = places.next();
+  for await (const batch of standing(bytes, format)) {
+    const pieces: Buffer[] = [];
+    for (const { bytes: line, record } of batch) {
+      if (place.done || record?.number !== place.value) {
+        pieces.push(line);
+        continue;
+      }
+      const { value } = await records.next();
+      if (value === undefined) throw new Error(`no record for row ${record.number}`);
+      pieces.push(value.bytes);
+      place = places.next();
+    }
+    if (pieces.length > 0) yield Buffer.concat(pieces);
+  }
+  if (!place.done || !(await records.next()).done) throw new Error('records are left over');
+}
+
+async function* each<T>(batches: AsyncIterable<readonly T[]>): AsyncGenerator<T, undefined> {
+  for await (const batch of batches) yield* batch;
+  return undefined;
+}
+
 /** A line of an output, or several where a record has line breaks in it. */
 interface Line {
   readonly bytes: Buffer;

@@ -260,11 +260,12 @@ async function fill(path: string, content: Content, mode?: number): Promise<File
 
 /**
  * Makes a durable file that takes the place of another later.
+ * @param mode its permissions. @default those that the system gives
  * @returns the file, by which it is known then
  * @throws WriteError; then there is none
  */
-export const writeAside = (path: string, content: Content): Promise<FileId> =>
-  writing(path, () => making(path, () => fill(path, content)));
+export const writeAside = (path: string, content: Content, mode?: number): Promise<FileId> =>
+  writing(path, () => making(path, () => fill(path, content, mode)));
 
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).

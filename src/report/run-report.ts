@@ -1,6 +1,6 @@
 import { count, counted, duration, rate } from '../figures.js';
-import { type ReportSection, sectionsOf } from './sections.js';
 import type { Scores } from './scores.js';
+import { type ReportSection, sectionsOf } from './sections.js';
 import type { Summary } from './summary.js';
 import { reconciliation } from './terminal.js';
 import { plain } from './terminal-text.js';

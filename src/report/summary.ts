@@ -135,6 +135,11 @@ export const summarySchema = z.object({
    * was; one that replaces an earlier one counts again. The other figures are the run's.
    */
   merged_review: z.exactOptional(z.object({ rows: amount, at: moment })),
+  /**
+   * Rows that were called again since, added up over all retries (`promptmill retry`), and when the last ended. Rows and answers
+   * are counted as they are now; what the calls took is added up.
+   */
+  retried: z.exactOptional(z.object({ rows: amount, at: moment })),
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
   /** The run before. Only where the job has one whose files are there. */

@@ -81,7 +81,13 @@ export interface Ended {
 type Samples = { readonly [code: string]: string };
 
 /** How many distinct names each count keeps; further ones go to `(other)`. */
-const LIMITS = { answers: 100, errors: 100, finishReasons: 20, categories: 30, severities: 10 } as const;
+export const LIMITS = {
+  answers: 100,
+  errors: 100,
+  finishReasons: 20,
+  categories: 30,
+  severities: 10,
+} as const;
 /** How many codes have a sample, and the most characters of one. */
 const SAMPLES = { codes: 20, characters: 300 } as const;
 
@@ -300,16 +306,16 @@ export class Counter {
     this.counts = new Map(Object.entries(from));
   }
 
-  add(name: string): void {
+  add(name: string, times = 1): void {
     const key = boundedKey(this.counts, name, this.limit);
-    this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
+    this.counts.set(key, (this.counts.get(key) ?? 0) + times);
   }
 
   /** Takes back what was added with a name: from `(other)` where it has no count of its own. */
-  remove(name: string): void {
+  remove(name: string, times = 1): void {
     const known = name.slice(0, NAME_LENGTH);
     const key = this.counts.has(known) ? known : OTHER;
-    const left = (this.counts.get(key) ?? 0) - 1;
+    const left = (this.counts.get(key) ?? 0) - times;
     if (left > 0) this.counts.set(key, left);
     else this.counts.delete(key);
   }

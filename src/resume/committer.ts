@@ -36,6 +36,8 @@ interface Review {
   readonly of: (output: AsyncIterable<Buffer>) => AsyncGenerator<string>;
   /** A record that is too long to be read back keeps nobody from the output. */
   readonly onUnread: (reason: string) => void;
+  /** The file that is there is known, and may be replaced. @default false */
+  readonly replace?: boolean;
 }
 
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
@@ -237,14 +239,15 @@ export class Committer {
   /**
    * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays until the output has its
    * name, so that the next execution can do this again.
+   * @param mode permissions of the file. @default those that the system gives
    * @throws StopError when the disk refuses, or the place is not this run's any more
    */
-  async rewrite(records: AsyncIterable<Buffer>): Promise<void> {
+  async rewrite(records: AsyncIterable<Buffer>, mode?: number): Promise<void> {
     if (this.target === null) return;
     const { rewritten: path, output } = this.target.files;
     await this.#orStop(async () => {
       await this.#assertOurs();
-      this.#anew = { path, file: await writeAside(path, packedFor(output, records)) };
+      this.#anew = { path, file: await writeAside(path, packedFor(output, records), mode) };
       const { bytes, seal, tally } = this.#manifest;
       const part = { bytes, seal, tally };
       this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
@@ -282,7 +285,7 @@ export class Committer {
       await keep();
       if (this.target === null) return;
       const { manifest, summary: summaryPath, output, part } = this.target.files;
-      if (review !== null) this.#assertNoReview(this.target);
+      if (review !== null && !review.replace) this.#assertNoReview(this.target);
       await writeDurably(summaryPath, summaryText(summary));
       this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
@@ -321,7 +324,8 @@ export class Committer {
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
   async #giveName(whole: string, output: string): Promise<void> {
     if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(whole, output));
-    else if (!(await writing(output, () => giveFreeName(whole, output)))) throw outOfPlace('taken', output);
+    else if (!(await writing(output, () => giveFreeName(whole, output))))
+      throw outOfPlace(this.#manifest.retry ? 'changed' : 'taken', output);
   }
 
   /**
@@ -410,6 +414,12 @@ const WORDS = {
     (path: string) =>
       `${path} was not there when the run began, and is there now. Every row is written, in ${path}.part.`,
     'Move that file away, or add --overwrite, and run the same command: only the name is left to be given.',
+  ],
+  changed: [
+    'output_changed',
+    (path: string) =>
+      `${path} was changed while its rows were retried. Every one of them is written, in ${path}.part.`,
+    `Put the file back and ${AGAIN}`,
   ],
   'review taken': [
     'review_taken',

@@ -48,6 +48,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
       'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },
     }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
+    ...(settings.retry !== null && { 'the rows to call again': settings.retry }),
   };
 }
 
@@ -71,6 +72,17 @@ export const changedParts = (
 interface Values {
   readonly before: Readonly<Record<string, string>>;
   readonly now: Readonly<Record<string, string>>;
+}
+
+/** What differs between the parts of a job then and now, in words; nothing where an earlier version did not keep them. */
+export function changes(
+  before: Readonly<Record<string, string>> | undefined,
+  now: Readonly<Record<string, string>>,
+): string[] {
+  if (before === undefined || Object.keys(before).length === 0) return [];
+  return changedParts(before, now).flatMap((name) =>
+    differences(name, before[name] ?? 'none', now[name] ?? 'none'),
+  );
 }
 
 /** @throws UsageError naming what changed since the unfinished run began (faults 14 and 15) */

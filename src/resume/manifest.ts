@@ -4,6 +4,7 @@ import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
 import { abstentionSchema } from '../report/scores.js';
+import { type Summary, summarySchema } from '../report/summary.js';
 import { invalidIn, type Tally } from '../report/tally.js';
 import { timelineSchema } from '../report/timeline.js';
 import { CALLS, type Counters, eachOf } from '../store/counters.js';
@@ -49,7 +50,7 @@ const shape = z.object({
   seal: z.string().optional(),
   /** The output may replace a file of its name. Earlier versions replaced any. */
   overwrite: z.boolean().optional(),
-  /** Digest of the output with the first rows, whose place this one takes when it has more. */
+  /** Digest of the output whose place this one takes: with the first rows, or with those that are called again. */
   replaces: z.string().optional(),
   /** Every row is written, and the output gets its name now. */
   finishing: z.boolean().optional(),
@@ -62,6 +63,22 @@ const shape = z.object({
   part: z.object({ bytes: count, seal: z.string().optional(), tally }).exactOptional(),
   /** What came of `answer.abstain`. */
   abstention: abstentionSchema.exactOptional(),
+  /**
+   * Only where rows of a finished output are called again: `rows`, `bytes` and `tally` are of these alone, and `replaces` is the
+   * digest of that output.
+   */
+  retry: z
+    .object({
+      /** Which rows, as the command line says it. */
+      asked: z.string(),
+      /** The summary of the output as it was. */
+      before: summarySchema.transform((summary): Summary => summary),
+      /** Its tally without what was counted of these rows. */
+      rest: tally,
+      /** Whether the scores can be made again: `rest` has those of the other rows. */
+      scored: z.boolean(),
+    })
+    .exactOptional(),
   calls: z.object({
     ...eachOf(CALLS, () => count),
     in_flight: z.int(),

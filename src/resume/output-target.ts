@@ -40,6 +40,8 @@ export interface OutputTarget extends OutputPlace {
   readonly discarded: Manifest | null;
   /** What a person should know of the part file before rows are called again. */
   readonly warning: string | null;
+  /** What a new retry begins with; absent for any other run. */
+  readonly retry?: Pick<Manifest, 'retry' | 'replaces'>;
 }
 
 /**
@@ -98,8 +100,8 @@ function findUnfinished({ output, job, restart }: Settings): Left | null {
   for (const path of filledPaths(output.path, '.run.json')) {
     const files = outputFiles(path);
     const manifest = readOrDiscard(files.manifest, restart);
-    // Another job's run is none of ours, however its name is made.
-    if (manifest?.job === job) return { manifest, files };
+    // Another job's run is none of ours, however its name is made, and a retry is of an output that is finished.
+    if (manifest?.job === job && manifest.retry === undefined) return { manifest, files };
   }
   return null;
 }
@@ -134,8 +136,11 @@ export async function findTarget(
   assertUsable(files, settings);
   const left = readOrDiscard(files.manifest, settings.restart);
   if (left !== null && left.finished === undefined) assertLeft(files, left);
+  if (left !== null) assertSameKind(files, left, settings);
   if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
     return await continued(place, left, settings, now);
+  if (settings.retry !== null)
+    return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
     if (left?.finished !== undefined) throw beginsAnew(files, left);
     throw new UsageError(
@@ -146,6 +151,24 @@ export async function findTarget(
   }
   assertNoReview(files, settings);
   return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
+}
+
+/** A retry goes on with a retry, and a run with a run. */
+function assertSameKind({ output, manifest }: OutputFiles, { retry }: Manifest, settings: Settings): void {
+  const { restart, overwrite } = settings;
+  if (settings.retry !== null && retry === undefined) {
+    throw new UsageError(
+      'run_unfinished',
+      `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`,
+      'The command that began it goes on with it: promptmill run JOB. Retry its rows then.',
+    );
+  }
+  if (settings.retry !== null || retry === undefined || (restart && overwrite)) return;
+  throw new UsageError(
+    'retry_unfinished',
+    `${manifest} is an unfinished retry of ${output}`,
+    `Go on with it: promptmill retry ${output} ${retry.asked}`,
+  );
 }
 
 /** Somebody may have filled answers in. */
@@ -207,7 +230,8 @@ async function continued(
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
   // A part file beside it is the same file under its first name, a copy that was begun to go on with, or what it was made of.
-  if (named !== null && (part === null || left.finishing === true)) {
+  const isOld = left.retry !== undefined && part !== null && (await isReplaced(files.output, left));
+  if (named !== null && !isOld && (part === null || left.finishing === true)) {
     if (await isFinished(files.output, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       return { ...found, unfinished: left };
@@ -216,6 +240,13 @@ async function continued(
   const manifest = ofPartFile(left);
   const target = { ...found, unfinished: manifest, renamed: false };
   const size = part?.size;
+  if (manifest.retry !== undefined && !(await isReplaced(files.output, manifest))) {
+    throw new UsageError(
+      'output_changed',
+      `${files.output} was ${named === null ? 'removed' : 'changed'} since its retry began`,
+      'Put it back to go on; --restart gives this retry up and begins another with the file as it is.',
+    );
+  }
   if (named !== null && !settings.overwrite && !(await mayReplace(files.output, manifest))) {
     throw new UsageError(
       'output_exists',
@@ -281,10 +312,15 @@ async function isFinished(output: string, size: number, manifest: Manifest): Pro
 const isSealedAs = async (path: string, { bytes, seal }: Manifest): Promise<boolean> =>
   seal === undefined || (await isSealed(path, bytes, seal));
 
-/** Whether the output may take the place of what has its name: anything with `--overwrite`, else its own first rows. */
-export async function mayReplace(output: string, { overwrite = true, replaces }: Manifest): Promise<boolean> {
-  return overwrite || (replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces);
+/** Whether the output may take the place of what has its name: anything with `--overwrite`, else what it was made of. */
+export async function mayReplace(output: string, manifest: Manifest): Promise<boolean> {
+  const { overwrite = true } = manifest;
+  return overwrite || (await isReplaced(output, manifest));
 }
+
+/** Whether the file is the one whose place the output takes. */
+export const isReplaced = async (output: string, { replaces }: Manifest): Promise<boolean> =>
+  replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces;
 
 /**
  * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of

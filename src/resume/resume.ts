@@ -186,6 +186,7 @@ export function beginManifest(
     finishing: false,
     calls: NO_CALLS,
     tally: emptyTally(),
+    ...target?.retry,
   };
 }
 

@@ -1,9 +1,12 @@
 import { goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
+import type { Row } from '../model.js';
 import {
   formatOf,
   type InputSpec,
+  type RowsOptions,
+  rows,
   type Survey,
   spoolStandardInput,
   survey,
@@ -19,6 +22,8 @@ export interface Input {
   readonly survey: Survey;
   /** Rows to run: all, or the first of them with `--limit`. */
   readonly total: number;
+  /** Reads them: their numbers go from 1 up, and more may follow. */
+  readonly rows: (options: RowsOptions) => AsyncIterable<Row>;
   /** Drops the copy of standard input, when the run does not need it any more. */
   discard(): void;
 }
@@ -47,7 +52,7 @@ export async function openInput(
       ...(gold && { onRow: gold }),
     });
     const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
-    return { spec, survey: surveyed, total, discard };
+    return { spec, survey: surveyed, total, rows: (options) => rows(spec, surveyed, options), discard };
   } catch (error) {
     discard();
     throw error;

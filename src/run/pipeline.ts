@@ -7,7 +7,9 @@ import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { review } from '../output/review.js';
 import { missOf } from '../report/require.js';
-import { type Summary, summarise } from '../report/summary.js';
+import { retryCommandFor } from '../report/retry-command.js';
+import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
+import type { Committer } from '../resume/committer.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { type Begun, goOn } from '../resume/resume.js';
@@ -30,6 +32,8 @@ export interface RunResult {
   readonly beyond: number;
   /** Rows whose outcome is known, also where it is not written yet. */
   readonly known: number;
+  /** Rows of a finished output that were to be called again; with 0 nothing was changed. Absent for a run. */
+  readonly retried?: number;
 }
 
 /** The exit code of a run that was not interrupted. What was asked of it and missed says more than that rows failed. */
@@ -61,11 +65,25 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
   }
 }
 
+/** How a run ends whose rows take the places of others, in an output that is finished. */
+interface Mending {
+  /** Has the output written anew, out of its other records and those of the run. */
+  merge(committer: Committer): Promise<void>;
+  /** The summary of the output. @param own what that of the run alone is made of */
+  summary(own: SummaryParts): Summary;
+  /** Whether the rows for review may be written anew. */
+  mayReview(committer: Committer): Promise<boolean>;
+}
+
+interface RunParts extends EngineParts {
+  readonly mending?: Mending;
+}
+
 /** From the first row to the summary. */
-async function execute(parts: EngineParts, settings: Settings, world: World): Promise<RunResult> {
+export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   // As it stands, whenever it is asked.
-  const summary = (): Summary => summaryOf(settings, parts, world.halt.reason);
+  const summary = (): Summary => summarise(summaryParts(settings, parts, world.halt.reason));
   const heartbeat = new RunHeartbeat(
     {
       keyValue: store.keyValue,
@@ -81,7 +99,7 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
   );
   try {
     const known = await runEngine(settings, world, parts, heartbeat);
-    const result = await endRun(summary, known, parts, settings, world);
+    const result = await endRun(known, parts, settings, world);
     await heartbeat.end(endOf(result.halted));
     if (result.halted?.kind === 'error') throw result.halted.error;
     return result;
@@ -92,24 +110,26 @@ async function execute(parts: EngineParts, settings: Settings, world: World): Pr
 
 /** Gives the output its name when every row is in it; else leaves the run as the same command finds it. */
 async function endRun(
-  summed: () => Summary,
   known: number,
-  { target, input, store, committer, reuse, plan }: EngineParts,
+  parts: RunParts,
   settings: Settings,
   { halt, say }: World,
 ): Promise<RunResult> {
+  const { target, input, store, committer, reuse, plan, mending } = parts;
   const { answer, output } = settings;
   const halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
   const beyond = input.survey.rows - input.total;
   // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
   const isWhole = halted === null && beyond === 0;
-  if (isWhole) await abstain(committer, settings, plan.format);
+  if (isWhole) await (mending?.merge(committer) ?? abstain(committer, settings, plan.format));
   else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
-  const summary = summed();
+  const own = summaryParts(settings, parts, halted);
+  const summary = (isWhole && mending?.summary(own)) || summarise(own);
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
-  if (halted === null && unknown > 0) say(`warning: ${heldText(unknown)}`);
-  const reviewed = isWhole ? plan.reviewed : null;
+  if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
+  const mayReview = isWhole && plan.reviewed !== null && ((await mending?.mayReview(committer)) ?? true);
+  const reviewed = mayReview ? plan.reviewed : null;
   if (halted === null) {
     await committer.finish(summary, {
       keep: async () => reuse?.finish(),
@@ -117,12 +137,13 @@ async function endRun(
       review: reviewed && {
         of: (bytes) => review(output.format.readBack(bytes, summary.output), reviewed, output.formulas),
         onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
+        replace: mending !== undefined,
       },
     });
   } else await committer.pause();
   // Without a file there is nothing to continue.
   if (halted === null || target === null) {
-    await within(5_000, store.ledger.close(summary.run)).catch(() => {});
+    await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
   const files = target?.files ?? null;
@@ -133,9 +154,9 @@ const NO_THRESHOLD =
   'no row abstains yet: the threshold of answer.abstain is found when the run has all rows of its input';
 
 /** What a person can do about rows that were not called again. */
-const heldText = (rows: number): string =>
-  `${counted(rows, 'row')} ended failed with outcome_unknown: perhaps answered and billed, and not called ` +
-  'again. To call them all the same, put them into a file of their own, and run the job with --input and another --output';
+const heldText = (rows: number, output: string, emulated: boolean): string =>
+  `${counted(rows, 'row')} ended failed with outcome_unknown: perhaps answered and billed, and not called again` +
+  (output === '-' ? '' : `. To call them all the same: ${retryCommandFor(output, emulated)}`);
 
 const TOO_MANY_KEYS =
   'there were more different rows than are remembered; of those behind them, rows were called that need not have been, ' +
@@ -147,7 +168,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 }
 
 /** What is about to happen, in the words of a person who looks on. */
-function announce(
+export function announce(
   settings: Settings,
   { say, address }: World,
   { total, survey }: Input,
@@ -173,14 +194,14 @@ function announce(
     say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
 
-function summaryOf(
+function summaryParts(
   settings: Settings,
   { input, target, committer }: EngineParts,
   halted: HaltReason | null,
-): Summary {
+): SummaryParts {
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
-  return summarise({
+  return {
     run: manifest.run,
     job: settings.job,
     ...(settings.jobFile !== null && { job_file: settings.jobFile }),
@@ -210,7 +231,7 @@ function summaryOf(
       input_bytes: input.survey.bytes,
       prompt: settings.prompt,
     },
-  });
+  };
 }
 
 function stopOf(halted: HaltReason | null) {

@@ -3,7 +3,6 @@ import type { Row } from '../model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
 import type { Execution } from '../resume/resume.js';
-import { rows as rowsOf } from '../source/source.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
@@ -77,7 +76,7 @@ export class Producer {
       await window.room();
     };
 
-    for await (const row of rowsOf(input.spec, input.survey, { onGrown })) {
+    for await (const row of input.rows({ onGrown })) {
       if (row.number <= committed) continue;
       if (row.number > input.total || signal.aborted) break;
       const request = rowRequest(row, plan.requests);

@@ -138,7 +138,7 @@ export async function firstRows(spec: InputSpec, most: number): Promise<Beginnin
   return { format, columns: [...columns], rows: found };
 }
 
-interface RowsOptions {
+export interface RowsOptions {
   /** Told once, after the last row, when bytes were added to the file since it was surveyed; they are no rows of this run. */
   readonly onGrown?: (bytes: number) => void;
 }

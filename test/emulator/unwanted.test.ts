@@ -4,8 +4,8 @@ import type { Unwanted } from '../../src/emulator/answers/unwanted.js';
 import { faultNamed } from '../../src/emulator/fault.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
-import { call, events, SENTIMENT } from './call.js';
 import { said } from '../answer/said.js';
+import { call, events, SENTIMENT } from './call.js';
 
 let emulator: Emulator | null = null;
 afterEach(async () => {

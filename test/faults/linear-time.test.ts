@@ -19,10 +19,10 @@ import { plain } from '../../src/report/terminal-text.js';
 import { keyCleaner } from '../../src/service/key-cleaner.js';
 import { completions } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';
+import { said } from '../answer/said.js';
 import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
-import { said } from '../answer/said.js';
 
 const SMALL = 250_000;
 const FACTOR = 8;

@@ -30,6 +30,7 @@ const ROOMS = [
   'check',
   'init',
   'score',
+  'retry',
   'emulator',
   'schedule',
   'web',

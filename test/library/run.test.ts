@@ -6,8 +6,8 @@ import {
   type RunEvent,
   type RunProgress,
   run,
-  startEmulator,
   StopError,
+  startEmulator,
   UsageError,
 } from '../../src/index.js';
 import { putMadeStore } from '../support/made-store.js';

@@ -4,8 +4,8 @@ import { describe, expect, it, test } from 'vitest';
 import { csv as CSV } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { inert, uninert } from '../../src/output/formula.js';
-import { completed, csvRow, jsonlRow, TEXT } from './records.js';
 import { said } from '../answer/said.js';
+import { completed, csvRow, jsonlRow, TEXT } from './records.js';
 
 const csv = (inputColumns: readonly string[], options: { formulas?: 'raw'; select?: string[] } = {}) =>
   recordFormat({ format: CSV, inputColumns, answer: TEXT, ...options });

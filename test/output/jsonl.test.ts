@@ -4,8 +4,8 @@ import type { Origin } from '../../src/model.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { jsonl as JSONL } from '../../src/output/jsonl.js';
-import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
 import { said } from '../answer/said.js';
+import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
 
 const jsonl = (inputColumns: readonly string[], select?: readonly string[], answer = TEXT) =>
   recordFormat({ format: JSONL, inputColumns, answer, select });

@@ -4,8 +4,8 @@ import { UsageError } from '../../src/errors.js';
 import type { Answer, Outcome } from '../../src/model.js';
 import { recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
-import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
 import { said } from '../answer/said.js';
+import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
 
 const names = (columns: readonly Column[]): string[] => columns.map((column) => column.name);
 

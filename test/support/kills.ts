@@ -16,16 +16,26 @@ export function randomKills(count: number, calls: number, seed: number): Kills {
   return kills.toSorted(([a], [b]) => a - b);
 }
 
-/** Runs a job again and again, and kills it each time with SIGKILL. Its last answer has to wait until all kills are over. */
+/** Runs a job, or another command, again and again, and kills it each time with SIGKILL. Its last answer has to wait until all kills are over. */
 export async function runAndKill(
   { work, service }: { readonly work: Workplace; readonly service: Pick<ScriptedService, 'requests'> },
-  { job, env, kills }: { readonly job: string; readonly env: Record<string, string>; readonly kills: Kills },
+  {
+    job,
+    command = ['run', job],
+    env,
+    kills,
+  }: {
+    readonly job: string;
+    readonly command?: readonly string[];
+    readonly env: Record<string, string>;
+    readonly kills: Kills;
+  },
   /** Has the service tell of each call, or of none. */
   tell: (onCall: () => void) => void,
 ): Promise<void> {
   const before = service.requests.length;
   for (const [calls, ms] of kills) {
-    const running = work.start(['run', job], env);
+    const running = work.start(command, env);
     tell(() => {
       if (service.requests.length - before < calls) return;
       tell(() => {});

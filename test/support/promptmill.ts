@@ -126,7 +126,12 @@ export class Workplace {
   #prepare(args: readonly string[], env: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
     const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
     const queueIsElsewhere = args.includes('--queue') || 'PROMPTMILL_QUEUE_FILE' in env;
-    if (this.#storeIsMade && args[0] === 'run' && queue === 'embedded' && !queueIsElsewhere) {
+    if (
+      this.#storeIsMade &&
+      ['run', 'retry'].includes(args[0] ?? '') &&
+      queue === 'embedded' &&
+      !queueIsElsewhere
+    ) {
       putMadeStore(resolve(this.folder, state));
     }
     return { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'a-key-for-tests-only', ...env };

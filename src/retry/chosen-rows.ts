@@ -1,0 +1,226 @@
+import { ABSTAINED } from '../answer/answer.js';
+import { type Gold, goldCell } from '../answer/gold.js';
+import { recordOptions } from '../config/record-options.js';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { count, counted } from '../figures.js';
+import { isObject, valueText } from '../json.js';
+import type { Answer, Outcome, Row } from '../model.js';
+import { outputBytes } from '../output/output-bytes.js';
+import { inputColumn, isAnswerInvalid, isUnreadable, outcomeOf } from '../output/read-back.js';
+import { RESULTS } from '../output/result-columns.js';
+import { type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { type Ended, emptyTally, fold, type RowCounts, STATUSES, type Tally } from '../report/tally.js';
+import { recordedAnswers } from '../score/recorded-answer.js';
+import type { Selection } from './selection.js';
+
+/** The rows of an output that are called again. */
+export interface Chosen {
+  /** Their numbers, in order. */
+  readonly numbers: readonly number[];
+  /** What their records count in the tally of the output. */
+  readonly tally: Tally;
+  /** Whether the records have the right answers, by which the rows are scored; true for a job without gold. */
+  readonly hasGold: boolean;
+}
+
+/**
+ * Finds the rows in one pass over the output, and what their records count.
+ * @param header of the output, as the job writes it
+ * @param written the rows that the run counts
+ * @throws UsageError when the output is not as the run wrote it, or its columns leave out what is needed
+ */
+export async function chooseRows(
+  settings: Settings,
+  selection: Selection,
+  header: string,
+  written: RowCounts,
+): Promise<Chosen> {
+  const { path, format } = settings.output;
+  const numbers: number[] = [];
+  const found = { completed: 0, filtered: 0, failed: 0, skipped: 0 };
+  let records = 0;
+  const wants = wanting(selection);
+
+  async function* chosenRecords(): AsyncGenerator<Buffer> {
+    yield Buffer.from(header);
+    for await (const batch of standingRecords(outputBytes(path), format)) {
+      const pieces: Buffer[] = [];
+      for (const record of batch) {
+        records++;
+        if (records === 1) assertColumns(record, selection, path);
+        found[statusOf(record, path)]++;
+        if (!wants(record)) continue;
+        numbers.push(record.number);
+        pieces.push(record.bytes);
+      }
+      if (pieces.length > 0) yield Buffer.concat(pieces);
+    }
+  }
+
+  const recorded = recordedRow(settings);
+  let tally = emptyTally();
+  for await (const rows of format.readBack(chosenRecords(), path)) {
+    tally = fold(
+      tally,
+      rows.map((row) => recorded.ended(row, numbers[row.number - 1] ?? 0)),
+    );
+  }
+  const isSame = STATUSES.every((status) => found[status] === written[status]);
+  if (!isSame)
+    throw edited(path, `it has ${countsText(found)}, and its summary counts ${countsText(written)}`);
+  const last = selection.rows.at(-1)?.[1] ?? 0;
+  if (last > records) {
+    throw new UsageError(
+      'no_such_row',
+      `--row ${last}: ${path} has ${counted(records, 'row')}`,
+      'Rows are numbered from 1, in the order of the input.',
+    );
+  }
+  return { numbers, tally, hasGold: recorded.hasGold() };
+}
+
+const countsText = (rows: Omit<RowCounts, 'total'>): string =>
+  STATUSES.map((status) => `${count(rows[status])} ${status}`).join(', ');
+
+function wanting({ statuses, invalid, abstained, rows }: Selection): (record: StandingRecord) => boolean {
+  let range = 0;
+  return ({ number, fields }) => {
+    while ((rows[range]?.[1] ?? number) < number) range++;
+    if (number >= (rows[range]?.[0] ?? Number.POSITIVE_INFINITY)) return true;
+    const status = fields.get('status');
+    if (statuses.some((wanted) => wanted === status)) return true;
+    if (status !== 'completed') return false;
+    if (abstained && String(fields.get('abstained')) === 'true') return true;
+    return invalid && isAnswerInvalid(fields);
+  };
+}
+
+/** What the records lack by which rows are chosen is told before anything else. */
+function assertColumns({ fields }: StandingRecord, { invalid, abstained }: Selection, output: string): void {
+  const lacking = [
+    ...(fields.has('status') ? [] : ['status']),
+    ...(invalid && !fields.has('error') && !fields.has('error_code') ? ['error_code'] : []),
+    ...(abstained && !fields.has('abstained') ? ['abstained'] : []),
+  ];
+  if (lacking.length > 0) throw columnsMissing(output, lacking);
+}
+
+function statusOf({ number, fields }: StandingRecord, output: string): (typeof STATUSES)[number] {
+  const status = fields.get('status');
+  const known = STATUSES.find((each) => each === status);
+  if (known === undefined)
+    throw edited(output, `the status of row ${number} is ${JSON.stringify(status ?? '')}`);
+  // JSONL says which row a record is of.
+  if (fields.has('input') && fields.has('row') && fields.get('row') !== number)
+    throw edited(output, `record ${number} is of row ${valueText(fields.get('row'))}`);
+  return known;
+}
+
+/** Columns of a result by which nothing is counted. */
+const UNCOUNTED = new Set([
+  'prompt_filtered',
+  'completion_filtered',
+  'model',
+  'completion_id',
+  'created',
+  'attempts',
+  'error_message',
+]);
+const COUNTED = RESULTS.filter(({ name }) => !UNCOUNTED.has(name));
+
+/** Reads back what the tally has counted of a row, out of its record. */
+function recordedRow(settings: Settings) {
+  const { output, gold: column, answer: spec } = settings;
+  const options = recordOptions(settings);
+  const { answer: reader } = options;
+  const answers = recordedAnswers(spec, options);
+  const asked = [...options.origins, ...(options.answerSource ? (['answer_source'] as const) : [])];
+  const readGold = goldCell(spec);
+  const goldIn = column === null ? null : inputColumn(column, options);
+  // What is counted of a text that is no answer.
+  const noAnswer = reader.read({ text: '', finish_reason: null }).counted;
+  let hasGold = true;
+
+  const goldOf = (row: Row, code: string): Gold | null => {
+    if (goldIn === null || isUnreadable(code)) return null;
+    const cell = goldIn(row);
+    if (cell === undefined) hasGold = false;
+    const gold = cell === undefined ? null : readGold(cell);
+    return typeof gold === 'string' ? null : gold;
+  };
+
+  const answerOf = (row: Row, outcome: Outcome, gold: Gold | null, code: string): Answer | null => {
+    if (outcome.status === 'filtered' && outcome.completion !== null)
+      return { values: [], counted: noAnswer, fault: null };
+    if (outcome.status !== 'completed') return null;
+    const { needed } = answers.lacks(row);
+    if (needed.length > 0) throw columnsMissing(output.path, needed);
+    if (spec.kind === 'text') return { values: [], counted: [], fault: null };
+    const { confidence, ...read } = answers.answerOf(row, gold ?? { kind: 'label', label: '' });
+    const isRepaired = valueText(row.fields.get('answer_source')) === 'repaired';
+    const [value] = read.values;
+    const answer: Answer = {
+      ...read,
+      ...(isRepaired && { repaired: true }),
+      ...(answers.hasConfidence(row) && confidence !== undefined && { confidence }),
+      fault: read.fault && { code, message: '' },
+    };
+    if (answer.fault !== null) return { ...answer, counted: noAnswer };
+    if (answer.abstained) {
+      const [label] = answers.saidOf(row, answer).values;
+      return { ...answer, counted: [ABSTAINED], ...(typeof label === 'string' && { label }) };
+    }
+    if (spec.kind === 'json') return { ...answer, counted: ['valid'] };
+    const said = Array.isArray(value) ? value.map(String) : [valueText(value)];
+    return { ...answer, counted: said.length > 0 ? said : reader.read(NOTHING_APPLIES).counted };
+  };
+
+  return {
+    hasGold: () => hasGold,
+    /** @param number of the row, for messages */
+    ended(row: Row, number: number): Ended {
+      if (row.fault !== undefined) throw edited(output.path, `row ${number}: ${row.fault.message}`);
+      const code = codeOf(row);
+      const outcome = outcomeOf(row, asked, output.formulas) ?? failedOf(row, code);
+      if (outcome === null) throw columnsMissing(output.path, lackingOf(row, asked));
+      const gold = goldOf(row, code);
+      return { outcome, answer: answerOf(row, outcome, gold, code), gold };
+    },
+  };
+}
+
+/** Of a row that failed nothing is counted but that, and its error. */
+function failedOf({ fields }: Row, code: string): Outcome | null {
+  if (valueText(fields.get('status')) !== 'failed' || code === '') return null;
+  return { status: 'failed', error: { code, message: '' }, attempts: 1, latency_ms: null };
+}
+
+function codeOf({ fields }: Row): string {
+  const error = fields.get('error');
+  return valueText(isObject(error) ? error['code'] : fields.get('error_code'));
+}
+
+function lackingOf({ fields, source }: Row, asked: readonly string[]): string[] {
+  const names =
+    source === undefined
+      ? COUNTED.map(({ name }) => name)
+      : [...new Set(COUNTED.map(({ part }) => part as string))];
+  return [...names, ...asked].filter((name) => !fields.has(name));
+}
+
+const NOTHING_APPLIES = { text: 'none', finish_reason: null };
+
+const columnsMissing = (output: string, names: readonly string[]): UsageError =>
+  new UsageError(
+    'output_column_missing',
+    `${output} has no ${names.join(', ')}, by which rows are chosen and taken out of the figures`,
+    'Choose other rows (failed ones need status and error_code), or run the job again with these among output.columns.',
+  );
+
+const edited = (output: string, what: string): UsageError =>
+  new UsageError(
+    'output_edited',
+    `${output} is not as the run wrote it: ${what}`,
+    'Put the file of the run back. Rows of another file can be called with a run over it: --input FILE.',
+  );

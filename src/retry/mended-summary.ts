@@ -1,0 +1,106 @@
+import type { Settings } from '../config/settings.js';
+import { invalidOf, missOf } from '../report/require.js';
+import type { Abstention } from '../report/scores.js';
+import { costOf, type Summary, type SummaryParts, summarise, tallyOf } from '../report/summary.js';
+import type { Tally } from '../report/tally.js';
+import { without, withRows } from '../report/tally-sum.js';
+import { advanced } from '../report/timeline.js';
+import { partValues } from '../resume/fingerprint.js';
+import type { Manifest } from '../resume/manifest.js';
+import { CALLS, eachOf } from '../store/counters.js';
+
+/** The tally of an output without that of some rows. @param scored whether its scores can be made again */
+export function restOf(before: Summary, rows: Tally, scored: boolean): Tally {
+  const { gold, ...rest } = without(tallyOf(before), rows);
+  return { ...rest, ...(gold && scored && { gold }) };
+}
+
+/** Why the scores of an output are left out when some of its rows change; null where they are not, and where there are none. */
+export function scoresLost({ gold, jobFile }: Settings, before: Summary, hasGold: boolean): string | null {
+  if (gold === null) return null;
+  const again = `promptmill score makes them again${jobFile === null ? '' : ' from the output'}`;
+  if (before.scores === undefined)
+    return `the summary will have no scores: the output was made without answer.gold; ${again}`;
+  if (before.details === undefined)
+    return `the summary will have no scores: an earlier version wrote it; ${again}`;
+  if (before.details.settings['answer.gold'] !== JSON.stringify(gold))
+    return `the summary will have no scores: answer.gold was another column then; ${again}`;
+  if (!hasGold)
+    return `the summary will have no scores: output.columns leaves out ${gold}, the column of answer.gold`;
+  return null;
+}
+
+/**
+ * The summary of an output in which rows were called again. Rows and answers are counted as they are now, and what was paid both
+ * times is added up.
+ * @param own what that of the retry alone is made of
+ */
+export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Settings): Summary {
+  if (retry === undefined) throw new Error('only a retry has an output from before');
+  const { before, rest, scored } = retry;
+  const { gold, require } = settings;
+  const tally = withRows(rest, own.tally);
+  const calls = eachOf(CALLS, (name) => before.calls[name] + own.calls[name]);
+  const abstention = scored ? abstentionNow(before, tally) : undefined;
+  const asked = require && !scored ? { ...require, accuracy: undefined, f1: undefined } : require;
+  const details = detailsOf(own, before, { tally, calls }, settings);
+  const { details: _, ...parts } = own;
+  const { details: told, ...now } = summarise({
+    ...parts,
+    run: before.run,
+    input: { ...own.input, rows: before.input.rows },
+    started_at: before.started_at,
+    duration_s: before.duration_s + own.duration_s,
+    missed: missOf(tally, asked, abstention),
+    tally,
+    abstention,
+    calls,
+    hasGold: gold !== null && scored,
+    ...(details && { details }),
+  });
+  const { prices } = own;
+  return {
+    ...now,
+    // The prices may have changed since.
+    ...(prices && before.cost !== null && { cost: before.cost + costOf(own.tally.usage, prices) }),
+    // Of what an earlier version wrote only these are known.
+    ...(before.details === undefined && { latency_ms: before.latency_ms }),
+    ...(before.merged_review && { merged_review: before.merged_review }),
+    ...(before.last_run && { last_run: before.last_run }),
+    retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
+    ...(told && { details: told }),
+  };
+}
+
+/** The threshold was found with all rows, and stays; how many rows have an answer changes. */
+function abstentionNow({ scores }: Summary, tally: Tally): Abstention | undefined {
+  if (scores?.abstention === undefined) return undefined;
+  const { rows, abstained = 0 } = tally;
+  const answered = rows.completed - invalidOf(tally) - abstained;
+  return { ...scores.abstention, coverage: rows.completed === 0 ? 0 : answered / rows.completed };
+}
+
+/** The retry stands behind the time that the output took before. */
+function detailsOf(
+  own: SummaryParts,
+  before: Summary,
+  { tally, calls }: Pick<SummaryParts, 'tally' | 'calls'>,
+  settings: Settings,
+): SummaryParts['details'] {
+  const { details } = own;
+  if (details === undefined || before.details === undefined) return undefined;
+  const { timeline } = before.details;
+  const standing = {
+    rows: tally.rows.total,
+    failed: tally.rows.failed,
+    prompt_tokens: tally.usage.prompt_tokens,
+    completion_tokens: tally.usage.completion_tokens,
+    sent: calls.sent,
+    rate_limited: calls.rate_limited,
+  };
+  return {
+    ...details,
+    timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, standing),
+    settings: partValues({ ...settings, retry: null }),
+  };
+}

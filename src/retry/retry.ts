@@ -1,0 +1,215 @@
+import { lstatSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { count, counted } from '../figures.js';
+import { prepareStateDir } from '../folder.js';
+import type { Outcome, Row } from '../model.js';
+import { outputBytes } from '../output/output-bytes.js';
+import { sha256Of } from '../output/own-file.js';
+import { merged } from '../output/rewrite.js';
+import { readSummary } from '../report/read-summary.js';
+import type { Summary } from '../report/summary.js';
+import { changes, partValues } from '../resume/fingerprint.js';
+import type { OutputFiles } from '../resume/output-files.js';
+import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
+import { goOn } from '../resume/resume.js';
+import { type Input, openInput } from '../run/input.js';
+import { announce, execute, type RunResult } from '../run/pipeline.js';
+import { type Plan, planRows } from '../run/plan.js';
+import type { World } from '../run/world.js';
+import { chooseRows } from './chosen-rows.js';
+import { assertInput } from './input-of-output.js';
+import { assertSameLayout } from './layout.js';
+import { restOf, scoresLost, summaryWith } from './mended-summary.js';
+import { isUntouched } from './review-file.js';
+import type { Selection } from './selection.js';
+
+/** What came of a retry. When it has finished, the summary is that of the output. */
+type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
+
+/**
+ * Calls rows of a finished output again, with the job as it is now, and puts their records in the places of the old ones. It is
+ * a small run of its own over these rows, with its own part file and manifest; the output stays as it is until the new one takes
+ * its name, and the same call goes on with one that was killed.
+ * @param settings of the job, with the output as its output and the words of the selection as `retry`
+ * @throws UsageError when it cannot start; then nothing was sent
+ */
+export async function retryOutput(
+  settings: Settings,
+  selection: Selection,
+  world: World,
+): Promise<RetryResult> {
+  const { path } = settings.output;
+  assertPlain(path);
+  prepareStateDir(settings.stateDir);
+  const target = await takeOutput(settings, new Date(), world);
+  if (target === null) throw new Error('a finished output is a file');
+  try {
+    const before = await summaryOf(target);
+    const job = mendingJob(settings, before);
+    const input = await openInput(settings, world);
+    try {
+      await assertInput(input, before, settings);
+      const plan = await planRows(job, input.survey);
+      return await retry({ settings, job, target, before, input, plan }, selection, world);
+    } finally {
+      input.discard();
+    }
+  } finally {
+    target.lock?.release();
+  }
+}
+
+interface Retry {
+  readonly settings: Settings;
+  /** As rows are called: what goes by all rows of the output is settled. */
+  readonly job: Settings;
+  readonly target: OutputTarget;
+  /** The summary of the output as it is. */
+  readonly before: Summary;
+  readonly input: Input;
+  readonly plan: Plan;
+}
+
+async function retry(parts: Retry, selection: Selection, world: World): Promise<RetryResult> {
+  const { settings, job, target, before, input, plan } = parts;
+  const { path, format } = settings.output;
+  const { files, renamed, unfinished } = target;
+  const { say } = world;
+  const mode = statSync(path).mode & 0o777;
+  const replaces = await sha256Of(path);
+  if (!renamed) await assertSameLayout(path, format, plan.format);
+  // Killed after the output got its name: nothing is left to be called.
+  const chosen = renamed ? null : await chooseRows(job, selection, plan.header, before.rows);
+  const numbers = chosen?.numbers ?? [];
+  const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
+  if (total === 0) {
+    say(`no row of ${path} is to be called again (${settings.retry}): nothing was changed`);
+    return nothing(before, files);
+  }
+
+  say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
+  const changed = changes(before.details?.settings, partValues({ ...settings, retry: null }));
+  if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
+  const lost = chosen === null ? null : scoresLost(settings, before, chosen.hasGold);
+  if (lost !== null) say(`warning: ${lost}`);
+
+  const rows: Input = {
+    ...input,
+    survey: { ...input.survey, rows: total, badRows: 0 },
+    total,
+    rows: () => picked(input, numbers),
+  };
+  const begun: OutputTarget = {
+    ...target,
+    ...(chosen !== null && {
+      retry: {
+        replaces,
+        retry: {
+          asked: settings.retry ?? '',
+          before,
+          rest: restOf(before, chosen.tally, lost === null),
+          scored: lost === null,
+        },
+      },
+    }),
+  };
+  // What the last run answered is what is called again.
+  const called = { ...job, reuse: { ...job.reuse, onlyNew: false } };
+  const execution = await goOn(begun, rows, plan.header, called, world, (opened) =>
+    announce(settings, world, rows, opened),
+  );
+  const mending = {
+    merge: async (committer: typeof execution.committer) => {
+      const written = committer.written();
+      if (written !== null)
+        await committer.rewrite(merged(outputBytes(path), format, numbers, written()), mode);
+    },
+    summary: (own: Parameters<typeof summaryWith>[0]) =>
+      summaryWith(own, execution.committer.manifest, settings),
+    mayReview: async () =>
+      execution.committer.manifest.reviewing === true || (await isUntouched(files.review, plan, settings)),
+  };
+  const recordsOf: Plan = {
+    ...plan,
+    recordOf: (row, outcome) => {
+      const numberOf = (place: number): number => numbers[place - 1] ?? place;
+      const record = plan.recordOf({ ...row, number: numberOf(row.number) }, real(outcome, numberOf));
+      return { ...record, outcome };
+    },
+  };
+  const result = await execute(
+    { ...execution, input: rows, plan: recordsOf, mending },
+    called,
+    world,
+  ).finally(execution.close);
+  return { ...result, retried: total };
+}
+
+/** A finished output is a plain file. @throws UsageError */
+function assertPlain(output: string): void {
+  const found = lstatSync(output, { throwIfNoEntry: false });
+  if (found?.isFile()) return;
+  const what = found === undefined ? 'not there' : found.isSymbolicLink() ? 'a symbolic link' : 'no file';
+  throw new UsageError(
+    'output_not_writable',
+    `${output} is ${what}, and the output is replaced by a new file`,
+    'Name the file itself.',
+  );
+}
+
+/** The summary of the output as it was before this retry. A retry that was killed may have replaced it already. */
+async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promise<Summary> {
+  const { output } = files;
+  if (unfinished?.retry !== undefined) return unfinished.retry.before;
+  if (discarded?.retry !== undefined && (await isReplaced(output, discarded))) return discarded.retry.before;
+  const summary = readSummary(files.summary);
+  if (basename(summary.output) === basename(output) && summary.stopped === null) return summary;
+  throw new UsageError(
+    'summary_of_another',
+    `${files.summary} is ${summary.stopped === null ? `the summary of ${summary.output}` : 'of a run that stopped'}, and not of ${output}`,
+    'Put the summary back that the run has written beside this output.',
+  );
+}
+
+/**
+ * The job as rows of an output are called with it. The threshold of `answer.abstain` is found with all rows, and was: it stays.
+ * @throws UsageError when the summary does not know it
+ */
+function mendingJob(settings: Settings, { output, scores }: Summary): Settings {
+  const { answer } = settings;
+  if (answer.kind !== 'labels' || answer.abstainFor === undefined) return settings;
+  const { abstainFor: _, ...spec } = answer;
+  if (scores?.abstention !== undefined)
+    return { ...settings, answer: { ...spec, abstainBelow: scores.abstention.threshold ?? 0 } };
+  throw new UsageError(
+    'no_threshold',
+    `the job has answer.abstain, and the summary of ${output} has no threshold that was found for it`,
+    'Take answer.abstain_below with a threshold of your own, or run the job again with --overwrite.',
+  );
+}
+
+/** There is no row of the kind. */
+function nothing(summary: Summary, files: OutputFiles): RetryResult {
+  const { total } = summary.rows;
+  return { summary, halted: null, files, review: null, beyond: 0, known: total, retried: 0 };
+}
+
+/** The rows of the input that have these numbers, numbered from 1. */
+async function* picked({ rows }: Input, numbers: readonly number[]): AsyncGenerator<Row> {
+  let next = 0;
+  for await (const row of rows({})) {
+    if (row.number !== numbers[next]) continue;
+    next++;
+    yield { ...row, number: next };
+    if (next === numbers.length) return;
+  }
+}
+
+/** An outcome that was taken over from another row of the retry names the row of the input. */
+function real(outcome: Outcome, numberOf: (place: number) => number): Outcome {
+  if (outcome.status === 'skipped' || outcome.origin === undefined || !('copied_from' in outcome.origin))
+    return outcome;
+  return { ...outcome, origin: { copied_from: numberOf(outcome.origin.copied_from) } };
+}
