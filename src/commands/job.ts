@@ -4,7 +4,7 @@ import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
-import { finishedOutput } from '../score/finished-output.js';
+import { finishedOutput } from '../resume/finished-output.js';
 
 /** @throws UsageError for a job that cannot be run, whatever its input */
 export const openJob = (path: string, flags: RunFlags): OpenedJob =>

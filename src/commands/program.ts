@@ -14,6 +14,7 @@ const COMMANDS = {
   work: async (exit: Exit, underWay: UnderWay) => (await import('./work.js')).workCommand(exit, underWay),
   status: async (exit: Exit) => (await import('./status.js')).statusCommand(exit),
   score: async (exit: Exit) => (await import('./score.js')).scoreCommand(exit),
+  compare: async (exit: Exit) => (await import('./compare.js')).compareCommand(exit),
   'merge-review': async (exit: Exit) => (await import('./merge-review.js')).mergeReviewCommand(exit),
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),
@@ -29,7 +30,14 @@ const COMMANDS = {
 const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
   ...{ validate: 'check', verify: 'check', lint: 'check', test: 'check', estimate: 'check' },
   ...{ 'dry-run': 'check', dryrun: 'check', start: 'run', resume: 'run', worker: 'work', ps: 'status' },
-  ...{ new: 'init', create: 'init', eval: 'score', evaluate: 'score', completions: 'completion' },
+  ...{
+    new: 'init',
+    create: 'init',
+    eval: 'score',
+    evaluate: 'score',
+    diff: 'compare',
+    completions: 'completion',
+  },
 };
 
 /** Runs the command line: the words behind `promptmill`. */

@@ -6,7 +6,7 @@ import { STATUSES } from '../report/tally.js';
 import { outputFiles } from '../resume/output-files.js';
 import { retryOutput } from '../retry/retry.js';
 import { readSelection, type SelectionFlags, selectionText } from '../retry/selection.js';
-import { finishedOutput } from '../score/finished-output.js';
+import { finishedOutput } from '../resume/finished-output.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import { jobFileOf, openJob, wholeNumber } from './job.js';

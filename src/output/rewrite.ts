@@ -9,6 +9,8 @@ import type { Fields, OutputFormat, Place } from './record.js';
 export interface StandingRecord {
   /** Of its row, from 1. */
   readonly number: number;
+  /** Where it begins, in bytes of the output. */
+  readonly at: number;
   /** With its line end. */
   readonly bytes: Buffer;
   /** Its values by their names there: cells of CSV as text, parts of JSONL as JSON. */
@@ -92,33 +94,47 @@ interface Line {
 
 async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): AsyncGenerator<Line[]> {
   let number = 0;
-  let placesIn = format.hasHeader ? null : format.places(Buffer.alloc(0));
+  let at = 0;
+  let read = format.hasHeader ? null : recordReader(format, Buffer.alloc(0));
   const line = (record: Buffer): Line => {
+    const start = at;
+    at += record.length;
     if (isBlank(record)) return { bytes: record, record: null, with: () => record };
-    if (placesIn === null) {
-      placesIn = format.places(record);
+    if (read === null) {
+      read = recordReader(format, record);
       return { bytes: record, record: null, with: () => record };
     }
-    let found: ReturnType<typeof placesIn> | null = null;
-    const places = placesIn;
-    const placeOf = (name: string): Place | null => {
-      found ??= places(record);
-      return found(name);
-    };
-    const fields = {
-      has: (name: string) => placeOf(name) !== null,
-      get: (name: string) => {
-        const place = placeOf(name);
-        return place === null ? undefined : format.value(record.toString('utf8', place.start, place.end));
-      },
-    };
+    const { fields, placeOf } = read(record);
     return {
       bytes: record,
-      record: { number: ++number, bytes: record, fields },
+      record: { number: ++number, at: start, bytes: record, fields },
       with: (values) => spliced(record, values, placeOf),
     };
   };
   for await (const batch of cut(bytes, format)) yield batch.map(line);
+}
+
+/**
+ * Finds the values in the bytes of a record, when they are asked for.
+ * @param header the first record, where the format has one
+ */
+export function recordReader(format: OutputFormat, header: Buffer) {
+  const places = format.places(header);
+  return (record: Buffer) => {
+    let found: ReturnType<typeof places> | null = null;
+    const placeOf = (name: string): Place | null => {
+      found ??= places(record);
+      return found(name);
+    };
+    const fields: Fields = {
+      has: (name) => placeOf(name) !== null,
+      get: (name) => {
+        const place = placeOf(name);
+        return place === null ? undefined : format.value(record.toString('utf8', place.start, place.end));
+      },
+    };
+    return { fields, placeOf };
+  };
 }
 
 /** A record with other texts in the places of some values. */

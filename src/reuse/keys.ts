@@ -56,7 +56,8 @@ export function requestText(prompt: string, parameters: Parameters): string {
 /** The service's own default is 1, also for `null`. */
 export const isRepeatable = ({ temperature }: Parameters): boolean => temperature === 0;
 
-const keyOf = (text: string): Key =>
+/** The key of a text. */
+export const keyOf = (text: string): Key =>
   createHash('sha256').update(text).digest().subarray(0, KEY_BYTES).toString('base64url');
 
 /** What of a job decides on what is taken over. */

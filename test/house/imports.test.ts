@@ -26,6 +26,7 @@ const ROOMS = [
   'fleet',
   'worker',
   'resume',
+  'compare',
   'run',
   'check',
   'init',

@@ -4,7 +4,7 @@ import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
 import { readOwn } from '../output/own-file.js';
-import { outputFiles } from '../resume/output-files.js';
+import { outputFiles } from './output-files.js';
 
 /** What the summary beside an output says of it. `null`: there is no summary, or it does not say. */
 interface FinishedOutput {

@@ -1,0 +1,69 @@
+import { Command } from 'commander';
+import { compareOutputs } from '../compare/compare-outputs.js';
+import { renderCompare } from '../compare/compare-text.js';
+import { Halt } from '../halt.js';
+import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
+
+interface Options {
+  readonly by?: string;
+  readonly output?: string;
+  readonly overwrite?: boolean;
+  readonly json?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill compare out/monday.csv out/tuesday.csv
+      the same input twice: rows are told by their number
+  $ promptmill compare out/monday.csv out/tuesday.csv --by review_id
+      inputs that differ: rows are told by a column that both have
+  $ promptmill compare old.csv new.jsonl --output changed.csv
+      and the rows that changed, with both answers
+  $ promptmill compare old.csv new.csv --json | jq .transitions
+
+Without --by rows are told by the column that input.id of their jobs names, else
+by their number where both outputs are of one input. Nothing is called. Exit
+codes: 0 compared; 2 they could not be; 130, 143 interrupted.
+`;
+
+/** `promptmill compare A B`: what has changed from one finished output to another. */
+export function compareCommand(exit: Exit): Command {
+  return new Command('compare')
+    .description('say what changed from one finished output to another; sends nothing')
+    .argument('<a>', 'the output of a run, .csv or .jsonl, each also with .gz')
+    .argument('<b>', 'another one')
+    .option('--by <column>', 'column of the input that tells rows from each other')
+    .option('--output <file>', 'write the rows that changed to this .csv file')
+    .option('--overwrite', 'replace the file of --output')
+    .option('--json', 'print the comparison as JSON on standard output')
+    .addHelpText('after', EXAMPLES)
+    .action(async (a: string, b: string, options: Options) => {
+      exit(await compare(a, b, options, exit));
+    });
+}
+
+async function compare(a: string, b: string, options: Options, exit: Exit): Promise<number> {
+  const { by, output, overwrite = false, json } = options;
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    const changed = output === undefined ? undefined : { path: output, overwrite };
+    const report = await compareOutputs(a, b, { by, changed, signal: halt.signal });
+    if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
+    else {
+      const text = renderCompare(report, {
+        width: process.stderr.columns ?? 100,
+        color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+        changed: output ?? null,
+      });
+      process.stderr.write(text);
+    }
+    return 0;
+  } catch (error) {
+    if (halt.reason?.kind !== 'signal') throw error;
+    process.stderr.write('stopped; nothing was written.\n');
+    return EXIT_OF_SIGNAL[halt.reason.signal];
+  } finally {
+    release();
+  }
+}

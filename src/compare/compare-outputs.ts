@@ -1,0 +1,303 @@
+import { createWriteStream, existsSync, realpathSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, extname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { stringify } from 'csv-stringify/sync';
+import { readJobFile } from '../config/job-file.js';
+import { PromptmillError, UsageError } from '../errors.js';
+import { count, counted } from '../figures.js';
+import { inert } from '../output/formula.js';
+import { outputFormatOf } from '../output/format.js';
+import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { isTaken } from '../output/own-file.js';
+import { WriteError, writeDurably } from '../output/writer.js';
+import { readSummary } from '../report/read-summary.js';
+import type { Share } from '../report/score.js';
+import type { Summary } from '../report/summary.js';
+import { finishedOutput } from '../resume/finished-output.js';
+import { outputFiles } from '../resume/output-files.js';
+import { ComparedOutput, type OutputToCompare } from './compared-output.js';
+import { type Agreement, Comparison, type PartAgreement } from './comparison.js';
+import { type Match, Matching, type Side } from './matching.js';
+import type { Transitions } from './pairs.js';
+import { SideFigures } from './side-figures.js';
+
+/** What `promptmill compare --json` prints. Shares are numbers from 0 to 1. */
+export interface CompareReport {
+  /** Rows that both outputs have. */
+  readonly rows: number;
+  /** The share of them with the same answer. */
+  readonly agreement: number | null;
+  /** Cohen's; `null` where there is none: one answer alone, or more than 100 different ones. */
+  readonly kappa: number | null;
+  /**
+   * Answer in `a` → answer in `b` → rows. `(invalid)`, `(abstained)`, `(no answer)`, `(filtered)`, `(failed)` and `(skipped)` stand
+   * for rows without one, `valid` for JSON, and `(other)` for what comes after 100 different answers.
+   */
+  readonly transitions: Transitions;
+  readonly changed: number;
+  readonly only_in_a: number;
+  readonly only_in_b: number;
+  readonly tokens: { readonly [side in 'a' | 'b']: SideFigures['tokens'] };
+  readonly cost: { readonly [side in 'a' | 'b']: number | null };
+  readonly latency_ms: { readonly [side in 'a' | 'b']: SideFigures['latency_ms'] };
+  /** Answers against the right ones, as the summaries have it; `null` where one has no gold. */
+  readonly accuracy: { readonly [side in 'a' | 'b']: Share } | null;
+  /** The rows that neither output has as failed or skipped. */
+  readonly answered: Agreement;
+  /** Of JSON each property, of several labels each label; `null` for answers without parts. */
+  readonly parts: { readonly [name: string]: PartAgreement } | null;
+  readonly a: OutputFacts;
+  readonly b: OutputFacts;
+  /** The column that rows were told by; `null` where it was their number. */
+  readonly by: string | null;
+}
+
+interface OutputFacts {
+  readonly output: string;
+  /** Records. */
+  readonly rows: number;
+  /** Of its summary; `null` without one. */
+  readonly job: string | null;
+  readonly run: string | null;
+}
+
+export interface CompareOptions {
+  /** Column of the input that rows are told by. @default `input.id` of the jobs, else the number of a row */
+  readonly by?: string | undefined;
+  /** A CSV for the rows that changed. @default none is written */
+  readonly changed?: { readonly path: string; readonly overwrite: boolean } | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Compares the answers of two finished outputs, in one pass over both.
+ * @throws UsageError when they cannot be compared; then nothing is written
+ */
+export async function compareOutputs(
+  pathA: string,
+  pathB: string,
+  { by, changed, signal }: CompareOptions = {},
+): Promise<CompareReport> {
+  const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
+  if (changed !== undefined) assertFree(changed.path, changed.overwrite, [pathA, pathB]);
+  const spool = new Spool();
+  try {
+    const a = await ComparedOutput.open(onDisk(pathA, summaryA, spool));
+    const b = await ComparedOutput.open(onDisk(pathB, summaryB, spool));
+    const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
+    const pass = new Pass([a, summaryA], [b, summaryB], column);
+    const lines = pass.changedLines(changed !== undefined, signal);
+    if (changed === undefined) for await (const _ of lines);
+    else await writeLines(changed.path, lines);
+    return pass.report();
+  } finally {
+    await spool.remove();
+  }
+}
+
+type WithSummary = readonly [ComparedOutput, Summary | null];
+
+/** One pass over two outputs. */
+class Pass {
+  readonly #comparison = new Comparison();
+  readonly #matching: Matching;
+  readonly #figuresA: SideFigures;
+  readonly #figuresB: SideFigures;
+
+  constructor(
+    private readonly a: WithSummary,
+    private readonly b: WithSummary,
+    private readonly by: string | null,
+  ) {
+    this.#figuresA = new SideFigures(a[1]);
+    this.#figuresB = new SideFigures(b[1]);
+    this.#matching = new Matching(
+      sideOf(a[0], this.#figuresA.over(a[0].records()), by),
+      sideOf(b[0], this.#figuresB.over(b[0].records()), by),
+    );
+  }
+
+  /** Compares, and gives the rows that changed as CSV. @param wanted false where nobody reads them */
+  async *changedLines(wanted: boolean, signal?: AbortSignal): AsyncGenerator<string> {
+    const [[a, summaryA], [b, summaryB]] = [this.a, this.b];
+    const several = a.several ?? b.several ?? false;
+    const [saidA, saidB] = [a.saidBy(several), b.saidBy(several)];
+    const idOf = this.by === null ? null : a.idBy(this.by);
+    const rowOf = (match: Match): string[] => [
+      ...(idOf === null ? [] : [idOf(match.a)]),
+      ...[String(match.a.number), ...(idOf === null ? [] : [String(match.b.number)])],
+    ];
+    yield line([...(idOf === null ? ['row'] : ['id', 'row_a', 'row_b']), ...CHANGED]);
+    for await (const matches of this.#matching.matches()) {
+      signal?.throwIfAborted();
+      const text = matches.flatMap((match) => {
+        const [before, after] = [saidA(match.a), saidB(match.b)];
+        const isChanged = this.#comparison.add(before, after);
+        if (!isChanged || !wanted) return [];
+        return [line([...rowOf(match), before.shown, after.shown, a.textOf(match.a), b.textOf(match.b)])];
+      });
+      if (text.length > 0) yield text.join('');
+    }
+    assertWhole(a.name, summaryA, this.#figuresA.rows);
+    assertWhole(b.name, summaryB, this.#figuresB.rows);
+    if (this.#comparison.result().rows === 0) throw nothingInCommon(a, b, this.by);
+  }
+
+  report(): CompareReport {
+    const { rows, agreement, kappa, transitions, changed, answered, parts } = this.#comparison.result();
+    const [figuresA, figuresB] = [this.#figuresA, this.#figuresB];
+    const both = <T>(of: (figures: SideFigures) => T): { readonly a: T; readonly b: T } => ({
+      a: of(figuresA),
+      b: of(figuresB),
+    });
+    const accuracy = both((figures) => figures.accuracy);
+    return {
+      ...{ rows, agreement, kappa, transitions, changed },
+      only_in_a: this.#matching.onlyInA,
+      only_in_b: this.#matching.onlyInB,
+      tokens: both((figures) => figures.tokens),
+      cost: both((figures) => figures.cost),
+      latency_ms: both((figures) => figures.latency_ms),
+      accuracy: accuracy.a === null || accuracy.b === null ? null : { a: accuracy.a, b: accuracy.b },
+      ...{ answered, parts },
+      a: factsOf(this.a, figuresA),
+      b: factsOf(this.b, figuresB),
+      by: this.by,
+    };
+  }
+}
+
+const CHANGED = ['answer_a', 'answer_b', 'text_a', 'text_b'];
+
+const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): OutputFacts => ({
+  output: name,
+  rows,
+  job: summary?.job ?? null,
+  run: summary?.run ?? null,
+});
+
+const line = (cells: readonly string[]): string =>
+  stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
+
+const sideOf = (output: ComparedOutput, records: Side['records'], by: string | null): Side => ({
+  name: output.name,
+  format: output.output.format,
+  records,
+  idOf: by === null ? null : output.idBy(by),
+  plainFile: output.output.plainFile,
+});
+
+/** The summary beside an output; null without one, and where it is that of another file. */
+function summaryBeside(output: string): Summary | null {
+  finishedOutput(output);
+  const { summary: path } = outputFiles(output);
+  const summary = existsSync(path) ? readSummary(path) : null;
+  return summary !== null && basename(summary.output) === basename(output) ? summary : null;
+}
+
+const onDisk = (path: string, summary: Summary | null, spool: Spool): OutputToCompare => ({
+  name: path,
+  format: outputFormatOf(path),
+  bytes: () => outputBytes(path),
+  plainFile: () => spool.plain(path),
+  settings: summary?.details?.settings ?? {},
+});
+
+/** Plain copies of packed outputs, of which single records are read again. */
+class Spool {
+  #folder: string | null = null;
+
+  async plain(path: string): Promise<string> {
+    if (!isPacked(path)) return path;
+    this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
+    const copy = join(this.#folder, 'plain');
+    await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
+    return copy;
+  }
+
+  async remove(): Promise<void> {
+    if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * What tells the rows of both: the column that their jobs name, else the number of a row, where both are of one input.
+ * @returns null for the number
+ * @throws UsageError where it cannot be known
+ */
+function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): string | null {
+  const [idA, idB] = [idOfJob(summaryA), idOfJob(summaryB)];
+  const id = idA ?? idB;
+  if (id !== null && (idB ?? id) === id && a.has(id) && b.has(id)) return id;
+  if (summaryA === null || summaryB === null) return null;
+  const isSameInput = summaryA.input.sha256 === summaryB.input.sha256;
+  if (isSameInput && summaryA.rows.total === summaryB.rows.total) return null;
+  const shared = a.inputColumns.filter((name) => b.has(name));
+  throw new UsageError(
+    'compare_needs_id',
+    isSameInput
+      ? `${a.name} has ${counted(summaryA.rows.total, 'row')} and ${b.name} ${count(summaryB.rows.total)}, so their rows cannot be told by their numbers`
+      : `${a.name} and ${b.name} are of different inputs, so their rows cannot be told by their numbers`,
+    `Name a column of the input that has another value in each row: --by COLUMN. Columns of both: ${shared.slice(0, 20).join(', ') || 'none'}.`,
+  );
+}
+
+/** `input.id` of the job that wrote an output; null where the job says none, or is not there any more. */
+function idOfJob(summary: Summary | null): string | null {
+  if (summary?.job_file === undefined) return null;
+  try {
+    const job = readJobFile(summary.job_file);
+    return job.name === summary.job ? (job.input.id ?? null) : null;
+  } catch (error) {
+    if (error instanceof UsageError) return null;
+    throw error;
+  }
+}
+
+/** @throws UsageError when the rows that changed cannot be put there */
+function assertFree(path: string, overwrite: boolean, outputs: readonly string[]): void {
+  const hint = 'Name another file with --output.';
+  if (extname(path).toLowerCase() !== '.csv')
+    throw new UsageError('bad_output', `--output ${path}: the rows that changed are written as .csv`, hint);
+  if (!isTaken(path)) return;
+  const real = realpathSync(path);
+  if (outputs.some((output) => realpathSync(output) === real))
+    throw new UsageError('output_is_input', `--output ${path} is one of the outputs that are compared`, hint);
+  if (!overwrite)
+    throw new UsageError(
+      'output_exists',
+      `${path} exists`,
+      'Replace it with --overwrite, or name another file with --output.',
+    );
+}
+
+async function writeLines(path: string, lines: AsyncGenerator<string>): Promise<void> {
+  await writeDurably(path, lines).catch((error: unknown) => {
+    if (!(error instanceof WriteError)) throw error;
+    if (error.cause instanceof PromptmillError) throw error.cause;
+    throw new UsageError('output_not_written', error.message, 'Name another file with --output.', {
+      cause: error,
+    });
+  });
+}
+
+/** @throws UsageError when an output is not what its run wrote */
+function assertWhole(name: string, summary: Summary | null, rows: number): void {
+  if (summary === null || summary.rows.total === rows) return;
+  throw new UsageError(
+    'output_edited',
+    `${name} is not as the run wrote it: it has ${counted(rows, 'record')}, and its summary counts ${count(summary.rows.total)}`,
+    'Put the file of the run back.',
+  );
+}
+
+function nothingInCommon(a: ComparedOutput, b: ComparedOutput, by: string | null): UsageError {
+  const what = by === null ? 'have no row' : `have no value of ${JSON.stringify(by)} in common`;
+  return new UsageError(
+    'compare_nothing_in_common',
+    `${a.name} and ${b.name} ${what}`,
+    'Name a column that has the same value for the same row in both: --by COLUMN.',
+  );
+}

@@ -1,0 +1,108 @@
+import { MOST_LABELS } from '../report/gold-tally.js';
+import { Pairs, type Transitions } from './pairs.js';
+import type { Said } from './said.js';
+
+/** Rows that have the same answer in both outputs, of those that are compared. */
+export interface Agreement {
+  readonly rows: number;
+  readonly changed: number;
+  /** The share that did not change, from 0 to 1; `null` without rows. */
+  readonly agreement: number | null;
+}
+
+/** What became of one property of the answers in JSON, or of one label where a row may have several. */
+export interface PartAgreement extends Agreement {
+  readonly kappa: number | null;
+  /** `(none)`: the row does not have it. */
+  readonly transitions: Transitions;
+}
+
+/** What two outputs say about the same rows. */
+export interface Compared extends Agreement {
+  /** Cohen's, over all that the transitions have; `null` where there is none, and beyond 100 different answers. */
+  readonly kappa: number | null;
+  readonly transitions: Transitions;
+  /** The rows that neither output has as failed or skipped. */
+  readonly answered: Agreement;
+  /** Only where answers have parts, by their names; of the rows that have an answer in both. */
+  readonly parts: { readonly [name: string]: PartAgreement } | null;
+}
+
+/** Properties or labels that are compared one by one, and different values of each that are told apart. */
+const PARTS = { names: 100, values: 20 } as const;
+
+/** Folds the answers of rows, in bounded space. */
+export class Comparison {
+  readonly #all = new Count();
+  readonly #answered = new Count();
+  readonly #pairs = new Pairs(MOST_LABELS);
+  readonly #parts = new Map<string, { readonly pairs: Pairs; readonly count: Count }>();
+  /** Rows whose answers have parts in both. */
+  #withParts = 0;
+
+  /** @returns whether the answer changed */
+  add(a: Said, b: Said): boolean {
+    const changed = a.answer !== b.answer;
+    this.#all.add(changed);
+    this.#pairs.add(a.label, b.label);
+    if (isAnswered(a) && isAnswered(b)) this.#answered.add(changed);
+    if (a.parts !== null && b.parts !== null) this.#addParts(a.parts, b.parts);
+    return changed;
+  }
+
+  result(): Compared {
+    return {
+      ...this.#all.result(),
+      kappa: this.#pairs.kappa(),
+      transitions: this.#pairs.transitions(),
+      answered: this.#answered.result(),
+      parts: this.#withParts === 0 ? null : this.#partResults(),
+    };
+  }
+
+  #addParts(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): void {
+    this.#withParts += 1;
+    for (const name of new Set([...a.keys(), ...b.keys()])) {
+      let part = this.#parts.get(name);
+      if (part === undefined) {
+        if (this.#parts.size >= PARTS.names) continue;
+        part = { pairs: new Pairs(PARTS.values), count: new Count() };
+        this.#parts.set(name, part);
+      }
+      const [from, to] = [a.get(name) ?? NONE, b.get(name) ?? NONE];
+      part.pairs.add(from, to);
+      part.count.add(from !== to);
+    }
+  }
+
+  #partResults(): Compared['parts'] {
+    return Object.fromEntries(
+      [...this.#parts].map(([name, { pairs, count }]) => {
+        // Rows that have it in neither.
+        const rest = this.#withParts - pairs.rows;
+        pairs.add(NONE, NONE, rest);
+        count.add(false, rest);
+        return [name, { ...count.result(), kappa: pairs.kappa(), transitions: pairs.transitions() }];
+      }),
+    );
+  }
+}
+
+const NONE = '(none)';
+
+const isAnswered = ({ status }: Said): boolean => status === 'completed' || status === 'filtered';
+
+class Count {
+  #rows = 0;
+  #changed = 0;
+
+  add(changed: boolean, rows = 1): void {
+    this.#rows += rows;
+    if (changed) this.#changed += rows;
+  }
+
+  result(): Agreement {
+    const { rows, changed } = { rows: this.#rows, changed: this.#changed };
+    return { rows, changed, agreement: rows === 0 ? null : (rows - changed) / rows };
+  }
+}

@@ -1,0 +1,305 @@
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { UsageError } from '../errors.js';
+import { count } from '../figures.js';
+import type { OutputFormat } from '../output/record.js';
+import { recordReader, type StandingRecord } from '../output/rewrite.js';
+import { keyOf } from '../reuse/keys.js';
+import { PlaceIndex } from '../reuse/place-index.js';
+
+/** One of two outputs, as its rows are told from each other. */
+export interface Side {
+  /** How messages call it. */
+  readonly name: string;
+  readonly format: OutputFormat;
+  readonly records: AsyncIterable<readonly StandingRecord[]>;
+  /** What tells a row from the others; `null` where it is its number. */
+  readonly idOf: ((record: StandingRecord) => string) | null;
+  /** Gives a plain file with its bytes. Asked for only where the rows stand in another order than in the other output. */
+  readonly plainFile: () => Promise<string>;
+}
+
+export interface Match {
+  readonly a: StandingRecord;
+  readonly b: StandingRecord;
+}
+
+/** Rows that are told from each other: with them the index takes 100 MB, and no more. */
+const MOST_ROWS = 3_000_000;
+
+/**
+ * Finds the rows of one output in another. Both are read once, in step, for as long as they have the same rows in the same order. From the
+ * first row that differs on the rest of `a` is remembered by hashes of its ids, and its records are read again where `b` has
+ * their rows.
+ */
+export class Matching {
+  readonly #a: Cursor;
+  readonly #b: Cursor;
+  readonly #index: PlaceIndex;
+  #onlyInA = 0;
+  #onlyInB = 0;
+
+  /** @param most rows to remember. @default 3,000,000 */
+  constructor(
+    private readonly a: Side,
+    private readonly b: Side,
+    most: number = MOST_ROWS,
+  ) {
+    this.#a = new Cursor(a.records);
+    this.#b = new Cursor(b.records);
+    this.#index = new PlaceIndex(most, { places: false });
+  }
+
+  /** Rows of `a` that `b` does not have; known when all matches are. */
+  get onlyInA(): number {
+    return this.#onlyInA;
+  }
+
+  get onlyInB(): number {
+    return this.#onlyInB;
+  }
+
+  /**
+   * Rows that both have, in the order of `b`.
+   * @throws UsageError where an id stands for two rows, there are too many, or rows are told by their numbers and one has more
+   */
+  async *matches(): AsyncGenerator<readonly Match[]> {
+    try {
+      yield* this.#inStep();
+      if (this.a.idOf === null || this.b.idOf === null) await this.#assertSameLength();
+      else yield* this.#inAnyOrder(this.a.idOf, this.b.idOf);
+    } finally {
+      await Promise.all([this.#a.close(), this.#b.close()]);
+    }
+  }
+
+  /** Ends where one has no more rows, and at the first row that differs, which is then next in both. */
+  async *#inStep(): AsyncGenerator<Match[]> {
+    const { idOf } = this.a;
+    while ((await this.#a.fill()) && (await this.#b.fill())) {
+      const found: Match[] = [];
+      for (let { a, b } = this.#next(); a !== null && b !== null; { a, b } = this.#next()) {
+        if (idOf !== null) {
+          const id = idOf(a);
+          if (id !== this.b.idOf?.(b)) {
+            yield found;
+            return;
+          }
+          // Rows that are too many to be remembered can still be compared in step.
+          this.#note(keyOf(id), a.number, id);
+        }
+        found.push({ a, b });
+        this.#a.skip();
+        this.#b.skip();
+      }
+      yield found;
+    }
+  }
+
+  #next(): { readonly a: StandingRecord | null; readonly b: StandingRecord | null } {
+    return { a: this.#a.peek(), b: this.#b.peek() };
+  }
+
+  async #assertSameLength(): Promise<void> {
+    const [restA, restB] = [await this.#a.rest(), await this.#b.rest()];
+    if (restA + restB === 0) return;
+    const [longer, shorter] = restA > 0 ? [this.a.name, this.b.name] : [this.b.name, this.a.name];
+    throw new UsageError(
+      'compare_needs_id',
+      `${longer} has ${count(restA + restB)} more rows than ${shorter}, so their rows cannot be told by their numbers`,
+      'Name a column of the input that is in both and has another value in each row: --by COLUMN.',
+    );
+  }
+
+  async *#inAnyOrder(
+    idOfA: (r: StandingRecord) => string,
+    idOfB: (r: StandingRecord) => string,
+  ): AsyncGenerator<Match[]> {
+    const places = new Places();
+    const before = this.#a.read;
+    for (let a = await this.#a.take(); a !== null; a = await this.#a.take()) {
+      const id = idOfA(a);
+      if (!this.#note(keyOf(id), a.number, id)) throw this.#tooMany();
+      places.add(a.at);
+    }
+    const rowsOfA = this.#a.read;
+    // Row of `a`, counted from the first that is not in step → its row in `b`.
+    const taken = new Uint32Array(places.size + 1);
+    let again: RecordsAgain | null = null;
+    try {
+      while (await this.#b.fill()) {
+        const found: Match[] = [];
+        for (let b = this.#b.peek(); b !== null; b = this.#b.peek()) {
+          this.#b.skip();
+          const id = idOfB(b);
+          const key = keyOf(id);
+          const row = this.#index.find(key)?.row ?? null;
+          if (row === null) {
+            this.#onlyInB += 1;
+            if (!this.#note(key, rowsOfA + b.number, id)) throw this.#tooMany();
+            continue;
+          }
+          const place = row - before;
+          const earlier = place <= 0 ? row : row > rowsOfA ? row - rowsOfA : (taken[place] ?? 0);
+          if (earlier > 0) throw twice(this.b.name, id, earlier, b.number);
+          taken[place] = b.number;
+          again ??= new RecordsAgain(await this.a.plainFile(), this.a.format, this.#a.begins, places);
+          found.push({ a: again.record(place, row), b });
+        }
+        yield found;
+      }
+    } finally {
+      again?.close();
+    }
+    this.#onlyInA = taken.subarray(1, places.size + 1).filter((row) => row === 0).length;
+  }
+
+  /**
+   * Remembers a row of `a`, or one that only `b` has, by a number behind all of `a`.
+   * @returns false when there is no room for it
+   */
+  #note(key: string, number: number, id: string): boolean {
+    const known = this.#index.find(key);
+    if (known !== null) throw twice(this.a.name, id, known.row, number);
+    return this.#index.add(key, number, null);
+  }
+
+  #tooMany(): UsageError {
+    return new UsageError(
+      'compare_too_large',
+      `${this.a.name} and ${this.b.name} have more than ${count(this.#index.size)} rows between them that are in another order, and no more are remembered`,
+      'Bring the inputs into one order, or compare the outputs in parts.',
+    );
+  }
+}
+
+const twice = (name: string, id: string, first: number, second: number): UsageError =>
+  new UsageError(
+    'compare_id_twice',
+    `${name} has the id ${JSON.stringify(id.slice(0, 100))} twice, in rows ${count(first)} and ${count(second)}`,
+    'Name a column that has another value in each row: --by COLUMN.',
+  );
+
+/** The records of an output one after the other, without a wait for each. */
+class Cursor {
+  readonly #batches: AsyncIterator<readonly StandingRecord[]>;
+  #batch: readonly StandingRecord[] = [];
+  #at = 0;
+  #read = 0;
+  #begins: number | null = null;
+
+  constructor(records: AsyncIterable<readonly StandingRecord[]>) {
+    this.#batches = records[Symbol.asyncIterator]();
+  }
+
+  /** Records that were taken. */
+  get read(): number {
+    return this.#read;
+  }
+
+  /** Where the first record begins, in bytes. */
+  get begins(): number {
+    return this.#begins ?? 0;
+  }
+
+  /** @returns whether there is a record to look at */
+  async fill(): Promise<boolean> {
+    while (this.#at >= this.#batch.length) {
+      const { done, value } = await this.#batches.next();
+      if (done) return false;
+      [this.#batch, this.#at] = [value, 0];
+      this.#begins ??= value[0]?.at ?? null;
+    }
+    return true;
+  }
+
+  /** The next record of those that are here. */
+  peek(): StandingRecord | null {
+    return this.#batch[this.#at] ?? null;
+  }
+
+  skip(): void {
+    this.#at += 1;
+    this.#read += 1;
+  }
+
+  async take(): Promise<StandingRecord | null> {
+    const record = (await this.fill()) ? this.peek() : null;
+    if (record !== null) this.skip();
+    return record;
+  }
+
+  /** Reads to the end. @returns the records that were left */
+  async rest(): Promise<number> {
+    const before = this.#read;
+    while ((await this.take()) !== null);
+    return this.#read - before;
+  }
+
+  async close(): Promise<void> {
+    await this.#batches.return?.();
+  }
+}
+
+/** Where records begin, eight bytes for each. */
+class Places {
+  #at = new Float64Array(2 ** 12);
+  size = 0;
+
+  add(at: number): void {
+    if (this.size === this.#at.length) {
+      const larger = new Float64Array(this.size * 2);
+      larger.set(this.#at);
+      this.#at = larger;
+    }
+    this.#at[this.size++] = at;
+  }
+
+  /** @param place from 1 */
+  of(place: number): number | null {
+    return place <= this.size ? (this.#at[place - 1] ?? null) : null;
+  }
+}
+
+/** Bytes that are read at once: records that follow each other are mostly asked for one after the other. */
+const PIECE = 64 * 1024;
+
+/** Reads records of a plain file again, by their places. */
+class RecordsAgain {
+  readonly #file: number;
+  readonly #size: number;
+  readonly #read: ReturnType<typeof recordReader>;
+  #piece = Buffer.alloc(0);
+  #from = 0;
+
+  /** @param begins where the first record begins; the header stands before it */
+  constructor(
+    path: string,
+    format: OutputFormat,
+    begins: number,
+    private readonly places: Places,
+  ) {
+    this.#file = openSync(path, 'r');
+    this.#size = fstatSync(this.#file).size;
+    this.#read = recordReader(format, this.#bytes(0, begins));
+  }
+
+  /** @param place among those that are remembered, from 1 */
+  record(place: number, number: number): StandingRecord {
+    const at = this.places.of(place) ?? 0;
+    const bytes = this.#bytes(at, this.places.of(place + 1) ?? this.#size);
+    return { number, at, bytes, fields: this.#read(bytes).fields };
+  }
+
+  close(): void {
+    closeSync(this.#file);
+  }
+
+  #bytes(from: number, to: number): Buffer {
+    if (from < this.#from || to > this.#from + this.#piece.length) {
+      const piece = Buffer.alloc(Math.max(PIECE, to - from));
+      this.#piece = piece.subarray(0, readSync(this.#file, piece, 0, piece.length, from));
+      this.#from = from;
+    }
+    return this.#piece.subarray(from - this.#from, to - this.#from);
+  }
+}

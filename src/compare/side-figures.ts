@@ -1,0 +1,75 @@
+import { isObject } from '../json.js';
+import type { Json } from '../model.js';
+import type { Fields } from '../output/record.js';
+import type { StandingRecord } from '../output/rewrite.js';
+import { type Latency, percentiles, withLatencies } from '../report/latency.js';
+import type { Share } from '../report/score.js';
+import type { Summary } from '../report/summary.js';
+
+const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
+
+type Tokens = Summary['usage'];
+
+/** What a run took: as its summary says it, and without one as far as its records do. */
+export class SideFigures {
+  /** Records so far. */
+  rows = 0;
+  #tokens: Tokens | null = null;
+  #latency: Latency = null;
+
+  constructor(private readonly summary: Summary | null) {}
+
+  /** The records as they are, counted on their way. */
+  async *over(records: AsyncIterable<readonly StandingRecord[]>): AsyncGenerator<readonly StandingRecord[]> {
+    for await (const batch of records) {
+      this.rows += batch.length;
+      if (this.summary === null) this.#add(batch);
+      yield batch;
+    }
+  }
+
+  /** `null` where nothing says it. */
+  get tokens(): Tokens | null {
+    return this.summary?.usage ?? this.#tokens;
+  }
+
+  /** In the currency of the prices; `null` without prices, and without a summary. */
+  get cost(): number | null {
+    return this.summary?.cost ?? null;
+  }
+
+  get latency_ms(): Summary['latency_ms'] {
+    return this.summary?.latency_ms ?? percentiles(this.#latency);
+  }
+
+  /** Of the answers whose right ones are known; `null` without gold, and without a summary. */
+  get accuracy(): Share | null {
+    return this.summary?.scores?.accuracy ?? null;
+  }
+
+  #add(batch: readonly StandingRecord[]): void {
+    const latencies: number[] = [];
+    for (const { fields } of batch) {
+      const latency = numberOf(fields.get('latency_ms'));
+      if (latency !== null) latencies.push(latency);
+      for (const kind of KINDS) {
+        const tokens = numberOf(tokensOf(fields, kind));
+        if (tokens === null) continue;
+        this.#tokens ??= { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+        this.#tokens = { ...this.#tokens, [kind]: this.#tokens[kind] + tokens };
+      }
+    }
+    this.#latency = withLatencies(this.#latency, latencies);
+  }
+}
+
+function tokensOf(fields: Fields, kind: (typeof KINDS)[number]): Json | undefined {
+  const usage = fields.get('usage');
+  return isObject(usage) ? usage[kind] : fields.get(kind);
+}
+
+/** A record that was edited may have anything there. */
+function numberOf(value: Json | undefined): number | null {
+  const number = typeof value === 'string' && value !== '' ? Number(value) : value;
+  return typeof number === 'number' && Number.isFinite(number) && number >= 0 ? number : null;
+}

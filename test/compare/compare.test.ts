@@ -1,0 +1,385 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { parse } from 'csv-parse/sync';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { compareOutputs } from '../../src/compare/compare-outputs.js';
+import type { AnswerSpec } from '../../src/model.js';
+import { outputFiles } from '../../src/resume/output-files.js';
+import { Outputs } from './outputs.js';
+
+let files: Outputs;
+beforeEach(() => {
+  files = new Outputs();
+});
+afterEach(() => files.remove());
+
+type Rows = Parameters<Outputs['write']>[1];
+
+const BEFORE: Rows = [
+  ['r1', 'good'],
+  ['r2', 'bad'],
+  ['r3', 'fair'],
+  ['r4', 'who knows'],
+  ['r5', 'failed!'],
+  ['r6', 'skipped!'],
+];
+const AFTER: Rows = [
+  ['r1', 'good'],
+  ['r2', 'fair'],
+  ['r3', 'fair'],
+  ['r4', 'good'],
+  ['r5', 'filtered!'],
+  ['r6', 'skipped!'],
+];
+const MIXED = [
+  ['a.csv', 'b.csv'],
+  ['a.jsonl', 'b.csv'],
+  ['a.csv.gz', 'b.jsonl.gz'],
+] as const;
+
+describe('compare', () => {
+  it.each(MIXED)('counts what became of the answers, from %s to %s', async (nameA, nameB) => {
+    const report = await compareOutputs(files.write(nameA, BEFORE), files.write(nameB, AFTER));
+    expect(report).toMatchObject({
+      ...{ rows: 6, changed: 3, agreement: 0.5, only_in_a: 0, only_in_b: 0, by: null },
+      transitions: {
+        ...{ bad: { fair: 1 }, fair: { fair: 1 }, good: { good: 1 } },
+        ...{ '(failed)': { '(filtered)': 1 }, '(invalid)': { good: 1 }, '(skipped)': { '(skipped)': 1 } },
+      },
+      answered: { rows: 4, changed: 2, agreement: 0.5 },
+      parts: null,
+      cost: { a: 0.028, b: 0.028 },
+      tokens: { a: { total_tokens: 24 }, b: { total_tokens: 24 } },
+      latency_ms: { a: { p50: 20 } },
+      a: { rows: 6, job: 'reviews' },
+    });
+    expect(Object.keys(report).slice(0, 9)).toEqual(
+      'rows agreement kappa transitions changed only_in_a only_in_b tokens cost'.split(' '),
+    );
+    expect(report.kappa).toBeCloseTo((6 * 3 - 5) / (36 - 5), 12);
+  });
+
+  it.each(MIXED)('finds rows by their id in any order, from %s to %s', async (nameA, nameB) => {
+    const a = files.write(nameA, [...BEFORE, ['only a', 'good'], ['x\ny,"z"', 'bad']]);
+    const shuffled = [5, 1, 0, 3, 2, 4].flatMap((i) => AFTER[i] ?? []);
+    const again: Rows = [0, 1, 2, 3, 4, 5].map((i) => [String(shuffled[2 * i]), String(shuffled[2 * i + 1])]);
+    const b = files.write(nameB, [...again, ['x\ny,"z"', 'good'], ['only b', 'good']], { input: 'other' });
+    const report = await compareOutputs(a, b, { by: 'id' });
+    expect(report).toMatchObject({ rows: 7, changed: 4, only_in_a: 1, only_in_b: 1, by: 'id' });
+    expect(report.transitions).toMatchObject({ bad: { fair: 1, good: 1 }, '(failed)': { '(filtered)': 1 } });
+  });
+
+  it('goes on from where the order differs, and to the end of the longer one', async () => {
+    const many = Array.from({ length: 300 }, (_, i): readonly [string, string] => [`r${i}`, 'good']);
+    const a = files.write('a.csv', many);
+    const moved = [
+      ...many.slice(0, 100),
+      ...many.slice(200),
+      ['new', 'bad'] as const,
+      ...many.slice(100, 200),
+    ];
+    const b = files.write('b.csv', moved, { input: 'other' });
+    expect(await compareOutputs(a, b, { by: 'id' })).toMatchObject({
+      rows: 300,
+      changed: 0,
+      only_in_b: 1,
+      only_in_a: 0,
+    });
+    const first = files.write('first.csv', many.slice(0, 50));
+    expect(await compareOutputs(a, first, { by: 'id' })).toMatchObject({
+      rows: 50,
+      only_in_a: 250,
+      only_in_b: 0,
+    });
+    expect(await compareOutputs(first, a, { by: 'id' })).toMatchObject({
+      rows: 50,
+      only_in_a: 0,
+      only_in_b: 250,
+    });
+  });
+
+  it('does without summaries: tokens and latency come from the records', async () => {
+    const report = await compareOutputs(
+      files.write('a.csv', BEFORE, { summary: false }),
+      files.write('b.jsonl', AFTER, { summary: false }),
+    );
+    expect(report).toMatchObject({
+      ...{ rows: 6, changed: 3, cost: { a: null, b: null }, accuracy: null },
+      tokens: { a: { prompt_tokens: 20 }, b: { prompt_tokens: 20 } },
+      latency_ms: { a: { p50: 20 }, b: { max: 20 } },
+      a: { job: null, run: null },
+    });
+  });
+
+  it('compares JSON by its values and each of its properties, and several labels in any order', async () => {
+    const schema = {
+      type: 'object',
+      properties: {
+        city: { type: 'string' },
+        n: { type: 'number' },
+        status: { type: 'string' },
+        tags: { type: 'array' },
+      },
+    };
+    const answer: AnswerSpec = { kind: 'json', schema };
+    const a = files.write(
+      'a.csv',
+      [
+        ['1', '{"city": "Rom", "n": 1, "status": "x", "tags": [{"b": 1, "a": 2}]}'],
+        ['2', '{"city": "Bern", "n": 2}'],
+        ['3', 'none'],
+      ],
+      { answer },
+    );
+    const b = files.write(
+      'b.jsonl',
+      [
+        ['1', '{"tags": [{"a": 2, "b": 1}], "n": 1.0, "status": "x", "city": "Rom"}'],
+        ['2', '{"city": "Berne", "n": 2}'],
+        ['3', '{"n": 3}'],
+      ],
+      { answer },
+    );
+    const report = await compareOutputs(a, b);
+    expect(report).toMatchObject({
+      rows: 3,
+      changed: 2,
+      transitions: { valid: { valid: 2 }, '(invalid)': { valid: 1 } },
+    });
+    expect(report.parts).toMatchObject({
+      city: { rows: 2, changed: 1, transitions: { Bern: { Berne: 1 }, Rom: { Rom: 1 } } },
+      n: { rows: 2, changed: 0, kappa: 1 },
+      status: { agreement: 1, transitions: { '(none)': { '(none)': 1 }, x: { x: 1 } } },
+      tags: { changed: 0 },
+    });
+
+    const several = (labels: readonly string[]): AnswerSpec => ({ kind: 'labels', labels, multiple: true });
+    const c = files.write(
+      'c.csv',
+      [
+        ['1', 'price, speed'],
+        ['2', 'none'],
+        ['3', 'price'],
+      ],
+      { answer: several(['price', 'speed']) },
+    );
+    const d = files.write(
+      'd.jsonl',
+      [
+        ['1', 'price, speed'],
+        ['2', 'none'],
+        ['3', 'speed'],
+      ],
+      { answer: several(['speed', 'price']) },
+    );
+    const labels = await compareOutputs(c, d);
+    expect(labels).toMatchObject({
+      rows: 3,
+      changed: 1,
+      transitions: { none: { none: 1 }, price: { speed: 1 } },
+    });
+    expect(labels.parts).toMatchObject({
+      price: { rows: 3, changed: 1, transitions: { yes: { yes: 1, '(none)': 1 } } },
+    });
+  });
+
+  it('compares numbers and free texts, and tells a label from a word of its own', async () => {
+    const number: AnswerSpec = { kind: 'number' };
+    const a = files.write(
+      'a.csv',
+      [
+        ['1', 'Rating: 4'],
+        ['2', '-2'],
+      ],
+      { answer: number },
+    );
+    const b = files.write(
+      'b.jsonl',
+      [
+        ['1', '4'],
+        ['2', '-3'],
+      ],
+      { answer: number },
+    );
+    expect(await compareOutputs(a, b)).toMatchObject({
+      changed: 1,
+      transitions: { 4: { 4: 1 }, '-2': { '-3': 1 } },
+    });
+    const labels: AnswerSpec = { kind: 'labels', labels: ['(failed)', '=1+1'] };
+    const c = files.write(
+      'c.csv',
+      [
+        ['1', '(failed)'],
+        ['2', '=1+1'],
+      ],
+      { answer: labels },
+    );
+    const d = files.write(
+      'd.csv',
+      [
+        ['1', 'failed!'],
+        ['2', '=1+1'],
+      ],
+      { answer: labels, formulas: 'raw' },
+    );
+    expect(await compareOutputs(c, d)).toMatchObject({
+      changed: 1,
+      transitions: { '"(failed)"': { '(failed)': 1 }, '=1+1': { '=1+1': 1 } },
+    });
+    const texts = Array.from({ length: 150 }, (_, i): readonly [string, string] => [String(i), `text ${i}`]);
+    const e = files.write('e.csv', texts, { answer: { kind: 'text' } });
+    const report = await compareOutputs(e, e);
+    expect(report).toMatchObject({
+      changed: 0,
+      agreement: 1,
+      kappa: null,
+      transitions: { '(other)': { '(other)': 50 } },
+    });
+  });
+
+  it('finds an id whose name the output has taken, and columns that output.columns has moved', async () => {
+    const fields = (id: string): Record<string, string> => ({ answer: `a${id}`, status: `s${id}` });
+    const columns = ['answer', 'input_status', 'input_answer', 'status'];
+    const a = files.write('a.csv', BEFORE, { fields, columns });
+    const b = files.write('b.jsonl', [...AFTER].reverse(), { fields, input: 'other' });
+    for (const by of ['answer', 'status'])
+      expect(await compareOutputs(a, b, { by })).toMatchObject({ rows: 6, changed: 3, by });
+  });
+
+  it('writes the rows that changed, with inert cells', async () => {
+    const a = files.write(
+      'a.csv',
+      [
+        ['=r1', 'good'],
+        ['r2', ' -bad\n"x"'],
+      ],
+      { answer: { kind: 'text' } },
+    );
+    const b = files.write(
+      'b.csv',
+      [
+        ['r2', '=1+1'],
+        ['=r1', 'good'],
+      ],
+      { answer: { kind: 'text' }, input: 'other' },
+    );
+    const changed = { path: files.path('changed.csv'), overwrite: false };
+    await compareOutputs(a, b, { by: 'id', changed });
+    expect(parse(readFileSync(changed.path), { columns: true })).toEqual([
+      {
+        id: 'r2',
+        row_a: '2',
+        row_b: '1',
+        answer_a: `'-bad\n"x"`,
+        answer_b: "'=1+1",
+        text_a: `'-bad\n"x"`,
+        text_b: "'=1+1",
+      },
+    ]);
+    await expect(compareOutputs(a, b, { by: 'id', changed })).rejects.toThrow(/changed.csv exists/);
+    const same = files.write('c.csv', BEFORE);
+    await compareOutputs(same, same, { changed: { ...changed, overwrite: true } });
+    expect(readFileSync(changed.path, 'utf8')).toBe('row,answer_a,answer_b,text_a,text_b\n');
+  });
+});
+
+describe('compare says in a sentence, and writes nothing', () => {
+  const refused = async (a: string, b: string, by: string | undefined, message: RegExp): Promise<void> => {
+    const changed = { path: files.path('changed.csv'), overwrite: false };
+    const error = await compareOutputs(a, b, { by, changed }).catch((reason) => reason);
+    expect(error).toMatchObject({ exit: 2 });
+    expect(`${error.message} ${error.hint}`).toMatch(message);
+    expect(existsSync(changed.path)).toBe(false);
+    expect(existsSync(`${changed.path}.tmp`)).toBe(false);
+  };
+
+  it('that it needs an id where inputs differ', async () => {
+    const a = files.write('a.csv', BEFORE);
+    await refused(
+      a,
+      files.write('b.csv', AFTER, { input: 'other' }),
+      undefined,
+      /different inputs.*--by COLUMN. Columns of both: id/,
+    );
+    await refused(a, files.write('b.csv', AFTER.slice(2)), undefined, /has 6 rows and .* 4, so/);
+    const bare = files.write('c.csv', AFTER.slice(2), { summary: false });
+    await refused(a, bare, undefined, /a.csv has 2 more rows than .*c.csv/);
+  });
+
+  it('which id is there twice, and which column is not', async () => {
+    const twice: Rows = [...BEFORE, ['r2', 'good']];
+    const a = files.write('a.csv', BEFORE);
+    const b = files.write('b.jsonl', twice, { input: 'other' });
+    await refused(a, b, 'id', /b.jsonl has the id "r2" twice, in rows 2 and 7/);
+    await refused(b, a, 'id', /b.jsonl has the id "r2" twice, in rows 2 and 7/);
+    await refused(b, b, 'id', /b.jsonl has the id "r2" twice, in rows 2 and 7/);
+    const mixed = files.write(
+      'c.csv',
+      [
+        ['n', 'good'],
+        ['r2', 'bad'],
+        ['r2', 'bad'],
+      ],
+      { input: 'other' },
+    );
+    await refused(a, mixed, 'id', /c.csv has the id "r2" twice, in rows 2 and 3/);
+    const foreign = files.write(
+      'd.csv',
+      [
+        ['n', 'good'],
+        ['n', 'bad'],
+      ],
+      { input: 'other' },
+    );
+    await refused(a, foreign, 'id', /d.csv has the id "n" twice, in rows 1 and 2/);
+    await refused(a, b, 'ids', /names "ids", but the input of .*a.csv has no such column; did you mean "id"/);
+  });
+
+  it('that they have no row in common, or are no outputs, or are not finished', async () => {
+    const a = files.write('a.csv', BEFORE);
+    await refused(
+      a,
+      files.write('b.csv', [['x', 'good']], { input: 'other' }),
+      'id',
+      /have no value of "id" in common/,
+    );
+    writeFileSync(files.path('in.csv'), 'id,note\n1,x\n');
+    await refused(a, files.path('in.csv'), 'id', /in.csv is no output of a run: it has no column "status"/);
+    writeFileSync(files.path('odd.jsonl'), '[1,2]\n');
+    await refused(a, files.path('odd.jsonl'), 'id', /odd.jsonl is no output of a run/);
+    await refused(a, files.path('none.csv'), 'id', /none.csv does not exist/);
+    writeFileSync(files.path('begun.csv.part'), '');
+    await refused(a, files.path('begun.csv'), 'id', /is not finished/);
+    const { columns } = { columns: ['id', 'status'] };
+    await refused(
+      a,
+      files.write('e.csv', AFTER, { columns }),
+      'id',
+      /e.csv is no output of a run: it has no column "answer"/,
+    );
+  });
+
+  it('that an output was edited, or a summary is of another version', async () => {
+    const a = files.write('a.csv', BEFORE);
+    const b = files.write('b.csv', AFTER);
+    const text = readFileSync(b, 'utf8');
+    writeFileSync(b, text.replace('completed', 'finished'));
+    await refused(a, b, undefined, /b.csv, row 1, is not as a run wrote it/);
+    writeFileSync(b, `${text.split('\n').slice(0, -2).join('\n')}\n`);
+    await refused(a, b, 'id', /it has 5 records, and its summary counts 6/);
+    writeFileSync(b, text);
+    const { summary } = outputFiles(b);
+    const written = JSON.parse(readFileSync(summary, 'utf8'));
+    writeFileSync(summary, JSON.stringify({ ...written, details: { v: 2 } }));
+    await refused(a, b, 'id', /b.summary.json was written by another version/);
+    writeFileSync(summary, 'x');
+    await refused(a, b, 'id', /b.summary.json is no summary of a run/);
+  });
+
+  it('that the rows that changed have no place', async () => {
+    const a = files.write('a.csv', BEFORE);
+    const at = (path: string) => compareOutputs(a, a, { changed: { path, overwrite: true } });
+    await expect(at(a)).rejects.toThrow(/a.csv is one of the outputs that are compared/);
+    await expect(at(files.path('x.jsonl'))).rejects.toThrow(/are written as .csv/);
+    await expect(at(files.path('none/x.csv'))).rejects.toThrow(/cannot write .*none\/x.csv/);
+  });
+});
