@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -6,12 +6,13 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
 
 const ROWS = 40;
 const LARGER = 'lm-larger';
 
-describeEachStore('answers that do not fit', (store) => {
+// That each store keeps them is shown by `store/interim.test.ts`, and under kills by `faults/asked-again.test.ts`.
+describe('answers that do not fit', () => {
+  const state = new Workplace();
   let work: Workplace;
   let service: ScriptedService;
   /** How often the larger deployment refuses, and how. */
@@ -39,6 +40,7 @@ describeEachStore('answers that do not fit', (store) => {
     await service.close();
     work.remove();
   });
+  afterAll(() => state.remove());
 
   const run = (onInvalid: object, more: object = {}) => {
     const job = work.job({
@@ -52,10 +54,9 @@ describeEachStore('answers that do not fit', (store) => {
       limits: { concurrency: 8 },
       ...more,
     });
-    return work.run(['run', job], {
+    return work.call(['run', job], {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
+      PROMPTMILL_STATE_DIR: state.folder,
     });
   };
   const record = (row: number) => work.records('out.csv')[row - 1];

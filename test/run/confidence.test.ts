@@ -1,5 +1,5 @@
 import { existsSync, rmSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
@@ -14,6 +14,11 @@ const ANSWERS: readonly (readonly [text: string, probabilities: Readonly<Record<
   ];
 
 const LABELS = { labels: ['positive', 'negative', 'neutral'], confidence: 'logprobs' };
+
+/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
+const state = new Workplace();
+afterAll(() => state.remove());
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
 
 describe('confidence and abstention', () => {
   let work: Workplace;
@@ -44,7 +49,7 @@ describe('confidence and abstention', () => {
 
   const run = async (job: object, ...flags: string[]) => {
     const path = work.job({ input: { path: 'in.csv' }, ...job });
-    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    return await work.call(['run', path, ...flags], at(service.url));
   };
 
   it('says of each label how sure the model is, and asks for nothing but one call with log probabilities', async () => {
@@ -212,7 +217,7 @@ describe('confidence and abstention', () => {
     held = new Promise((resolve) => {
       stopping = resolve;
     });
-    const limited = work.start(['run', path], { PROMPTMILL_BASE_URL: service.url });
+    const limited = work.start(['run', path], at(service.url));
     limited.process.stderr?.on('data', (text: string) => text.includes('stopping') && stopping());
     const { code, stderr } = await limited.ended;
     expect(code, stderr).toBe(3);

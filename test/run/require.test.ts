@@ -1,13 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emptyTally } from '../../src/report/tally.js';
 import { readManifest } from '../../src/resume/manifest.js';
-import type { Running } from '../support/promptmill.js';
+import { type Running, Workplace } from '../support/promptmill.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody, type ScriptedReply } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
 
 const REFUSED: ScriptedReply = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 const says = (text: string): ScriptedReply => ({ json: completionBody({ text }) });
@@ -19,8 +15,10 @@ const asking = (valid: number) => ({ answer: { labels: ['yes', 'no'], require: {
 const flat = (text: string): string => text.replaceAll('\n', ' ');
 
 /** Runs over 40 rows in a place of their own. */
-function runs(env: () => Record<string, string>) {
+function runs() {
   const place = scriptedPlace();
+  const state = new Workplace();
+  afterAll(() => state.remove());
   const start = (job: object, ...flags: string[]) => {
     const { limits = {}, ...rest } = job as { limits?: object };
     const file = place.work.job({
@@ -30,7 +28,10 @@ function runs(env: () => Record<string, string>) {
       limits: { concurrency: 4, ...limits },
       ...rest,
     });
-    return [['run', file, ...flags], { PROMPTMILL_BASE_URL: place.service.url, ...env() }] as const;
+    return [
+      ['run', file, ...flags],
+      { PROMPTMILL_BASE_URL: place.service.url, PROMPTMILL_STATE_DIR: state.folder },
+    ] as const;
   };
   return {
     place,
@@ -44,11 +45,8 @@ function runs(env: () => Record<string, string>) {
   };
 }
 
-describeEachStore('a run whose answers are invalid', (store) => {
-  const { place, call, start, replies, summary } = runs(() => ({
-    PROMPTMILL_QUEUE: store().target,
-    PROMPTMILL_STATE_DIR: store().stateDir,
-  }));
+describe('a run whose answers are invalid', () => {
+  const { place, call, start, replies, summary } = runs();
 
   it('ends with 4 when it misses what is asked, with its output in its place', async () => {
     replies((row) => (row === 1 ? REFUSED : says(row > 31 ? 'perhaps' : 'yes')));
@@ -115,9 +113,7 @@ describeEachStore('a run whose answers are invalid', (store) => {
 });
 
 describe('what is asked of the answers of a run', () => {
-  const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
-  afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
-  const { place, call, replies, summary } = runs(() => ({ PROMPTMILL_STATE_DIR: stateDir }));
+  const { place, call, replies, summary } = runs();
 
   it('is half of them valid where the job says nothing, and nothing with 0', async () => {
     replies((row) => says(row > 19 ? 'perhaps' : 'yes'));

@@ -239,13 +239,20 @@ describeEachStore('a run', (store) => {
     expect(code, stderr).toBe(0);
     expect(service.requests.length).toBe(60);
   });
+});
 
-  it('that npx has started goes on with npx', async () => {
-    await serve(() => ({}));
+it('a run that npx has started goes on with npx', async () => {
+  const service = await startScriptedService();
+  const work = new Workplace();
+  try {
     const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
-    const { stderr } = await work.call(['run', job, '--limit', '1'], { ...env(), npm_command: 'exec' });
+    const env = { PROMPTMILL_BASE_URL: service.url, npm_command: 'exec' };
+    const { stderr } = await work.call(['run', job, '--limit', '1'], env);
     expect(stderr).toContain('1 row is left. Go on with:\n  npx promptmill run job.yaml\n');
-  });
+  } finally {
+    await service.close();
+    work.remove();
+  }
 });
 
 describe('a run to standard output', () => {

@@ -82,28 +82,19 @@ if (missing.length === 1 && missing[0]?.startsWith('..')) {
       expect(compared[2]).toEqual(compared[0]);
     });
 
-    it('gives equal JSONL records for the same rows as JSONL', async () => {
+    it('gives the same answers for the same rows as JSONL, with the input lines unchanged to the byte', async () => {
       const rows: Record<string, string>[] = parse(readFileSync(REVIEWS), {
         columns: (names: string[]) => names.map((name, i) => name || `column_${i + 1}`),
       });
       const lines = rows.map((row) => JSON.stringify(row));
       work.write('reviews.jsonl', `${lines.join('\n')}\n`);
-      const outputs: Record<string, unknown>[][] = [];
-      for (const [i, store] of stores.entries()) {
-        await runOn(store, job('reviews.jsonl', `out-jsonl-${i}.jsonl`));
-        const text = work.read(`out-jsonl-${i}.jsonl`).trimEnd();
-        outputs.push(text.split('\n').map((line) => JSON.parse(line)));
-      }
-      const records = outputs[0] ?? [];
-      expect(records.map((record) => record['row'])).toEqual(lines.map((_, i) => i + 1));
-      expect(records.map((record) => JSON.stringify(record['input']))).toEqual(lines);
-      const compared = outputs.map((all) =>
-        all.map((record) =>
-          Object.fromEntries(Object.entries(record).filter(([name]) => !VOLATILE.includes(name))),
-        ),
+      await runOn('embedded', job('reviews.jsonl', 'out.jsonl'));
+      const records = work.lines('out.jsonl');
+      expect(records.map(({ row }) => row)).toEqual(lines.map((_, i) => i + 1));
+      expect(records.map(({ input }) => JSON.stringify(input))).toEqual(lines);
+      expect(records.map(({ answer }) => answer ?? '')).toEqual(
+        work.records('out-0.csv').map(({ answer }) => answer),
       );
-      expect(compared[1]).toEqual(compared[0]);
-      expect(compared[2]).toEqual(compared[0]);
     });
   });
 }

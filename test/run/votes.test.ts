@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
@@ -37,6 +37,11 @@ function answer(prompts: readonly string[], n: number) {
 
 const VOTES = { labels: ['positive', 'negative', 'neutral'], votes: 5 };
 
+/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
+const state = new Workplace();
+afterAll(() => state.remove());
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
+
 describe('votes', () => {
   let work: Workplace;
   let service: ScriptedService;
@@ -54,7 +59,7 @@ describe('votes', () => {
 
   const run = async (job: object, ...flags: string[]) => {
     const path = work.job({ input: { path: 'in.csv' }, ...job });
-    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    return await work.call(['run', path, ...flags], at(service.url));
   };
 
   it.each([1, 2])(
@@ -150,7 +155,7 @@ describe('votes', () => {
         answer: { ...VOTES, gold: 'truth', abstain: { accuracy: 0.95 } },
         output: { path: 'out.csv' },
       });
-      const ended = await work.call(['run', path], { PROMPTMILL_BASE_URL: voting.url });
+      const ended = await work.call(['run', path], at(voting.url));
       expect(ended.code, ended.stderr).toBe(0);
       expect(work.json('out.summary.json')).toMatchObject({
         answers: { positive: 30, '(abstained)': 3 },
@@ -190,7 +195,7 @@ describe('votes', () => {
         answer: { ...answer, gold: 'Truth' },
         output: { path: 'out.csv', probabilities: kind === 'labels' },
       });
-      const env = { PROMPTMILL_BASE_URL: kind === 'labels' ? service.url : stars.url };
+      const env = at(kind === 'labels' ? service.url : stars.url);
       const ended = await work.call(['run', path], env);
       expect(ended.code, ended.stderr).toBe(0);
       const { scores } = work.json('out.summary.json') as { scores: Record<string, number | object> };
@@ -268,7 +273,7 @@ describe('votes', () => {
     try {
       work.write('many.csv', `id\n${Array.from({ length: 30 }, (_, i) => i).join('\n')}\n`);
       const path = work.job({ input: { path: 'many.csv' }, answer: VOTES, limits: { concurrency: 2 } });
-      const ended = await work.call(['run', path], { PROMPTMILL_BASE_URL: old.url });
+      const ended = await work.call(['run', path], at(old.url));
       expect(ended.code, ended.stderr).toBe(3);
       expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
         'the answer has one choice, and 5 are asked for',
@@ -337,7 +342,7 @@ describe('votes by the emulator', () => {
     });
     const key = emulator.keys[0] ?? '';
     return await work.call(['run', path, '--json'], {
-      PROMPTMILL_BASE_URL: emulator.url,
+      ...at(emulator.url),
       PROMPTMILL_API_KEY: key,
     });
   };

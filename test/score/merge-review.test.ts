@@ -1,5 +1,7 @@
 import {
   chmodSync,
+  cpSync,
+  existsSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -8,7 +10,7 @@ import {
   symlinkSync,
   truncateSync,
 } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
@@ -23,6 +25,11 @@ const SAID: readonly (readonly [text: string, confidence: number])[] = [
   [' =1+1', 0.9],
   [' neutral', 0.5],
 ];
+
+/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
+const state = new Workplace();
+afterAll(() => state.remove());
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
 
 describe('promptmill merge-review', () => {
   let work: Workplace;
@@ -46,10 +53,20 @@ describe('promptmill merge-review', () => {
     work.remove();
   });
 
-  const run = async (job: object = {}, ...flags: string[]) => {
+  const run = async (job: object = {}) => {
     const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
-    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    const ended = await work.call(['run', path], at(service.url));
     expect(ended.code, ended.stderr).toBe(0);
+  };
+  /** What a run of the job leaves behind, made once. */
+  const finished = new Workplace();
+  afterAll(() => finished.remove());
+  const runOnce = async () => {
+    if (!existsSync(finished.path('out.csv'))) {
+      await run();
+      cpSync(work.folder, finished.folder, { recursive: true });
+    }
+    cpSync(finished.folder, work.folder, { recursive: true });
   };
   const merge = (output = 'out.csv', review = 'out.review.csv', ...flags: string[]) =>
     work.call(['merge-review', output, review, ...flags]);
@@ -62,7 +79,7 @@ describe('promptmill merge-review', () => {
   };
 
   it('puts answers into their rows, and leaves every other byte as it is', async () => {
-    await run();
+    await runOnce();
     const before = work.read('out.csv');
     const summary = work.json('out.summary.json');
     fill({ 2: 'Good', 3: ' neutral ' });
@@ -101,7 +118,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('changes nothing when it is run again, and goes on with further answers', async () => {
-    await run();
+    await runOnce();
     fill({ 2: 'negative' });
     await merge();
     const before = [inode('out.csv'), inode('out.summary.json')];
@@ -124,7 +141,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('finishes what a kill between the output and the summary has left', async () => {
-    await run();
+    await runOnce();
     fill({ 2: 'negative' });
     const summary = work.read('out.summary.json');
     await merge();
@@ -134,7 +151,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('adds the answers of several files up', async () => {
-    await run();
+    await runOnce();
     work.write('a.csv', 'row,answer\n2,negative\n');
     work.write('b.csv', 'row,answer\n3,neutral\n5,neutral\n');
     await merge('out.csv', 'a.csv');
@@ -157,7 +174,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('says how to save a file that is not UTF-8', async () => {
-    await run();
+    await runOnce();
     work.write('r.csv', Buffer.from('row,answer,note\n2,negative,caf\u00e9\n', 'latin1'));
     const ended = await merge('out.csv', 'r.csv');
     expect(ended.code).toBe(2);
@@ -166,7 +183,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('reads a file that a spreadsheet has saved', async () => {
-    await run();
+    await runOnce();
     const rows = work.records('out.review.csv').map(({ row = '', text = '' }) => {
       const answer = row === '4' ? 'NEUTRAL' : row === '5' ? 'negative' : '';
       return { answer, text: `${text.toUpperCase()} `, remark: 'mine', row };
@@ -187,7 +204,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('tells all that is wrong together, and writes nothing', async () => {
-    await run();
+    await runOnce();
     const before = [work.read('out.csv'), work.read('out.summary.json')];
     work.write(
       'bad.csv',
@@ -250,7 +267,7 @@ describe('promptmill merge-review', () => {
       ['out.csv', 'r.csv'],
     ],
   ])('refuses %s', async (_, message, harm, names) => {
-    await run();
+    await runOnce();
     harm();
     const ended = await merge(...names);
     expect(ended.code, ended.stderr).toBe(2);
@@ -266,7 +283,7 @@ describe('promptmill merge-review', () => {
   };
 
   it('takes another job file', async () => {
-    await run();
+    await runOnce();
     rmSync(work.path('out.summary.json'));
     fill({ 2: 'negative' });
     const ended = await merge('out.csv', 'out.review.csv', '--job', 'job.yaml');
@@ -289,7 +306,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('refuses while another process has the output', async () => {
-    await run();
+    await runOnce();
     fill({ 2: 'negative' });
     const { acquireLock } = await import('../../src/lock.js');
     const lock = await acquireLock(work.path('.out.lock'), { purpose: 'writing out.csv' });
@@ -330,7 +347,7 @@ describe('promptmill merge-review, of other answers', () => {
       output: { path: 'out.csv' },
       answer: { ...answer, require: { valid: 0 } },
     });
-    expect((await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url })).code).toBe(0);
+    expect((await work.call(['run', job], at(service.url))).code).toBe(0);
     work.write('r.csv', review);
     const ended = await work.call(['merge-review', 'out.csv', 'r.csv']);
     expect(ended.code, ended.stderr).toBe(0);
@@ -343,7 +360,7 @@ describe('promptmill merge-review, of other answers', () => {
     const properties = { name: { type: 'string' }, age: { type: 'integer' }, tags: { type: 'array' } };
     const answer = { json: { type: 'object', properties, required: ['name'] }, require: { valid: 0 } };
     const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
-    expect((await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url })).code).toBe(0);
+    expect((await work.call(['run', job], at(service.url))).code).toBe(0);
     const given =
       output === 'out.csv'
         ? 'row,name,age,tags\n2,007,30,"[""x, y""]"\n1,,,\n'
@@ -375,26 +392,12 @@ describe('promptmill merge-review, of other answers', () => {
     work.write('r.csv', 'row,answer\n1,"{""name"":""Ann""}"\n');
     expect((await work.call(['merge-review', output, 'r.csv'])).stderr).toContain('merged 1 answer');
   });
-});
-
-describe('promptmill merge-review, of properties', () => {
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
-    work.write('in.csv', 'id\n1\n2\n');
-    service = await startScriptedService(() => ({ json: completionBody({ text: ' no idea' }) }));
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
 
   /** Runs a job with these properties, and merges a review into its output. */
   const merged = async (properties: object, review: string, output = 'out.csv', more: object = {}) => {
     const answer = { json: { type: 'object', properties }, require: { valid: 0 } };
     const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer, ...more });
-    const ended = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    const ended = await work.call(['run', job], at(service.url));
     expect(ended.code, ended.stderr).toBe(0);
     work.write('r.csv', review);
     return await work.call(['merge-review', output, 'r.csv']);

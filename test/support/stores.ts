@@ -34,9 +34,14 @@ const KINDS = [
  * Runs a suite on each of the three stores, with one server of each kind for the file. Tests keep apart by the
  * names of their runs and queues. A missing server is a failure where CI=true, and a printed reason elsewhere.
  * @param suite gets a function, because the server is there only once the tests run
+ * @param only the kinds that matter. @default all three
  */
-export function describeEachStore(name: string, suite: (store: () => StoreUnderTest) => void): void {
-  for (const { kind, have, start, needs } of KINDS) {
+export function describeEachStore(
+  name: string,
+  suite: (store: () => StoreUnderTest) => void,
+  only: readonly StoreUnderTest['kind'][] = KINDS.map(({ kind }) => kind),
+): void {
+  for (const { kind, have, start, needs } of KINDS.filter((each) => only.includes(each.kind))) {
     if (!have()) {
       describeMissing(`${name} on ${kind}`, needs);
       continue;
