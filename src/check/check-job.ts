@@ -4,7 +4,7 @@ import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { type Input, openInput } from '../run/input.js';
-import { planRows } from '../run/plan.js';
+import { type Plan, planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
 import type { World } from '../run/world.js';
 import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
@@ -45,8 +45,10 @@ export async function checkJob(
     const { note } = input.survey;
     if (note !== undefined && !world.quiet) world.stderr.write(`${nameOf(input.spec)}: ${note}\n`);
     const counting = countingFor(settings);
-    const inspected = await inspect(input, settings, counting, limits, world);
-    const surveyed = { sha256: input.survey.sha256, rows: input.total };
+    const plan = await planRows(settings, input.survey);
+    const inspected = await inspect(input, plan, settings, counting, limits, world);
+    const columns = settings.output.columns && plan.format.names;
+    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns };
     return checkReport(settings, surveyed, counting, inspected, limits);
   } finally {
     input.discard();
@@ -73,12 +75,12 @@ async function readInput(settings: Settings, world: CheckWorld): Promise<Input> 
 /** The second reading: rows become requests. */
 async function inspect(
   input: Input,
+  plan: Plan,
   settings: Settings,
   counting: Counting,
   limits: QuoteLimits,
   world: CheckWorld,
 ): Promise<Inspected> {
-  const plan = await planRows(settings, input.survey);
   const { gold } = settings;
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding)),

@@ -47,6 +47,8 @@ export interface CheckReport {
     readonly cost: Range | null;
     readonly examples: Inspected['duplicates']['examples'];
   };
+  /** Of the output, where `output.columns` chooses them: cells of CSV, parts of JSONL. `null` is all. */
+  readonly columns: readonly string[] | null;
   /** In the currency of the prices; `null` without prices. */
   readonly cost: Range | null;
   readonly time: Quote['time'];
@@ -81,7 +83,11 @@ const LONGEST_SHOWN = 20_000;
 /** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
   { job, endpoint, input, prices, parameters, answer, onInvalid, reuse }: CheckedJob,
-  surveyed: { readonly sha256: string; readonly rows: number },
+  surveyed: {
+    readonly sha256: string;
+    readonly rows: number;
+    readonly columns: readonly string[] | null;
+  },
   counting: Counting,
   inspected: Inspected,
   limits: QuoteLimits,
@@ -121,6 +127,7 @@ export function checkReport(
       cost: costRange(duplicates, prices),
       examples: duplicates.examples,
     },
+    columns: surveyed.columns,
     cost: quoted.cost,
     time: quoted.time,
     deadline: quoted.deadline,

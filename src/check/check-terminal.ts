@@ -14,6 +14,8 @@ interface CheckTerminalOptions {
 
 /** Rows that are named for one finding; `--json` has more. */
 const MOST_NAMED = 5;
+/** Columns of the output that are shown. */
+const MOST_COLUMNS = 40;
 
 /** Lines of the first prompt that are shown. */
 const MOST_PROMPT_LINES = 30;
@@ -38,6 +40,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
     ['time', words(timeText(report), width)],
     ['deadline', words(deadlineText(report), width)],
     ['budget', report.budget.flatMap((budget) => words(budgetText(budget, report), width))],
+    ['columns', columnLines(report, width)],
     ['first prompt', promptLines(report, width)],
   ] as const;
   const lines = [
@@ -191,6 +194,14 @@ function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckRepor
     case 'depends':
       return `${given} may not be enough: that depends on how long the answers are${report.further_calls === undefined ? '' : ', and how many do not fit'}; if not, ${STOPS}`;
   }
+}
+
+/** Only where the job chooses them; an input may have hundreds. */
+function columnLines({ columns }: CheckReport, width: number): string[] {
+  const all = columns ?? [];
+  const named = all.slice(0, MOST_COLUMNS).map((name) => clip(plain(name), width - 1));
+  const more = all.length > named.length ? [`and ${count(all.length - named.length)} more`] : [];
+  return flow([...named, ...more], SEPARATOR, width);
 }
 
 function promptLines({ first_prompt: first }: CheckReport, width: number): string[] {

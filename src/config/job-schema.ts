@@ -246,7 +246,15 @@ const outputSchema = z.strictObject({
       `The output file, ${OUTPUT_ENDINGS}; {{date}} and {{run}} are filled in; "-" is standard output. ` +
         'Default: out/<job name> with the kind of the input.',
     ),
-  columns: z.array(text).min(1).optional().describe('Columns of the output, in this order. Default: all.'),
+  columns: z
+    .array(text)
+    .min(1)
+    .optional()
+    .describe(
+      'Columns of the output, in this order, and groups of them: input, answer, evidence (answer_source, confidence, p_<label>, ' +
+        'abstained), tokens, filters, call (model to latency_ms), error. -name leaves a column or a group out; a list that begins ' +
+        'so begins with all. Default: all.',
+    ),
   formulas: z
     .enum(['protect', 'raw'])
     .default('protect')

@@ -56,6 +56,7 @@ function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw
   return {
     header: line(columns.map(({ name }) => cell(name))),
     reviewed: columns.filter(({ part }) => REVIEWED.has(part)).map(({ name }) => cell(name)),
+    names: columns.map(({ name }) => name),
     parts,
     input(column) {
       const name = columns.find(({ field }) => field === column)?.name;

@@ -33,8 +33,8 @@ export function outputFormatOf(path: string): OutputFormat {
 /** @throws UsageError for an unknown column in `select` */
 export function recordFormat(options: {
   readonly format: OutputFormat;
-  /** The input's columns, in their order. */
-  readonly inputColumns: readonly string[];
+  /** The input's columns, in their order; `null` where they are not known: those that `select` names. */
+  readonly inputColumns: readonly string[] | null;
   readonly answer: AnswerReader;
   /** `output.columns`. @default all columns */
   readonly select?: readonly string[] | undefined;

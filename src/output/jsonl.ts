@@ -44,6 +44,7 @@ function jsonlRecords(layout: RecordLayout): RecordFormat {
   return {
     header: '',
     reviewed: parts.filter((part) => REVIEWED.has(part)),
+    names: parts,
     parts: layout.parts,
     input(column) {
       if (!layout.columns.some(({ field }) => field === column)) return null;

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { isObject, parseJson, valueText } from '../json.js';
 import type { AnswerSource, FilterResults, FilterVerdict, Json, Origin, Outcome, Row } from '../model.js';
 import { inert, uninert } from './formula.js';
-import { type Fields, recordLayout } from './record.js';
+import { type Fields, hasInput, recordLayout } from './record.js';
 import { damageOf, type OriginColumn, RESULTS } from './result-columns.js';
 
 /** What a tally needs of a record, in the shape that JSONL has. */
@@ -98,7 +98,7 @@ export function inputColumn(
   { select, formulas, ...options }: RecordOptions,
 ): (row: Row) => Json | undefined {
   const name = recordLayout({ ...options, inputColumns: [column] }).columns[0]?.name ?? column;
-  const isThere = select === undefined || select.includes(name) || select.includes('input');
+  const isThere = select === undefined || hasInput(select, name);
   return (row) => {
     if (row.source !== undefined) {
       const input = row.fields.get('input');

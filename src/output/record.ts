@@ -1,6 +1,7 @@
 import type { AnswerReader } from '../answer/answer.js';
 import { labelsCell } from '../answer/several-labels.js';
 import type { Answer, Json, Outcome, Row } from '../model.js';
+import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from './result-columns.js';
 import {
@@ -8,6 +9,7 @@ import {
   ANSWER_SOURCE,
   CONFIDENCE,
   type Column,
+  GROUPS,
   LOGPROBS,
   ORIGINS,
   PARTS,
@@ -24,6 +26,8 @@ export interface RecordFormat {
   readonly header: string;
   /** The names in it of what a person needs to tell what the right answer is. */
   readonly reviewed: readonly string[];
+  /** Names of its values, in their order: cells of CSV, parts of JSONL. */
+  readonly names: readonly string[];
   /** What a record has. */
   readonly parts: ReadonlySet<Part>;
   /** How to find the value that a row had in a column of the input; null where `output.columns` leaves it out. */
@@ -90,14 +94,15 @@ export interface RecordLayout {
  * The layout of the output. An input column with the name of a result column becomes `input_<name>`; a property of
  * the answer with such a name becomes `answer_<name>`; result names never change.
  *
- * @param select `output.columns`: columns of the record by their final names, in the wanted order. `answer` stands
- *   for all columns of the answer. JSONL keeps its own shape and order, reduced to the parts that hold a named
- *   column, and `input` to the named members; the names of parts (`row`, `input`, `usage`, `filters`, `error`) can be given as well, and stand for
- *   their columns in CSV.
+ * @param select `output.columns`: columns of the record by their final names, in the wanted order. The names of parts (`input`,
+ *   `answer`, `filters`, `error`, …) and of {@link GROUPS} stand for all their columns, and `-name` takes a column or a group out of
+ *   what stands before it; a list that begins so begins with all. JSONL keeps its own shape and order, reduced to the parts that
+ *   hold a named column, and `input` to the named members.
  * @throws UsageError for an unknown name in `select`
  */
 export function recordLayout(options: {
-  readonly inputColumns: readonly string[];
+  /** `null` where they are not known: those that `select` names. */
+  readonly inputColumns: readonly string[] | null;
   readonly answer: AnswerReader;
   readonly select?: readonly string[] | undefined;
   /** Columns behind those that every record has. @default none */
@@ -121,7 +126,8 @@ export function recordLayout(options: {
   const results = new Set([STATUS, ...RESULTS, ...behind].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
-  const all = [...inputColumns(options.inputColumns, taken), STATUS, ...answers, ...RESULTS, ...behind];
+  const inputs = options.inputColumns ?? othersIn(select ?? [], taken);
+  const all = [...inputColumns(inputs, taken), STATUS, ...answers, ...RESULTS, ...behind];
   const isThere = (part: Part): boolean => {
     if (part === LOGPROBS.part) return logprobs;
     return !OPTIONAL.has(part) || behind.some((column) => column.part === part);
@@ -130,26 +136,90 @@ export function recordLayout(options: {
   if (select === undefined)
     return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer };
 
-  const byName = new Map(all.map((column) => [column.name, [column]]));
-  for (const part of there) {
-    const columns = [ROW, LOGPROBS].filter((column) => column.part === part);
-    if (!byName.has(part))
-      byName.set(part, columns.length > 0 ? columns : all.filter((c) => c.part === part));
-  }
-  const unknown = select.filter((name) => !byName.has(name));
-  if (unknown.length > 0) {
-    const use = { code: 'output_column_unknown', user: 'output.columns names', owner: 'the record has' };
-    throw unknownNames(use, unknown, [...all.map((column) => column.name)]);
-  }
-  const columns = [...new Set(select.flatMap((name) => byName.get(name) ?? []))];
+  const { columns, unnamed } = selected(select, all, there, options.inputColumns !== null);
   const fields = columns.flatMap((column) => column.field ?? []);
   return {
     columns,
-    parts: new Set(columns.map((column) => column.part)),
-    fields: fields.length === options.inputColumns.length ? null : fields,
+    parts: new Set([...columns, ...unnamed].map((column) => column.part)),
+    fields: fields.length === inputs.length ? null : fields,
     isWhole: false,
     answer,
   };
+}
+
+/** What of `output.columns` says that a column, or a group, is left out. */
+const WITHOUT = '-';
+
+/** Names of parts and of groups, with the parts that they stand for. */
+const NAMED: ReadonlyMap<string, readonly Part[]> = new Map([
+  ...PARTS.map((part) => [part, [part]] as const),
+  ...GROUPS,
+]);
+
+/** Names in a selection that can only be those of columns of the input. */
+const othersIn = (select: readonly string[], taken: ReadonlySet<string>): readonly string[] =>
+  select.filter((name) => !name.startsWith(WITHOUT) && !taken.has(name) && !NAMED.has(name));
+
+/**
+ * What a selection has.
+ * @param all the columns that CSV has without one
+ * @param parts those that JSONL has without one
+ * @param isKnown false where the columns of the input are not known: then any may be left out
+ * @returns `unnamed`: columns of JSONL alone, in a selection that begins with all
+ */
+function selected(
+  select: readonly string[],
+  all: readonly Column[],
+  parts: readonly Part[],
+  isKnown: boolean,
+) {
+  const hidden = [ROW, LOGPROBS].filter(({ part }) => parts.includes(part));
+  const names = [...NAMED].filter(([name]) => GROUPS.has(name) || parts.some((part) => part === name));
+  const byName = new Map(
+    names.map(([name, of]) => [name, [...hidden, ...all].filter(({ part }) => of.includes(part))]),
+  );
+  // A column goes before the group of its name.
+  for (const column of all) byName.set(column.name, [column]);
+  const isWithout = (name: string): boolean => !byName.has(name) && name.startsWith(WITHOUT);
+  const isWhole = isWithout(select[0] ?? '');
+  const columns = new Set(isWhole ? all : []);
+  const unnamed = new Set(isWhole ? hidden : []);
+  const unknown: string[] = [];
+  for (const name of select) {
+    const without = isWithout(name);
+    const plain = without ? name.slice(WITHOUT.length) : name;
+    const found = byName.get(plain);
+    if (found === undefined) unknown.push(plain);
+    for (const column of found ?? []) {
+      unnamed.delete(column);
+      if (without) columns.delete(column);
+      else columns.add(column);
+    }
+  }
+  if (isKnown && unknown.length > 0) {
+    const use = { code: 'output_column_unknown', user: 'output.columns names', owner: 'the record has' };
+    throw unknownNames(use, unknown, [
+      ...new Set([...all.map(({ name }) => name), ...names.map(([name]) => name)]),
+    ]);
+  }
+  if (isKnown && columns.size === 0 && select.some(isWithout)) {
+    throw new UsageError(
+      'output_column_missing',
+      `output.columns leaves nothing of the record: ${select.join(', ')}`,
+      'Name a column that stays.',
+    );
+  }
+  return { columns: [...columns], unnamed: [...unnamed] };
+}
+
+/**
+ * Whether a selection has a column of the input.
+ * @param name in the record
+ */
+export function hasInput(select: readonly string[], name: string): boolean {
+  const kept = [name, 'input'];
+  const last = select.findLast((each) => [...kept, ...kept.map((one) => WITHOUT + one)].includes(each));
+  return last === undefined ? select[0]?.startsWith(WITHOUT) === true : kept.includes(last);
 }
 
 /** Parts that only some jobs have. */

@@ -43,6 +43,16 @@ export const PARTS = [
 
 export type Part = (typeof PARTS)[number];
 
+/**
+ * Names in `output.columns` that stand for the columns of several parts, or of none in a job that does not have them. The names
+ * of parts stand for their columns as well.
+ */
+export const GROUPS: ReadonlyMap<string, readonly Part[]> = new Map<string, readonly Part[]>([
+  ['evidence', ['answer_source', 'confidence', 'answer_probabilities', 'abstained']],
+  ['tokens', ['usage']],
+  ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms']],
+]);
+
 /** Everything that a record is made of, taken apart once for all of its columns. */
 export interface RecordFacts {
   readonly row: Row;

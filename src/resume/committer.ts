@@ -237,8 +237,8 @@ export class Committer {
   }
 
   /**
-   * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays until the output has its
-   * name, so that the next execution can do this again.
+   * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays
+   * until the output has its name, so that the next execution can do this again.
    * @param mode permissions of the file. @default those that the system gives
    * @throws StopError when the disk refuses, or the place is not this run's any more
    */

@@ -50,7 +50,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   const gold = goldReader(settings, name);
   const format = recordFormat({
     format: output.format,
-    inputColumns: isBlank ? (output.columns ?? []) : survey.columns,
+    inputColumns: isBlank ? null : survey.columns,
     ...options,
   });
 

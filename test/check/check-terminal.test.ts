@@ -54,6 +54,7 @@ const report: CheckReport = {
       { line: 1_200, same_as_line: 3 },
     ],
   },
+  columns: null,
   cost: { least: 2.76662, most: 2.90042 },
   time: { seconds: 267.6, limit: 'requests_per_minute', call_seconds: 2 },
   deadline: { seconds: 18_000, verdict: 'holds', call_seconds: 134.5 },
@@ -192,6 +193,16 @@ test('a long prompt is cut, and says so', () => {
   expect(shown).toContain('│ line 29\n');
   expect(shown).not.toContain('│ line 30\n');
   expect(shown).toContain('… --json has more');
+});
+
+test('the columns are shown where the job chooses them, and so many at most', () => {
+  const columnsOf = (columns: readonly string[] | null): string =>
+    renderCheck({ ...report, columns }, { width: 80, color: false });
+  expect(columnsOf(null)).not.toContain('columns');
+  expect(columnsOf(['id', 'an\u001b[31mswer'])).toMatch(/^columns +id, an\\u\{1b\}\[31mswer$/m);
+  expect(columnsOf(Array.from({ length: 60 }, (_, i) => `column_${i}`))).toMatch(
+    /column_39,\s+and 20 more\n/,
+  );
 });
 
 test.each([50, 80, 120])('nothing is wider than %i columns', (width) => {

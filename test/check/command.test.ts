@@ -75,6 +75,21 @@ describe('promptmill check', () => {
     expect(stderr).toContain('1 without id: line 5');
   });
 
+  it('shows the columns that the output will have, where the job chooses them', async () => {
+    const columns = variant('columns', {
+      output: { columns: ['input', 'answer', 'tokens', '-total_tokens'] },
+    });
+    const shown = await check([columns]);
+    expect(shown.stderr).toMatch(/columns +.*answer, prompt_tokens, completion_tokens\n/);
+    const jsonl = variant('parts', { output: { path: 'out/x.jsonl', columns: ['-filters', '-error'] } });
+    const { columns: parts } = JSON.parse((await check([jsonl, '--json'])).stdout);
+    expect(parts).toEqual(expect.arrayContaining(['row', 'input', 'usage']));
+    expect(parts).not.toContain('filters');
+    const wrong = await check([variant('wrong', { output: { columns: ['-fliters'] } })]);
+    expect(wrong.code).toBe(2);
+    expect(wrong.stderr).toContain('did you mean "filters"?');
+  });
+
   it('knows that a row which sets max_tokens to null has the default of the service', async () => {
     work.write('null.jsonl', '{"body": {"prompt": "a b c", "max_tokens": null}}\n');
     const job = { input: { path: 'null.jsonl' }, prompt: undefined, parameters: { max_tokens: 4_096 } };

@@ -70,7 +70,9 @@ describe('settings', () => {
   });
 
   it('refuse an output of unknown kind, a format and a log level that do not exist', () => {
-    expect(() => settings({ output: 'out.xlsx' })).toThrow('output must end in .csv or .jsonl, got out.xlsx');
+    expect(() => settings({ output: 'out.xlsx' })).toThrow(
+      'output must end in .csv or .jsonl, each also with .gz, got out.xlsx',
+    );
     expect(() => settings({ format: 'xml' })).toThrow('--format must be csv, tsv or jsonl, got xml');
     expect(() => settings({ logLevel: 'loud' })).toThrow('got loud');
   });

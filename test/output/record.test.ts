@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { UsageError } from '../../src/errors.js';
 import type { Answer, Outcome } from '../../src/model.js';
-import { recordLayout } from '../../src/output/record.js';
+import { hasInput, recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
 import { said } from '../answer/said.js';
 import { blockedPrompt, completed, csvRow, failed, TEXT } from './records.js';
@@ -60,6 +60,87 @@ describe('the columns of the record', () => {
     ]);
   });
 
+  describe('with groups', () => {
+    const sure = { ...TEXT, confidenceOf: ['a', 'b'], abstains: true };
+    const layoutOf = (select: readonly string[], inputColumns: readonly string[] | null = ['id', 'note']) =>
+      recordLayout({ inputColumns, answer: sure, probabilities: true, answerSource: true, select });
+    const selected = (select: readonly string[], inputColumns?: readonly string[] | null): string[] =>
+      names(layoutOf(select, inputColumns).columns);
+    const ALL = names(
+      recordLayout({ inputColumns: ['id', 'note'], answer: sure, probabilities: true, answerSource: true })
+        .columns,
+    );
+
+    it('have those of each group in its place, and none twice', () => {
+      expect(selected(['tokens', 'input', 'answer', 'evidence', 'total_tokens', 'error'])).toEqual([
+        ...['prompt_tokens', 'completion_tokens', 'total_tokens', 'id', 'note', 'answer'],
+        ...['answer_source', 'confidence', 'p_a', 'p_b', 'abstained', 'error_code', 'error_message'],
+      ]);
+      expect(selected(['call'])).toEqual(['model', 'completion_id', 'created', 'attempts', 'latency_ms']);
+    });
+
+    it('leave out what a name with - says, of what stands before it', () => {
+      expect(selected(['input', 'call', '-note', '-call', 'model', '-filters'])).toEqual(['id', 'model']);
+      expect(selected(['-filters', '-input', 'note'])).toEqual([
+        ...ALL.filter(
+          (name) => !/_(filtered|severity)$|^(prompt|completion)_filtered$|^(id|note)$/.test(name),
+        ),
+        'note',
+      ]);
+    });
+
+    it('keep the number of the row in JSONL, where the list begins with all', () => {
+      const { columns, parts, fields } = layoutOf(['-filters', '-note']);
+      expect(columns.map(({ part }) => part)).not.toContain('row');
+      expect([...parts]).toEqual(expect.arrayContaining(['row', 'input', 'usage']));
+      expect(parts).not.toContain('filters');
+      expect(fields).toEqual(['id']);
+      expect(layoutOf(['-row', '-filters']).parts).not.toContain('row');
+      expect(selected(['-filters', 'row']).at(-1)).toBe('row');
+    });
+
+    it('are columns where the record has one of their name', () => {
+      expect(selected(['tokens', '-filters'], ['tokens', '-filters'])).toEqual(['tokens', '-filters']);
+      expect(selected(['-filters', '-tokens'], ['tokens', 'id'])).not.toContain('tokens');
+      expect(selected(['-filters', '-tokens'], ['tokens', 'id'])).toContain('total_tokens');
+    });
+
+    it('may have none in a job that does not ask for them', () => {
+      const select = ['status', 'evidence', '-evidence'];
+      expect(names(recordLayout({ inputColumns: [], answer: TEXT, select }).columns)).toEqual(['status']);
+    });
+
+    it('say of a column of the input whether it is among them', () => {
+      const has = (...select: readonly string[]): boolean => hasInput(select, 'id');
+      expect([has('id'), has('input'), has('-filters'), has('-id', 'input')]).toEqual([
+        true,
+        true,
+        true,
+        true,
+      ]);
+      expect([has('note'), has('input', '-id'), has('-input'), has('-id')]).toEqual([
+        false,
+        false,
+        false,
+        false,
+      ]);
+    });
+
+    it('take any name for one of an input of which nothing is known', () => {
+      expect(selected(['id', 'answer', 'tokens', '-note', '-total_tokens'], null)).toEqual([
+        ...['id', 'answer', 'prompt_tokens', 'completion_tokens'],
+      ]);
+    });
+
+    it('are told by the nearest name where they are misspelt, and must leave something', () => {
+      expect(() => selected(['-fliters'])).toThrow('did you mean "filters"?');
+      expect(() => selected(['evidense'])).toThrow('did you mean "evidence"?');
+      expect(() => selected(['id', '-input'])).toThrow(
+        'output.columns leaves nothing of the record: id, -input',
+      );
+    });
+  });
+
   it('end with those of where an outcome was taken from, only for a job that reuses', () => {
     const inputColumns = ['copied_from', 'carried_from'];
     const all = names(recordLayout({ inputColumns, answer: TEXT, origins: ['copied_from'] }).columns);
@@ -99,7 +180,7 @@ describe('the columns of the record', () => {
         message:
           'output.columns names "reveiw_id" and "staus", but the record has no such columns; ' +
           'did you mean "review_id" and "status"?',
-        hint: expect.stringMatching(/^Columns: review_id, status, answer, .* and 13 more\.$/),
+        hint: expect.stringMatching(/^Columns: review_id, status, answer, .* and 21 more\.$/),
       }),
     );
   });
