@@ -16,7 +16,9 @@ const underWay = new UnderWay();
 function end(error: unknown): never {
   const { text, exit } = lastWords(error, underWay.resume);
   try {
-    writeSync(2, text);
+    // A terminal may have a screen on it, which the stream knows of.
+    if (process.stderr.isTTY) process.stderr.write(text);
+    else writeSync(2, text);
   } catch {
     // Nobody reads it any more.
   }

@@ -3,6 +3,7 @@ import type { Settings } from '../config/settings.js';
 import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
+import { canDraw } from '../report/screen.js';
 import { type Input, openInput } from '../run/input.js';
 import { type Plan, planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
@@ -119,7 +120,7 @@ function countingFor({ endpoint }: Settings): Counting {
 
 const streamOf = ({ stderr, quiet }: CheckWorld) => ({
   stream: stderr,
-  isTTY: stderr.isTTY === true,
+  isTTY: canDraw(stderr),
   done: 0,
   quiet,
 });

@@ -17,6 +17,11 @@ export function createLog(level: LogLevel): Logger {
   const options = { level, base: null, serializers: { err: withoutCommand } };
   if (process.stderr.isTTY !== true) return pino(options, pino.destination({ fd: 2, sync: true }));
   // Loaded for a terminal only.
-  const { PinoPretty: pretty }: typeof import('pino-pretty') = require('pino-pretty');
-  return pino(options, pretty({ destination: 2, sync: true, translateTime: 'HH:MM:ss' }));
+  const { prettyFactory }: typeof import('pino-pretty') = require('pino-pretty');
+  const readable = prettyFactory({
+    translateTime: 'HH:MM:ss',
+    colorize: process.env['NO_COLOR'] === undefined,
+  });
+  // By the stream, which may have a screen on it, and not by the number of its file.
+  return pino(options, { write: (line) => void process.stderr.write(readable(line)) });
 }

@@ -43,8 +43,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const promptsPerRequest = limits.prompts_per_request;
   const inputPath = flags.input ?? job.input.path;
   const format = flags.format === undefined ? job.input.format : formatNamed(flags.format).name;
-  const namedOutput = job.output.path ?? defaultOutput(job.name, format, inputPath);
-  const outputPath = flags.output ?? namedOutput;
+  const usualOutput = defaultOutput(job.name, format, inputPath);
+  const outputPath = flags.output ?? job.output.path ?? usualOutput;
+  const namedOutput =
+    job.output.path === undefined || job.output.path === '-' ? usualOutput : job.output.path;
   return Object.freeze({
     job: job.name,
     /** As it was named; `null` for a job that is no file. */

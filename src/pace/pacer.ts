@@ -2,7 +2,14 @@ import { PaceCell, type PaceValues } from './pace-cell.js';
 import { QuotaWait } from './pauses.js';
 import { type Admission, type Given, Permits, Spacing } from './permits.js';
 import { hold, pause, refuse } from './refusal.js';
-import { needsPermits, type PaceChange, PaceChanges, type PaceLimits, takePermits } from './shared-pace.js';
+import {
+  needsPermits,
+  type PaceChange,
+  PaceChanges,
+  type PaceLimits,
+  quotaOf,
+  takePermits,
+} from './shared-pace.js';
 import { SlowStart } from './slow-start.js';
 import { applyReport, UsageReporter } from './usage.js';
 
@@ -89,6 +96,11 @@ export class Pacer {
   /** Whether calls wait for permits, as far as this process knows. */
   get takesPermits(): boolean {
     return needsPermits(this.#shared.pace, this.parts.limits);
+  }
+
+  /** Calls a minute that the fleet may make, as far as this process knows; null while nothing bounds them but the concurrency. */
+  get quota(): { readonly perMinute: number; readonly isFound: boolean } | null {
+    return quotaOf(this.#shared.pace, this.parts.limits);
   }
 
   /**

@@ -137,6 +137,19 @@ export function allowedRate(pace: SharedPace, configured: PaceLimits): number | 
   return Math.min(rateOf(pace.estimate), most ?? Number.POSITIVE_INFINITY);
 }
 
+/** The same for people: the quota itself where it is told, and what was found out where refusals say that it is less. */
+export function quotaOf(
+  pace: SharedPace,
+  configured: PaceLimits,
+): { readonly perMinute: number; readonly isFound: boolean } | null {
+  const told = known(pace, configured).requestsPerMinute;
+  const allowed = allowedRate(pace, configured);
+  if (allowed === null) return null;
+  return told === null || allowed < told * USED.requests
+    ? { perMinute: allowed, isFound: true }
+    : { perMinute: told, isFound: false };
+}
+
 /** Whether calls need a permit: only then does anybody ask the store for one. */
 export function needsPermits(pace: SharedPace, configured: PaceLimits): boolean {
   const { requestsPerMinute, tokensPerMinute } = known(pace, configured);

@@ -105,7 +105,12 @@ class Engine {
     this.#events.readBy(
       (event) => this.#judge(event),
       logReader(world.log),
-      progressReader(world, input.total, manifest.rows, settings.limits.unknownOutcome),
+      progressReader(world, {
+        settings,
+        total: input.total,
+        done: manifest.rows,
+        tally: () => committer.manifest.tally,
+      }),
       (event) => event.type === 'pulse' && heartbeat.tell(event.known, event.waiting),
       (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
       (event) => world.onEvent?.(event),
@@ -148,7 +153,8 @@ class Engine {
 
   #pulse(): void {
     const now = steadyNow();
-    const { tally } = this.parts.committer.manifest;
+    const { tally, calls } = this.parts.committer.manifest;
+    const { sent, rate_limited, prompt_tokens, completion_tokens } = calls;
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
@@ -156,6 +162,8 @@ class Engine {
       invalid: invalidOf(tally),
       inFlight: this.#own?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
+      calls: { sent, rate_limited, prompt_tokens, completion_tokens },
+      quota: this.#own?.worker.quota ?? null,
     });
     const fault = this.#watchdog.overdue(now);
     if (fault !== null) this.stop(fault);

@@ -1,8 +1,14 @@
 import type { Logger } from 'pino';
+import { NO_TOKENS } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
 import { counted } from '../figures.js';
 import { startProgress } from '../report/progress.js';
-import type { RowCounts } from '../report/tally.js';
+import { type RateWindow, rateOf, sampled } from '../report/rate.js';
+import { type Quota, type RunFigures, runLines } from '../report/run-screen.js';
+import { canDraw, type TerminalStream } from '../report/screen.js';
+import type { RowCounts, Tally } from '../report/tally.js';
+import { painter } from '../report/terminal-text.js';
+import type { Counters } from '../store/counters.js';
 import type { CallEnded } from '../worker/caller.js';
 
 /** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
@@ -31,6 +37,10 @@ export type RunEvent =
       readonly invalid: number;
       readonly inFlight: number;
       readonly waiting: string | null;
+      /** Of all executions: requests sent and refused, and tokens that were billed or may yet be. */
+      readonly calls: Pick<Counters, 'sent' | 'rate_limited' | 'prompt_tokens' | 'completion_tokens'>;
+      /** What is known of the quota; null while nothing is. */
+      readonly quota: Quota | null;
     }
   /** The run stops early, by a signal or for a reason of its own; calls in flight are finished. */
   | { readonly type: 'run halted'; readonly signal: string | null; readonly inFlight: number }
@@ -60,27 +70,65 @@ export function logReader(log: Logger): RunReader {
   };
 }
 
-/** Shows a person how the run gets on, as a bar or in lines. */
-export function progressReader(
-  {
-    stderr,
+/** Where it is shown. */
+interface Shown {
+  readonly stderr: TerminalStream & { readonly isTTY?: boolean };
+  readonly quiet: boolean;
+}
+
+/** The run, as far as it is shown to a person. */
+interface Watched {
+  readonly settings: Pick<Settings, 'answer' | 'limits' | 'prices'>;
+  /** Rows of the run, and how many of them earlier executions have written. */
+  readonly total: number;
+  readonly done: number;
+  /** What is counted of the rows on disk; its names of answers are in no event. */
+  readonly tally: () => Tally;
+}
+
+/** Shows a person how the run gets on: on a terminal as a screen that stays in its place, elsewhere in lines. */
+export function progressReader({ stderr, quiet }: Shown, run: Watched): RunReader {
+  const { settings, total, done, tally } = run;
+  const { limits, prices, answer } = settings;
+  const paint = painter(process.env['NO_COLOR'] === undefined);
+  const began = performance.now();
+  let now: Extract<RunEvent, { type: 'pulse' }> | null = null;
+  let sent: RateWindow = [];
+  const figures = (): RunFigures => {
+    const perSecond = rateOf(sent);
+    return {
+      seconds: (performance.now() - began) / 1000,
+      tokens: now?.calls ?? NO_TOKENS,
+      callsPerMinute: perSecond === null ? null : perSecond * 60,
+      rateLimited: now?.calls.rate_limited ?? 0,
+      quota: now?.quota ?? null,
+      tally: tally(),
+      namesAnswers: answer.kind !== 'text',
+      prices,
+      budget: limits.budget,
+    };
+  };
+  const progress = startProgress({
+    stream: stderr,
+    isTTY: canDraw(stderr),
+    total,
+    done,
     quiet,
-  }: {
-    readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
-    readonly quiet: boolean;
-  },
-  total: number,
-  done: number,
-  unknown: Settings['limits']['unknownOutcome'],
-): RunReader {
-  const progress = startProgress({ stream: stderr, isTTY: stderr.isTTY === true, total, done, quiet });
+    lines: (view, width) => runLines(view, figures(), width, paint),
+  });
   return (event) => {
-    if (event.type === 'pulse') progress.update({ ...event, done: event.known });
-    else if (event.type === 'run halted') progress.note(stoppingText(event, unknown));
+    if (event.type === 'pulse') {
+      now = event;
+      sent = sampled(sent, { at: performance.now(), done: event.calls.sent }, MINUTE_MS);
+      progress.update({ ...event, done: event.known });
+    } else if (event.type === 'run halted') progress.note(stoppingText(event, limits.unknownOutcome));
     else if (event.type === 'input grown') progress.note(grownText(event));
     else if (event.type === 'run ended') progress.stop();
   };
 }
+
+/** What "a minute" of the calls is measured over. */
+const MINUTE_MS = 60_000;
 
 /** What a signal has begun, and what another one does. */
 function stoppingText(

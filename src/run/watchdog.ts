@@ -26,6 +26,8 @@ interface Watched extends Calling {
   readonly inFlight: number;
   /** Takes the rows that fail, and not the service, for the cause of an outage. */
   blameRows(): void;
+  /** What it waits for on the side of another deployment, in words. @default there is none */
+  otherWait?(now: number): string | null;
 }
 
 interface WatchdogOptions {
@@ -89,8 +91,10 @@ export class Watchdog {
     if (refusal !== null) return `waiting since ${clock(refusal.since)}: ${refusal.message}`;
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
-    if (worker !== null) return serviceWait(worker, now);
     const idle = this.idleMs(now);
+    // Only its own rows wait for another deployment; the others may get on.
+    const other = (): string | null => (idle > SILENT_MS ? (worker?.otherWait?.(now) ?? null) : null);
+    if (worker !== null) return serviceWait(worker, now) ?? other();
     const fleet = this.options.fleet?.() ?? null;
     if (fleet?.workers === 0 && idle > SILENT_MS)
       return `no worker listens; start one with: promptmill work --queue ${queue}`;

@@ -316,6 +316,20 @@ export class ChunkWorker {
     return this.#lane.outage.view;
   }
 
+  /** The quota of calls, as far as this process knows; null while nothing is known. */
+  get quota(): Pacer['quota'] {
+    return this.#lane.pacer.quota;
+  }
+
+  /** What rows wait for that another deployment is asked for last, in words; null while none does. */
+  otherWait(now: number): string | null {
+    for (const [deployment, { outage, pacer }] of this.#otherLanes) {
+      const wait = serviceWait({ outage: outage.view, waitingMs: pacer.waitingMs }, now);
+      if (wait !== null) return `${deployment}: ${wait}`;
+    }
+    return null;
+  }
+
   /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#batcher.totals(run);

@@ -36,6 +36,8 @@ describe('settings', () => {
       format: { name: 'jsonl' },
     });
     expect(settings({ output: '-' }).output).toMatchObject({ path: '-', format: { name: 'csv' } });
+    const piped = settings({ input: 'rows.jsonl' }, {}, { output: { path: '-' } });
+    expect(piped.output).toMatchObject({ path: '-', format: { name: 'jsonl' } });
   });
 
   it('say what is done with answers that do not fit, where anything is', () => {

@@ -5,6 +5,7 @@ import {
   allowedRate,
   NOTHING,
   newPace,
+  quotaOf,
   readPace,
   type SharedPace,
   takePermits,
@@ -150,6 +151,15 @@ describe('a refusal', () => {
 it('a job says more than the service about the quota', () => {
   const pace = applyReport(newPace(), { ...NO_REPORT, advertised: requests(1_200) }, requests(600), T);
   expect(allowedRate(pace, requests(600))).toBe(591);
+});
+
+it('people are told the quota itself, and a rate that was found where refusals say that it is less', () => {
+  expect(quotaOf(newPace(), NOTHING)).toBe(null);
+  expect(quotaOf(newPace(), requests(600))).toEqual({ perMinute: 600, isFound: false });
+  const cut = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
+  const quota = quotaOf(cut, requests(600));
+  expect(quota?.isFound).toBe(true);
+  expect(quota?.perMinute).toBeLessThan(591);
 });
 
 it('a held rate stays what it is, and grows again afterwards', () => {

@@ -1,6 +1,9 @@
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { barLine, type ProgressView, plainLine, startProgress } from '../../src/report/progress.js';
+import { startProgress } from '../../src/report/progress.js';
+import { barLine, type ProgressView, plainLine } from '../../src/report/progress-lines.js';
+import { type RunFigures, runLines } from '../../src/report/run-screen.js';
+import { Screen } from '../../src/report/screen.js';
 import { cells } from '../../src/report/terminal-text.js';
 
 const view: ProgressView = {
@@ -105,29 +108,30 @@ class Sink extends Writable {
   }
 }
 
-/** A terminal as far as a progress bar needs one: it obeys the codes and shows what a person would see. */
-class Screen extends Sink {
+/** A terminal, as far as lines are drawn on one: it obeys the codes and shows what a person would see. */
+class Terminal extends Sink {
   readonly isTTY = true;
-  readonly columns = 80;
+  columns = 80;
+  rows = 24;
 
   get lines(): string[] {
     const lines = [''];
+    let row = 0;
     let column = 0;
-    for (const [token] of this.text.matchAll(/\p{Cc}(?:\[\d*[A-Z])?|\P{Cc}+/gu)) {
-      const line = lines.at(-1) ?? '';
+    for (const [token] of this.text.matchAll(/\p{Cc}(?:\[\d*[A-Za-z])?|\P{Cc}+/gu)) {
+      const line = lines[row] ?? '';
+      const up = token.startsWith('\u001b[') && token.endsWith('A') ? Number(token.slice(2, -1)) : 0;
       if (token === '\n') {
-        lines.push('');
+        row++;
         column = 0;
-      } else if (token === '\u001b[1G') {
-        column = 0;
-      } else if (token === '\u001b[2K') {
-        lines[lines.length - 1] = ' '.repeat(column);
-      } else if (token === '\u001b[0K' || token === '\u001b[0J') {
-        lines[lines.length - 1] = line.slice(0, column);
-      } else if (/^\p{Cc}/u.test(token)) {
-        throw new Error(`unknown escape code ${JSON.stringify(token)}`);
-      } else {
-        lines[lines.length - 1] = line.slice(0, column) + token + line.slice(column + token.length);
+        if (row === lines.length) lines.push('');
+      } else if (token === '\r') column = 0;
+      else if (up > 0) row = Math.max(0, row - up);
+      else if (token === '\u001b[K') lines[row] = line.slice(0, column);
+      else if (token === '\u001b[J') lines.splice(row, lines.length, line.slice(0, column));
+      else if (/^\p{Cc}/u.test(token)) throw new Error(`unknown escape code ${JSON.stringify(token)}`);
+      else {
+        lines[row] = line.slice(0, column).padEnd(column) + token + line.slice(column + token.length);
         column += token.length;
       }
     }
@@ -161,7 +165,7 @@ describe('progress', () => {
   });
 
   test('what is no run names what it counts, and no calls', () => {
-    const stream = new Screen();
+    const stream = new Terminal();
     const progress = startProgress({
       stream,
       isTTY: true,
@@ -188,7 +192,7 @@ describe('progress', () => {
   });
 
   test('on a terminal there is one line, drawn again and again, and notes stand above it', () => {
-    const stream = new Screen();
+    const stream = new Terminal();
     const progress = startProgress({ stream, isTTY: true, total: 10_000, done: 0, quiet: false });
     expect(stream.lines).toEqual([`${'░'.repeat(30)}  0 %  0 / 10,000  0 in flight`]);
     progress.update({ done: 1000, inFlight: 50, failed: 0 });
@@ -206,7 +210,7 @@ describe('progress', () => {
   });
 
   test('on a terminal a long note breaks between words', () => {
-    const stream = new Screen();
+    const stream = new Terminal();
     const progress = startProgress({ stream, isTTY: true, total: 100, done: 0, quiet: false });
     progress.note(
       'stopping: finishing 50 calls in flight; Ctrl-C again stops at once, and 50 calls may then be paid for twice',
@@ -220,7 +224,7 @@ describe('progress', () => {
   });
 
   test.each([true, false])('after stop() nothing is printed, on a terminal: %s', (isTTY) => {
-    const stream = new Screen();
+    const stream = new Terminal();
     const progress = startProgress({ stream, isTTY, total: 100, done: 0, quiet: false, everyMs: 100 });
     vi.advanceTimersByTime(1000);
     progress.stop();
@@ -233,7 +237,7 @@ describe('progress', () => {
   });
 
   test('quiet is quiet', () => {
-    const stream = new Screen();
+    const stream = new Terminal();
     const progress = startProgress({ stream, isTTY: true, total: 100, done: 0, quiet: true });
     progress.update({ done: 50, inFlight: 1, failed: 0 });
     progress.note('a note');
@@ -243,11 +247,154 @@ describe('progress', () => {
   });
 });
 
+/** Without colours. */
+const unpainted = (_style: unknown, text: string): string => text;
+
+const figures: RunFigures = {
+  seconds: 15,
+  tokens: { prompt_tokens: 400_000, completion_tokens: 20_000 },
+  prices: { prompt: 0.0015, completion: 0.002 },
+  budget: { tokens: null, cost: 2.5 },
+  callsPerMinute: 588,
+  rateLimited: 3,
+  quota: { perMinute: 600, isFound: false },
+  tally: {
+    rows: { total: 12_345, completed: 12_300, filtered: 20, failed: 3, skipped: 22 },
+    answers: { positive: 6_100, negative: 4_000, neutral: 2_193 },
+    abstained: 12,
+  },
+  namesAnswers: true,
+};
+
+describe('the screen of a run', () => {
+  const shown = (width: number, more: Partial<ProgressView> = {}, of: Partial<RunFigures> = {}) =>
+    runLines({ ...view, invalid: 7, ...more }, { ...figures, ...of }, width, unpainted);
+
+  test('tells how far it is, how fast, what it costs, and what the answers are', () => {
+    expect(shown(79)).toEqual([
+      'rows     ██░░░░░░░░░░░░░░░░░░░  12 %  12,345 / 100,000  1 min 44 s left',
+      'speed    850 rows/s  15 s so far',
+      'calls    ████████████████████░  588 of 600 a minute  50 in flight  3 × 429',
+      'cost     █████░░░░░░░░░░░░░░░░  25 %  0.64 of 2.50  420,000 tokens',
+      'answers  positive 6,100 ███████  negative 4,000 ████░░░  neutral 2,193 ██░░░░░',
+      'written  12,281 answered  3 failed  7 invalid  12 abstained  20 filtered',
+    ]);
+  });
+
+  test('leaves out what matters least where it is narrow', () => {
+    expect(shown(39)).toEqual([
+      'rows     12 %  12,345 / 100,000',
+      'speed    850 rows/s  15 s so far',
+      'calls    588 of 600 a minute',
+      'cost     0.64 of 2.50  420,000 tokens',
+      'answers  positive 6,100 ███████████  +2',
+      'written  12,281 answered  3 failed',
+    ]);
+  });
+
+  test('has as many lines whatever happens, none of them wider than asked for', () => {
+    const hostile = { ['好'.repeat(40)]: 5, '\u001b[2J': 3, ...figures.tally.answers, other: 1, more: 2 };
+    for (let width = 1; width <= 130; width++) {
+      for (const more of [{}, { waiting: '\n好'.repeat(99) }, { rate: null, done: 0 }]) {
+        for (const answers of [figures.tally.answers, hostile, {}]) {
+          const lines = shown(width, more, { tally: { ...figures.tally, answers } });
+          expect(lines.length).toBe(6);
+          expect(Math.max(...lines.map(cells))).toBeLessThanOrEqual(width);
+          expect(lines.join('')).not.toMatch(/\p{Cc}/u);
+        }
+      }
+    }
+  });
+
+  test('shows why it stands still in place of the speed', () => {
+    const waiting = 'waiting since 10:42:05: Service Unavailable (HTTP 503); next call at 10:42:25';
+    expect(shown(79, { waiting })[1]).toBe(
+      'waits    since 10:42:05: Service Unavailable (HTTP 503); next call at 10:42:25',
+    );
+    expect(shown(79, { waiting })[0]).not.toContain('left');
+  });
+
+  test('says what is not known, and has no line for answers that are free text', () => {
+    const unknown = { quota: null, prices: null, budget: null, namesAnswers: false };
+    expect(shown(79, {}, unknown).slice(2)).toEqual([
+      'calls    588 a minute  50 in flight  3 × 429',
+      'tokens   420,000',
+      'written  12,281 answered  3 failed  7 invalid  12 abstained  20 filtered',
+    ]);
+    expect(shown(79, {}, { quota: { perMinute: 431.6, isFound: true } })[2]).toContain(
+      '588 of about 432 a minute',
+    );
+  });
+
+  test('holds the spending against the limit that is nearer', () => {
+    expect(shown(79, {}, { budget: { tokens: 500_000, cost: 2.5 } })[3]).toBe(
+      'cost     █████████████████░░░░  84 %  0.64 of 2.50  420,000 of 500,000 tokens',
+    );
+  });
+});
+
+describe('lines that stay in their place', () => {
+  const three = (width: number): string[] => ['one', 'two', 'three'].map((line) => line.slice(0, width));
+
+  test('are drawn in one write, each time', () => {
+    const stream = new Terminal();
+    const write = vi.spyOn(stream, '_write');
+    const screen = new Screen(stream, three);
+    screen.update();
+    screen.update();
+    expect(write).toHaveBeenCalledTimes(3);
+    expect(stream.lines).toEqual(['one', 'two', 'three']);
+    screen.end();
+    expect(stream.lines).toEqual(['']);
+  });
+
+  test('what others write to the terminal stands above them', () => {
+    const stream = new Terminal();
+    const screen = new Screen(stream, three);
+    stream.write('a line of the log\n');
+    screen.update();
+    expect(stream.lines).toEqual(['a line of the log', 'one', 'two', 'three']);
+    screen.end();
+    stream.write('after it');
+    expect(stream.lines).toEqual(['a line of the log', 'after it']);
+  });
+
+  test('where the terminal became narrower, what was drawn takes more lines, and is drawn anew at once', () => {
+    const stream = new Terminal();
+    const screen = new Screen(stream, (width) => ['x'.repeat(width), 'y'.repeat(width), 'z']);
+    stream.text = '';
+    stream.columns = 40;
+    stream.emit('resize');
+    // Two lines of 79 are now four, above the one with the cursor.
+    expect(stream.text.slice(0, 5)).toBe('\r\u001b[4A');
+    expect(stream.text).toContain('x'.repeat(39));
+    expect(stream.text).not.toContain('x'.repeat(40));
+    screen.end();
+  });
+
+  test('are no more than the terminal is high', () => {
+    const stream = new Terminal();
+    stream.rows = 3;
+    const screen = new Screen(stream, three);
+    expect(stream.lines).toEqual(['one', 'two']);
+    screen.end();
+  });
+
+  test('leave no listener behind', () => {
+    const counts = () => [process.listenerCount('SIGTSTP'), process.listenerCount('exit')];
+    const before = counts();
+    const stream = new Terminal();
+    new Screen(stream, three).end();
+    expect(counts()).toEqual(before);
+    expect(stream.listenerCount('resize')).toBe(0);
+  });
+});
+
 test.each([true, false])(
   'a progress that nobody stops keeps no process alive, on a terminal: %s',
   (isTTY) => {
     const spies = [vi.spyOn(globalThis, 'setTimeout'), vi.spyOn(globalThis, 'setInterval')];
-    const progress = startProgress({ stream: new Screen(), isTTY, total: 100, done: 0, quiet: false });
+    const progress = startProgress({ stream: new Terminal(), isTTY, total: 100, done: 0, quiet: false });
     progress.note('a note');
     const timers = spies.flatMap((spy) => spy.mock.results.map(({ value }) => value));
     const live = timers.filter((timer) => !timer._destroyed && timer.hasRef());

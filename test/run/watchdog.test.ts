@@ -12,7 +12,12 @@ const OUTAGE: OutageView = {
 };
 
 function watching(
-  worker: { waitingMs?: number; inFlight?: number; outage?: OutageView | null } | null,
+  worker: {
+    waitingMs?: number;
+    inFlight?: number;
+    outage?: OutageView | null;
+    otherWait?: () => string | null;
+  } | null,
   fleet: () => Fleet | null = () => null,
 ) {
   let blamed = 0;
@@ -52,6 +57,15 @@ describe('a run that does not get on', () => {
       code: 'queue_unavailable',
       message: 'nothing was answered for 1 h 0 min: redis://queue does not answer',
     });
+  });
+
+  it('says what rows wait for that another deployment is asked for, once nothing else moves', () => {
+    const { watchdog } = watching({ otherWait: () => 'second: the service asked to wait until 10:42:05' });
+    watchdog.looked(1, 1_000);
+    watchdog.looked(1, 6_000);
+    expect(watchdog.waiting(6_000)).toBeNull();
+    watchdog.looked(1, 6_001);
+    expect(watchdog.waiting(6_001)).toBe('second: the service asked to wait until 10:42:05');
   });
 
   it('says what an outage is and when the next call is due, and is given up', () => {
