@@ -49,8 +49,20 @@ const { metafile } = await build({
   ],
 });
 
+// The script and the style that each HTML report has in it.
+const page = await build({
+  entryPoints: ['src/report/assets/report.js', 'src/report/assets/report.css'],
+  outdir: 'dist/report/assets',
+  bundle: true,
+  minify: true,
+  format: 'iife',
+  target: 'es2022',
+  metafile: true,
+});
+
 // Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
-const folders = Object.keys(metafile.inputs).flatMap(
+const inputs = { ...metafile.inputs, ...page.metafile.inputs };
+const folders = Object.keys(inputs).flatMap(
   (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
 );
 const licences = [...new Set(folders)].sort().map((folder) => {

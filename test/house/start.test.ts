@@ -26,6 +26,8 @@ const NOT_NEEDED = [
   'pino-pretty',
   'fastify',
   'prom-client',
+  'vega',
+  'vega-lite',
 ];
 
 let work: Workplace;
