@@ -136,7 +136,7 @@ function partOf(section: ReportSection | undefined): Html | null {
         value,
         percent,
         fraction,
-      }) => html`<tr><th scope="row" dir="auto">${name}</th><td class="value">${value}</td>${
+      }) => html`<tr><th scope="row" dir="auto">${name}</th><td class="${value.length <= 20 ? 'number' : 'value'}">${value}</td>${
         fraction === null
           ? null
           : html`<td class="number">${percent}</td><td class="bar"><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect data-kind="first" width="${100 * fraction}" height="1"/></svg></td>`
