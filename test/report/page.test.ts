@@ -104,11 +104,13 @@ describeInChromium('the page in a browser', () => {
   );
 
   it(
-    'fits a screen of 360 pixels, whatever is in it',
+    'fits a screen of 360 pixels and a wide one, whatever is in it',
     async () => {
       for (const name of SAMPLE_NAMES.filter((name) => name !== 'failures')) {
         const page = await open(name, { viewport: PHONE });
         expect(await page.evaluate('document.documentElement.scrollWidth'), name).toBe(PHONE.width);
+        await page.setViewportSize(WIDE);
+        expect(await page.evaluate('document.documentElement.scrollWidth'), name).toBe(WIDE.width);
       }
     },
     TIMEOUT_MS,

@@ -84,9 +84,9 @@ ${verdict.next.map(({ text, command }) => html`<p>${text}${command === null ? nu
 
 const STATES = {
   finished: 'good',
-  some_failed: 'bad',
-  missed: 'warn',
-  stopped: 'warn',
+  some_failed: 'warn',
+  missed: 'bad',
+  stopped: 'bad',
 } as const satisfies Record<RunReport['verdict']['state'], string>;
 
 function mainFigures(summary: RunReport['summary']): [name: string, value: string, more?: string][] {
@@ -129,6 +129,7 @@ const SEEN_AT_ONCE = 12;
 function partOf(section: ReportSection | undefined): Html | null {
   if (section === undefined) return null;
   const { title, rows } = section;
+  const most = Math.max(...rows.map(({ fraction }) => fraction ?? 0));
   const table = (some: ReportSection['rows']): Html =>
     html`<table><caption class="unseen">${title}</caption><tbody>${some.map(
       ({
@@ -139,7 +140,7 @@ function partOf(section: ReportSection | undefined): Html | null {
       }) => html`<tr><th scope="row" dir="auto">${name}</th><td class="${value.length <= 20 ? 'number' : 'value'}">${value}</td>${
         fraction === null
           ? null
-          : html`<td class="number">${percent}</td><td class="bar"><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect data-kind="first" width="${100 * fraction}" height="1"/></svg></td>`
+          : html`<td class="number">${percent}</td><td class="bar"><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect data-kind="first" width="${(100 * fraction) / most}" height="1"/></svg></td>`
       }</tr>
 `,
     )}</tbody></table>`;
