@@ -1,14 +1,29 @@
 /**
- * Promptmill as a library: what `promptmill run`, `check` and `emulate` do, for a program. It prints nothing, listens to no
+ * Promptmill as a library: what `promptmill run`, `check`, `retry`, `compare` and `emulate` do, for a program. It prints nothing, listens to no
  * signal and ends no process. docs/library.md has the story.
  *
  * @packageDocumentation
  */
 export type { CheckReport } from './check/check-report.js';
+export type { Finding, RenderedPrompt } from './check/inspection.js';
+export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './check/quote.js';
+export {
+  type CompareOptions,
+  type CompareReport,
+  compareOutputs as compare,
+} from './compare/compare-outputs.js';
+export type { Agreement, PartAgreement } from './compare/comparison.js';
+export type { Transitions } from './compare/pairs.js';
+export type { Latency } from './emulator/delivery.js';
+export type { FaultRate, ScriptRule } from './emulator/fault-plan.js';
+export type { FilterSide } from './emulator/filter.js';
 export type { EmulatorOptions } from './emulator/options.js';
+export type { QuotaSettings } from './emulator/quota.js';
 export type { Emulator } from './emulator/server.js';
+export type { Stats } from './emulator/stats.js';
 export { PromptmillError, StopError, UsageError } from './errors.js';
 export type { AnswerSchema } from './library/answer-schema.js';
+export type { RunOptions, RunProgress } from './library/begin.js';
 export { check } from './library/check.js';
 export { startEmulator } from './library/emulator.js';
 export {
@@ -20,15 +35,27 @@ export {
 } from './library/job.js';
 export type { JobOptions } from './library/open.js';
 export type { ResultRow } from './library/result-row.js';
+export { type RetryOptions, type RetryResult, retry } from './library/retry.js';
 export type { Rows } from './library/rows.js';
 export {
   type FileRunOptions,
   type Results,
   type RowRunOptions,
-  type RunOptions,
-  type RunProgress,
   type RunResult,
   run,
 } from './library/run.js';
+export type {
+  AnswerSource,
+  Fault,
+  FilterResults,
+  Filters,
+  FilterVerdict,
+  Json,
+  Parameters,
+  Usage,
+} from './model.js';
 export type { Summary } from './report/summary.js';
+export type { Share } from './report/score.js';
+export type { RowCounts } from './report/tally.js';
 export type { RunEvent } from './run/events.js';
+export type { CallEnded } from './worker/caller.js';

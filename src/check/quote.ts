@@ -17,7 +17,7 @@ export interface QuoteLimits {
 }
 
 /** How long a run takes under its quota. */
-interface QuotedTime {
+export interface QuotedTime {
   readonly seconds: number;
   /** The limit that makes it so long. */
   readonly limit: 'requests_per_minute' | 'tokens_per_minute';
@@ -25,7 +25,7 @@ interface QuotedTime {
   readonly call_seconds: number;
 }
 
-interface QuotedDeadline {
+export interface QuotedDeadline {
   readonly seconds: number;
   /** `unknown` without a quota: how long a call takes is then all that counts, and nobody knows it. */
   readonly verdict: 'holds' | 'does_not_hold' | 'unknown';

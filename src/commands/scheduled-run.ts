@@ -3,7 +3,7 @@ import type { RunFlags } from '../config/settings.js';
 import { errorText, PromptmillError } from '../errors.js';
 import { runOpened } from '../library/run-opened.js';
 import { LockedError } from '../lock.js';
-import type { RunResult } from '../run/pipeline.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
 import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
 import { resultOf } from '../schedule/serve-state.js';
 import { openJob } from './job.js';
@@ -38,17 +38,18 @@ async function runToEnd(
 ): Promise<RunResult | null> {
   const opened = openJob(path, { ...flags, overwrite: true });
   if (opened.job.schedule === undefined || opened.settings.job !== job) return null;
-  return await runOpened(opened, {
+  const world = {
     halt,
     log,
     env: process.env,
     leave,
     stdin: process.stdin,
     stdout: process.stdout,
-    onBegun: async (manifest) => {
+    onBegun: async (manifest: string | null) => {
       if (manifest !== null) await onBegun(manifest);
     },
-  });
+  };
+  return await runOpened(opened, world, runJob);
 }
 
 function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {

@@ -66,13 +66,14 @@ interface OutputFacts {
 export interface CompareOptions {
   /** Column of the input that rows are told by. @default `input.id` of the jobs, else the number of a row */
   readonly by?: string | undefined;
-  /** A CSV for the rows that changed. @default none is written */
-  readonly changed?: { readonly path: string; readonly overwrite: boolean } | undefined;
+  /** A CSV for the rows that changed; it replaces one that is there only with `overwrite`. @default none is written */
+  readonly changed?: { readonly path: string; readonly overwrite?: boolean } | undefined;
+  /** Ends it; then nothing is written. @default nothing does */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Compares the answers of two finished outputs, in one pass over both.
+ * Compares the answers of two finished outputs, in one pass over both, as `promptmill compare` does. Sends nothing.
  * @throws UsageError when they cannot be compared; then nothing is written
  */
 export async function compareOutputs(
@@ -81,7 +82,7 @@ export async function compareOutputs(
   { by, changed, signal }: CompareOptions = {},
 ): Promise<CompareReport> {
   const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
-  if (changed !== undefined) assertFree(changed.path, changed.overwrite, [pathA, pathB]);
+  if (changed !== undefined) assertFree(changed.path, changed.overwrite ?? false, [pathA, pathB]);
   const spool = new Spool();
   try {
     const a = await ComparedOutput.open(onDisk(pathA, summaryA, spool));

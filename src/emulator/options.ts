@@ -14,7 +14,7 @@ export interface EmulatorOptions {
   readonly port?: number;
   /** First path segment. @default 'openai' */
   readonly segment?: string;
-  /** The two keys of the resource. @default {@link TEST_KEYS} */
+  /** The two keys of the resource. @default made-up keys that open nothing else */
   readonly keys?: readonly [string, string];
   /** One of the two keys that is refused, as after it was renewed. @default neither */
   readonly refusedKey?: 1 | 2;

@@ -1,7 +1,8 @@
 import { PassThrough, Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import { onFinish, readyHooks } from '../run/on-finish.js';
-import { type RunResult, runJob } from '../run/pipeline.js';
+import type { Settings } from '../config/settings.js';
+import type { RunResult } from '../run/pipeline.js';
 import type { World } from '../run/world.js';
 import type { OpenedJob } from './opened-job.js';
 import { service } from './service.js';
@@ -21,13 +22,15 @@ export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent'
 }
 
 /**
- * Runs a job for a program, and does what its `on_finish` asks for: nothing is printed, and no signal is listened to.
+ * Runs rows of a job for a program, and does what its `on_finish` asks for: nothing is printed, and no signal is listened to.
+ * @param work a run or a retry
  * @throws UsageError when it cannot start; then nothing was sent
  */
-export async function runOpened(
+export async function runOpened<R extends RunResult>(
   { environment, job, settings }: OpenedJob,
   { env, leave, stdin, stdout, ...world }: Surroundings,
-): Promise<RunResult> {
+  work: (settings: Settings, world: World) => Promise<R>,
+): Promise<R> {
   const { log } = world;
   const hooks = readyHooks(job, environment.variable);
   const say = (line: string): void => {
@@ -37,7 +40,7 @@ export async function runOpened(
   };
   const { address, keys, close } = await service(settings, environment, say);
   try {
-    const result = await runJob(settings, {
+    const result = await work(settings, {
       ...world,
       address,
       keys,
@@ -48,7 +51,9 @@ export async function runOpened(
       say,
     });
     const onWarning = (message: string): void => log.warn(message);
-    await onFinish(hooks, result, { env, onWarning, signal: leave ?? new AbortController().signal });
+    // A retry that found no row has changed nothing.
+    if (result.retried !== 0)
+      await onFinish(hooks, result, { env, onWarning, signal: leave ?? new AbortController().signal });
     return result;
   } finally {
     await close();

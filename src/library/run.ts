@@ -1,30 +1,14 @@
 import { PassThrough } from 'node:stream';
-import type { RunFlags } from '../config/settings.js';
 import { StopError, UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import type { Summary } from '../report/summary.js';
-import type { RunEvent } from '../run/events.js';
-import type { RunResult as PipelineResult } from '../run/pipeline.js';
+import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
+import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
-import { haltOn, type JobOptions, type Opened, open } from './open.js';
+import { type Opened, open } from './open.js';
 import { type ResultRow, resultRow } from './result-row.js';
-import { runOpened, type Surroundings } from './run-opened.js';
-
-/** What a run can be told besides the job. Everything has a default. */
-export interface RunOptions extends JobOptions {
-  /** Store of the queue: `embedded`, `redis://…`, `postgres://…`. @default PROMPTMILL_QUEUE, else `embedded` */
-  readonly queue?: string | undefined;
-  /** Calls an emulator that lives as long as the run, and not the service. @default false */
-  readonly emulate?: boolean | undefined;
-  /** Takes part in the calls; false leaves them to `promptmill work`. @default true */
-  readonly work?: boolean | undefined;
-  /** Called four times a second while rows are called, and at the end. What it throws ends the run, and `run` throws it. */
-  readonly onProgress?: ((progress: RunProgress) => void) | undefined;
-  /** Called with all that happens in the run, in order. What it throws ends the run, and `run` throws it. */
-  readonly onEvent?: ((event: RunEvent) => void) | undefined;
-}
 
 /** A run whose records go to a file. */
 export interface FileRunOptions extends RunOptions {
@@ -44,23 +28,6 @@ export interface RowRunOptions extends RunOptions {
    * @default 1,000
    */
   readonly ahead?: number | undefined;
-}
-
-/** How far a run is, in rows. */
-export interface RunProgress {
-  /** Rows that the run is to have. */
-  readonly total: number;
-  /** Rows whose outcome is known. */
-  readonly known: number;
-  /** Rows in the output, on disk; or handed to the caller. */
-  readonly written: number;
-  readonly failed: number;
-  /** Completed rows whose answer is invalid. */
-  readonly invalid: number;
-  /** Calls under way. */
-  readonly inFlight: number;
-  /** What the run waits for, in words; `null` where it does not wait. */
-  readonly waiting: string | null;
 }
 
 /** What came of a run. `summary.stopped` says why it ended before its last row; `null` where it is finished. */
@@ -107,7 +74,7 @@ async function runToFile(job: Job<unknown> | string, options: FileRunOptions): P
   }
   const path = output === true ? undefined : output;
   const opened = open(job, options, { ...flagsOf(options), output: path, restart, overwrite });
-  const { halted, ...result } = await begin(opened, options, new Halt());
+  const { halted, ...result } = await begin(opened, options, new Halt(), runJob);
   return result;
 }
 
@@ -134,7 +101,7 @@ async function* iterate(
   const halt = new Halt();
   // Holds the records of one commit: the run waits until they are taken.
   const sink = new PassThrough({ objectMode: true, highWaterMark: 1 });
-  const running = begin(opened, options, halt, { stdout: sink, ahead }).finally(() => sink.end());
+  const running = begin(opened, options, halt, runJob, { stdout: sink, ahead }).finally(() => sink.end());
   begun(running.then(({ summary }) => summary));
   try {
     for await (const text of sink.iterator({ destroyOnReturn: false })) {
@@ -154,65 +121,3 @@ async function* iterate(
 
 /** Rows that may be called ahead of their reader, where the caller does not say. */
 const AHEAD = 1_000;
-
-const flagsOf = ({ queue, emulate, work }: RunOptions): RunFlags => ({ queue, emulate, work });
-
-async function begin(
-  { source, env, log, ...opened }: Opened,
-  options: RunOptions,
-  halt: Halt,
-  reader: Pick<Surroundings, 'stdout' | 'ahead'> = {},
-): Promise<PipelineResult> {
-  const { signal } = options;
-  const release = haltOn(signal, halt);
-  try {
-    return await runOpened(opened, {
-      ...reader,
-      ...(signal && { leave: signal }),
-      halt,
-      log,
-      env,
-      stdin: source.stream,
-      onEvent: tellerOf(options, halt),
-    });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  } finally {
-    release();
-  }
-}
-
-/** Tells the callbacks of a caller what happens. One that throws ends the run. */
-function tellerOf({ onEvent, onProgress }: RunOptions, halt: Halt): (event: RunEvent) => void {
-  let now: RunProgress = {
-    ...{ total: 0, known: 0, written: 0, failed: 0, invalid: 0 },
-    ...{ inFlight: 0, waiting: null },
-  };
-  return (event) => {
-    now = progressed(now, event);
-    try {
-      onEvent?.(event);
-      if (event.type === 'pulse' || event.type === 'run ended') onProgress?.(now);
-    } catch (error) {
-      halt.pull({ kind: 'error', error });
-    }
-  };
-}
-
-function progressed(now: RunProgress, event: RunEvent): RunProgress {
-  switch (event.type) {
-    case 'run started':
-      return { ...now, total: event.total, known: event.committed, written: event.committed };
-    case 'committed':
-      return { ...now, written: event.rows.total, failed: event.rows.failed };
-    case 'pulse': {
-      const { known, failed, invalid, inFlight, waiting } = event;
-      return { ...now, known, failed, invalid, inFlight, waiting };
-    }
-    case 'run ended':
-      return { ...now, known: event.known, inFlight: 0, waiting: null };
-    default:
-      return now;
-  }
-}

@@ -2,9 +2,11 @@ import { existsSync } from 'node:fs';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import {
+  compare,
   defineJob,
   type RunEvent,
   type RunProgress,
+  retry,
   run,
   StopError,
   startEmulator,
@@ -165,6 +167,25 @@ describe('a run into a file', () => {
         code: 'output_exists',
         hint: expect.stringContaining('overwrite'),
       });
+    });
+  });
+
+  it('is mended by retry, with the same job and rows, and compared', async () => {
+    const script: Script = (request) =>
+      request.prompt === '3' && request.count === 1
+        ? { status: 400, json: { error: { message: 'not now' } } }
+        : echo(request);
+    await scripted(script, async (url, calls) => {
+      const env = environment(url);
+      const output = work.path('mended.csv');
+      const { summary } = await run(job, { rows: numbered(5), env, output });
+      expect(summary.rows).toMatchObject({ total: 5, failed: 1 });
+      const mended = await retry(output, { job, rows: numbered(5), env });
+      expect(mended).toMatchObject({ retried: 1, summary: { rows: { total: 5, completed: 5, failed: 0 } } });
+      expect(work.records('mended.csv').map(({ answer }) => answer)).toEqual(['1', '2', '3', '4', '5']);
+      expect(calls()).toBe(6);
+      expect(await compare(output, output)).toMatchObject({ rows: 5, changed: 0, agreement: 1 });
+      await expect(retry(output, { env })).rejects.toMatchObject({ code: 'job_unknown' });
     });
   });
 

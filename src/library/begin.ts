@@ -1,0 +1,102 @@
+import type { RunFlags, Settings } from '../config/settings.js';
+import type { Halt } from '../halt.js';
+import type { RunEvent } from '../run/events.js';
+import type { RunResult } from '../run/pipeline.js';
+import type { World } from '../run/world.js';
+import { haltOn, type JobOptions, type Opened } from './open.js';
+import { runOpened, type Surroundings } from './run-opened.js';
+
+/** What a run can be told besides the job. Everything has a default. */
+export interface RunOptions extends JobOptions {
+  /** Store of the queue: `embedded`, `redis://…`, `postgres://…`. @default PROMPTMILL_QUEUE, else `embedded` */
+  readonly queue?: string | undefined;
+  /** Calls an emulator that lives as long as the run, and not the service. @default false */
+  readonly emulate?: boolean | undefined;
+  /** Takes part in the calls; false leaves them to `promptmill work`. @default true */
+  readonly work?: boolean | undefined;
+  /** Called four times a second while rows are called, and at the end. What it throws ends the run, and `run` throws it. */
+  readonly onProgress?: ((progress: RunProgress) => void) | undefined;
+  /** Called with all that happens in the run, in order. What it throws ends the run, and `run` throws it. */
+  readonly onEvent?: ((event: RunEvent) => void) | undefined;
+}
+
+/** How far a run is, in rows. */
+export interface RunProgress {
+  /** Rows that the run is to have. */
+  readonly total: number;
+  /** Rows whose outcome is known. */
+  readonly known: number;
+  /** Rows in the output, on disk; or handed to the caller. */
+  readonly written: number;
+  readonly failed: number;
+  /** Completed rows whose answer is invalid. */
+  readonly invalid: number;
+  /** Calls under way. */
+  readonly inFlight: number;
+  /** What the run waits for, in words; `null` where it does not wait. */
+  readonly waiting: string | null;
+}
+
+export const flagsOf = ({ queue, emulate, work }: RunOptions): RunFlags => ({ queue, emulate, work });
+
+/**
+ * Runs rows of a caller's job.
+ * @param work a run or a retry
+ * @param reader takes the records, where they go to the caller
+ * @throws the reason of the caller's signal, where nothing has begun
+ */
+export async function begin<R extends RunResult>(
+  { source, env, log, ...opened }: Opened,
+  options: RunOptions,
+  halt: Halt,
+  work: (settings: Settings, world: World) => Promise<R>,
+  reader: Pick<Surroundings, 'stdout' | 'ahead'> = {},
+): Promise<R> {
+  const { signal } = options;
+  const release = haltOn(signal, halt);
+  try {
+    const leave = signal && { leave: signal };
+    const onEvent = tellerOf(options, halt);
+    const world = { ...reader, ...leave, halt, log, env, stdin: source.stream, onEvent };
+    return await runOpened(opened, world, work);
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    release();
+  }
+}
+
+/** Tells the callbacks of a caller what happens. One that throws ends the run. */
+function tellerOf({ onEvent, onProgress }: RunOptions, halt: Halt): (event: RunEvent) => void {
+  let now: RunProgress = {
+    ...{ total: 0, known: 0, written: 0, failed: 0, invalid: 0 },
+    ...{ inFlight: 0, waiting: null },
+  };
+  return (event) => {
+    now = progressed(now, event);
+    try {
+      onEvent?.(event);
+      if (event.type === 'pulse' || event.type === 'run ended') onProgress?.(now);
+    } catch (error) {
+      halt.pull({ kind: 'error', error });
+    }
+  };
+}
+
+function progressed(now: RunProgress, event: RunEvent): RunProgress {
+  switch (event.type) {
+    case 'run started':
+      return { ...now, total: event.total, known: event.committed, written: event.committed };
+    case 'committed':
+      return { ...now, written: event.rows.total, failed: event.rows.failed };
+    case 'pulse': {
+      const { known, failed, invalid, inFlight, waiting } = event;
+      return { ...now, known, failed, invalid, inFlight, waiting };
+    }
+    case 'run ended':
+      return { ...now, known: event.known, inFlight: 0, waiting: null };
+    default:
+      return now;
+  }
+}
