@@ -26,7 +26,7 @@ export const readJobFile = (path: string): NamedJob => parseJob(readText(path), 
 
 /** The job that a text is. @param path how messages call it @throws UsageError as {@link readJobFile} does */
 export function parseJob(text: string, path: string): NamedJob {
-  const { document, lines, value } = readJobDocument(text, path);
+  const { document, lines, value } = readYaml(text, path);
   const parsed = jobSchema.safeParse(value ?? {}, { reportInput: true });
   if (!parsed.success) {
     throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
@@ -35,7 +35,7 @@ export function parseJob(text: string, path: string): NamedJob {
 }
 
 /** Line of the deepest field or entry of the path that the file has. */
-function lineOf(document: Document, lines: LineCounter, path: readonly PropertyKey[]): number {
+export function lineOf(document: Document, lines: LineCounter, path: readonly PropertyKey[]): number {
   let node: unknown = document.contents;
   let at = 0;
   for (const step of path) {
@@ -54,8 +54,8 @@ function lineOf(document: Document, lines: LineCounter, path: readonly PropertyK
   return lines.linePos(at).line;
 }
 
-/** A job file as YAML sees it. */
-interface JobDocument {
+/** A file as YAML sees it. */
+interface YamlFile {
   readonly document: Document;
   readonly lines: LineCounter;
   /** What it says, as plain data without circles; null for an empty file. */
@@ -68,10 +68,10 @@ const MOST_BYTES = 1_048_576;
 const DEEPEST = 200;
 
 /**
- * Reads the YAML of a job file, whose aliases all lead somewhere, and unfold to a bounded whole (fault 83).
+ * Reads the YAML of a job file, or of one that it names, whose aliases all lead somewhere, and unfold to a bounded whole (fault 83).
  * @throws UsageError naming the file, and the line where there is one
  */
-function readJobDocument(text: string, path: string): JobDocument {
+export function readYaml(text: string, path: string): YamlFile {
   const lines = new LineCounter();
   const notYaml = (at: number | undefined, message: string): UsageError => {
     const line = at === undefined ? '' : `:${lines.linePos(at).line}`;

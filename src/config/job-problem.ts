@@ -51,19 +51,25 @@ function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
 /** Of a union, the branch that came furthest knows best what is wrong; null when all stop at the value itself. */
 function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodIssue[] | null {
   const branches = issue.errors.filter((issues) => issues.length > 0);
+  // The others are of another type altogether.
+  const [only, ...others] = branches.filter((issues) => !issues.every(isTypeOfWhole));
+  if (only !== undefined && others.length === 0) return only;
   const depth = (issues: readonly z.core.$ZodIssue[]): number =>
     Math.max(...issues.map((inner) => inner.path.length));
   const lacks = (issues: readonly z.core.$ZodIssue[]): number => Number(issues.some(isMissing));
   const best = branches.toSorted(
     (a, b) => lacks(a) - lacks(b) || depth(b) - depth(a) || a.length - b.length,
   )[0];
-  if (best === undefined || best.every((inner) => inner.code === 'invalid_type' && inner.path.length === 0)) {
+  if (best === undefined || best.every(isTypeOfWhole)) {
     return null;
   }
   // The field that is there is the problem, not the one that is not.
   const there = best.filter((inner) => !isMissing(inner));
   return there.length > 0 ? there : null;
 }
+
+const isTypeOfWhole = ({ code, path }: z.core.$ZodIssue): boolean =>
+  code === 'invalid_type' && path.length === 0;
 
 const isMissing = (issue: z.core.$ZodIssue): boolean =>
   (issue.code === 'invalid_type' || issue.code === 'invalid_union') && issue.input === undefined;

@@ -239,6 +239,12 @@ const answerSchema = z
   ])
   .describe('How the answer is read from the text of the completion. Default: the text itself.');
 
+/** Prices of tokens, in any currency. */
+export const pricesSchema = z.strictObject({
+  prompt: z.number().nonnegative().describe('Price of 1,000 prompt tokens.'),
+  completion: z.number().nonnegative().describe('Price of 1,000 completion tokens.'),
+});
+
 const outputSchema = z.strictObject({
   path: text
     .optional()
@@ -578,12 +584,12 @@ export const jobSchema = z
     output: outputSchema.prefault({}).describe('Where the records go.'),
     limits: limitsSchema.prefault({}).describe('How fast, how long, how often.'),
     prices: z
-      .strictObject({
-        prompt: z.number().nonnegative().describe('Price of 1,000 prompt tokens.'),
-        completion: z.number().nonnegative().describe('Price of 1,000 completion tokens.'),
-      })
+      .union([pricesSchema, text])
       .optional()
-      .describe('Prices per 1,000 tokens, for the cost in the summary.'),
+      .describe(
+        'Prices per 1,000 tokens, for the cost in the summary; or a YAML file that several jobs share, with a line for each ' +
+          'deployment or model: NAME: { prompt: 0.0015, completion: 0.002 }',
+      ),
     schedule: scheduleSchema.optional().describe('When `promptmill serve` runs the job.'),
     report: z
       .boolean()

@@ -9,6 +9,7 @@ import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { durationMs, FIXED_PARAMETERS, type Job, type NamedJob, sureness } from './job-schema.js';
 import { labelNames } from './labels-schema.js';
+import { pricesOf } from './prices-file.js';
 
 /** Options of the command line that change a run; `undefined` means not given. */
 export interface RunFlags {
@@ -121,7 +122,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       /** Rows that go ahead of the rest, and must be good enough; 0 is none. */
       canary: limits.canary ?? 0,
     }),
-    prices: job.prices ?? null,
+    prices: pricesOf(job),
     /** A report is written beside the output. */
     report: job.report,
     queue: flags.queue ?? env.queue,

@@ -1,0 +1,74 @@
+import { readFileSync, statSync } from 'node:fs';
+import * as z from 'zod';
+import { errorCode, errorText, UsageError } from '../errors.js';
+import { nearest } from '../nearest.js';
+import type { Prices } from '../report/summary.js';
+import { lineOf, readYaml } from './job-file.js';
+import { invalidJob } from './job-problem.js';
+import { type NamedJob, pricesSchema } from './job-schema.js';
+
+/** Prices by the names of deployments and models. */
+export type PriceList = ReadonlyMap<string, Prices>;
+
+/** Bytes of a file with prices: many times the longest. */
+const MOST_BYTES = 1_048_576;
+
+const listSchema = z.record(z.string(), pricesSchema);
+
+/**
+ * The prices of a job: its own, or those that the file it names has for its deployment, else for its model.
+ * @returns null where the job says nothing of prices
+ * @throws UsageError for a file that cannot be read, or has neither
+ */
+export function pricesOf({ prices, service, file = 'the job' }: NamedJob): Prices | null {
+  if (prices === undefined) return null;
+  if (typeof prices !== 'string') return prices;
+  const list = readPrices(prices, `prices of ${file}`);
+  const names = [service.deployment, ...(service.model === undefined ? [] : [service.model])];
+  const name = names.find((each) => list.has(each));
+  const found = name === undefined ? undefined : list.get(name);
+  if (found !== undefined) return found;
+  const near = names.map((each) => nearest(each, list.keys())).find((each) => each !== null);
+  throw new UsageError(
+    'prices_unknown',
+    `${prices} has no prices of ${names.join(', nor of ')}, which ${file} calls${near ? `; did you mean ${near}?` : ''}`,
+    `Add a line to it: ${service.deployment}: { prompt: 0.0015, completion: 0.002 }`,
+  );
+}
+
+/**
+ * Reads a file with prices.
+ * @param user who names it, in messages
+ * @throws UsageError naming the file, and the line where there is one
+ */
+export function readPrices(path: string, user: string): PriceList {
+  const { document, lines, value } = readYaml(textOf(path, user), path);
+  const parsed = listSchema.safeParse(value ?? {}, { reportInput: true });
+  if (!parsed.success) throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
+  return new Map(Object.entries(parsed.data));
+}
+
+/** Whether a file says prices, and no job, which has a service and an input. @throws UsageError when it cannot be read */
+export function isPriceList(path: string): boolean {
+  const { value } = readYaml(textOf(path, 'prices'), path);
+  return typeof value === 'object' && value !== null && !('service' in value || 'input' in value);
+}
+
+function textOf(path: string, user: string): string {
+  const unreadable = (what: string): UsageError =>
+    new UsageError(
+      'prices_unreadable',
+      `${user}: ${path} ${what}`,
+      'It is a YAML file with a line for each deployment or model: NAME: { prompt: 0.0015, completion: 0.002 }',
+    );
+  try {
+    const there = statSync(path);
+    if (!there.isFile() || there.size > MOST_BYTES) throw unreadable('is no file with prices');
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw unreadable(
+      errorCode(error) === 'ENOENT' ? 'does not exist' : `cannot be read: ${errorText(error)}`,
+    );
+  }
+}
