@@ -63,6 +63,7 @@ function ofBoth(a: Tally, b: Tally, sign: 1 | -1): Tally {
     carried: sum(a.reused?.carried, b.reused?.carried),
     failed: sum(a.reused?.failed, b.reused?.failed),
   };
+  const gold = goldOfBoth(a.gold, b.gold, sign);
   return {
     ...always,
     rows: { total: rows.completed + rows.filtered + rows.failed + rows.skipped, ...rows },
@@ -79,7 +80,7 @@ function ofBoth(a: Tally, b: Tally, sign: 1 | -1): Tally {
     ...(isAny(sources) && { sources }),
     ...(samples.length > 0 && { samples: Object.fromEntries(samples) }),
     ...(reused.copied + reused.carried > 0 && { reused }),
-    ...((a.gold ?? b.gold) && { gold: goldOfBoth(a.gold, b.gold, sign) }),
+    ...(gold.rows + gold.unanswered > 0 && { gold }),
   };
 }
 

@@ -168,7 +168,8 @@ function recordedRow(settings: Settings) {
     };
     if (answer.fault !== null) return { ...answer, counted: noAnswer };
     if (answer.abstained) {
-      const [label] = answers.saidOf(row, answer).values;
+      const said = answers.saidOf(row, answer);
+      const { label = said.values[0] } = said;
       return { ...answer, counted: [ABSTAINED], ...(typeof label === 'string' && { label }) };
     }
     if (spec.kind === 'json') return { ...answer, counted: ['valid'] };
