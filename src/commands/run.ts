@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { either } from '../errors.js';
+import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import type { OpenedJob } from '../library/opened-job.js';
@@ -25,6 +25,8 @@ interface Options extends RunFlags {
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly dryRun?: boolean;
+  readonly retryFailed?: boolean;
+  readonly extend?: boolean;
 }
 
 const EXAMPLES = `
@@ -62,6 +64,8 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished run and start over')
     .option('--overwrite', 'replace a finished output')
+    .option('--retry-failed', 'call the rows that failed again, once, also of a finished output')
+    .option('--extend', 'call the rows that were appended to the input of a finished output')
     .option('--dry-run', 'do what `promptmill check` does instead: sends nothing')
     .option('--json', 'print the summary as JSON on standard output')
     .option('--quiet', 'print no progress and no summary')
@@ -80,7 +84,19 @@ async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<nu
 }
 
 const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> =>
-  runHere(openJob(jobPath, options), options, exit, underWay, runJob);
+  runHere(openJob(jobPath, options), options, exit, underWay, async (settings, world) => {
+    if (options.retryFailed && options.extend) {
+      throw new UsageError(
+        'bad_options',
+        '--retry-failed and --extend are two steps',
+        'Give one of them, and the other with a second command.',
+      );
+    }
+    if (options.retryFailed)
+      return await (await import('../retry/run-and-retry.js')).runAndRetry(settings, world);
+    if (options.extend) return await (await import('../retry/extend.js')).extendOutput(settings, world);
+    return await runJob(settings, world);
+  });
 
 /** Runs rows of a job in this process, with all that a command says and does around it. */
 export async function runHere(

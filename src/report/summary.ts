@@ -180,6 +180,8 @@ export interface SummaryParts
   readonly reuses?: boolean;
   /** Whether the job has right answers to score by. @default false */
   readonly hasGold?: boolean;
+  /** What became of the output since it had its first rows. @default nothing */
+  readonly since?: Pick<Summary, 'merged_review' | 'retried'> | undefined;
   /** What came of `answer.abstain`. @default the job has none, or rows are left */
   readonly abstention?: Abstention | undefined;
   /** @default the summary has no details: it is for a heartbeat */
@@ -228,6 +230,7 @@ export function summarise(parts: SummaryParts): Summary {
         ...(parts.abstention && { abstention: parts.abstention }),
       },
     }),
+    ...parts.since,
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),

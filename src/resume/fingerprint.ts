@@ -48,7 +48,6 @@ function partsOf(settings: Settings): Record<string, unknown> {
       'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },
     }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
-    ...(settings.retry !== null && { 'the rows to call again': settings.retry }),
   };
 }
 

@@ -79,6 +79,8 @@ const shape = z.object({
       scored: z.boolean(),
     })
     .exactOptional(),
+  /** What became of the output since it had its first rows; only where rows were appended to its input. */
+  since: summarySchema.pick({ merged_review: true, retried: true }).exactOptional(),
   calls: z.object({
     ...eachOf(CALLS, () => count),
     in_flight: z.int(),

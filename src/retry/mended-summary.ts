@@ -56,6 +56,10 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
     abstention,
     calls,
     hasGold: gold !== null && scored,
+    since: {
+      ...(before.merged_review && { merged_review: before.merged_review }),
+      retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
+    },
     ...(details && { details }),
   });
   const { prices } = own;
@@ -65,9 +69,7 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
     ...(prices && before.cost !== null && { cost: before.cost + costOf(own.tally.usage, prices) }),
     // Of what an earlier version wrote only these are known.
     ...(before.details === undefined && { latency_ms: before.latency_ms }),
-    ...(before.merged_review && { merged_review: before.merged_review }),
     ...(before.last_run && { last_run: before.last_run }),
-    retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
     ...(told && { details: told }),
   };
 }
@@ -101,6 +103,6 @@ function detailsOf(
   return {
     ...details,
     timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, standing),
-    settings: partValues({ ...settings, retry: null }),
+    settings: partValues(settings),
   };
 }

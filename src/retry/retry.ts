@@ -46,6 +46,7 @@ export async function retryOutput(
   const target = await takeOutput(settings, new Date(), world);
   if (target === null) throw new Error('a finished output is a file');
   try {
+    assertSameRows(target, settings);
     const before = await summaryOf(target);
     const job = mendingJob(settings, before);
     const input = await openInput(settings, world);
@@ -90,7 +91,7 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   }
 
   say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
-  const changed = changes(before.details?.settings, partValues({ ...settings, retry: null }));
+  const changed = changes(before.details?.settings, partValues(settings));
   if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
   const lost = chosen === null ? null : scoresLost(settings, before, chosen.hasGold);
   if (lost !== null) say(`warning: ${lost}`);
@@ -156,6 +157,17 @@ function assertPlain(output: string): void {
     'output_not_writable',
     `${output} is ${what}, and the output is replaced by a new file`,
     'Name the file itself.',
+  );
+}
+
+/** @throws UsageError when the retry that waits there is of other rows */
+function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings): void {
+  const { asked } = unfinished?.retry ?? {};
+  if (asked === undefined || asked === retry) return;
+  throw new UsageError(
+    'retry_unfinished',
+    `${files.manifest} is an unfinished retry of other rows`,
+    `Go on with it: promptmill retry ${files.output} ${asked}; or discard it with --restart.`,
   );
 }
 

@@ -216,6 +216,7 @@ function summaryParts(
     missed: isWhole ? missOf(manifest.tally, settings.require, manifest.abstention) : null,
     tally: manifest.tally,
     abstention: manifest.abstention,
+    since: manifest.since,
     calls: manifest.calls,
     prices: settings.prices,
     hasGold: settings.gold !== null,

@@ -184,7 +184,7 @@ async function regularFileSize(path: string, name: string): Promise<number> {
 }
 
 /** RFC 1952: every member begins with 1f 8b, which no UTF-8 text does. */
-async function beginsAsGzip(path: string): Promise<boolean> {
+export async function beginsAsGzip(path: string): Promise<boolean> {
   const handle = await open(path);
   try {
     const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);

@@ -1,4 +1,5 @@
-import { readdirSync, rmSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
@@ -11,14 +12,24 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
   /** Rows that fail, as long as they are in it. */
   let failing: Set<number>;
   let said: (row: number) => string;
+  let confidence: (row: number) => number | null;
+  let onRow: (row: number) => Promise<void>;
   beforeEach(async () => {
     work = new Workplace();
     failing = new Set([3, 7]);
     said = (row) => ` answer ${row}`;
-    service = await startScriptedService(({ prompt }) => {
-      const row = Number(prompt.slice('row '.length));
+    confidence = () => null;
+    onRow = async () => {};
+    service = await startScriptedService(async ({ prompt }) => {
+      const row = Number(/\d+/.exec(prompt)?.[0]);
+      await onRow(row);
       if (failing.has(row)) return { status: 400, json: { error: { code: 'bad', message: `no ${row}` } } };
-      return { json: completionBody({ text: said(row), prompt_tokens: row }) };
+      const body = completionBody({ text: said(row), prompt_tokens: row });
+      const sure = confidence(row);
+      if (sure === null) return { json: body };
+      const top = { [said(row)]: Math.log(sure) };
+      const logprobs = { tokens: [said(row)], token_logprobs: [null], top_logprobs: [top] };
+      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
     });
   });
   afterEach(async () => {
@@ -74,4 +85,281 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
       ).toEqual([output, 'out.summary.json'].sort());
     },
   );
+
+  const call = (...args: string[]) => work.call(args, env());
+  const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
+  const files = () => readdirSync(work.folder).filter((name) => name.startsWith('out'));
+
+  it('says what changed of the job, and does nothing where there is no such row', async () => {
+    failing = new Set([3]);
+    await call('run', job());
+    failing = new Set();
+    const before = [work.read('out.csv'), work.read('out.summary.json')];
+    const none = await call('retry', 'out.csv', '--status', 'filtered', '--json');
+    expect(none.code, none.stderr).toBe(0);
+    expect(none.stderr).toContain(
+      'no row of out.csv is to be called again (--status filtered): nothing was changed',
+    );
+    expect(JSON.parse(none.stdout)).toMatchObject({ rows: { failed: 1 } });
+    expect([work.read('out.csv'), work.read('out.summary.json')]).toEqual(before);
+    job({ prompt: 'row {{ id }} and {{ note }}' });
+    const retried = await call('retry', 'out.csv', '--row', '5,3-4', '--json');
+    expect(retried.code, retried.stderr).toBe(0);
+    expect(spaced(retried.stderr)).toContain(
+      'retrying 3 of 12 rows of out.csv (--row 3-5) the job has changed since the output was made: ' +
+        'prompt ("row {{ id }}" then, "row {{ id }} and {{ note }}" now)',
+    );
+    expect(JSON.parse(retried.stdout)).toMatchObject({ rows: { completed: ROWS }, retried: { rows: 3 } });
+    expect(service.requests.at(-1)?.prompt).toContain(' and note ');
+  });
+
+  it('gives packed outputs their records, and copies their rows', async () => {
+    const path = job({
+      input: { path: work.write('in.csv', 'id,note\n1,a\n2,b\n3,b\n4,b\n'), dedupe: true },
+      prompt: 'row {{ note }}',
+      parameters: { temperature: 0 },
+      output: { path: 'out.jsonl.gz' },
+    });
+    failing = new Set([Number.NaN]);
+    await call('run', path);
+    failing = new Set();
+    const retried = await call('retry', 'out.jsonl.gz', '--row', '2-4');
+    expect(retried.code, retried.stderr).toBe(1);
+    const records = gunzipSync(readFileSync(work.path('out.jsonl.gz')))
+      .toString()
+      .trimEnd()
+      .split('\n');
+    expect(
+      records
+        .map((line) => JSON.parse(line))
+        .map(({ row, status, copied_from }) => [row, status, copied_from]),
+    ).toEqual([
+      [1, 'failed', null],
+      [2, 'completed', null],
+      [3, 'completed', 2],
+      [4, 'completed', 2],
+    ]);
+    expect(work.json('out.summary.json')).toMatchObject({ reused: { copied: 2, carried: 0 } });
+  });
+
+  it('leaves an unfinished retry to its own command', async () => {
+    await call('run', job());
+    const before = work.read('out.csv');
+    failing = new Set();
+    let arrived = (): void => {};
+    const called = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    onRow = async (row) => {
+      if (row !== 7) return;
+      arrived();
+      await held;
+    };
+    const killed = work.start(['retry', 'out.csv'], env());
+    await called;
+    killed.process.kill('SIGKILL');
+    await killed.ended;
+    release();
+    onRow = async () => {};
+    expect(work.read('out.csv')).toBe(before);
+
+    const run = await call('run', 'job.yaml');
+    expect(run.code).toBe(2);
+    expect(run.stderr).toContain(
+      'out.csv.run.json is an unfinished retry of out.csv\nGo on with it: promptmill retry out.csv --status failed',
+    );
+    const other = await call('retry', 'out.csv', '--invalid');
+    expect(other.code).toBe(2);
+    expect(spaced(other.stderr)).toContain(
+      'out.csv.run.json is an unfinished retry of other rows Go on with it: promptmill retry out.csv --status failed',
+    );
+    writeFileSync(work.path('out.csv'), before.replace('note 1,', 'note x,'));
+    const changed = await call('retry', 'out.csv');
+    expect(changed.code).toBe(2);
+    expect(changed.stderr).toContain('out.csv was changed since its retry began');
+    writeFileSync(work.path('out.csv'), before);
+    const again = await call('run', 'job.yaml', '--retry-failed');
+    expect(again.code, again.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({ rows: { failed: 0 }, retried: { rows: 2 } });
+    expect(files()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
+  it('run --retry-failed calls them again at once, and those of a finished output', async () => {
+    let tries = 0;
+    onRow = async (row) => {
+      if (row === 3 && ++tries === 1) failing.delete(3);
+    };
+    failing = new Set([7]);
+    const path = job();
+    const first = await call('run', path, '--retry-failed');
+    expect(first.code, first.stderr).toBe(1);
+    expect(first.stderr).toContain('1 row failed, and is called again');
+    expect(work.json('out.summary.json')).toMatchObject({ rows: { failed: 1 }, calls: { sent: ROWS + 1 } });
+    failing = new Set();
+    const second = await call('run', path, '--retry-failed');
+    expect(second.code, second.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({
+      rows: { failed: 0 },
+      calls: { sent: ROWS + 2 },
+      retried: { rows: 2 },
+    });
+  });
+
+  it('keeps the threshold of answer.abstain, and what people have filled in', async () => {
+    const rows = Array.from({ length: 40 }, (_, i) => `${i + 1},${i < 36 ? 'yes' : 'no'}\n`);
+    work.write('in.csv', `id,right\n${rows.join('')}`);
+    let sure = (row: number): number => (row > 36 ? 0.6 : 0.9);
+    confidence = (row) => sure(row);
+    failing = new Set();
+    said = () => ' yes';
+    const answer = {
+      labels: ['yes', 'no'],
+      confidence: 'logprobs',
+      gold: 'right',
+      abstain: { accuracy: 0.95 },
+    };
+    const run = await call('run', job({ input: { path: 'in.csv' }, answer }));
+    expect(run.code, run.stderr).toBe(0);
+    const { threshold } = Object(Object(work.json('out.summary.json')['scores'])['abstention']);
+    expect(threshold).toBe(0.9);
+    sure = (row) => (row === 37 ? 0.95 : 0.7);
+    said = (row) => (row === 37 ? ' no' : ' yes');
+    const retried = await call('retry', 'out.csv', '--abstained');
+    expect(retried.code, retried.stderr).toBe(0);
+    expect(
+      work
+        .records('out.csv')
+        .slice(35)
+        .map(({ answer, abstained }) => `${answer} ${abstained}`),
+    ).toEqual(['yes false', 'no false', ' true', ' true', ' true']);
+    expect(work.json('out.summary.json')).toMatchObject({
+      answers: { yes: 36, no: 1, '(abstained)': 3 },
+      answers_abstained: 3,
+      scores: { answered_accuracy: 1, abstention: { threshold: 0.9, coverage: 37 / 40 } },
+    });
+    expect(work.records('out.review.csv').map(({ row }) => row)).toEqual(['38', '39', '40']);
+    const filled = work.read('out.review.csv').replace(/^38,38,no,,/m, '38,38,no,no,');
+    work.write('out.review.csv', filled);
+    expect(filled).toContain('38,38,no,no,');
+    sure = () => 0.99;
+    const all = await call('retry', 'out.csv', '--abstained');
+    expect(all.code, all.stderr).toBe(0);
+    expect(work.read('out.review.csv')).toBe(filled);
+  });
+
+  it('refuses what it cannot mend, and changes nothing', async () => {
+    await call('run', job());
+    const kept = ['rows.csv', 'job.yaml', 'out.csv', 'out.summary.json'];
+    const first = kept.map((name) => [name, work.read(name)] as const);
+    const all = () => files().map((name) => [name, work.read(name)]);
+    const calls = service.calls();
+    const cases: readonly (readonly [what: string, harm: () => void, options: string[], message: string])[] =
+      [
+        [
+          'a changed input',
+          () => work.write('rows.csv', 'id,note\n1,x\n'),
+          [],
+          'rows.csv is not the input that out.csv was made of',
+        ],
+        [
+          'a grown input',
+          () => appendFileSync(work.path('rows.csv'), '13,more\n'),
+          [],
+          'promptmill run job.yaml --extend',
+        ],
+        ['an input that is gone', () => rmSync(work.path('rows.csv')), [], 'rows.csv does not exist'],
+        ['an output that is gone', () => rmSync(work.path('out.csv')), [], 'out.csv does not exist'],
+        ['no summary', () => rmSync(work.path('out.summary.json')), [], 'out.summary.json does not exist'],
+        [
+          'a summary of another output',
+          () => work.write('out.summary.json', work.read('out.summary.json').replace('"out.csv"', '"x.csv"')),
+          [],
+          'is the summary of x.csv, and not of out.csv',
+        ],
+        [
+          'a summary that was edited',
+          () =>
+            work.write(
+              'out.summary.json',
+              work.read('out.summary.json').replace('"failed": 2', '"failed": 3'),
+            ),
+          [],
+          'is not as the run wrote it: its rows add up to 13, and rows.total is 12',
+        ],
+        [
+          'a record less',
+          () => work.write('out.csv', work.read('out.csv').replace(/^12,.*\n/m, '')),
+          [],
+          'it has 9 completed, 0 filtered, 2 failed, 0 skipped, and its summary counts 10 completed',
+        ],
+        [
+          'a record that was edited',
+          () => work.write('out.csv', work.read('out.csv').replace(',failed,', ',')),
+          [],
+          'out.csv is not as the run wrote it',
+        ],
+        [
+          'another header',
+          () => work.write('out.csv', work.read('out.csv').replace('note', 'remark')),
+          [],
+          'out.csv has other columns than the job writes now: it writes records without remark and with note',
+        ],
+        [
+          'other columns',
+          () => job({ answer: { labels: ['a', 'b'], on_invalid: { ask_again: 1 } } }),
+          [],
+          'it writes records with answer_source',
+        ],
+        ['a row behind the last', () => {}, ['--row', '13'], '--row 13: out.csv has 12 rows'],
+        [
+          'no number of a row',
+          () => {},
+          ['--row', '3-x'],
+          '--row takes numbers of rows, from 1, and ranges of them, such as 17,20-30, got "3-x"',
+        ],
+        [
+          'no status',
+          () => {},
+          ['--status', 'failled'],
+          '--status takes completed, filtered, failed or skipped, or several with commas between them, got "failled"',
+        ],
+        [
+          'rows by a column that is not there',
+          () => {},
+          ['--abstained'],
+          'out.csv has no abstained, by which rows are chosen',
+        ],
+      ];
+    for (const [what, harm, options, message] of cases) {
+      harm();
+      const before = all();
+      const refused = await call('retry', 'out.csv', ...options);
+      expect(refused.code, `${what}: ${refused.stderr}`).toBe(2);
+      expect(spaced(refused.stderr), what).toContain(message);
+      expect(all(), what).toEqual(before);
+      for (const [name, text] of first) work.write(name, text);
+    }
+    expect(service.calls()).toBe(calls);
+  });
+
+  it('needs no more columns than status and error_code for rows that failed', async () => {
+    const path = job({ output: { path: 'out.csv', columns: ['id', 'status', 'text', 'error_code'] } });
+    await call('run', path);
+    failing = new Set();
+    const refused = await call('retry', 'out.csv', '--row', '1');
+    expect(refused.code).toBe(2);
+    expect(spaced(refused.stderr)).toContain('out.csv has no finish_reason, prompt_tokens,');
+    const retried = await call('retry', 'out.csv');
+    expect(retried.code, retried.stderr).toBe(0);
+    expect(work.records('out.csv')[6]).toEqual({
+      id: '7',
+      status: 'completed',
+      text: 'answer 7',
+      error_code: '',
+    });
+  });
 });

@@ -1,0 +1,151 @@
+import { existsSync, statSync } from 'node:fs';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { prepareStateDir } from '../folder.js';
+import { thisProcess } from '../lock.js';
+import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { isTaken, sha256Of } from '../output/own-file.js';
+import { writeDurably } from '../output/writer.js';
+import { readSummary } from '../report/read-summary.js';
+import { type Summary, tallyOf } from '../report/summary.js';
+import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
+import type { Manifest } from '../resume/manifest.js';
+import { outputFiles } from '../resume/output-files.js';
+import { OutputLock } from '../resume/output-lock.js';
+import { newRun } from '../resume/output-target.js';
+import { openInput } from '../run/input.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import { planRows } from '../run/plan.js';
+import type { World } from '../run/world.js';
+import { chooseRows } from './chosen-rows.js';
+import { assertExtended } from './input-of-output.js';
+import { assertSameLayout } from './layout.js';
+import { isUntouched } from './review-file.js';
+
+/**
+ * Calls the rows that were appended to the input of a finished output: makes of it a run that has finished with its first rows,
+ * and goes on with that. Where there is no such output, or its run is not finished, it runs the job.
+ * @throws UsageError when the input is another, or the output cannot be gone on with; then nothing was sent
+ */
+export async function extendOutput(settings: Settings, world: World): Promise<RunResult> {
+  const files = outputFiles(settings.output.path);
+  if (!existsSync(files.output) || isTaken(files.manifest)) return await runJob(settings, world);
+  prepareStateDir(settings.stateDir);
+  const lock = new OutputLock(world);
+  try {
+    await lock.take(files.output);
+    const before = readSummary(files.summary);
+    const manifest = await grown(settings, before, world);
+    if (manifest === null) {
+      world.say(
+        `no row was appended to ${settings.input.path} since ${files.output} was made: nothing was changed`,
+      );
+      const { total } = before.rows;
+      return { summary: before, halted: null, files, review: null, beyond: 0, known: total, retried: 0 };
+    }
+    await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`);
+  } finally {
+    lock.release();
+  }
+  return await runJob(settings, world);
+}
+
+/** The manifest of a run that has finished with its first rows; null where the input has no others. */
+async function grown(settings: Settings, before: Summary, world: World): Promise<Manifest | null> {
+  const { path, format } = settings.output;
+  const { details } = before;
+  assertExtends(settings, before);
+  const input = await openInput({ ...settings, input: { ...settings.input, limit: null } }, world);
+  try {
+    const { survey } = input;
+    await assertExtended(input, before);
+    if (survey.rows <= before.rows.total) return null;
+    const plan = await planRows(settings, survey);
+    await assertSameLayout(path, format, plan.format);
+    await chooseRows(settings, NO_ROWS, plan.header, before.rows);
+    const files = outputFiles(path);
+    if (!(await isUntouched(files.review, plan, settings))) throw reviewInUse(files.review);
+    const tally = tallyOf(before);
+    const bytes = statSync(path).size;
+    return {
+      v: 1,
+      run: newRun(new Date()),
+      job: settings.job,
+      execution: 1,
+      process: thisProcess(),
+      started_at: before.started_at,
+      worked_ms: before.duration_s * 1000,
+      fingerprint: fingerprint(settings, survey.sha256),
+      values: partValues(settings),
+      chunk_size: settings.limits.chunkSize,
+      store: null,
+      rows: before.rows.total,
+      bytes,
+      overwrite: false,
+      ...(plan.reviewed !== null && { reviewing: true }),
+      ...(isPacked(path) && { part: { bytes: await lengthOf(outputBytes(path)), tally } }),
+      calls: {
+        ...before.calls,
+        in_flight: 0,
+        prompt_tokens: before.usage.prompt_tokens,
+        completion_tokens: before.usage.completion_tokens,
+      },
+      tally,
+      ...(details && { timeline: details.timeline }),
+      since: {
+        ...(before.merged_review && { merged_review: before.merged_review }),
+        ...(before.retried && { retried: before.retried }),
+      },
+      finished: { sha256: await sha256Of(path) },
+    };
+  } finally {
+    input.discard();
+  }
+}
+
+const NO_ROWS = { statuses: [], invalid: false, abstained: false, rows: [] };
+
+/** @throws UsageError when the job is another, or goes by all rows of its input at once */
+function assertExtends(settings: Settings, { details, output }: Summary): void {
+  const { answer, input, reuse } = settings;
+  const refuse = (message: string, hint: string): never => {
+    throw new UsageError('not_extendable', message, hint);
+  };
+  const again = 'Run the job again with --overwrite.';
+  if (input.path === '-')
+    refuse('--extend knows the input by its file, and this is standard input', 'Name a file with --input.');
+  if (details === undefined)
+    refuse(`an earlier version made ${output}, and did not say how long its input was`, again);
+  if (answer.kind === 'labels' && answer.abstainFor !== undefined) {
+    refuse(
+      '--extend adds rows, and answer.abstain finds its threshold with all rows of an input together',
+      'Take answer.abstain_below with a threshold of your own, or run the job again with --overwrite.',
+    );
+  }
+  if (reuse.onlyNew) {
+    refuse(
+      '--extend is not needed with input.only_new: it calls no row again that the last run answered',
+      again,
+    );
+  }
+  const changed = changes(details?.settings, partValues(settings));
+  if (changed.length > 0) {
+    refuse(
+      `since ${output} was made this changed: ${changed.join(', ')}`,
+      'Put it back to add the new rows, or run the job again with --overwrite.',
+    );
+  }
+}
+
+const reviewInUse = (review: string): UsageError =>
+  new UsageError(
+    'review_exists',
+    `${review} is not as the run wrote it: somebody may have filled answers in`,
+    'Merge it first (promptmill merge-review), or move it away.',
+  );
+
+async function lengthOf(bytes: AsyncIterable<Buffer>): Promise<number> {
+  let length = 0;
+  for await (const piece of bytes) length += piece.length;
+  return length;
+}

@@ -1,0 +1,114 @@
+import { readdirSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+describe('run --extend', { timeout: 60_000 }, () => {
+  let work: Workplace;
+  let service: ScriptedService;
+  beforeEach(async () => {
+    work = new Workplace();
+    service = await startScriptedService(({ prompt }) => ({
+      json: completionBody({ text: ` to ${prompt}`, prompt_tokens: 5 }),
+    }));
+  });
+  afterEach(async () => {
+    await service.close();
+    work.remove();
+  });
+
+  const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url });
+  const job = (input: string, more: object = {}) =>
+    work.job({ input: { path: input }, output: { path: 'out.csv' }, ...more });
+  const files = () => readdirSync(work.folder).filter((name) => name.startsWith('out'));
+
+  it.each<[string, string, string | Buffer, string | Buffer, object]>([
+    ['lines', 'in.csv', 'id,note\n1,a\n2,b\n', '3,c\n4,d\n', {}],
+    ['lines with CRLF', 'in.csv', 'id,note\r\n1,a\r\n2,b\r\n', '3,c\r\n4,d', {}],
+    ['what begins with the end of the last line', 'in.csv', 'id,note\n1,a\n2,b', '\n3,c\n4,d\n', {}],
+    [
+      'lines of JSON',
+      'in.jsonl',
+      '{"id":1}\n{"id":2}\n',
+      '{"id":3}\n{"id":4}\n',
+      { output: { path: 'out.csv.gz' } },
+    ],
+    ['a member of gzip', 'in.csv.gz', gzipSync('id,note\n1,a\n2,b\n'), gzipSync('3,c\n4,d\n'), {}],
+  ])('calls the rows behind those that it has: of %s', async (_, input, first, appended, more) => {
+    work.write(input, Buffer.from(first));
+    const path = job(input, more);
+    const run = await call('run', path);
+    expect(run.code, run.stderr).toBe(0);
+    const calls = service.calls();
+    work.write(input, Buffer.concat([Buffer.from(first), Buffer.from(appended)]));
+    const extended = await call('run', path, '--extend');
+    expect(extended.code, extended.stderr).toBe(0);
+    expect(service.calls() - calls).toBe(2);
+    const output = 'output' in more ? 'out.csv.gz' : 'out.csv';
+    expect(work.json('out.summary.json')).toMatchObject({
+      input: { rows: 4 },
+      rows: { total: 4, completed: 4 },
+      calls: { sent: 4 },
+      usage: { prompt_tokens: 20 },
+    });
+    expect(files().sort()).toEqual([output, 'out.summary.json']);
+    if (output === 'out.csv')
+      expect(work.records('out.csv').map(({ text }) => text)).toEqual(
+        [1, 2, 3, 4].map((row) => `to row ${row}`),
+      );
+    const again = await call('run', path, '--extend');
+    expect(again.code, again.stderr).toBe(0);
+    expect(again.stderr).toContain(
+      `no row was appended to ${input} since ${output} was made: nothing was changed`,
+    );
+    expect(service.calls() - calls).toBe(2);
+  });
+
+  it.each<[string, string, string, object, string]>([
+    ['another input', 'id\n1\n2\n', 'id\n1\n9\n3\n', {}, 'in.csv is not the input that out.csv was made of'],
+    ['a last line that went on', 'id\n1\n2', 'id\n1\n23\n4\n', {}, 'what was appended has become part of it'],
+    [
+      'another prompt',
+      'id\n1\n',
+      'id\n1\n2\n',
+      { prompt: 'line {{ id }}' },
+      'since out.csv was made this changed: prompt',
+    ],
+  ])('refuses %s', async (_, first, then, more, message) => {
+    work.write('in.csv', first);
+    expect((await call('run', job('in.csv'))).code).toBe(0);
+    const before = [work.read('out.csv'), work.read('out.summary.json')];
+    const calls = service.calls();
+    work.write('in.csv', then);
+    const refused = await call('run', job('in.csv', more), '--extend');
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr.replaceAll(/\s+/g, ' ')).toContain(message);
+    expect(service.calls()).toBe(calls);
+    expect([work.read('out.csv'), work.read('out.summary.json')]).toEqual(before);
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
+  it('writes the rows for review anew, unless somebody has filled something in', async () => {
+    work.write('in.csv', 'id\n1\n');
+    const answer = {
+      labels: ['yes', 'no'],
+      confidence: 'logprobs',
+      abstain_below: 0.5,
+      require: { valid: 0 },
+    };
+    const path = job('in.csv', { answer });
+    await call('run', path);
+    work.write('in.csv', 'id\n1\n2\n');
+    const review = work.read('out.review.csv');
+    work.write('out.review.csv', review.replace('1,,', '1,yes,'));
+    expect(work.read('out.review.csv')).not.toBe(review);
+    const refused = await call('run', path, '--extend');
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr).toContain('out.review.csv is not as the run wrote it');
+    work.write('out.review.csv', review);
+    const extended = await call('run', path, '--extend');
+    expect(extended.code, extended.stderr).toBe(0);
+    expect(work.records('out.review.csv').map(({ row }) => row)).toEqual(['1', '2']);
+  });
+});
