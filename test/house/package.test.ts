@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import {
+  cpSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -21,7 +22,9 @@ describe('the package', () => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   // A registry and some thousand files: on a busy machine this alone takes minutes.
-  it('installs in an empty folder and runs there', { timeout: 600_000 }, async () => {
+  it('installs in an empty folder, runs there, and has types that a strict consumer can use', {
+    timeout: 600_000,
+  }, async () => {
     await exec('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: root });
     const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz')) ?? '';
     const project = join(folder, 'project');
@@ -56,6 +59,32 @@ describe('the package', () => {
     );
     const library = await exec(process.execPath, ['library.mjs', job, input], { cwd: project });
     expect(library.stdout.trim()).toBe('review-sentiment');
+
+    // Besides the package a consumer has the types of Node.js, and nothing that only this project has.
+    mkdirSync(join(project, 'node_modules/@types'), { recursive: true });
+    symlinkSync(join(root, 'node_modules/@types/node'), join(project, 'node_modules/@types/node'));
+    cpSync(join(root, 'test/house/consumer.ts'), join(project, 'consumer.ts'));
+    const tsc = join(root, 'node_modules/.bin/tsc');
+    const strict = [
+      '--noEmit',
+      '--strict',
+      '--skipLibCheck',
+      'false',
+      '--target',
+      'es2023',
+      '--types',
+      'node',
+    ];
+    for (const [module, resolution] of [
+      ['nodenext', 'nodenext'],
+      ['esnext', 'bundler'],
+    ] as const) {
+      const how = ['--module', module, '--moduleResolution', resolution];
+      const checked = await exec(tsc, [...strict, ...how, 'consumer.ts'], { cwd: project }).catch(
+        (error: { stdout: string }) => error,
+      );
+      expect(checked.stdout, resolution).toBe('');
+    }
   });
 });
 
