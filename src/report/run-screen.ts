@@ -67,12 +67,20 @@ export function runLines(view: ProgressView, figures: RunFigures, width: number,
     titled('rows', inRoom(rowPieces(view, length))),
     view.waiting === null
       ? titled('speed', inRoom(speedPieces(view, figures)))
-      : titled('waits', paint('yellow', clip(plain(view.waiting).replace(/^waiting /, ''), room))),
+      : titled('waits', paint('yellow', waitText(view.waiting, room))),
     titled('calls', inRoom(callPieces(view, figures, length))),
     titled(figures.prices === null ? 'tokens' : 'cost', inRoom(spendingPieces(figures, length))),
     ...(figures.namesAnswers ? [titled('answers', answerLine(figures, room, paint))] : []),
     titled('written', inRoom(outcomePieces(view, figures))),
   ];
+}
+
+/** What is waited for; where that is too long, the reason is cut and not what comes next: `…; next call at 10:42:05`. */
+function waitText(waiting: string, room: number): string {
+  const text = plain(waiting).replace(/^waiting /, '');
+  const [next = ''] = /; [^;]*$/.exec(text) ?? [];
+  if (cells(text) <= room || cells(next) > room / 2) return clip(text, room);
+  return clip(text.slice(0, -next.length || undefined), room - cells(next)) + next;
 }
 
 function rowPieces(view: ProgressView, length: number): Piece[] {

@@ -312,6 +312,7 @@ describe('the screen of a run', () => {
       'waits    since 10:42:05: Service Unavailable (HTTP 503); next call at 10:42:25',
     );
     expect(shown(79, { waiting })[0]).not.toContain('left');
+    expect(shown(59, { waiting })[1]).toBe('waits    since 10:42:05: Service Un…; next call at 10:42:25');
   });
 
   test('says what is not known, and has no line for answers that are free text', () => {
