@@ -23,7 +23,7 @@ export function readSummary(path: string): Summary {
     const { path: field = [], message = '' } = error?.issues[0] ?? {};
     throw new UsageError(
       'summary_unknown',
-      `${path} is no summary of a run${field.length === 0 ? '' : `: ${field.join('.')}: ${message}`}`,
+      `${path} is no summary of a run${field.length === 0 ? '' : `: ${field.join('.')}: ${message.replace(/^Invalid \w+: /, '')}`}`,
       'Give the file that a finished run has written beside its output, for example out/reviews.summary.json.',
     );
   }

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
@@ -28,15 +28,23 @@ export function finishedOutput(output: string): FinishedOutput {
         )
       : new UsageError('output_missing', `${output} does not exist`, 'Give the output of a finished run.');
   }
-  if (knownFormatOf(output) === null) {
+  const why = notAnOutput(output);
+  if (why !== null) {
     throw new UsageError(
       'output_unknown',
-      `${output} is no output of a run: those end in ${OUTPUT_ENDINGS}`,
+      `${output} is no output of a run: ${why}`,
       'Give the output of a finished run.',
     );
   }
   const parsed = said.safeParse(parseJson(textOf(summary)));
   return { jobFile: parsed.data?.job_file ?? null, rows: parsed.data?.rows.total ?? null };
+}
+
+function notAnOutput(output: string): string | null {
+  if (knownFormatOf(output) === null) return `those end in ${OUTPUT_ENDINGS}`;
+  const found = statSync(output);
+  if (found.isFile()) return null;
+  return found.isDirectory() ? 'it is a folder' : 'it is a pipe or a device';
 }
 
 function textOf(path: string): string {

@@ -15,7 +15,7 @@ import { type OutputFiles, stemOf } from './output-files.js';
 export function assertUsable(files: OutputFiles, settings: Settings): void {
   assertWritable(files);
   assertPlainFiles(files, settings);
-  assertOwnStem(files);
+  assertOwnStem(files, settings);
   assertNotInput(files, settings);
 }
 
@@ -98,7 +98,7 @@ const refused = (output: string, reason: string, hint: string): UsageError =>
  * whose output is gone may be replaced.
  * @throws UsageError `summary_in_use`
  */
-function assertOwnStem({ output, summary }: OutputFiles): void {
+function assertOwnStem({ output, summary }: OutputFiles, { retry }: Settings): void {
   const folder = dirname(output);
   const own = basename(output);
   const stem = stemOf(own);
@@ -116,7 +116,9 @@ function assertOwnStem({ output, summary }: OutputFiles): void {
     unfinished === undefined
       ? `${summary} is the summary of ${other}, and ${own} would have the same one`
       : `${unfinished} is an unfinished run of ${other}, and ${own} would have the same summary ${summary}`,
-    `Give this output a name of its own, for example --output ${join(folder, `${stem}-2${own.slice(stem.length)}`)}`,
+    retry === null
+      ? `Give this output a name of its own, for example --output ${join(folder, `${stem}-2${own.slice(stem.length)}`)}`
+      : `Move what belongs to ${other} elsewhere, and put the summary of ${own} beside it.`,
   );
 }
 

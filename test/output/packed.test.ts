@@ -66,7 +66,7 @@ describe('an output that ends in .gz', () => {
     expect(files()).toEqual(['out.csv.gz', 'out.summary.json']);
   });
 
-  it('takes the answers of people, is scored, and is an input', async () => {
+  it('takes the answers of people, is scored, mended and compared, and is an input', async () => {
     await run('out.csv.gz', { answer: LABELS });
     work.write('answers.csv', 'row,answer\n2,no\n4,no\n');
     const merged = await work.call(['merge-review', 'out.csv.gz', 'answers.csv']);
@@ -74,6 +74,15 @@ describe('an output that ends in .gz', () => {
     expect(work.records('out.csv.gz').map(({ answer }) => answer)).toEqual(['yes', 'no', 'yes', 'no', 'yes']);
     const score = await work.call(['score', 'out.csv.gz', '--json']);
     expect(JSON.parse(score.stdout)).toMatchObject({ records: 5, scores: { rows: 4 } });
+    const [, first] = work.read('out.csv.gz').split('\n');
+    const retried = await work.call(['retry', 'out.csv.gz', '--row', '5'], {
+      PROMPTMILL_BASE_URL: service.url,
+    });
+    expect(retried.code, retried.stderr).toBe(0);
+    expect(work.read('out.csv.gz').split('\n')[1]).toBe(first);
+    expect(service.requests.length).toBe(6);
+    const same = await work.call(['compare', 'out.csv.gz', 'out.csv.gz', '--json']);
+    expect(JSON.parse(same.stdout)).toMatchObject({ rows: 5, changed: 0 });
     await run('again.jsonl', { input: { path: 'out.csv.gz' } });
     expect(work.lines('again.jsonl').map(({ input }) => input.answer)).toEqual([
       ...['yes', 'no', 'yes', 'no', 'yes'],

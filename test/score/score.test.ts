@@ -445,6 +445,8 @@ describe('an output is refused', () => {
     await refused('foreign.csv has no status, answer', 'foreign.csv', '--job', 'job.yaml');
     work.write('in.tsv', ROWS);
     await refused('in.tsv is no output of a run: those end in .csv or .jsonl', 'in.tsv');
+    work.write('folder.csv/x', '');
+    await refused('folder.csv is no output of a run: it is a folder', 'folder.csv');
   });
 
   it('that was edited, or whose job has nothing to score by', async () => {
