@@ -92,9 +92,9 @@ export interface Completion {
   readonly logprobs?: Json;
   /**
    * `bytes`: some were no UTF-8, and U+FFFD stands for them. `cut`: the text went on. `logprobs`: the text is whole, and its log
-   * probabilities were too long to keep.
+   * probabilities were too long to keep. `prompt`: the server has read only a part of the prompt.
    */
-  readonly damaged?: 'bytes' | 'cut' | 'logprobs';
+  readonly damaged?: 'bytes' | 'cut' | 'logprobs' | 'prompt';
   /** The further choices that are of use, in their order; only where the request asks for several. */
   readonly others?: readonly Choice[];
 }

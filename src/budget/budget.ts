@@ -1,8 +1,7 @@
 import { cost, count } from '../figures.js';
 import type { Fault, Parameters, Tokens } from '../model.js';
-import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { costOf, type Prices } from '../report/summary.js';
-import { candidatesOf } from '../service/parameters.js';
+import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import type { Bounds } from '../store/ledger.js';
 
 export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };

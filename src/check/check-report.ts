@@ -3,7 +3,16 @@ import type { Encoding } from '../prompt/tokens.js';
 import type { Prices } from '../report/summary.js';
 import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
-import { costRange, type Quote, type QuoteLimits, quote, type Range, totalTokens } from './quote.js';
+import {
+  ASSUMED,
+  costRange,
+  EXACT,
+  type Quote,
+  type QuoteLimits,
+  quote,
+  type Range,
+  totalTokens,
+} from './quote.js';
 
 /** What `promptmill check --json` prints. Ranges go from no answer at all to every answer as long as it may be. */
 export interface CheckReport {
@@ -17,7 +26,10 @@ export interface CheckReport {
   readonly warnings: Inspected['warnings'];
   readonly tokens: {
     readonly tokenizer: Encoding;
-    /** The model behind the deployment is not known: another tokenizer may be the right one. */
+    /**
+     * The model behind the deployment is not known: another tokenizer may be the right one, so `total_tokens` and every cost are
+     * wider than our count.
+     */
     readonly tokenizer_assumed: boolean;
     /** `null` when the model is not known: no prompt was held against it. */
     readonly context_window: number | null;
@@ -93,7 +105,8 @@ export function checkReport(
   limits: QuoteLimits,
 ): CheckReport {
   const { tokens, duplicates, first_prompt: first } = inspected;
-  const quoted = quote(tokens, inspected.requests, limits, prices);
+  const spread = counting.assumed ? ASSUMED : EXACT;
+  const quoted = quote(tokens, inspected.requests, limits, prices, spread);
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
   const further = { most: inspected.rows.to_send * callsOfRow, ask_again: askAgain, deployment };
@@ -123,8 +136,8 @@ export function checkReport(
       at_least: duplicates.at_least,
       dedupe_would_copy: duplicates.rows > 0 && !reuse.dedupe && isRepeatable(parameters),
       prompt_tokens: duplicates.prompt_tokens,
-      total_tokens: totalTokens(duplicates),
-      cost: costRange(duplicates, prices),
+      total_tokens: totalTokens(duplicates, spread),
+      cost: costRange(duplicates, prices, spread),
       examples: duplicates.examples,
     },
     columns: surveyed.columns,

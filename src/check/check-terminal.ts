@@ -82,10 +82,11 @@ function tokenLines({ tokens, rows }: CheckReport, width: number): string[] {
   if (rows.to_send === 0) return [];
   const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest } = tokens;
   const assumed = tokens.tokenizer_assumed
-    ? ' is assumed: the model of the deployment is not known, and service.model can name it'
+    ? ' is assumed: the model of the deployment is not known, and service.model can name it. The count is approximate, so ' +
+      'totals and costs go from 25 % below it to 50 % above'
     : '';
   const sum = [
-    `${count(prompt_tokens)} prompt`,
+    `${tokens.tokenizer_assumed ? 'about ' : ''}${count(prompt_tokens)} prompt`,
     `+ ${between(completion_tokens, count)} completion`,
     `= ${between(total_tokens, count)} total`,
   ];

@@ -1,8 +1,7 @@
 import type { Fault, Outcome, Parameters, Row } from '../model.js';
-import { DEFAULT_MAX_TOKENS } from '../prompt/context.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
 import { isRepeatable, requestText } from '../reuse/keys.js';
-import { candidatesOf } from '../service/parameters.js';
+import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 

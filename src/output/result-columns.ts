@@ -263,7 +263,7 @@ export function completedFault(completion: Completion, answer: Answer | null): F
 
 /** Of what kind of damage a code tells; undefined for any other code. */
 export const damageOf = (code: string | undefined): Completion['damaged'] =>
-  (['bytes', 'cut', 'logprobs'] as const).find((damage) => DAMAGES[damage].code === code);
+  (['bytes', 'cut', 'logprobs', 'prompt'] as const).find((damage) => DAMAGES[damage].code === code);
 
 const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Fault } = {
   bytes: {
@@ -278,5 +278,9 @@ const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Fault 
     code: 'logprobs_left_out',
     message:
       'the log probabilities have more than the 262,144 characters of JSON that are kept, and were left out',
+  },
+  prompt: {
+    code: 'prompt_cut',
+    message: 'the server has read far fewer tokens than the prompt has: it was cut there',
   },
 };

@@ -1,6 +1,6 @@
 import type { Parameters } from '../model.js';
-import { DEFAULT_MAX_TOKENS, estimateTokens } from '../prompt/context.js';
-import { candidatesOf } from '../service/parameters.js';
+import { estimateTokens } from '../prompt/context.js';
+import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { together } from './estimated-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';
 

@@ -1,4 +1,5 @@
 import type { Fault } from '../model.js';
+import { DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import type { Tokenizer } from './tokens.js';
 
 /** Bytes of the longest token of cl100k_base (128 spaces) and of p50k_base. */
@@ -7,9 +8,6 @@ const LONGEST_TOKEN = 128;
 const PREFIX = 8;
 /** Tokens that a cut through a token or a character may add. */
 const CUT = 4;
-
-/** What the service generates at most when a request does not say. */
-export const DEFAULT_MAX_TOKENS = 16;
 
 /**
  * About how many tokens a text has, for pacing only; the real usage settles it. Four characters of English are about

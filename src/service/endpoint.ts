@@ -5,6 +5,7 @@ import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';
 import type { KeyRing } from './keys.js';
 import { completions, type Operation } from './operation.js';
+import { DEFAULT_MAX_TOKENS } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
 import { type Verdict, verdicts } from './verdict.js';
 
@@ -93,17 +94,23 @@ export function callUrl(
   return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${OPERATION.path}?${query}`;
 }
 
-/** The body of one call. */
+/**
+ * The body of one call. Prompts are sent as well-formed text: half of a surrogate pair is no UTF-8, and some servers answer it with
+ * 500. Servers of the style `openai` have defaults of their own, so they are told what the hosted service would take: where
+ * the job says no `max_tokens`, some would generate without an end.
+ */
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
 ): string {
-  const asked = OPERATION.prompts(prompts);
+  const asked = OPERATION.prompts(prompts.map((prompt) => prompt.toWellFormed()));
   // No spread: an object that begins with one takes three times as long to make and to write.
   if (style === 'deployments') return JSON.stringify(Object.assign({}, parameters, asked));
+  const sent: { [field: string]: unknown } = { max_tokens: DEFAULT_MAX_TOKENS };
+  for (const [name, value] of Object.entries(parameters)) if (value !== null) sent[name] = value;
   // Some servers of this shape take `stop` as a list only.
-  const stop = typeof parameters.stop === 'string' ? { stop: [parameters.stop] } : {};
-  return JSON.stringify(Object.assign({}, parameters, stop, { model: deployment }, asked));
+  if (typeof parameters.stop === 'string') sent['stop'] = [parameters.stop];
+  return JSON.stringify(Object.assign(sent, { model: deployment }, asked));
 }
 
 function plainBase(value: string | undefined): string {

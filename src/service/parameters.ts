@@ -34,6 +34,9 @@ const onlyOne = must(
 const oneToFour = must('a text or a list of 1 to 4 texts');
 const biases = must('an object of token ids to biases between -100 and 100');
 
+/** What the hosted service generates at most when a request does not say. */
+export const DEFAULT_MAX_TOKENS = 16;
+
 /** Choices that the service gives for one prompt at most. */
 export const MOST_CHOICES = 128;
 

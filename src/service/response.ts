@@ -26,6 +26,8 @@ interface Usable {
   readonly filters: Filters;
   /** The service sent token counts that are none; the completion has none then. */
   readonly oddUsage?: true;
+  /** The token counts are those of this prompt alone, also where the request had several. */
+  readonly ownUsage?: true;
   /** What stands in the place of the text, where the choice has none. */
   readonly noText?: NoText;
 }
@@ -62,12 +64,13 @@ export interface Asked {
 
 /**
  * Reads the body of a successful response: for each prompt of the request its choices, and what the filters say about
- * the first. The usage of each is that of the whole request.
+ * the first. The usage of each is that of the whole request, unless the service says it of each.
  */
 export function readAnswers(body: string, asked: Asked): readonly Reading[] {
   const { prompts, withLogprobs, operation } = asked;
   const parsed = parseJson(body);
-  const root = Array.isArray(parsed) ? merged(parsed, asked.choices) : parsed;
+  const list = Array.isArray(parsed) ? merged(parsed, asked.choices) : null;
+  const root = list?.answer ?? parsed;
   const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
   if (root === undefined) return all(notJson(body));
   if (!isObject(root)) return all(noChoices);
@@ -81,12 +84,12 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
   if (choices.length === 0) return all(noChoices);
   const own = choicesOf(choices, asked);
   if (own === null) return all(mixedUp(choices, asked));
-  const usage = usageOf(
-    root['usage'],
-    own.some((ofPrompt) => ofPrompt.some((choice) => operation.text(choice) !== '')),
-  );
+  const hasText = (ofPrompt: readonly Obj[]): boolean =>
+    ofPrompt.some((choice) => operation.text(choice) !== '');
+  const shared = list === null ? usageOf(root['usage'], own.some(hasText)) : null;
   return own.map((ofPrompt, index): Reading => {
     if (ofPrompt.length === 1 && asked.choices > 1) return onlyOne(asked.choices);
+    const usage = list === null ? shared : usageOf(list.usages.get(ofPrompt[0]), hasText(ofPrompt));
     const [choice = {}, ...others] = usefulFirst(ofPrompt, operation);
     const text = operation.text(choice);
     const isLong = text !== null && text.length > LONGEST_TEXT;
@@ -106,39 +109,36 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
       },
       filters: { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) },
       ...(usage === 'odd' && { oddUsage: true }),
+      ...(list !== null && { ownUsage: true }),
       ...(text === null && { noText: noText(operation.otherForm(root, choice), choice) }),
     };
   });
 }
 
 /**
- * llama.cpp answers a list of prompts with a list of answers: here as one answer with all choices. They are in the order
- * of the prompts, unless they have numbers of their own.
+ * Some builds of llama.cpp answer a list of prompts with a list of answers: here as one answer with all choices, and the usage
+ * of each choice beside it. They are in the order of the prompts, unless they have numbers of their own.
  */
-function merged(answers: readonly unknown[], most: number): Obj {
+function merged(
+  answers: readonly unknown[],
+  most: number,
+): { readonly answer: Obj; readonly usages: ReadonlyMap<Obj | undefined, unknown> } {
   const each = answers.map((answer) => (isObject(answer) ? answer : {}));
   const choices = each.map(({ choices: list }): readonly unknown[] =>
     Array.isArray(list) && list.length > 0 ? list.slice(0, most) : [null],
   );
   const numbers = choices.map(([choice]) => (isObject(choice) ? choice['index'] : undefined));
   const isNumbered = numbers.some((number) => number !== numbers[0]);
-  const usages = each.map((answer) => usageOf(answer['usage'], false));
-  const counted = usages.filter((usage) => typeof usage === 'object' && usage !== null);
-  const sum = (name: 'prompt_tokens' | 'completion_tokens'): number =>
-    counted.reduce((total, usage) => total + usage[name], 0);
-  return {
-    ...each[0],
-    choices: choices.flatMap((ofPrompt, prompt) =>
-      ofPrompt.map((choice, i) =>
-        isObject(choice) ? { ...choice, index: isNumbered ? choice['index'] : prompt * most + i } : null,
-      ),
-    ),
-    usage: usages.includes('odd')
-      ? 'odd'
-      : counted.length === 0
-        ? null
-        : { prompt_tokens: sum('prompt_tokens'), completion_tokens: sum('completion_tokens') },
-  };
+  const usages = new Map<Obj | undefined, unknown>();
+  const all = choices.flatMap((ofPrompt, prompt) =>
+    ofPrompt.map((choice, i) => {
+      if (!isObject(choice)) return null;
+      const placed = { ...choice, index: isNumbered ? choice['index'] : prompt * most + i };
+      usages.set(placed, each[prompt]?.['usage']);
+      return placed;
+    }),
+  );
+  return { answer: { ...each[0], choices: all }, usages };
 }
 
 /**

@@ -41,8 +41,10 @@ import {
  * | 408 | retry, possibly billed | `timeout` |
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
+ * | "maximum context length", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
+ * | 501, other 5xx that say "unsupported" | stop | `not_supported` |
+ * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | other 5xx | retry | `server_error` |
- * | "maximum context length" | final: `failed` | `context_length_exceeded` |
  * | 413 | final: `failed` | `request_too_large` |
  * | other 4xx | final: `failed` | `invalid_request` |
  * | never connected: no file descriptor is left | stop | `too_many_open_files` |
@@ -63,7 +65,17 @@ export interface Final {
    * `counted` and `guessed`: they are our own, by the model's tokenizer or, where the model is not known, without one.
    */
   readonly oddUsage?: 'sent' | 'counted' | 'guessed';
+  /** The token counts are those of this prompt alone, also where the request had several. */
+  readonly ownUsage?: true;
+  /** What the token counts tell of a server that cuts corners; the log says it once. */
+  readonly notice?: Notice;
 }
+
+/**
+ * `short_usage`: the counts for a request of several prompts are far below our own, as of a server that counts the first alone.
+ * `prompt_cut`: the server has read far fewer tokens than the prompt has.
+ */
+export type Notice = 'short_usage' | 'prompt_cut';
 
 /** A call that brought no outcome for its row. */
 export interface Unsettled {
@@ -74,6 +86,8 @@ export interface Unsettled {
   readonly latency_ms: number;
   /** False when no connection was made. */
   readonly connected: boolean;
+  /** The server says that it cannot answer anything yet. */
+  readonly notReady?: true;
   /** The answer may have been paid for, so that a second call is a possible repeat. */
   readonly possiblyBilled: boolean;
   /** The next request for the row is for it alone. @default false */
@@ -197,7 +211,10 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
     return { kind: 'retry', ...unsettled(fault), alone: form === 'mixed_up' };
   }
   const { completion, filters, noText } = reading;
-  const odd = reading.oddUsage && ({ oddUsage: 'sent' } as const);
+  const odd = {
+    ...(reading.oddUsage && ({ oddUsage: 'sent' } as const)),
+    ...(reading.ownUsage && { ownUsage: true as const }),
+  };
   const side = blockedSide(completion, filters);
   if (side !== null) {
     const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
@@ -229,7 +246,7 @@ type Rule = {
       readonly hint: string | ((operation: Operation) => string);
       readonly certainty?: Certainty;
     }
-  | { readonly kind: 'retry'; readonly possiblyBilled: boolean }
+  | { readonly kind: 'retry'; readonly possiblyBilled: boolean; readonly notReady?: true }
 );
 
 const statusIs =
@@ -315,16 +332,39 @@ const RULES: readonly Rule[] = [
   { when: statusIs(424), kind: 'retry', code: 'failed_dependency', possiblyBilled: false },
   { when: statusIs(425), kind: 'retry', code: 'too_early', possiblyBilled: false },
   { when: statusIs(502, 504), kind: 'retry', code: 'server_error', possiblyBilled: true },
-  { when: ({ status }) => status >= 500, kind: 'retry', code: 'server_error', possiblyBilled: false },
   {
     when: (error) =>
-      error.code === 'context_length_exceeded' ||
-      // llama.cpp
+      // llama.cpp, with 400 or 500.
       error.type === 'exceed_context_size_error' ||
-      /maximum context length/i.test(error.message),
+      /exceeds the available context size/i.test(error.message) ||
+      (error.status < 500 &&
+        (error.code === 'context_length_exceeded' || /maximum context length/i.test(error.message))),
     kind: 'failed',
     code: 'context_length_exceeded',
   },
+  {
+    // llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …". No pause mends that.
+    when: ({ status, message }) =>
+      status === 501 ||
+      (status >= 500 &&
+        /\bunsupported (param|field|option|argument)|\bdoes not support\b|\bonly no \w+ is supported\b/i.test(
+          message,
+        )),
+    kind: 'stop',
+    code: 'not_supported',
+    hint: 'The server cannot do what the request asks for: take the field that it names out of parameters and row_parameters, or check PROMPTMILL_BASE_URL.',
+  },
+  {
+    // llama.cpp while it loads its model.
+    when: ({ status, type, message }) =>
+      status === 503 &&
+      (type === 'unavailable_error' || /\bloading model\b|\bmodel is loading\b/i.test(message)),
+    kind: 'retry',
+    code: 'not_ready',
+    possiblyBilled: false,
+    notReady: true,
+  },
+  { when: ({ status }) => status >= 500, kind: 'retry', code: 'server_error', possiblyBilled: false },
   { when: statusIs(413), kind: 'failed', code: 'request_too_large' },
 ];
 
@@ -353,7 +393,12 @@ function ofError(response: Response, now: number, called: Called, operation: Ope
       return { kind: 'stop', ...unsettled, hint: text, certainty, possiblyBilled: false };
     }
     case 'retry':
-      return { kind: 'retry', ...unsettled, possiblyBilled: rule.possiblyBilled };
+      return {
+        kind: 'retry',
+        ...unsettled,
+        possiblyBilled: rule.possiblyBilled,
+        ...(rule.notReady && { notReady: true }),
+      };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);
       if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, fault };

@@ -5,7 +5,7 @@ import type { Fault, Tokens } from '../model.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { Outage } from '../pace/pauses.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
-import type { Unsettled, Verdict, Wait } from '../service/verdict.js';
+import type { Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Caller } from './caller.js';
 import { completionOf } from './row-usage.js';
 
@@ -30,10 +30,21 @@ interface Ended {
 /** Answers to several prompts in a row that nobody could take apart, after which every row is called alone. */
 const MIXED_UP = 3;
 
+const NOTICES: { readonly [notice in Notice]: string } = {
+  short_usage:
+    'the service counts far fewer tokens than the prompts of a request have, as if it counted the first alone: ' +
+    'such requests are counted here, and marked estimated (limits.prompts_per_request: 1 avoids it)',
+  prompt_cut:
+    'the service has read far fewer tokens than a prompt has: it cuts prompts that are too long for it, and answers all the same; ' +
+    'those rows are marked prompt_cut. Give it a larger context (llama.cpp: --ctx-size, which its slots share)',
+};
+
 /** What calls teach of the service: that it is down, that it has no quota left, how much of it an answer takes. */
 export class Feedback {
   /** Answers to several prompts that could not be taken apart, with none between that could. */
   #mixedUp = 0;
+  /** Notices that the log has. */
+  readonly #noticed = new Set<Notice>();
 
   constructor(private readonly parts: FeedbackParts) {}
 
@@ -55,6 +66,7 @@ export class Feedback {
     const { caller, outage, pacer, estimate } = this.parts;
     const { verdicts, reserved } = call;
     this.#ofPack(verdicts);
+    this.#notice(verdicts);
     const failure = verdicts.find(isRetry);
     // An answer that nobody can take apart is an answer.
     if (failure && verdicts.every((verdict) => isRetry(verdict) && !verdict.alone))
@@ -72,6 +84,15 @@ export class Feedback {
     return null;
   }
 
+  #notice(verdicts: readonly Verdict[]): void {
+    for (const verdict of verdicts) {
+      if (verdict.kind !== 'final' || verdict.notice === undefined || this.#noticed.has(verdict.notice))
+        continue;
+      this.#noticed.add(verdict.notice);
+      this.parts.log.warn(NOTICES[verdict.notice]);
+    }
+  }
+
   /** A server that mixes all its answers up has each paid for twice: from the third on, rows are called alone. */
   #ofPack(verdicts: readonly Verdict[]): void {
     if (verdicts.length === 1) return;
@@ -85,8 +106,10 @@ export class Feedback {
   }
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
-  async #failed({ name, startedAt }: Ended, { fault, connected }: Unsettled): Promise<null> {
+  async #failed({ name, startedAt }: Ended, { fault, notReady, ...call }: Unsettled): Promise<null> {
     const { outage, pacer, log } = this.parts;
+    // A server that loads its model is as good as not there: that is never the fault of a row.
+    const connected = call.connected && !notReady;
     const held = pacer.failed(connected);
     if (fault.code !== 'aborted') {
       const now = steadyNow();

@@ -3,33 +3,42 @@ import type { CalledOutcome, Completion, Parameters, Usage } from '../model.js';
 import { estimateTokens } from '../prompt/context.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
-import { modelBehind } from '../service/catalogue.js';
-import type { Deployed } from '../service/endpoint-spec.js';
+import { type Model, modelBehind } from '../service/catalogue.js';
+import type { Deployed, EndpointSpec } from '../service/endpoint-spec.js';
 import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
 
+/** What of an endpoint decides how its counts are read. */
+type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
+
 /**
  * Gives the rows of a request their usage. Rows that shared it were read with the usage of all of it: each gets its part,
- * by the tokens of its own prompt and answer. Where the service sent no counts, or such as cannot be (fault 77), each row
- * gets those that we count. Exact where the model's tokenizer is known.
+ * by the tokens of its own prompt and answer, unless the service said it of each. Where it sent no counts, such as cannot be (fault
+ * 77), or of several prompts far too few, each row gets those that we count. Exact where the model's tokenizer is known.
  * @param parameters those of the request
  */
 export function withRowUsage(
   verdicts: readonly Verdict[],
   rows: readonly ChunkRow[],
   parameters: Parameters,
-  deployed: Deployed,
+  deployed: Asked,
 ): readonly Verdict[] {
+  if (rows.length > 1 && verdicts.some((verdict) => verdict.kind === 'final' && verdict.ownUsage)) {
+    return rows.flatMap((row, i) => withRowUsage(verdicts.slice(i, i + 1), [row], parameters, deployed));
+  }
+  const model = modelBehind(deployed);
   const completions = verdicts.map(completionOf);
   const said = completions.map((completion) => completion?.usage ?? null).find((usage) => usage !== null);
   const odd =
     verdicts.some((verdict) => verdict.kind === 'final' && verdict.oddUsage !== undefined) ||
     (said !== undefined && !isPossible(said, rows, parameters, completions));
-  if (!odd && (said === undefined || rows.length === 1)) return verdicts;
+  if (!odd && said === undefined) return verdicts;
+  if (!odd && rows.length === 1)
+    return verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model));
+  const isShort = !odd && said !== undefined && isTooShort(said, rows, completions, model);
 
-  const model = modelBehind(deployed);
   const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
-  if (!odd && said !== undefined) {
+  if (!odd && !isShort && said !== undefined) {
     const own = rows.map(({ prompt }, i) => ({
       prompt: count(prompt),
       completion: sumOf(textsOf(completions[i] ?? null), count),
@@ -50,8 +59,55 @@ export function withRowUsage(
     const { prompt_tokens } = most;
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
-    return withUsage(verdict, usage, model === null ? 'guessed' : 'counted');
+    return withUsage(verdict, usage, {
+      oddUsage: model === null ? 'guessed' : 'counted',
+      ...(isShort && { notice: 'short_usage' }),
+    });
   });
+}
+
+/** Less than this share of our own exact count is another count, whatever a template adds or a special token is. */
+const WELL_BELOW = 0.75;
+/** Characters for each token that no ordinary text reaches with any tokenizer; English has some 4.5. */
+const LONGEST_TOKENS = 7;
+/** Above so many for each token, a text is worth an exact count. */
+const LONG_TOKENS = 5;
+
+/** Whether the counts for several prompts miss most of them, as those of a server that counts only the first. */
+function isTooShort(
+  { prompt_tokens, completion_tokens }: Usage,
+  rows: readonly ChunkRow[],
+  completions: readonly (Completion | null)[],
+  model: Model | null,
+): boolean {
+  const texts = completions.flatMap(textsOf).filter((text) => text !== '');
+  if (completion_tokens < texts.length) return true;
+  const prompts = rows.map(({ prompt }) => prompt);
+  if (model === null) return prompt_tokens * LONGEST_TOKENS < sumOf(prompts, (prompt) => prompt.length);
+  return prompt_tokens < WELL_BELOW * sumOf(prompts, loadTokenizer(model.encoding).count);
+}
+
+/**
+ * Marks the answer to a prompt of which the server has read a part only: some cut what is too long and answer all the same. The
+ * hosted service refuses it.
+ */
+function markedIfCut(
+  verdict: Verdict,
+  row: ChunkRow | undefined,
+  { style }: Asked,
+  model: Model | null,
+): Verdict {
+  const completion = completionOf(verdict);
+  if (style !== 'openai' || model === null || row === undefined || verdict.kind !== 'final') return verdict;
+  const read = completion?.usage?.prompt_tokens ?? 0;
+  if (completion === null || read === 0 || read * LONG_TOKENS >= row.prompt.length) return verdict;
+  if (read >= WELL_BELOW * loadTokenizer(model.encoding).count(row.prompt)) return verdict;
+  const marked: Completion = { ...completion, damaged: completion.damaged ?? 'prompt' };
+  return {
+    ...verdict,
+    outcome: { ...verdict.outcome, completion: marked } as CalledOutcome,
+    notice: 'prompt_cut',
+  };
 }
 
 /**
@@ -107,14 +163,14 @@ const candidatesPerText = (texts: readonly string[], parameters: Parameters): nu
 export const completionOf = (verdict: Verdict): Completion | null =>
   verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;
 
-function withUsage(verdict: Verdict, usage: Usage, oddUsage?: Final['oddUsage']): Verdict {
+function withUsage(verdict: Verdict, usage: Usage, more: Pick<Final, 'oddUsage' | 'notice'> = {}): Verdict {
   const completion = completionOf(verdict);
   if (verdict.kind !== 'final' || completion === null) return verdict;
   const outcome: CalledOutcome = {
     ...verdict.outcome,
     completion: { ...completion, usage },
   } as CalledOutcome;
-  return { kind: 'final', outcome, ...(oddUsage && { oddUsage }) };
+  return { kind: 'final', outcome, ...more };
 }
 
 /** What one row of a shared request has itself, in tokens of its own count. */

@@ -161,8 +161,9 @@ describe('what cannot be said is named with its reason', () => {
   test('the tokenizer of a model that is not known', () => {
     const tokens = { ...report.tokens, tokenizer_assumed: true, context_window: null };
     expect(flat({ tokens })).toContain(
-      'tokenizer p50k_base is assumed: the model of the deployment is not known',
+      'tokenizer p50k_base is assumed: the model of the deployment is not known, and service.model can name it. The count is approximate',
     );
+    expect(flat({ tokens })).toContain('about 138,331 prompt');
     expect(flat({ tokens })).toContain('context window not known');
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Quote, type QuoteLimits, quote } from '../../src/check/quote.js';
+import { ASSUMED, type Quote, type QuoteLimits, quote } from '../../src/check/quote.js';
 
 const NO_LIMITS: QuoteLimits = {
   concurrency: 10,
@@ -20,6 +20,15 @@ describe('tokens and money', () => {
     expect(completion_tokens).toEqual({ least: 0, most: 6_000 });
     expect(total_tokens).toEqual({ least: 60_000, most: 66_000 });
     expect(cost).toEqual({ least: 0.09, most: 0.102 });
+  });
+
+  it('are a wider range where the tokenizer is assumed, and the time goes by the count', () => {
+    const limits = { ...NO_LIMITS, tokensPerMinute: 11_000, budget: { tokens: 50_000, cost: null } };
+    const { total_tokens, cost, budget, time } = quote(TOKENS, 600, limits, PRICES, ASSUMED);
+    expect(total_tokens).toEqual({ least: 45_000, most: 96_000 });
+    expect(cost).toEqual({ least: 0.0675, most: 0.147 });
+    expect(budget).toMatchObject([{ verdict: 'depends' }]);
+    expect(time).toMatchObject({ seconds: 360 });
   });
 
   it('no money is quoted without prices', () => {

@@ -14,7 +14,11 @@ const TEXTS = ['nul \0 here', 'lone \ud800 high', 'low \udc00 lone', '👩‍�
 const work = new Workplace();
 let service: ScriptedService;
 beforeEach(async () => {
-  service = await startScriptedService(({ prompt }) => ({ json: completionBody({ text: ` of ${prompt}` }) }));
+  service = await startScriptedService(({ prompt }) => {
+    // A prompt comes as well-formed text; the answer has the text of the row, halves of pairs and all.
+    const text = TEXTS.find((each) => each.toWellFormed() === prompt) ?? prompt;
+    return { json: completionBody({ text: ` of ${text}` }) };
+  });
   return () => service.close();
 });
 afterAll(() => work.remove());
@@ -26,7 +30,7 @@ const lines = (name: string) => work.lines(name);
 
 describeEachStore('any text', (store) => {
   it(
-    'fault 8: any text reaches the service and the output unchanged',
+    'fault 8: any text reaches the service well-formed, and store and output unchanged',
     async ({ task }) => {
       const output = `texts-${store().kind}.jsonl`;
       const rows = TEXTS.map((text) => JSON.stringify({ text }));
@@ -41,7 +45,8 @@ describeEachStore('any text', (store) => {
         PROMPTMILL_STATE_DIR: store().stateDir,
       });
       expect(code, stderr).toBe(0);
-      expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(TEXTS.toSorted());
+      const sent = TEXTS.map((text) => text.toWellFormed());
+      expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(sent.sort());
       const records = lines(output);
       expect(records.map((record) => record.input.text)).toEqual(TEXTS);
       expect(records.map((record) => record.text)).toEqual(TEXTS.map((text) => ` of ${text}`));

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
+import type { Parameters } from '../../src/model.js';
 import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
 import { callUrl, requestBody, type ServiceAddress } from '../../src/service/endpoint.js';
 import type { EndpointSpec } from '../../src/service/endpoint-spec.js';
@@ -75,12 +76,21 @@ describe('the body', () => {
       { prompts: ['p'], parameters: { stop: '\n' } },
       of({ deployment: 'm', style: 'openai' }),
     );
-    expect(JSON.parse(text)).toEqual({ model: 'm', prompt: 'p', stop: ['\n'] });
+    expect(JSON.parse(text)).toEqual({ model: 'm', prompt: 'p', stop: ['\n'], max_tokens: 16 });
   });
 
-  it('fault 8: carries NUL, a lone surrogate and emoji unchanged', () => {
-    const prompt = 'a\u0000b\ud800c\u{1f600}';
-    expect(JSON.parse(requestBody({ prompts: [prompt], parameters: {} }, of({})))).toEqual({ prompt });
+  it('has no null and always max_tokens for them: their default may be without an end', () => {
+    const body = (parameters: Parameters) =>
+      JSON.parse(requestBody({ prompts: ['p'], parameters }, of({ deployment: 'm', style: 'openai' })));
+    expect(body({ max_tokens: null, suffix: null, temperature: 0 })).toEqual({
+      ...{ model: 'm', prompt: 'p', max_tokens: 16, temperature: 0 },
+    });
+    expect(body({ max_tokens: 0 })).toMatchObject({ max_tokens: 0 });
+  });
+
+  it('fault 8: carries NUL and emoji unchanged, and a lone surrogate as U+FFFD, because it is no text', () => {
+    const text = requestBody({ prompts: ['a\u0000b\ud800c\u{1f600}'], parameters: {} }, of({}));
+    expect(JSON.parse(text)).toEqual({ prompt: 'a\u0000b\ufffdc\u{1f600}' });
   });
 });
 

@@ -271,12 +271,12 @@ describe('the body of an answer to several prompts', () => {
     ]);
   });
 
-  it('may be a list of answers, as llama.cpp sends it: their usage is summed', () => {
+  it('may be a list of answers, as llama.cpp sends it, each with its own usage', () => {
     const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
     const one = (text: string) => ({ id: 'c', choices: [choice(0, text)], usage });
     expect(readCompletions(JSON.stringify([one('a'), one('b')]), 2)).toMatchObject([
-      { completion: { text: 'a', id: 'c', usage: { total_tokens: 10 } } },
-      { completion: { text: 'b' } },
+      { completion: { text: 'a', id: 'c', usage: { total_tokens: 5 } }, ownUsage: true },
+      { completion: { text: 'b', usage: { total_tokens: 5 } }, ownUsage: true },
     ]);
     const numbered = (index: number, text: string) => ({ choices: [choice(index, text)], usage });
     expect(
@@ -290,7 +290,10 @@ describe('the body of an answer to several prompts', () => {
       ]);
     }
     const strange = [one('a'), { ...one('b'), usage: { prompt_tokens: -1 } }];
-    expect(readCompletions(JSON.stringify(strange), 2)[0], 'usage').toMatchObject({ oddUsage: true });
+    expect(readCompletions(JSON.stringify(strange), 2), 'usage').toMatchObject([
+      { completion: { usage: { total_tokens: 5 } } },
+      { completion: { usage: null }, oddUsage: true },
+    ]);
     expect(readCompletions('[]', 1)[0]).toMatchObject({ fault: { code: 'no_choices' } });
   });
 });

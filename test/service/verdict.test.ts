@@ -182,7 +182,12 @@ describe('the verdict on an error response', () => {
     ],
     ['a bad gateway', 502, '', retry('server_error', true)],
     ['a service that is down', 503, '<html>down</html>', retry('server_error', false)],
-    ['a model that loads', 503, { error: 'Model is loading' }, retry('server_error', false)],
+    [
+      'a model that loads',
+      503,
+      { error: 'Model is loading' },
+      { ...retry('not_ready', false), notReady: true },
+    ],
     ['a gateway timeout', 504, 'upstream request timeout', retry('server_error', true)],
     ['a status that nobody knows', 418, '', failed('invalid_request')],
   ])('%s: %i', (_, status, body, expected) => {
@@ -492,6 +497,30 @@ describe('the verdict on what servers of the same shape say', () => {
       400,
       { error: { message: 'the request exceeds', type: 'exceed_context_size_error' } },
       failed('context_length_exceeded'),
+    ],
+    [
+      'llama.cpp, too long, of an older build',
+      500,
+      { error: { message: 'the request exceeds the available context size', type: 'server_error' } },
+      failed('context_length_exceeded'),
+    ],
+    [
+      'llama.cpp, a field that it does not know',
+      500,
+      { error: { code: 500, message: 'Unsupported param: suffix', type: 'server_error' } },
+      stop('not_supported'),
+    ],
+    [
+      'llama.cpp, an operation that it was not started for',
+      501,
+      {
+        error: {
+          code: 501,
+          message: 'This server does not support completions',
+          type: 'not_supported_error',
+        },
+      },
+      stop('not_supported'),
     ],
   ])('%s', (_, status, body, expected) => {
     expect(judge(status, body)).toMatchObject(expected);

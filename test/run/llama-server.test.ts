@@ -1,0 +1,146 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { type LlamaServer, llamaServer, promptsOf, tokensOf } from '../support/llama-server.js';
+import { Workplace } from '../support/promptmill.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+
+const BUILDS = ['b4748', 'v0.5.0'] as const;
+
+/** Prompts of 6 to 25 words, the first of which is the number of the row. */
+const prompt = (row: number): string => [`${row}`, ...Array(row % 20), ...Array(5)].fill('word', 1).join(' ');
+
+describeEachStore(
+  "llama.cpp's own server",
+  (store) => {
+    let work: Workplace;
+    let service: ScriptedService;
+    beforeEach(() => {
+      work = new Workplace();
+    });
+    afterEach(async () => {
+      await service.close();
+      work.remove();
+    });
+
+    const run = async (server: LlamaServer, job: object, rows = 12) => {
+      service = await startScriptedService(llamaServer(server));
+      const lines = Array.from({ length: rows }, (_, i) => JSON.stringify({ prompt: prompt(i + 1) }));
+      const path = work.job({
+        service: { deployment: 'm', style: 'openai' },
+        input: { path: work.write('in.jsonl', `${lines.join('\n')}\n`) },
+        prompt: '{{ prompt }}',
+        output: { path: 'out.jsonl' },
+        ...job,
+      });
+      return await work.call(['run', path], {
+        PROMPTMILL_BASE_URL: service.url,
+        PROMPTMILL_QUEUE: store().target,
+        PROMPTMILL_STATE_DIR: store().stateDir,
+      });
+    };
+    const records = () => work.lines('out.jsonl');
+    const summary = () => work.json('out.summary.json');
+    const sum = (tokens: readonly number[]): number => tokens.reduce((a, b) => a + b, 0);
+
+    it.each(BUILDS)('%s is told max_tokens, so a budget holds', async (build) => {
+      const { code, stderr } = await run(
+        { build },
+        { limits: { budget: { tokens: 600 }, concurrency: 4 } },
+        40,
+      );
+      expect(code, stderr).toBe(3);
+      expect(stderr).toContain('limits.budget.tokens is 600');
+      for (const { body } of service.requests) expect(body['max_tokens']).toBe(16);
+      expect(sum(service.requests.map((each) => tokensOf(each.prompt) + 16))).toBeLessThanOrEqual(600);
+    });
+
+    it('b4748 says the usage of each prompt of a list, and each row has its own', async () => {
+      const { code, stderr } = await run(
+        { build: 'b4748' },
+        { parameters: { max_tokens: 3 }, limits: { prompts_per_request: 6 } },
+      );
+      expect(code, stderr).toBe(0);
+      expect(service.calls()).toBe(2);
+      expect(records().map(({ answer, usage }) => [answer, usage])).toEqual(
+        Array.from({ length: 12 }, (_, i) => {
+          const prompt_tokens = tokensOf(prompt(i + 1));
+          const usage = { prompt_tokens, completion_tokens: 3, total_tokens: prompt_tokens + 3 };
+          return [`re ${i + 1}`, usage];
+        }),
+      );
+      expect(summary()).not.toHaveProperty('usage_estimated');
+    });
+
+    it('v0.5.0 says the usage of the first prompt alone, so the tokens of a list are counted here', async () => {
+      const { code, stderr } = await run(
+        { build: 'v0.5.0' },
+        { parameters: { max_tokens: 3 }, limits: { prompts_per_request: 6, concurrency: 1 } },
+      );
+      expect(code, stderr).toBe(0);
+      expect(service.calls()).toBe(2);
+      const usages = records().map(({ usage }) => usage);
+      for (const [i, usage] of usages.entries()) {
+        expect(usage).toMatchObject({ estimated: true });
+        expect(usage.prompt_tokens).toBeGreaterThan(0.75 * prompt(i + 1).split(' ').length);
+      }
+      expect(summary()).toMatchObject({ usage_estimated: 12 });
+    });
+
+    it('v0.5.0 does not get past a budget with lists of prompts', async () => {
+      const limits = { prompts_per_request: 6, concurrency: 1, budget: { tokens: 800 } };
+      const { code, stderr } = await run({ build: 'v0.5.0' }, { limits }, 60);
+      expect(code, stderr).toBe(3);
+      const true_tokens = service.requests.flatMap(promptsOf).map((each) => tokensOf(each) + 16);
+      expect(sum(true_tokens)).toBeLessThanOrEqual(800);
+    });
+
+    it('b4748 cuts a prompt that is too long, and the row says so', async () => {
+      const { code, stderr } = await run(
+        { build: 'b4748', context: 16 },
+        { service: { deployment: 'm', model: 'lm-35-turbo-instruct', style: 'openai' } },
+      );
+      expect(code, stderr).toBe(0);
+      expect(records().map(({ error }) => error?.code ?? null)).toEqual(
+        Array.from({ length: 12 }, (_, i) => (tokensOf(prompt(i + 1)) > 16 ? 'prompt_cut' : null)),
+      );
+    });
+
+    it('v0.5.0 refuses it, and only that row fails', async () => {
+      const { code, stderr } = await run({ build: 'v0.5.0', context: 16 }, {});
+      expect(code, stderr).toBe(1);
+      expect(records().map(({ error }) => error?.code ?? null)).toEqual(
+        Array.from({ length: 12 }, (_, i) =>
+          tokensOf(prompt(i + 1)) > 16 ? 'context_length_exceeded' : null,
+        ),
+      );
+    });
+
+    it.each([
+      [{ suffix: ' end' }, 'Unsupported param: suffix'],
+      [{ best_of: 2 }, 'Unsupported param: best_of'],
+      [{ echo: true }, 'Only no echo is supported'],
+    ])('stops the run at once where it does not know %j', async (parameters, message) => {
+      const { code, stderr } = await run({ build: 'v0.5.0' }, { parameters, limits: { concurrency: 2 } }, 60);
+      expect(code, stderr).toBe(3);
+      expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`not_supported: ${message} (HTTP 500)`);
+      expect(service.calls()).toBeLessThanOrEqual(2);
+    });
+
+    it('gets a prompt with half a surrogate pair as text', async () => {
+      const input = work.write('odd.jsonl', '{"prompt":"odd \\ud800 one"}\n');
+      const { code, stderr } = await run({ build: 'b4748' }, { input: { path: input } });
+      expect(code, stderr).toBe(0);
+      expect(service.requests.map((each) => each.prompt)).toEqual(['odd \ufffd one']);
+    });
+
+    it('is waited for while it loads its model, and no row uses an attempt up', async () => {
+      const limits = { attempts: 1, concurrency: 2 };
+      const { code, stderr } = await run({ build: 'v0.5.0', loading: 3 }, { limits }, 5);
+      expect(code, stderr).toBe(0);
+      expect(records().map(({ status, attempts }) => `${status} ${attempts}`)).toEqual(
+        Array(5).fill('completed 1'),
+      );
+    });
+  },
+  ['embedded', 'redis'],
+);
