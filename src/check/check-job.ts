@@ -4,6 +4,7 @@ import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { canDraw } from '../report/screen.js';
+import { checkDrift } from '../run/drift.js';
 import { type Input, openInput } from '../run/input.js';
 import { type Plan, planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
@@ -47,6 +48,7 @@ export async function checkJob(
     if (note !== undefined && !world.quiet) world.stderr.write(`${nameOf(input.spec)}: ${note}\n`);
     const counting = countingFor(settings);
     const plan = await planRows(settings, input.survey);
+    checkDrift(settings, input.survey, plan.format);
     const inspected = await inspect(input, plan, settings, counting, limits, world);
     const columns = settings.output.columns && plan.format.names;
     const surveyed = { sha256: input.survey.sha256, rows: input.total, columns };

@@ -43,7 +43,8 @@ Examples:
 
 The same command continues a run that was stopped. Exit codes: 0 every row is
 answered, filtered or skipped; 1 some rows failed; 2 did not start; 3 stopped
-early; 4 finished below answer.require; 130, 143 interrupted.
+early; 4 finished below answer.require, or above drift.alarm; 130, 143
+interrupted.
 `;
 
 /** `promptmill run JOB`: producer, worker and collector in this process. */

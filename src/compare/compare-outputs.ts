@@ -1,15 +1,10 @@
-import { createWriteStream, existsSync, realpathSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { basename, extname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
+import { existsSync, realpathSync } from 'node:fs';
+import { basename, extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import { readJobFile } from '../config/job-file.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
-import { outputFormatOf } from '../output/format.js';
-import { isPacked, outputBytes } from '../output/output-bytes.js';
 import { isTaken } from '../output/own-file.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { readSummary } from '../report/read-summary.js';
@@ -17,9 +12,10 @@ import type { Share } from '../report/score.js';
 import type { Summary } from '../report/summary.js';
 import { finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
-import { ComparedOutput, type OutputToCompare } from './compared-output.js';
+import { ComparedOutput } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement } from './comparison.js';
-import { type Match, Matching, type Side } from './matching.js';
+import { type Match, Matching } from './matching.js';
+import { onDisk, Spool } from './on-disk.js';
 import type { Transitions } from './pairs.js';
 import { SideFigures } from './side-figures.js';
 
@@ -85,10 +81,10 @@ export async function compareOutputs(
   if (changed !== undefined) assertFree(changed.path, changed.overwrite ?? false, [pathA, pathB]);
   const spool = new Spool();
   try {
-    const a = await ComparedOutput.open(onDisk(pathA, summaryA, spool));
-    const b = await ComparedOutput.open(onDisk(pathB, summaryB, spool));
+    const a = await ComparedOutput.open(onDisk(pathA, summaryA));
+    const b = await ComparedOutput.open(onDisk(pathB, summaryB));
     const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
-    const pass = new Pass([a, summaryA], [b, summaryB], column);
+    const pass = new Pass([a, summaryA], [b, summaryB], column, () => spool.plain(pathA));
     const lines = pass.changedLines(changed !== undefined, signal);
     if (changed === undefined) for await (const _ of lines);
     else await writeLines(changed.path, lines);
@@ -111,12 +107,14 @@ class Pass {
     private readonly a: WithSummary,
     private readonly b: WithSummary,
     private readonly by: string | null,
+    plainA: () => Promise<string>,
   ) {
     this.#figuresA = new SideFigures(a[1]);
     this.#figuresB = new SideFigures(b[1]);
     this.#matching = new Matching(
-      sideOf(a[0], this.#figuresA.over(a[0].records()), by),
-      sideOf(b[0], this.#figuresB.over(b[0].records()), by),
+      a[0].side(by, this.#figuresA.over(a[0].records())),
+      b[0].side(by, this.#figuresB.over(b[0].records())),
+      plainA,
     );
   }
 
@@ -182,45 +180,12 @@ const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): Outpu
 const line = (cells: readonly string[]): string =>
   stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
 
-const sideOf = (output: ComparedOutput, records: Side['records'], by: string | null): Side => ({
-  name: output.name,
-  format: output.output.format,
-  records,
-  idOf: by === null ? null : output.idBy(by),
-  plainFile: output.output.plainFile,
-});
-
 /** The summary beside an output; null without one, and where it is that of another file. */
 function summaryBeside(output: string): Summary | null {
   finishedOutput(output);
   const { summary: path } = outputFiles(output);
   const summary = existsSync(path) ? readSummary(path) : null;
   return summary !== null && basename(summary.output) === basename(output) ? summary : null;
-}
-
-const onDisk = (path: string, summary: Summary | null, spool: Spool): OutputToCompare => ({
-  name: path,
-  format: outputFormatOf(path),
-  bytes: () => outputBytes(path),
-  plainFile: () => spool.plain(path),
-  settings: summary?.details?.settings ?? {},
-});
-
-/** Plain copies of packed outputs, of which single records are read again. */
-class Spool {
-  #folder: string | null = null;
-
-  async plain(path: string): Promise<string> {
-    if (!isPacked(path)) return path;
-    this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
-    const copy = join(this.#folder, 'plain');
-    await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
-    return copy;
-  }
-
-  async remove(): Promise<void> {
-    if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
-  }
 }
 
 /**

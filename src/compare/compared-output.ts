@@ -8,6 +8,7 @@ import { inert, uninert } from '../output/formula.js';
 import type { OutputFormat } from '../output/record.js';
 import { ABSTAINED, ANSWER_SOURCE, CONFIDENCE, LOGPROBS, ORIGINS } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
+import type { Side } from './matching.js';
 import { answerColumns, isResultName, type Said, saidReader } from './said.js';
 
 /** A finished output, or what will be one, to be compared with another. */
@@ -16,8 +17,6 @@ export interface OutputToCompare {
   readonly name: string;
   readonly format: OutputFormat;
   readonly bytes: () => AsyncIterable<Buffer>;
-  /** Gives a plain file with its bytes. */
-  readonly plainFile: () => Promise<string>;
   /** What its records depend on, by part, as summary and manifest have it; empty where that is not known. */
   readonly settings: Readonly<Record<string, string>>;
 }
@@ -127,6 +126,12 @@ export class ComparedOutput {
 
   records(): AsyncGenerator<StandingRecord[]> {
     return standingRecords(this.output.bytes(), this.output.format);
+  }
+
+  /** @param by column of the input that tells rows; `null` for their numbers */
+  side(by: string | null, records: Side['records'] = this.records()): Side {
+    const { name, format } = this.output;
+    return { name, format, records, idOf: by === null ? null : this.idBy(by) };
   }
 
   #plain(text: string): string {

@@ -14,8 +14,6 @@ export interface Side {
   readonly records: AsyncIterable<readonly StandingRecord[]>;
   /** What tells a row from the others; `null` where it is its number. */
   readonly idOf: ((record: StandingRecord) => string) | null;
-  /** Gives a plain file with its bytes. Asked for only where the rows stand in another order than in the other output. */
-  readonly plainFile: () => Promise<string>;
 }
 
 export interface Match {
@@ -38,10 +36,14 @@ export class Matching {
   #onlyInA = 0;
   #onlyInB = 0;
 
-  /** @param most rows to remember. @default 3,000,000 */
+  /**
+   * @param plainA gives a plain file with the bytes of `a`; asked for only where `b` has the rows in another order
+   * @param most rows to remember. @default 3,000,000
+   */
   constructor(
     private readonly a: Side,
     private readonly b: Side,
+    private readonly plainA: () => Promise<string>,
     most: number = MOST_ROWS,
   ) {
     this.#a = new Cursor(a.records);
@@ -142,7 +144,7 @@ export class Matching {
           const earlier = place <= 0 ? row : row > rowsOfA ? row - rowsOfA : (taken[place] ?? 0);
           if (earlier > 0) throw twice(this.b.name, id, earlier, b.number);
           taken[place] = b.number;
-          again ??= new RecordsAgain(await this.a.plainFile(), this.a.format, this.#a.begins, places);
+          again ??= new RecordsAgain(await this.plainA(), this.a.format, this.#a.begins, places);
           found.push({ a: again.record(place, row), b });
         }
         yield found;

@@ -90,7 +90,7 @@ const inputSchema = z.strictObject({
   id: text
     .optional()
     .describe(
-      'Column that identifies a row, for only_new. Default: the first column; in JSONL custom_id, else id, else the ' +
+      'Column that identifies a row, for only_new, drift and promptmill compare. Default for only_new: the first column; in JSONL custom_id, else id, else the ' +
         'content alone.',
     ),
 });
@@ -415,6 +415,22 @@ const scheduleSchema = z.strictObject({
     .describe('IANA time zone, such as Europe/Berlin. Default: the time zone of the machine.'),
 });
 
+const driftSchema = z.strictObject({
+  against: z
+    .literal('last')
+    .default('last')
+    .describe(
+      'last: the last finished run of the job with the same output path, another date or run in it included. Default: last.',
+    ),
+  alarm: z
+    .number()
+    .min(0)
+    .max(1)
+    .describe(
+      'Share of the answered rows whose answer may be another; above it the run ends with exit code 4.',
+    ),
+});
+
 const onFinishSchema = z
   .strictObject({
     command: z
@@ -591,6 +607,12 @@ export const jobSchema = z
           'deployment or model: NAME: { prompt: 0.0015, completion: 0.002 }',
       ),
     schedule: scheduleSchema.optional().describe('When `promptmill serve` runs the job.'),
+    drift: driftSchema
+      .optional()
+      .describe(
+        'Compare the answers of each run with those of the last one, row by row. Rows are told by input.id; without it by their number, where ' +
+          'both runs are over the same input.',
+      ),
     report: z
       .boolean()
       .default(true)

@@ -123,6 +123,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       canary: limits.canary ?? 0,
     }),
     prices: pricesOf(job),
+    /** The answers are compared with those of the last run; `null` where they are not. It may change between executions. */
+    drift: job.drift ?? null,
     /** A report is written beside the output. */
     report: job.report,
     queue: flags.queue ?? env.queue,

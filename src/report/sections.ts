@@ -30,6 +30,7 @@ export function sectionsOf(summary: Summary): ReportSection[] {
     { id: 'answers', title: 'Answers', rows: shared(summary.answers) },
     { id: 'sources', title: 'Where answers come from', rows: sources(summary) },
     { id: 'scores', title: 'Scores', rows: scores(summary) },
+    { id: 'drift', title: 'Difference to the last run', rows: drift(summary) },
     { id: 'finish_reasons', title: 'Finish reasons', rows: shared(summary.finish_reasons) },
     { id: 'errors', title: 'Errors', rows: errors(summary) },
     { id: 'tokens', title: 'Tokens', rows: tokens(summary) },
@@ -76,6 +77,22 @@ const sorted = (counts: Counts): [string, number][] =>
   Object.entries(counts)
     .filter(([, n]) => n > 0)
     .toSorted(([, a], [, b]) => b - a);
+
+/** How many answers are others than in the last run. */
+function drift({ drift: found }: Summary): SectionRow[] {
+  if (found === undefined) return [];
+  return [
+    row('Compared with run', plain(found.against)),
+    row('Rows compared', count(found.rows)),
+    {
+      name: 'Other answers',
+      value: count(found.changed),
+      percent: found.rows === 0 ? null : percent(found.changed, found.rows),
+      fraction: found.share,
+    },
+    row('Alarm above', percent(found.alarm, 1)),
+  ];
+}
 
 /** Those that there are, in words. */
 export const sourceCounts = (sources: Summary['answer_sources']): Counts =>

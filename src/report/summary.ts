@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import * as z from 'zod';
 import type { AnswerSource, Fault, Usage } from '../model.js';
 import { CALLS, eachOf } from '../store/counters.js';
+import { type Drift, driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
@@ -142,6 +143,8 @@ export const summarySchema = z.object({
   retried: z.exactOptional(z.object({ rows: amount, at: moment })),
   /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
+  /** Only of a job with `drift` whose last run was found. */
+  drift: z.exactOptional(driftSchema),
   /** The run before. Only where the job has one whose files are there. */
   last_run: z.exactOptional(lastRunSchema),
   /** Absent in what an earlier version wrote; never in a run's heartbeat. */
@@ -184,6 +187,8 @@ export interface SummaryParts
   readonly since?: Pick<Summary, 'merged_review' | 'retried'> | undefined;
   /** What came of `answer.abstain`. @default the job has none, or rows are left */
   readonly abstention?: Abstention | undefined;
+  /** What came of `drift`. @default the job has none, or no last run, or rows are left */
+  readonly drift?: Drift | undefined;
   /** @default the summary has no details: it is for a heartbeat */
   readonly details?: DetailParts;
 }
@@ -234,6 +239,7 @@ export function summarise(parts: SummaryParts): Summary {
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
+    ...(parts.drift && { drift: parts.drift }),
     ...(parts.details && { details: detailsOf(tally, parts.details) }),
   };
 }

@@ -1,5 +1,6 @@
 import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
+import { driftText } from './drift.js';
 import { scoreLines } from './score-lines.js';
 import { sourceCounts } from './sections.js';
 import type { Summary } from './summary.js';
@@ -67,6 +68,7 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
       ],
     ],
     ['scores', summary.scores === undefined ? [] : scoreLines(summary.scores, width)],
+    ['drift', summary.drift === undefined ? [] : words(plain(driftText(summary.drift)), width)],
     ['finish reasons', flow(listed(summary.finish_reasons), SEPARATOR, width)],
     ['tokens', tokenLines(summary, width)],
     ['filters', filterLines(summary.filters, width)],

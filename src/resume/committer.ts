@@ -16,6 +16,7 @@ import {
   writeDurably,
   writing,
 } from '../output/writer.js';
+import type { Drift } from '../report/drift.js';
 import type { Abstention } from '../report/scores.js';
 import { type Summary, summaryText } from '../report/summary.js';
 import { type Ended, fold, type Tally } from '../report/tally.js';
@@ -234,6 +235,20 @@ export class Committer {
     const { files, renamed } = this.target ?? {};
     if (files === undefined || renamed) return null;
     return () => outputBytes(files.part);
+  }
+
+  /** The records as the output will have them; null where it has its name already, and for standard output. */
+  whole(): (() => AsyncIterable<Buffer>) | null {
+    const { files, renamed } = this.target ?? {};
+    if (files === undefined || renamed || this.#anew === null) return this.written();
+    const { path } = this.#anew;
+    return () => outputBytes(path, isPacked(files.output));
+  }
+
+  /** What came of the comparison with the last run, whose summary is replaced next. */
+  async drifted(drift: Drift): Promise<void> {
+    this.#manifest = { ...this.#manifest, drift };
+    await this.#orStop(() => this.#save());
   }
 
   /**

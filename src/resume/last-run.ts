@@ -16,16 +16,21 @@ export interface LastRun {
 /**
  * The last run of a job that finished with all rows of its input, as it is before this one gives its output the name: the
  * newest file at the job's output path, by name where a date or a run is in it, and else the one that this run replaces. A
- * file whose summary is gone, or is of another job or file, is passed over.
+ * file whose summary is gone, or is of another job or file, is passed over; so is a rehearsal by a run that is none, and the other way round.
  * @param run the run that asks, which is not its own last run
  * @returns null where there is none, and where the output is standard output
  */
-export function lastRunOf({ job, output }: Pick<Settings, 'job' | 'output'>, run: string): LastRun | null {
+export function lastRunOf(
+  { job, output, emulated }: Pick<Settings, 'job' | 'output' | 'emulated'>,
+  run: string,
+): LastRun | null {
   if (output.path === '-') return null;
   for (const path of filledPaths(output.path, '')) {
     const { manifest, summary: summaryPath } = outputFiles(path);
     const summary = summaryAt(summaryPath);
     if (summary === null || summary.job !== job || summary.run === run) continue;
+    const rehearsed = summary.details?.settings['--emulate'];
+    if (rehearsed !== undefined && rehearsed !== String(emulated)) continue;
     // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other.
     const isOver = !existsSync(manifest) || runOf(manifest) === run;
     if (isOver && basename(summary.output) === basename(path) && existsSync(path))

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
+import { driftSchema } from '../report/drift.js';
 import { abstentionSchema } from '../report/scores.js';
 import { type Summary, summarySchema } from '../report/summary.js';
 import { invalidIn, type Tally } from '../report/tally.js';
@@ -63,6 +64,8 @@ const shape = z.object({
   part: z.object({ bytes: count, seal: z.string().optional(), tally }).exactOptional(),
   /** What came of `answer.abstain`. */
   abstention: abstentionSchema.exactOptional(),
+  /** What came of `drift`. It is found before the summary of the last run is replaced. */
+  drift: driftSchema.exactOptional(),
   /**
    * Only where rows of a finished output are called again: `rows`, `bytes` and `tally` are of these alone, and `replaces` is the
    * digest of that output.

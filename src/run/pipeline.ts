@@ -5,7 +5,9 @@ import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
+import type { Fault } from '../model.js';
 import { review } from '../output/review.js';
+import { driftMiss } from '../report/drift.js';
 import { missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
 import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
@@ -15,6 +17,7 @@ import { takeOutput } from '../resume/output-target.js';
 import { type Begun, goOn } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { abstain } from './abstain.js';
+import { checkDrift, findDrift } from './drift.js';
 import { type EngineParts, runEngine } from './engine.js';
 import { type Input, openInput } from './input.js';
 import { planRows } from './plan.js';
@@ -54,6 +57,7 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
     const input = await openInput(settings, world);
     try {
       const plan = await planRows(settings, input.survey);
+      checkDrift(settings, input.survey, plan.format);
       const tell = (begun: Begun): void => announce(settings, world, input, begun);
       const execution = await goOn(found, input, plan.header, settings, world, tell);
       return await execute({ ...execution, input, plan }, settings, world).finally(execution.close);
@@ -124,6 +128,7 @@ async function endRun(
   const isWhole = halted === null && beyond === 0;
   if (isWhole) await (mending?.merge(committer) ?? abstain(committer, settings, plan.format));
   else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
+  if (isWhole && mending === undefined) await findDrift(committer, settings, input.survey, { say, halt });
   const own = summaryParts(settings, parts, halted);
   const summary = (isWhole && mending?.summary(own)) || summarise(own);
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
@@ -201,6 +206,10 @@ function summaryParts(
 ): SummaryParts {
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
+  const output = target?.files.output ?? '-';
+  // The alarm may have changed since it was found.
+  const drift =
+    isWhole && manifest.drift && settings.drift ? { ...manifest.drift, alarm: settings.drift.alarm } : null;
   return {
     run: manifest.run,
     job: settings.job,
@@ -208,15 +217,21 @@ function summaryParts(
     deployment: settings.endpoint.deployment,
     api_version: settings.endpoint.apiVersion,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },
-    output: target?.files.output ?? '-',
+    output,
     started_at: manifest.started_at,
     finished_at: new Date().toISOString(),
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
-    missed: isWhole ? missOf(manifest.tally, settings.require, manifest.abstention) : null,
+    missed: isWhole
+      ? both(
+          missOf(manifest.tally, settings.require, manifest.abstention),
+          drift && driftMiss(drift, output, settings.reuse.id),
+        )
+      : null,
     tally: manifest.tally,
     abstention: manifest.abstention,
     since: manifest.since,
+    ...(drift && { drift }),
     calls: manifest.calls,
     prices: settings.prices,
     hasGold: settings.gold !== null,
@@ -234,6 +249,10 @@ function summaryParts(
     },
   };
 }
+
+/** What a run misses of two things that are asked of it. */
+const both = (a: Fault | null, b: Fault | null): Fault | null =>
+  a && b ? { code: a.code, message: `${a.message} Also ${b.code}: ${b.message}` } : (a ?? b);
 
 function stopOf(halted: HaltReason | null) {
   switch (halted?.kind) {

@@ -1,0 +1,34 @@
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { outputFormatOf } from '../output/format.js';
+import { isPacked, outputBytes } from '../output/output-bytes.js';
+import type { Summary } from '../report/summary.js';
+import type { OutputToCompare } from './compared-output.js';
+
+/** A finished output, to be compared. @param summary `null` where there is none */
+export const onDisk = (path: string, summary: Summary | null): OutputToCompare => ({
+  name: path,
+  format: outputFormatOf(path),
+  bytes: () => outputBytes(path),
+  settings: summary?.details?.settings ?? {},
+});
+
+/** Plain copies of packed outputs, of which single records are read again. */
+export class Spool {
+  #folder: string | null = null;
+
+  async plain(path: string): Promise<string> {
+    if (!isPacked(path)) return path;
+    this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
+    const copy = join(this.#folder, 'plain');
+    await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
+    return copy;
+  }
+
+  async remove(): Promise<void> {
+    if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
+  }
+}

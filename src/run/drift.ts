@@ -1,0 +1,93 @@
+import { changeSince } from '../compare/drift.js';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { unknownNames } from '../nearest.js';
+import type { RecordFormat } from '../output/record.js';
+import { type Drift, driftText } from '../report/drift.js';
+import type { Committer } from '../resume/committer.js';
+import { type LastRun, lastRunOf } from '../resume/last-run.js';
+import type { Survey } from '../source/source.js';
+import type { World } from './world.js';
+
+/**
+ * Whether the answers of a run can be compared with those of the last one, told before anything is sent.
+ * @throws UsageError when they cannot
+ */
+export function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): void {
+  const { drift, output, input, reuse } = settings;
+  if (drift === null) return;
+  if (output.path === '-') {
+    throw new UsageError(
+      'drift_needs_file',
+      'drift compares the output with that of the last run, and standard output leaves none',
+      'Write to a file with --output or output.path, or take drift out of the job file.',
+    );
+  }
+  const { id } = reuse;
+  if (id !== null && survey.rows > 0 && !survey.columns.includes(id)) {
+    const use = { code: 'column_unknown', user: 'input.id names', owner: `${input.name} has` };
+    throw unknownNames(use, [id], survey.columns);
+  }
+  const lacking = [
+    ...(['status', 'answer'] as const).filter((part) => !format.parts.has(part)),
+    ...(id !== null && survey.rows > 0 && format.input(id) === null ? [id] : []),
+  ];
+  if (lacking.length > 0) {
+    throw new UsageError(
+      'output_column_missing',
+      `output.columns leaves out ${lacking.join(', ')}, which drift needs`,
+      'Add them to output.columns.',
+    );
+  }
+  const last = lastRunOf(settings, '');
+  if (id !== null || last === null || isSameInput(last, survey)) return;
+  throw new UsageError(
+    'drift_needs_id',
+    `drift: ${input.name} is not the input of the last run (${last.output}), so rows cannot be told by their numbers`,
+    'Name the column that has another value in each row: input.id. Or take drift out of the job file.',
+  );
+}
+
+const isSameInput = ({ summary }: LastRun, { sha256, rows }: Pick<Survey, 'sha256' | 'rows'>): boolean =>
+  summary.input.sha256 === sha256 && summary.rows.total === rows;
+
+/**
+ * Compares the answers of a run that has all of its rows with those of the last run, whose output may be about to be replaced.
+ * What keeps it from that is a warning: the rows are paid for. An execution that goes on from there does not do it again.
+ */
+export async function findDrift(
+  committer: Committer,
+  settings: Settings,
+  { sha256, rows }: Pick<Survey, 'sha256' | 'rows'>,
+  { say, halt }: Pick<World, 'say' | 'halt'>,
+): Promise<void> {
+  const { drift, output, reuse } = settings;
+  const records = committer.whole();
+  const { run, values = {}, drift: found } = committer.manifest;
+  if (drift === null || found !== undefined || records === null) return;
+  const last = lastRunOf(settings, run);
+  if (last === null) {
+    say(
+      'no drift yet: the job has no last run that finished with all rows of its input, at the same output path',
+    );
+    return;
+  }
+  try {
+    // Another run may have finished since this one began.
+    if (reuse.id === null && !isSameInput(last, { sha256, rows }))
+      throw new UsageError(
+        'drift_needs_id',
+        `${last.output} is of another input, and the job has no input.id`,
+      );
+    const now = { name: 'the output of this run', format: output.format, bytes: records, settings: values };
+    const { rows: compared, changed, agreement } = await changeSince(last, now, reuse.id, halt.signal);
+    const share = agreement === null ? null : changed / compared;
+    const against = { against: last.summary.run, output: last.output };
+    const drifted: Drift = { ...against, rows: compared, changed, share, alarm: drift.alarm };
+    await committer.drifted(drifted);
+    if (compared === 0) say(`warning: no drift: ${driftText(drifted)}`);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    say(`warning: no drift: ${error.message}`);
+  }
+}
