@@ -1,9 +1,10 @@
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
 import { randomKills, runAndKill } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 import { describeEachStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
@@ -99,5 +100,57 @@ describeEachStore('a retry that is killed with SIGKILL', (store) => {
     expect(repeated).toBeGreaterThanOrEqual(made - RETRIED);
     expect(repeated).toBeLessThanOrEqual(unknown);
     expect(existsSync(work.path('out.csv.run.json'))).toBe(false);
+  });
+});
+
+describeWithSmallDisk('a disk that fills up while rows are put in their places', () => {
+  const COUNT = 500;
+  let work: Workplace;
+  let service: ScriptedService;
+  let disk: SmallDisk;
+  let isRetry: boolean;
+  beforeEach(async () => {
+    work = new Workplace();
+    isRetry = false;
+    work.rows(COUNT);
+    service = await startScriptedService(({ prompt }) => {
+      const isBad = !isRetry && Number(prompt.slice('row '.length)) % 50 === 0;
+      if (isBad) return { status: 400, json: { error: { code: 'bad', message: 'no' } } };
+      return { json: completionBody({ text: ` to ${prompt}` }) };
+    });
+    // The output takes 100 KiB: there is room for it once, and for a few rows more.
+    disk = mountSmallDisk(160);
+    symlinkSync(disk.path, work.path('disk'));
+  });
+  afterEach(async () => {
+    await service.close();
+    disk.remove();
+    work.remove();
+  });
+
+  it('fault 49: stops the retry with every row written, and the old output in its place; once there is space the same command does only that', async () => {
+    const env = { PROMPTMILL_BASE_URL: service.url };
+    const run = await work.run(
+      ['run', work.job({ input: { path: 'rows.csv' }, output: { path: 'disk/out.csv' } })],
+      env,
+    );
+    expect(run.code, run.stderr).toBe(1);
+    const before = work.read('disk/out.csv');
+    isRetry = true;
+    const stopped = await work.run(['retry', 'disk/out.csv'], env);
+    expect(stopped.code, stopped.stderr).toBe(3);
+    expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
+      'cannot write disk/out.csv.part.tmp: no space left on device (ENOSPC). Free some space',
+    );
+    expect(work.read('disk/out.csv')).toBe(before);
+
+    disk.grow(1_024);
+    const finished = await work.run(['retry', 'disk/out.csv'], env);
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(service.calls()).toBe(COUNT + COUNT / 50);
+    expect(work.records('disk/out.csv').map(({ text }) => text)).toEqual(
+      Array.from({ length: COUNT }, (_, i) => `to row ${i + 1}`),
+    );
+    expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'out.summary.json']);
   });
 });

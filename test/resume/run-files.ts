@@ -4,6 +4,7 @@ import { type RunFlags, type Settings, settle } from '../../src/config/settings.
 import type { Outcome } from '../../src/model.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
+import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
@@ -83,7 +84,9 @@ export async function commitTo(committer: Committer, rows: Rows, last: number): 
 }
 
 export function summaryOf(
-  { manifest }: Committer,
+  {
+    manifest,
+  }: { readonly manifest: Pick<Manifest, 'run' | 'job' | 'rows' | 'started_at' | 'tally' | 'calls'> },
   output: string,
   calls: CallCounts = manifest.calls,
 ): Summary {

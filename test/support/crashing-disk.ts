@@ -215,6 +215,7 @@ function crashingHandle(handle: FileHandle, path: string): object {
         () => handle.writeFile(content),
         (share) => handle.writeFile(content.subarray(0, Math.floor(share * content.length))),
       ),
+    chmod: (mode: number) => disk.step(() => handle.chmod(mode)),
     stat: () => handle.stat(),
     read: (buffer: Buffer, offset: number, length: number, position: number) =>
       handle.read(buffer, offset, length, position),
