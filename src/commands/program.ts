@@ -37,6 +37,7 @@ const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
     eval: 'score',
     evaluate: 'score',
     diff: 'compare',
+    rerun: 'retry',
     completions: 'completion',
   },
 };

@@ -49,7 +49,12 @@ export class Screen {
     this.#restore = () => {
       stream.write = write;
     };
-    stream.write = (text: string | Uint8Array) => this.above(String(text));
+    stream.write = (text: string | Uint8Array, ...more: readonly unknown[]) => {
+      const isShown = this.above(Buffer.from(text).toString());
+      const done = more.at(-1);
+      if (typeof done === 'function') done();
+      return isShown;
+    };
     stream.on('resize', this.#redraw);
     process.on('SIGTSTP', this.#suspend).on('exit', this.#clear);
     this.update();

@@ -352,7 +352,9 @@ describe('lines that stay in their place', () => {
   test('what others write to the terminal stands above them', () => {
     const stream = new Terminal();
     const screen = new Screen(stream, three);
-    stream.write('a line of the log\n');
+    const done = vi.fn();
+    stream.write(Buffer.from('a line of the log\n'), done);
+    expect(done).toHaveBeenCalledOnce();
     screen.update();
     expect(stream.lines).toEqual(['a line of the log', 'one', 'two', 'three']);
     screen.end();
