@@ -20,9 +20,9 @@ const LONG = 3_600_000;
 const log = pino({ level: 'silent' });
 const SOUND = runBeat().run;
 
-/** A summary without what a moment changes: the beat was made a little later than the file. */
+/** A summary without what a moment changes, as the beat was made a little later than the file, and without what only the file has. */
 function lasting(summary: Record<string, unknown>): Record<string, unknown> {
-  const { finished_at: _, duration_s: __, rows_per_second: ___, ...rest } = summary;
+  const { finished_at: _, duration_s: __, rows_per_second: ___, details: ____, ...rest } = summary;
   return rest;
 }
 
