@@ -3,7 +3,7 @@ import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
 import { type Summary, summarySchema } from './summary.js';
-import { STATUSES } from './tally.js';
+import { invalidIn, STATUSES } from './tally.js';
 
 /**
  * Reads the summary of a finished run, also one of an earlier version.
@@ -29,12 +29,19 @@ export function readSummary(path: string): Summary {
   }
   const { total } = summary.rows;
   const sum = STATUSES.reduce((rows, status) => rows + summary.rows[status], 0);
-  if (sum === total) return summary;
+  if (sum === total) return withInvalid(summary, value);
   throw new UsageError(
     'summary_edited',
     `${path} is not as the run wrote it: its rows add up to ${sum}, and rows.total is ${total}`,
     'Put the file of the run back.',
   );
+}
+
+/** An earlier version counted invalid answers among the errors only. */
+function withInvalid(summary: Summary, written: unknown): Summary {
+  if (z.object({ answers_invalid: z.number() }).safeParse(written).success) return summary;
+  const counts = Object.values(invalidIn(summary.errors) ?? {});
+  return { ...summary, answers_invalid: counts.reduce((sum, rows) => sum + rows, 0) };
 }
 
 function textOf(path: string): string {

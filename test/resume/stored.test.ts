@@ -42,6 +42,7 @@ describe.each(['first', 'before'])('what an earlier version has written (%s)', (
     expect(readSummary(work.path('finished.summary.json'))).toMatchObject({
       rows: { total: 12, completed: 10, filtered: 1, failed: 1, skipped: 0 },
       answers: { negative: 4, positive: 5 },
+      answers_invalid: 1,
       usage: { total_tokens: 80 },
     });
     expect(readManifest(work.path('unfinished.csv.run.json'))).toMatchObject({
