@@ -55,7 +55,9 @@ export type {
   Usage,
 } from './model.js';
 export type { Summary } from './report/summary.js';
+export type { Quota } from './report/run-screen.js';
 export type { Share } from './report/score.js';
 export type { RowCounts } from './report/tally.js';
 export type { RunEvent } from './run/events.js';
+export type { CallCounts, Counters } from './store/counters.js';
 export type { CallEnded } from './worker/caller.js';

@@ -5,6 +5,7 @@ import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import type { Summary } from '../report/summary.js';
 import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
+import { extendOutput } from '../retry/extend.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { type Opened, open } from './open.js';
@@ -18,6 +19,8 @@ export interface FileRunOptions extends RunOptions {
   readonly restart?: boolean | undefined;
   /** Replaces a finished output. @default false */
   readonly overwrite?: boolean | undefined;
+  /** Calls the rows that were appended to the input file of a finished output, and no others. @default false */
+  readonly extend?: boolean | undefined;
 }
 
 /** A run whose rows go to the caller. */
@@ -64,7 +67,7 @@ export function run(
 }
 
 async function runToFile(job: Job<unknown> | string, options: FileRunOptions): Promise<RunResult> {
-  const { output, restart, overwrite } = options;
+  const { output, restart, overwrite, extend } = options;
   if (output === '-') {
     throw new UsageError(
       'bad_output',
@@ -74,7 +77,7 @@ async function runToFile(job: Job<unknown> | string, options: FileRunOptions): P
   }
   const path = output === true ? undefined : output;
   const opened = open(job, options, { ...flagsOf(options), output: path, restart, overwrite });
-  const { halted, ...result } = await begin(opened, options, new Halt(), runJob);
+  const { halted, ...result } = await begin(opened, options, new Halt(), extend ? extendOutput : runJob);
   return result;
 }
 

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import {
   compare,
@@ -15,17 +15,34 @@ import {
 import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 
 const KEY = 'a-key-for-tests-only';
 const service = { deployment: 'lm-35-turbo-instruct' };
 const work = new Workplace();
-afterAll(() => work.remove());
+/** The cheapest store to open, where there is one. */
+let server: Server | null = null;
+beforeAll(async () => {
+  server = haveRedis() ? await startRedis({ appendonly: false }) : null;
+});
+afterAll(async () => {
+  await server?.stop();
+  work.remove();
+});
 
-/** The environment of one caller; each has a state directory of its own. */
-function environment(url: string, { key = KEY, state = 'state' } = {}): Record<string, string> {
-  const stateDir = work.path(state);
-  putMadeStore(stateDir);
-  return { PROMPTMILL_BASE_URL: url, PROMPTMILL_API_KEY: key, PROMPTMILL_STATE_DIR: stateDir };
+/** The environment of one caller. @param queue @default the cheapest store */
+function environment(
+  url: string,
+  { key = KEY, queue = server?.url ?? 'embedded' } = {},
+): Record<string, string> {
+  const stateDir = work.path('state');
+  if (queue === 'embedded') putMadeStore(stateDir);
+  return {
+    PROMPTMILL_BASE_URL: url,
+    PROMPTMILL_API_KEY: key,
+    PROMPTMILL_STATE_DIR: stateDir,
+    PROMPTMILL_QUEUE: queue,
+  };
 }
 
 function* numbered(count: number): Generator<{ id: number }> {
@@ -101,7 +118,7 @@ describe('rows that go to the caller', () => {
 
   it('end the run where the loop is left', async () => {
     await scripted(echo, async (url, calls) => {
-      const env = environment(url);
+      const env = environment(url, { queue: 'embedded' });
       const results = run(job, { rows: numbered(2_000), ahead: 100, env });
       for await (const { row } of results) if (row === 5) break;
       expect((await results.summary).stopped).toBe('interrupted: by AbortSignal');
@@ -189,6 +206,19 @@ describe('a run into a file', () => {
     });
   });
 
+  it('takes the first rows of a file, and later those that were appended', async () => {
+    await scripted(echo, async (url, calls) => {
+      const rows = work.path(work.write('growing.csv', 'id\n1\n2\n'));
+      const options = { rows, env: environment(url), output: work.path('extended.jsonl') };
+      expect((await run(job, { ...options, limit: 1 })).beyond).toBe(1);
+      await run(job, options);
+      work.write('growing.csv', 'id\n1\n2\n3\n');
+      expect((await run(job, { ...options, extend: true })).summary.rows.completed).toBe(3);
+      expect(work.lines('extended.jsonl').map(({ answer }) => answer)).toEqual(['1', '2', '3']);
+      expect(calls()).toBe(3);
+    });
+  });
+
   it('says what stopped it, when that was the service', async () => {
     await scripted(
       () => ({ status: 401, json: { statusCode: 401, message: 'no' } }),
@@ -241,7 +271,7 @@ describe('a run in a program', () => {
     const job = defineJob({ service: { deployment: 'mine' }, prompt: 'Is it good? {{ id }}' });
     const options = {
       rows: numbered(5),
-      env: environment(''),
+      env: environment('', { queue: 'embedded' }),
       emulate: true,
       output: work.path('quiet.csv'),
     };
@@ -252,10 +282,7 @@ describe('a run in a program', () => {
     for (const { write } of Object.values(spies)) expect(write).not.toHaveBeenCalled();
   });
 
-  it.each([
-    ['in state directories of their own', ['one', 'two'] as const],
-    ['in one state directory', ['same', 'same'] as const],
-  ])('goes beside another, with a service and keys of its own, %s', async (_, states) => {
+  it('goes beside another of the same deployment, with a service and keys of its own', async () => {
     const job = defineJob({ service, prompt: 'Is it good? {{ id }}', answer: { labels: ['yes', 'no'] } });
     const emulators = await Promise.all(
       ['first', 'second'].map((name) => startEmulator({ keys: [`${name}-key-1`, `${name}-key-2`] })),
@@ -263,8 +290,8 @@ describe('a run in a program', () => {
     try {
       const runs = emulators.map(({ url, keys: [key] }, i) =>
         run(job, {
-          ...{ rows: numbered(60 + i), env: environment(url, { key, state: states[i] ?? '' }) },
-          output: work.path(`${states[0]}-${i}.csv`),
+          ...{ rows: numbered(60 + i), env: environment(url, { key, queue: 'embedded' }) },
+          output: work.path(`beside-${i}.csv`),
         }),
       );
       const [first, second] = await Promise.all(runs);
@@ -287,13 +314,8 @@ describe('rows', () => {
     return found;
   };
 
-  it('are the bytes of a file where format says so, of a stream of Node or of the web', async () => {
+  it('are the bytes of a file where format says so', async () => {
     expect(await answered({ rows: new Blob(['id\n1\n2\n']).stream(), format: 'csv' })).toEqual(['1', '2']);
-    expect(await answered({ rows: ['{"id": 3}\n', '{"id": 4}'], format: 'jsonl' })).toEqual(['3', '4']);
-  });
-
-  it('are a path, and the first of them with limit', async () => {
-    expect(await answered({ rows: work.path(work.rows(9)), limit: 2 })).toEqual(['1', '2']);
   });
 
   it.each([
