@@ -34,7 +34,7 @@ describe('wrong usage', () => {
   });
 
   it('no command, or one that does not exist', async () => {
-    expect(await refused(['rnu'])).toContain("unknown command 'rnu'");
+    expect(await refused(['rnu'])).toContain('there is no command rnu; did you mean run?');
   });
 
   it('an unknown option, with the nearest one', async () => {
