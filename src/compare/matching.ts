@@ -289,7 +289,8 @@ class RecordsAgain {
   record(place: number, number: number): StandingRecord {
     const at = this.places.of(place) ?? 0;
     const bytes = this.#bytes(at, this.places.of(place + 1) ?? this.#size);
-    return { number, at, bytes, fields: this.#read(bytes).fields };
+    const { fields, names } = this.#read(bytes);
+    return { number, at, bytes, fields, names };
   }
 
   close(): void {

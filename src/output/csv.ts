@@ -12,13 +12,15 @@ export const csv: OutputFormat = {
   hasHeader: true,
   records: csvRecords,
   places(header) {
-    const index = new Map(
-      cellsIn(header).map(({ start, end }, i) => [unquoted(header.toString('utf8', start, end)), i]),
-    );
+    const index = new Map(namesIn(header).map((name, i) => [name, i]));
     return (record) => {
       const cells = cellsIn(record);
       return (name) => cells[index.get(name) ?? cells.length] ?? null;
     };
+  },
+  names(header) {
+    const names = namesIn(header);
+    return () => names;
   },
   value: unquoted,
   readBack: (bytes, name) => readCsv(bytes, { name, delimiter: ',', onColumns: () => {} }),
@@ -103,6 +105,9 @@ function cellsIn(record: Buffer): Place[] {
   }
   return [...cells, { start, end: length }];
 }
+
+const namesIn = (header: Buffer): string[] =>
+  cellsIn(header).map(({ start, end }) => unquoted(header.toString('utf8', start, end)));
 
 function unquoted(cell: string): string {
   return cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell;

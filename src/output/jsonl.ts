@@ -29,6 +29,7 @@ export const jsonl: OutputFormat = {
     const members = new Map([...membersOf(record.toString('latin1'))].map((each) => [each.name, each]));
     return (name) => members.get(name) ?? null;
   },
+  names: () => (record) => [...membersOf(record.toString())].map(({ name }) => name),
   value: parseExact,
   readBack: readJsonl,
 };

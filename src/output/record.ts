@@ -65,6 +65,8 @@ export interface OutputFormat {
    * @returns of a record with its line end, and of a name: null where the record has no such value
    */
   places(header: Buffer): (record: Buffer) => (name: string) => Place | null;
+  /** The names of the values of a record, in their order. @param header the first record, where the format has one */
+  names(header: Buffer): (record: Buffer) => readonly string[];
   /** A value from its text in a record. */
   value(written: string): Json;
   /** Reads records back, in batches, as the rows of an input are read. @param name how messages call the output */

@@ -15,6 +15,8 @@ export interface StandingRecord {
   readonly bytes: Buffer;
   /** Its values by their names there: cells of CSV as text, parts of JSONL as JSON. */
   readonly fields: Fields;
+  /** These names, in their order. */
+  names(): readonly string[];
 }
 
 /**
@@ -104,10 +106,10 @@ async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): As
       read = recordReader(format, record);
       return { bytes: record, record: null, with: () => record };
     }
-    const { fields, placeOf } = read(record);
+    const { fields, placeOf, names } = read(record);
     return {
       bytes: record,
-      record: { number: ++number, at: start, bytes: record, fields },
+      record: { number: ++number, at: start, bytes: record, fields, names },
       with: (values) => spliced(record, values, placeOf),
     };
   };
@@ -120,6 +122,7 @@ async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): As
  */
 export function recordReader(format: OutputFormat, header: Buffer) {
   const places = format.places(header);
+  const namesIn = format.names(header);
   return (record: Buffer) => {
     let found: ReturnType<typeof places> | null = null;
     const placeOf = (name: string): Place | null => {
@@ -133,7 +136,7 @@ export function recordReader(format: OutputFormat, header: Buffer) {
         return place === null ? undefined : format.value(record.toString('utf8', place.start, place.end));
       },
     };
-    return { fields, placeOf };
+    return { fields, placeOf, names: () => namesIn(record) };
   };
 }
 

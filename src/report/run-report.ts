@@ -1,4 +1,6 @@
 import { count, counted, duration, rate } from '../figures.js';
+import { type ReportTable, reportRows } from './report-rows.js';
+import { retryCommandFor } from './retry-command.js';
 import type { Scores } from './scores.js';
 import { type ReportSection, sectionsOf } from './sections.js';
 import type { Summary } from './summary.js';
@@ -63,26 +65,9 @@ interface ReportCharts {
   readonly tokens_per_minute: number | null;
 }
 
-/** Rows of the output: all that need a look, and a sample of the others, in their order. */
-export interface ReportTable {
-  /** Names of the cells. */
-  readonly columns: readonly string[];
-  readonly rows: readonly ReportRow[];
-  /** Records of the output. */
-  readonly records: number;
-  /** Whether some of the rows that need a look are left out, because there are too many. */
-  readonly is_cut: boolean;
-}
-
-interface ReportRow {
-  /** Number of the row, from 1. */
-  readonly row: number;
-  readonly outcome: RowOutcome;
-  /** As they stand in the output, clipped; of the row and of the model, so never markup. */
-  readonly cells: readonly string[];
-}
-
-type RowOutcome = 'answered' | 'invalid' | 'abstained' | 'filtered' | 'failed' | 'skipped';
+/** The report of a finished output. @throws UsageError where it is not as the run wrote it */
+export const reportOf = async (summary: Summary, output: string): Promise<RunReport> =>
+  runReport(summary, await reportRows(output, summary));
 
 /** @param table its rows, or why there are none */
 export function runReport(summary: Summary, table: ReportTable | string): RunReport {
@@ -114,7 +99,7 @@ export function runReport(summary: Summary, table: ReportTable | string): RunRep
   };
 }
 
-function verdictOf({ stopped, missed, rows, input, output }: Summary): Verdict {
+function verdictOf({ stopped, missed, rows, input, output, details }: Summary): Verdict {
   if (stopped !== null) {
     return {
       state: 'stopped',
@@ -124,7 +109,7 @@ function verdictOf({ stopped, missed, rows, input, output }: Summary): Verdict {
   }
   const retry = {
     text: 'Call the rows that failed again, in place:',
-    command: `promptmill retry ${plain(output)}`,
+    command: plain(retryCommandFor(output, details?.settings['--emulate'] === 'true')),
   };
   const next = rows.failed > 0 && output !== '-' ? [retry] : [];
   if (missed !== null) return { state: 'missed', text: `Finished, but ${plain(missed)}`, next };
@@ -142,9 +127,15 @@ export const factsOf = (summary: Summary): Fact[] => [
   ['Rows of the input', count(summary.input.rows)],
   ['SHA-256 of the input', plain(summary.input.sha256)],
   ['Output', plain(summary.output)],
+  ['Finished at', summary.finished_at],
   ['Duration', duration(summary.duration_s)],
   ['Mean speed', rate(summary.rows_per_second, ' rows')],
+  ...changed('Rows called again since', summary.retried),
+  ...changed('Answers of people put in since', summary.merged_review),
 ];
+
+const changed = (name: string, since: Summary['retried']): Fact[] =>
+  since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${since.at}`]];
 
 function confusionOf({ confusion }: Scores): ReportCharts['confusion'] {
   const right = Object.keys(confusion);

@@ -1,8 +1,10 @@
 import { cost, count, duration, percent } from '../figures.js';
+import { adviceOn } from './advice.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import type { Summary } from './summary.js';
 import { type Counts, type FilterCounts, sumOf } from './tally.js';
 import { plain } from './terminal-text.js';
+import type { Timeline } from './timeline.js';
 
 /** A table of figures with a title: of a report, and of the dashboard's page of a run. Its texts are plain. */
 export interface ReportSection {
@@ -33,12 +35,9 @@ export function sectionsOf(summary: Summary): ReportSection[] {
     { id: 'drift', title: 'Difference to the last run', rows: drift(summary) },
     { id: 'finish_reasons', title: 'Finish reasons', rows: shared(summary.finish_reasons) },
     { id: 'errors', title: 'Errors', rows: errors(summary) },
-    { id: 'tokens', title: 'Tokens', rows: tokens(summary) },
-    {
-      id: 'calls',
-      title: 'Calls',
-      rows: CALLS.map((name) => row(CALL_COUNTS[name], count(summary.calls[name]))),
-    },
+    { id: 'tokens', title: 'Tokens and money', rows: tokens(summary) },
+    { id: 'calls', title: 'Calls', rows: calls(summary) },
+    { id: 'quota', title: 'Quota', rows: quota(summary) },
     { id: 'reused', title: 'Rows without a call', rows: reused(summary) },
     {
       id: 'latency',
@@ -57,6 +56,7 @@ export function sectionsOf(summary: Summary): ReportSection[] {
       title: 'Content filter, completions',
       rows: filters(summary.filters.completion),
     },
+    { id: 'last_run', title: 'Against the run before', rows: against(summary) },
   ].filter((section) => section.rows.length > 0);
 }
 
@@ -109,7 +109,13 @@ function errors({ errors, error_samples: samples = {} }: Summary): SectionRow[] 
   return sorted(errors).map(([code, n]) => ({
     ...row(plain(code), count(n)),
     ...(Object.hasOwn(samples, code) && { sample: plain(samples[code] ?? '') }),
+    ...adviceRow(code),
   }));
+}
+
+function adviceRow(code: string): Pick<SectionRow, 'advice'> {
+  const advice = adviceOn(code);
+  return advice === null ? {} : { advice };
 }
 
 /** Only of a job with `input.dedupe` or `input.only_new`. */
@@ -145,6 +151,93 @@ function tokens({ usage, cost: price }: Summary): SectionRow[] {
     ...(price === null ? [] : [row('cost', cost(price))]),
   ];
 }
+
+function calls(summary: Summary): SectionRow[] {
+  const twice = repeatsCost(summary);
+  return [
+    ...CALLS.map((name) => row(CALL_COUNTS[name], count(summary.calls[name]))),
+    ...(twice === null ? [] : [row('repeated, in money', `about ${cost(twice)}`)]),
+  ];
+}
+
+/** What calls cost that may have been paid for twice, about: nobody knows the bill of an answer that was lost. */
+export function repeatsCost({ calls, cost: price, rows, reused }: Summary): number | null {
+  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
+  const called = rows.completed + rows.filtered - taken;
+  return price === null || calls.repeated === 0 || called <= 0 ? null : (price / called) * calls.repeated;
+}
+
+/** Requests and tokens a minute, on average and in the busiest minute, against what the job allows. */
+function quota({ details }: Summary): SectionRow[] {
+  if (details === undefined || details.timeline.until_ms === 0) return [];
+  const { timeline, limits } = details;
+  const tokens = timeline.prompt_tokens.map((n, i) => n + (timeline.completion_tokens[i] ?? 0));
+  const used = (what: string, counts: readonly number[], limit: number | null): SectionRow[] => {
+    const rate = (name: string, perMinute: number): SectionRow => ({
+      name: `${what} a minute, ${name}`,
+      value: limit === null ? count(perMinute) : `${count(perMinute)} of ${count(limit)}`,
+      percent: limit === null ? null : percent(perMinute, limit),
+      fraction: limit === null ? null : Math.min(1, perMinute / limit),
+    });
+    const mean = (counts.reduce((sum, n) => sum + n, 0) / timeline.until_ms) * MINUTE_MS;
+    const most = busiestMinute(timeline, counts);
+    return [rate('mean', mean), ...(most === null ? [] : [rate('busiest', most)])];
+  };
+  return [
+    ...used('requests', timeline.sent, limits.requests_per_minute),
+    ...used('tokens', tokens, limits.tokens_per_minute),
+  ];
+}
+
+const MINUTE_MS = 60_000;
+
+/** What came in the busiest minute, or in the busiest bucket, a minute, where buckets are longer; `null` for a shorter run. */
+function busiestMinute({ width_ms, until_ms }: Timeline, counts: readonly number[]): number | null {
+  if (until_ms < MINUTE_MS) return null;
+  const buckets = Math.ceil(MINUTE_MS / width_ms);
+  const sums = counts.map((_, i) => counts.slice(i, i + buckets).reduce((sum, n) => sum + n, 0));
+  return (Math.max(...sums) / (buckets * width_ms)) * MINUTE_MS;
+}
+
+/** Only where the job has a run before this one. */
+function against(summary: Summary): SectionRow[] {
+  const { last_run: last } = summary;
+  if (last === undefined) return [];
+  const pair = <T>(
+    name: string,
+    before: T | null,
+    now: T | null,
+    text: (value: T) => string,
+  ): SectionRow[] =>
+    before === null || now === null
+      ? []
+      : [row(name, before === now ? `${text(now)}, as before` : `${text(before)} → ${text(now)}`)];
+  const shareIn = (answers: Counts, name: string): number => {
+    const all = sumOf(answers);
+    return all === 0 ? 0 : (Object.hasOwn(answers, name) ? (answers[name] ?? 0) : 0) / all;
+  };
+  const share = (value: number): string => percent(value, 1);
+  const names = sorted(summary.answers).slice(0, MOST_COMPARED);
+  return [
+    row('run', plain(last.run)),
+    row('its output', plain(last.output)),
+    row('finished at', last.finished_at),
+    ...pair('rows', last.rows.total, summary.rows.total, count),
+    ...pair('failed', last.rows.failed, summary.rows.failed, count),
+    ...pair('filtered', last.rows.filtered, summary.rows.filtered, count),
+    ...pair('invalid answers', last.answers_invalid, summary.answers_invalid, count),
+    ...names.flatMap(([name]) =>
+      pair(`answer ${plain(name)}`, shareIn(last.answers, name), shareIn(summary.answers, name), share),
+    ),
+    ...pair('accuracy', last.accuracy, summary.scores?.accuracy?.value ?? null, share),
+    ...pair('tokens', last.usage.total_tokens, summary.usage.total_tokens, count),
+    ...pair('cost', last.cost, summary.cost, cost),
+    ...pair('median latency', last.p50, summary.latency_ms.p50, (ms) => duration(ms / 1000)),
+  ];
+}
+
+/** Answers of a run that are held against those of the run before. */
+const MOST_COMPARED = 10;
 
 function filters(categories: FilterCounts): SectionRow[] {
   return Object.entries(categories).map(([category, counts]) =>

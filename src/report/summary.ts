@@ -191,6 +191,8 @@ export interface SummaryParts
   readonly drift?: Drift | undefined;
   /** @default the summary has no details: it is for a heartbeat */
   readonly details?: DetailParts;
+  /** The run of the job before this one. @default there is none, or the run is not at its end */
+  readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
@@ -240,9 +242,26 @@ export function summarise(parts: SummaryParts): Summary {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
     ...(parts.drift && { drift: parts.drift }),
+    ...(parts.lastRun && { last_run: inBrief(parts.lastRun) }),
     ...(parts.details && { details: detailsOf(tally, parts.details) }),
   };
 }
+
+const inBrief = ({
+  output,
+  summary,
+}: NonNullable<SummaryParts['lastRun']>): NonNullable<Summary['last_run']> => ({
+  run: summary.run,
+  output,
+  finished_at: summary.finished_at,
+  rows: summary.rows,
+  answers: summary.answers,
+  answers_invalid: summary.answers_invalid,
+  usage: summary.usage,
+  cost: summary.cost,
+  p50: summary.latency_ms.p50,
+  accuracy: summary.scores?.accuracy?.value ?? null,
+});
 
 function detailsOf(
   { latency, gold, invalid, reused }: Tally,

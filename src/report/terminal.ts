@@ -2,7 +2,7 @@ import { cost, count, counted, duration, kept, percent, rate } from '../figures.
 import { CALLS } from '../store/counters.js';
 import { driftText } from './drift.js';
 import { scoreLines } from './score-lines.js';
-import { sourceCounts } from './sections.js';
+import { repeatsCost, sourceCounts } from './sections.js';
 import type { Summary } from './summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
 import {
@@ -225,18 +225,16 @@ function filterLines({ prompt, completion }: Summary['filters'], width: number):
   );
 }
 
-function callLines({ calls, cost: price, rows, reused }: Summary, width: number): string[] {
+function callLines(summary: Summary, width: number): string[] {
+  const { calls, reused } = summary;
   const parts = CALLS.map((name) => `${count(calls[name])} ${name.replaceAll('_', ' ')}`);
   const lines = [
     ...flow(parts, SEPARATOR, width),
     ...(reused === undefined ? [] : words(reusedText(reused), width)),
   ];
   if (calls.repeated === 0) return lines;
-  // Nobody knows the bill of an answer that was lost: about what the others cost.
-  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
-  const called = Math.max(0, rows.completed + rows.filtered - taken);
-  const money =
-    price === null || called === 0 ? '' : `, about ${cost((price / called) * calls.repeated)} in all`;
+  const price = repeatsCost(summary);
+  const money = price === null ? '' : `, about ${cost(price)} in all`;
   return [...lines, `${count(calls.repeated)} may have been paid for twice${money}`];
 }
 

@@ -87,7 +87,7 @@ export function advanced(
   latencies: Iterable<number> = [],
 ): Timeline {
   const until = Math.max(timeline.until_ms, Math.round(atMs));
-  const { width, buckets } = reaching(timeline, until);
+  const { width, buckets } = reaching(timeline, until, MOST_BUCKETS);
   const last = buckets.rows.length - 1;
   for (const name of COUNTED) {
     const list = buckets[name];
@@ -106,13 +106,19 @@ export function advanced(
   return { width_ms: width, until_ms: until, ...buckets };
 }
 
+/** The timeline in fewer and wider buckets, for where a person reads its numbers. */
+export function coarser(timeline: Timeline, most: number): Timeline {
+  const { width, buckets } = reaching(timeline, timeline.until_ms, most);
+  return { width_ms: width, until_ms: timeline.until_ms, ...buckets };
+}
+
 /** Its buckets, with one for this moment, and wide enough that they are not too many. */
-function reaching(timeline: Timeline, untilMs: number): { width: number; buckets: Buckets } {
+function reaching(timeline: Timeline, untilMs: number, most: number): { width: number; buckets: Buckets } {
   let width = timeline.width_ms;
   let buckets = bucketsOf((name) => [...timeline[name]]);
   // The end of a bucket is part of it.
   const needed = (): number => Math.max(1, Math.ceil(untilMs / width), buckets.rows.length);
-  while (needed() > MOST_BUCKETS) {
+  while (needed() > most) {
     width *= 2;
     const wide = buckets;
     buckets = bucketsOf((name) => paired(wide[name], name === 'latency_max_ms' ? Math.max : add));

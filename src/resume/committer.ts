@@ -279,6 +279,7 @@ export class Committer {
    * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
    * @param more the input has further rows: the manifest stays, so that the run can go on with them
    * @param review null for none
+   * @param named what is made of the output when it has its name; done again where the process is killed meanwhile
    * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
    *   left to do
    */
@@ -288,10 +289,12 @@ export class Committer {
       keep = async () => {},
       more = false,
       review = null,
+      named = async () => {},
     }: {
       readonly keep?: () => Promise<void>;
       readonly more?: boolean;
       readonly review?: Review | null;
+      readonly named?: () => Promise<void>;
     } = {},
   ): Promise<void> {
     await this.#orStop(async () => {
@@ -316,6 +319,7 @@ export class Committer {
       if (!renamed) await this.#giveName(whole, output);
       await syncFolder(dirname(output));
       if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
+      await named();
       if (!more) return await writing(manifest, async () => removeManifest(manifest));
       const finished = { sha256: await sha256Of(output) };
       this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };

@@ -35,16 +35,18 @@ function assertWritable(files: OutputFiles): void {
   }
 }
 
-/** The file for review, where the run will write one. */
-const reviewOf = ({ review }: OutputFiles, { answer }: Settings): readonly string[] =>
-  abstains(answer) ? [review] : [];
+/** The files for people, where the run will write them. */
+const forPeople = ({ review, report }: OutputFiles, settings: Settings): readonly string[] => [
+  ...(abstains(settings.answer) ? [review] : []),
+  ...(settings.report ? [report] : []),
+];
 
 /** With `--overwrite` the output would take the place of the input, which nothing brings back. */
 function assertNotInput(files: OutputFiles, settings: Settings): void {
   const { input } = settings;
   if (input.path === '-' || !existsSync(input.path)) return;
   const read = realpathSync(input.path);
-  for (const path of [files.output, files.part, ...reviewOf(files, settings)]) {
+  for (const path of [files.output, files.part, ...forPeople(files, settings)]) {
     if (!existsSync(path) || realpathSync(path) !== read) continue;
     throw new UsageError(
       'output_is_input',
@@ -61,7 +63,7 @@ function assertNotInput(files: OutputFiles, settings: Settings): void {
  */
 function assertPlainFiles(files: OutputFiles, settings: Settings): void {
   const { output, part, manifest, summary } = files;
-  const names = [part, manifest, summary, ...reviewOf(files, settings)];
+  const names = [part, manifest, summary, ...forPeople(files, settings)];
   const own = [...names, ...names.map((path) => `${path}.tmp`)];
   for (const path of own) {
     const found = lstatSync(path, { throwIfNoEntry: false });

@@ -13,6 +13,7 @@ export interface OutputFiles {
   readonly summary: string;
   /** Rows that a person should see; only of a job that abstains. */
   readonly review: string;
+  readonly report: string;
 }
 
 /** Names of the files beside an output: `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
@@ -25,6 +26,7 @@ export function outputFiles(output: string): OutputFiles {
     manifest: `${output}.run.json`,
     summary: `${stem}.summary.json`,
     review: `${stem}.review.csv`,
+    report: `${stem}.report.html`,
   };
 }
 

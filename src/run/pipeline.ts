@@ -12,6 +12,7 @@ import { missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
 import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
 import type { Committer } from '../resume/committer.js';
+import { lastRunOf } from '../resume/last-run.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { type Begun, goOn } from '../resume/resume.js';
@@ -129,7 +130,8 @@ async function endRun(
   if (isWhole) await (mending?.merge(committer) ?? abstain(committer, settings, plan.format));
   else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
   if (isWhole && mending === undefined) await findDrift(committer, settings, input.survey, { say, halt });
-  const own = summaryParts(settings, parts, halted);
+  const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
+  const own = { ...summaryParts(settings, parts, halted), lastRun };
   const summary = (isWhole && mending?.summary(own)) || summarise(own);
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type ReportTable, type RunReport, runReport } from '../../src/report/run-report.js';
+import type { ReportTable } from '../../src/report/report-rows.js';
+import { type RunReport, runReport } from '../../src/report/run-report.js';
 import { type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { advanced, beginTimeline } from '../../src/report/timeline.js';

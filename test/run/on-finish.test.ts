@@ -78,6 +78,7 @@ const FILES = {
   manifest: 'out.csv.run.json',
   summary: 'out.summary.json',
   review: 'out.review.csv',
+  report: 'out.report.html',
 };
 
 describe('on_finish', () => {

@@ -30,6 +30,7 @@ export async function renderHtml(report: RunReport): Promise<string> {
           part('tokens'),
           chart('calls-over-time'),
           part('calls'),
+          part('quota'),
           part('reused'),
         ],
       ),
