@@ -176,7 +176,7 @@ function isRead(text: string): Promise<boolean> {
 }
 
 function print(
-  { summary, halted, files, review, beyond, known }: RunResult,
+  { summary, halted, files, review, report, beyond, known }: RunResult,
   { jobFile, emulated }: Settings,
 ): void {
   const forReview = summary.answers_abstained + summary.answers_invalid > 0 ? review : null;
@@ -188,6 +188,7 @@ function print(
             ['output', files.output],
             ['summary', files.summary],
             ...(forReview === null ? [] : [['review', forReview] as [string, string]]),
+            ...(report === null ? [] : [['report', report] as [string, string]]),
           ]
         : [
             ['so far', files.part],

@@ -41,7 +41,16 @@ export async function extendOutput(settings: Settings, world: World): Promise<Ru
         `no row was appended to ${settings.input.path} since ${files.output} was made: nothing was changed`,
       );
       const { total } = before.rows;
-      return { summary: before, halted: null, files, review: null, beyond: 0, known: total, retried: 0 };
+      return {
+        summary: before,
+        halted: null,
+        files,
+        review: null,
+        report: null,
+        beyond: 0,
+        known: total,
+        retried: 0,
+      };
     }
     await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`);
   } finally {

@@ -1,12 +1,14 @@
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
+import { errorText } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import type { Fault } from '../model.js';
 import { review } from '../output/review.js';
+import { writeDurably } from '../output/writer.js';
 import { driftMiss } from '../report/drift.js';
 import { missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
@@ -32,6 +34,8 @@ export interface RunResult {
   readonly files: OutputFiles | null;
   /** The file with the rows that a person should see; null where the job has none, or the run did not finish. */
   readonly review: string | null;
+  /** The page with the report; null where the job has none, the run did not finish, or it could not be made. */
+  readonly report: string | null;
   /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
   /** Rows whose outcome is known, also where it is not written yet. */
@@ -137,6 +141,7 @@ async function endRun(
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
   const mayReview = isWhole && plan.reviewed !== null && ((await mending?.mayReview(committer)) ?? true);
   const reviewed = mayReview ? plan.reviewed : null;
+  let report: string | null = null;
   if (halted === null) {
     await committer.finish(summary, {
       keep: async () => reuse?.finish(),
@@ -146,6 +151,13 @@ async function endRun(
         onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
         replace: mending !== undefined,
       },
+      named: async () => {
+        if (target === null || !settings.report) return;
+        report = await writeReport(target.files, summary).catch((error: unknown) => {
+          say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
+          return null;
+        });
+      },
     });
   } else await committer.pause();
   // Without a file there is nothing to continue.
@@ -154,7 +166,15 @@ async function endRun(
     if (halted !== null) await reuse?.discard();
   }
   const files = target?.files ?? null;
-  return { summary, halted, files, review: reviewed && (files?.review ?? null), beyond, known };
+  return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, known };
+}
+
+/** Writes the page with the report of an output that has its name. Charts and tables are loaded for it only. */
+async function writeReport({ output, report }: OutputFiles, summary: Summary): Promise<string> {
+  const { reportOf } = await import('../report/run-report.js');
+  const { renderHtml } = await import('../report/page/render-html.js');
+  await writeDurably(report, await renderHtml(await reportOf(summary, output)));
+  return report;
 }
 
 const NO_THRESHOLD =

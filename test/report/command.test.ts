@@ -1,5 +1,5 @@
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunReport } from '../../src/report/run-report.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
@@ -189,5 +189,73 @@ describe('promptmill report', () => {
     expect(rows).toContainEqual(['failed', '1 → 0']);
     expect(rows).toContainEqual(['rows', '6, as before']);
     expect(rows).toContainEqual(['answer good', '75.0 % → 80.0 %']);
+  });
+});
+
+describe('the report of a run', () => {
+  let service: ScriptedService;
+  let work: Workplace;
+  let during: () => void = () => {};
+  beforeAll(async () => {
+    service = await startScriptedService(() => {
+      during();
+      return { json: completionBody({ text: ' good' }) };
+    });
+  });
+  afterAll(() => service.close());
+  beforeEach(() => {
+    work = new Workplace();
+    during = () => {};
+  });
+  afterEach(() => work.remove());
+
+  const run = (job: object, ...flags: readonly string[]): Promise<Ended> =>
+    work.call(
+      ['run', work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' }, ...job }), ...flags],
+      { PROMPTMILL_BASE_URL: service.url },
+    );
+  const there = (): boolean => existsSync(work.path('out.report.html'));
+
+  it('is beside its output, the same that the command makes', async () => {
+    const { code, stderr } = await run({ report: true });
+    expect(code, stderr).toBe(0);
+    expect(stderr).toMatch(/report {3}out\.report\.html/);
+    expect(there()).toBe(true);
+    const page = work.read('out.report.html');
+    expect((await work.call(['report', 'out.csv', '--html', '-'])).stdout).toBe(page);
+  });
+
+  it('is left out where the job says so, and where the records go to standard output', async () => {
+    expect((await run({ report: false })).code).toBe(0);
+    expect((await run({ report: true }, '--output', '-')).code).toBe(0);
+    expect(there()).toBe(false);
+  });
+
+  it('that cannot be written is a warning, and no failed run', async () => {
+    during = () => mkdirSync(work.path('out.report.html'), { recursive: true });
+    const { code, stderr } = await run({ report: true });
+    expect(code, stderr).toBe(0);
+    expect(stderr).toContain(
+      'warning: the output is whole, but its report could not be made: cannot write out.report.html',
+    );
+    expect(stderr).not.toMatch(/report {3}out\.report\.html/);
+    expect(
+      readdirSync(work.folder).filter((name) => name.includes('.run.json') || name.endsWith('.tmp')),
+    ).toEqual([]);
+  });
+
+  it('fault 65: is written to no link, and to no folder: then nothing is called', async () => {
+    for (const make of [
+      () => symlinkSync('elsewhere.html', work.path('out.report.html')),
+      () => mkdirSync(work.path('out.report.html')),
+    ]) {
+      make();
+      const calls = service.calls();
+      const { code, stderr } = await run({ report: true });
+      expect(code).toBe(2);
+      expect(stderr).toContain('out.report.html is a ');
+      expect(service.calls()).toBe(calls);
+      rmSync(work.path('out.report.html'), { recursive: true });
+    }
   });
 });

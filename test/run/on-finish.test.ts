@@ -111,7 +111,15 @@ describe('on_finish', () => {
       on_finish: hooks,
     });
     const warnings: string[] = [];
-    const result = { summary: SUMMARY, halted, files: FILES, review: null, beyond: 0, known: 0 };
+    const result = {
+      summary: SUMMARY,
+      halted,
+      files: FILES,
+      review: null,
+      report: null,
+      beyond: 0,
+      known: 0,
+    };
     await onFinish(
       readyHooks(job, (name) => env[name]),
       result,
