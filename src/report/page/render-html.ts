@@ -11,9 +11,13 @@ import { figureTable, matrixTable, type RowTable, rowTable } from './tables.js';
 /** The report as one HTML file that loads nothing. A section without figures is left out. */
 export async function renderHtml(report: RunReport): Promise<string> {
   const { summary } = report;
-  const part = (id: string): Html | null => partOf(report.sections.find((one) => one.id === id));
+  const placed = new Set(['errors']);
+  const part = (id: string): Html | null => {
+    placed.add(id);
+    return partOf(report.sections.find((one) => one.id === id));
+  };
   const charts = new Map<string, Html>();
-  for (const chart of runCharts(report.charts)) charts.set(chart.id, await chartFigure(chart));
+  for (const chart of runCharts(report)) charts.set(chart.id, await chartFigure(chart));
   const chart = (id: ChartId): Html | null => charts.get(id) ?? null;
   const sections = [
     section('answers', 'Answers and scores', [
@@ -36,6 +40,9 @@ export async function renderHtml(report: RunReport): Promise<string> {
       ),
     ]),
     section('last', 'Since the last run', [grid(part('last_run'))]),
+    section('others', 'Further figures', [
+      grid(...report.sections.filter(({ id }) => !placed.has(id)).map(partOf)),
+    ]),
     section('settings', 'Run, prompt and settings', [
       grid(factsPart('Run', report.facts), factsPart('Settings', report.settings)),
       promptPart(report.prompt),

@@ -1,11 +1,11 @@
 import { duration, percent } from '../../figures.js';
 import type { RunReport } from '../run-report.js';
-import type { TimelinePoint } from '../timeline.js';
+import { coarser, pointsOf, type TimelinePoint } from '../timeline.js';
 import type { Chart } from './charts.js';
 
 /** Points below which a curve says no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;
-/** Points of a chart over time: a run writes down its figures from time to time, and shorter ones would have gaps. */
+/** Points of a chart over time at most: a run writes down its figures now and then, and shorter periods would have gaps. */
 const MOST_POINTS = 40;
 
 export type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
@@ -13,9 +13,9 @@ export type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | '
 type RunChart = Chart & { readonly id: ChartId };
 
 /** The charts of a run that there are figures for. */
-export const runCharts = (charts: RunReport['charts']): RunChart[] => [
+export const runCharts = ({ charts, summary: { details } }: RunReport): RunChart[] => [
   ...scoreCharts(charts),
-  ...timeCharts(charts),
+  ...(details === undefined ? [] : timeCharts(pointsOf(coarser(details.timeline, MOST_POINTS)), charts)),
 ];
 
 const SHARE = { format: '.0%' } as const;
@@ -77,16 +77,17 @@ const inShares = (name: string, values: readonly number[]) => ({
 });
 
 /** How the run went while it was worked on. */
-function timeCharts({
-  timeline: buckets,
-  requests_per_minute,
-  tokens_per_minute,
-}: RunReport['charts']): RunChart[] {
-  if (buckets.length < FEWEST.buckets) return [];
-  const timeline = joined(buckets);
+function timeCharts(
+  timeline: readonly TimelinePoint[],
+  { requests_per_minute, tokens_per_minute }: RunReport['charts'],
+): RunChart[] {
+  const [first] = timeline;
+  if (first === undefined || timeline.length < FEWEST.buckets) return [];
   const x = workedTime(timeline);
+  // The last period is only begun: what little time it has would make a peak of it.
+  const least = (first.to_s - first.from_s) / 2;
   const perSecond = (value: (point: TimelinePoint) => number) =>
-    timeline.map((point) => value(point) / (point.to_s - point.from_s));
+    timeline.map((point) => value(point) / Math.max(least, point.to_s - point.from_s));
   const perMinute = (value: (point: TimelinePoint) => number) => perSecond((point) => value(point) * 60);
   const slow = timeline.some(({ latency_max_ms: ms }) => (ms ?? 0) >= 2_000);
   const inUnit = (ms: number | null) => (ms === null || !slow ? ms : ms / 1000);
@@ -151,34 +152,6 @@ function timeCharts({
       limit: tokens_per_minute,
     },
   ];
-}
-
-/** Neighbours joined until there are few, from the end: the last bucket is only begun. */
-function joined(buckets: readonly TimelinePoint[]): TimelinePoint[] {
-  const size = Math.ceil(buckets.length / MOST_POINTS);
-  const points: TimelinePoint[] = [];
-  for (let end = buckets.length; end > 0; end -= size) {
-    points.unshift(buckets.slice(Math.max(0, end - size), end).reduce(joinedTwo));
-  }
-  return points;
-}
-
-function joinedTwo(a: TimelinePoint, b: TimelinePoint): TimelinePoint {
-  const both = [a, b].filter(({ latency_mean_ms: mean }) => mean !== null);
-  const weight = both.reduce((sum, { rows }) => sum + Math.max(1, rows), 0);
-  const sum = both.reduce((sum, { rows, latency_mean_ms: mean }) => sum + Math.max(1, rows) * (mean ?? 0), 0);
-  return {
-    from_s: a.from_s,
-    to_s: b.to_s,
-    rows: a.rows + b.rows,
-    failed: a.failed + b.failed,
-    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
-    completion_tokens: a.completion_tokens + b.completion_tokens,
-    sent: a.sent + b.sent,
-    rate_limited: a.rate_limited + b.rate_limited,
-    latency_mean_ms: both.length === 0 ? null : sum / weight,
-    latency_max_ms: both.length === 0 ? null : Math.max(...both.map(({ latency_max_ms: most }) => most ?? 0)),
-  };
 }
 
 function workedTime(timeline: readonly TimelinePoint[]): Chart['x'] {
