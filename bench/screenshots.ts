@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { Page } from 'playwright-core';
 import { QueueViews } from '../src/queue/queue-views.js';
@@ -14,7 +15,7 @@ import { startRedis } from '../test/support/servers.js';
 import { startChromium } from '../test/web/chromium.js';
 
 /**
- * Takes the pictures of docs/dashboard.md: real runs on a private Redis, against the emulator, in a headless Chromium.
+ * Takes the pictures of docs/dashboard.md and docs/report.md: real runs on a private Redis, against the emulator, in a headless Chromium.
  * Takes about two minutes.
  *
  *   npm run screenshots
@@ -23,6 +24,14 @@ const root = join(import.meta.dirname, '..');
 const images = join(root, 'docs/images');
 const login = { user: 'promptmill', password: 'for-pictures-only' };
 const log = pino({ level: 'silent' });
+
+/** Pictures of the report: the width of a desk, the same in the dark, of a phone, and of paper (A4 less its margins). */
+const REPORTS = [
+  { name: 'report', media: 'screen', viewport: { width: 1120, height: 1500 } },
+  { name: 'report-dark', media: 'screen', viewport: { width: 1120, height: 1500 }, colorScheme: 'dark' },
+  { name: 'report-narrow', media: 'screen', viewport: { width: 360, height: 1180 } },
+  { name: 'report-print', media: 'print', viewport: { width: 690, height: 1000 } },
+] as const;
 
 /** Where the runs work, as a user has it: the paths in the pictures are relative to it. */
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-pictures-'));
@@ -68,6 +77,17 @@ try {
     if (code !== 0) throw new Error(`a run of ${job} ended with ${code}`);
   }
 
+  mkdirSync(images, { recursive: true });
+  console.log('the report of one of them');
+  for (const { name, media, ...options } of REPORTS) {
+    const context = await browser.newContext(options);
+    const report = await context.newPage();
+    await report.emulateMedia({ media });
+    await report.goto(pathToFileURL(join(folder, 'out/reviews-2.report.html')).href);
+    await report.screenshot({ path: join(images, `${name}.png`) });
+    await context.close();
+  }
+
   console.log('a run of now, with one worker and then with two');
   const input = ['--input', 'samples/reviews-2026.csv', '--output', 'out/reviews-2026.csv'];
   started.push(start(['run', 'jobs/sentiment.yaml', '--quiet', ...input], env));
@@ -75,7 +95,6 @@ try {
   started.push(start(['work', '--concurrency', '30'], env));
   await sleep(35_000);
 
-  mkdirSync(images, { recursive: true });
   const page = async (width: number, height: number): Promise<Page> =>
     browser.newPage({
       viewport: { width, height },
