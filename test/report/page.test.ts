@@ -166,7 +166,7 @@ describeInChromium('the page in a browser', () => {
 
       await page.getByRole('button', { name: 'all' }).focus();
       await page.keyboard.press('Space');
-      await page.getByRole('searchbox', { name: 'Search' }).focus();
+      await page.getByRole('searchbox', { name: 'Search these rows' }).focus();
       await page.keyboard.type('R000123');
       expect(await rowNumbers(page)).toEqual(['367']);
       await page.keyboard.press('Control+A');

@@ -257,7 +257,7 @@ function rowsOf({ columns, rows }: ReportTable): RowTable {
       { name: 'Row', number: true },
       { name: 'Outcome', choice: true },
       ...own.map((name) => ({ name: sentence(name) })),
-      ...(came ? [{ name: 'What came', long: true }] : []),
+      ...(came ? [{ name: 'Text or error', long: true }] : []),
       ...(others.length === 0 ? [] : [{ name: 'Values', long: true }]),
     ],
     rows: rows.map(({ row, outcome, cells }) => {

@@ -1,3 +1,4 @@
+import { count } from '../../figures.js';
 import { type Html, html, type Piece } from './markup.js';
 
 /** A column of a table. */
@@ -58,7 +59,7 @@ export function matrixTable({
 <tbody>${down.map(
       (name, i) => html`<tr><th scope="row" dir="auto">${name}</th>${across.map((other, j) => {
         const rows = counts[i]?.[j] ?? 0;
-        return html`<td class="${name === other ? 'same' : 'other'}-${shade(rows)}">${rows}</td>`;
+        return html`<td class="${name === other ? 'same' : 'other'}-${shade(rows)}">${count(rows)}</td>`;
       })}</tr>
 `,
     )}</tbody>
@@ -90,7 +91,7 @@ ${columns.flatMap(({ name, choice }, i) =>
       )
     : [],
 )}
-<label>Search <input type="search" autocomplete="off" spellcheck="false"></label>
+<label>Search these rows <input type="search" autocomplete="off" spellcheck="false"></label>
 </div>
 <table>
 <caption class="unseen">${caption}</caption>
@@ -114,7 +115,7 @@ function choicesOf(title: string, values: readonly string[]): Html {
   for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
   return html`<fieldset><legend>${title}</legend><div class="choices">${[...counts].map(
     ([value, rows]) =>
-      html`<button type="button" data-choice="${value}" aria-pressed="${value === '' ? 'true' : 'false'}">${value === '' ? 'all' : value} ${rows}</button>
+      html`<button type="button" data-choice="${value}" aria-pressed="${value === '' ? 'true' : 'false'}">${value === '' ? 'all' : value} ${count(rows)}</button>
 `,
   )}</div></fieldset>`;
 }
