@@ -32,6 +32,7 @@ const REPORTS = [
   { name: 'report-narrow', media: 'screen', viewport: { width: 360, height: 1180 } },
   { name: 'report-print', media: 'print', viewport: { width: 690, height: 1000 } },
 ] as const;
+const MANY = 'samples/reviews-2026.csv';
 
 /** Where the runs work, as a user has it: the paths in the pictures are relative to it. */
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-pictures-'));
@@ -51,7 +52,7 @@ try {
   };
   cpSync(join(root, 'jobs'), join(folder, 'jobs'), { recursive: true });
   cpSync(join(root, 'samples'), join(folder, 'samples'), { recursive: true });
-  manyReviews(40_000, 'samples/reviews-2026.csv');
+  manyReviews(40_000, MANY);
 
   const store = await openStore(redis.url, { stateDir: join(folder, 'state'), onWarning: () => {} });
   const views = new QueueViews(store, log);
@@ -71,6 +72,7 @@ try {
     ['sentiment', '--limit', '200'],
     ['extraction', '--output', 'out/messages-2.jsonl'],
     ['sentiment', '--output', 'out/reviews-2.csv'],
+    ['sentiment', '--input', MANY, '--limit', '4000', '--output', 'out/reviews-3.csv'],
   ]) {
     const run = start(['run', `jobs/${job}.yaml`, '--quiet', '--overwrite', ...flags], env);
     const [code] = await once(run, 'exit');
@@ -89,7 +91,7 @@ try {
   }
 
   console.log('a run of now, with one worker and then with two');
-  const input = ['--input', 'samples/reviews-2026.csv', '--output', 'out/reviews-2026.csv'];
+  const input = ['--input', MANY, '--output', 'out/reviews-2026.csv'];
   started.push(start(['run', 'jobs/sentiment.yaml', '--quiet', ...input], env));
   await sleep(25_000);
   started.push(start(['work', '--concurrency', '30'], env));

@@ -92,7 +92,12 @@ describeEachStore('faults 53 and 78: the keys', (store) => {
     try {
       work.write('redirect.csv', 'id,note\n999,x\n');
       const limits = { attempts: 2, concurrency: 4 };
-      const job = work.job({ input: { path: work.rows(44) }, output: { path: 'out/r.jsonl' }, limits });
+      const job = work.job({
+        input: { path: work.rows(44) },
+        output: { path: 'out/r.jsonl' },
+        limits,
+        report: true,
+      });
       for (const args of [[job], [job, '--input', 'redirect.csv', '--output', 'out/s.jsonl']]) {
         running = work.start(['run', ...args, '--log-level', 'trace'], env);
         const { stdout, stderr } = await running.ended;
@@ -105,6 +110,7 @@ describeEachStore('faults 53 and 78: the keys', (store) => {
 
     expect(FORMS.filter((form) => tells(JSON.stringify(form))).length).toBe(FORMS.length - 4);
     expect(work.read('out/r.jsonl').trim().split('\n').length).toBe(44);
+    expect(work.read('out/r.report.html').includes('All 44 rows of the output.')).toBe(true);
     expect(service.requests.some(({ headers }) => headers['api-key'] === SECOND)).toBe(true);
     expect(elsewhere.requests).toEqual([]);
     expect(commandLines.length).toBeGreaterThan(0);

@@ -44,7 +44,8 @@ export async function renderHtml(report: RunReport): Promise<string> {
       grid(...report.sections.filter(({ id }) => !placed.has(id)).map(partOf)),
     ]),
     section('settings', 'Run, prompt and settings', [
-      grid(factsPart('Run', report.facts), factsPart('Settings', report.settings)),
+      factsPart('Run', report.facts),
+      factsPart('Settings', report.settings),
       promptPart(report.prompt),
     ]),
     section('rows', 'Rows', [rowsPart(report)]),

@@ -1,12 +1,14 @@
 import { duration, percent } from '../../figures.js';
 import type { RunReport } from '../run-report.js';
-import { coarser, pointsOf, type TimelinePoint } from '../timeline.js';
+import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../timeline.js';
 import type { Chart } from './charts.js';
 
 /** Points below which a curve says no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;
-/** Points of a chart over time at most: a run writes down its figures now and then, and shorter periods would have gaps. */
+/** Points of a chart over time at most. */
 const MOST_POINTS = 40;
+/** Milliseconds of a point at least: a run writes down its figures about once a second, so shorter ones would have gaps. */
+const SHORTEST_MS = 2_000;
 
 export type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
 
@@ -15,8 +17,13 @@ type RunChart = Chart & { readonly id: ChartId };
 /** The charts of a run that there are figures for. */
 export const runCharts = ({ charts, summary: { details } }: RunReport): RunChart[] => [
   ...scoreCharts(charts),
-  ...(details === undefined ? [] : timeCharts(pointsOf(coarser(details.timeline, MOST_POINTS)), charts)),
+  ...(details === undefined ? [] : timeCharts(fewPoints(details.timeline), charts)),
 ];
+
+function fewPoints(timeline: Timeline): readonly TimelinePoint[] {
+  const most = Math.min(MOST_POINTS, Math.floor(timeline.until_ms / SHORTEST_MS));
+  return most < FEWEST.buckets ? [] : pointsOf(coarser(timeline, most));
+}
 
 const SHARE = { format: '.0%' } as const;
 
@@ -82,7 +89,7 @@ function timeCharts(
   { requests_per_minute, tokens_per_minute }: RunReport['charts'],
 ): RunChart[] {
   const [first] = timeline;
-  if (first === undefined || timeline.length < FEWEST.buckets) return [];
+  if (first === undefined) return [];
   const x = workedTime(timeline);
   // The last period is only begun: what little time it has would make a peak of it.
   const least = (first.to_s - first.from_s) / 2;
