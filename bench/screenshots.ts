@@ -85,7 +85,7 @@ try {
     const context = await browser.newContext(options);
     const report = await context.newPage();
     await report.emulateMedia({ media });
-    await report.goto(pathToFileURL(join(folder, 'out/reviews-2.report.html')).href);
+    await report.goto(pathToFileURL(join(folder, 'out/reviews-3.report.html')).href);
     await report.screenshot({ path: join(images, `${name}.png`) });
     await context.close();
   }
