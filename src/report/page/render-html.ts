@@ -1,5 +1,6 @@
 import { cost, count, duration, percent, rate } from '../../figures.js';
 import type { RunReport } from '../run-report.js';
+import type { Scores } from '../scores.js';
 import type { ReportSection } from '../sections.js';
 import { STATUSES } from '../tally.js';
 import { chartFigure } from './charts.js';
@@ -100,16 +101,9 @@ const STATES = {
 
 function mainFigures(summary: RunReport['summary']): [name: string, value: string, more?: string][] {
   const { scores, usage, latency_ms, cost: price } = summary;
-  const accuracy = scores?.accuracy;
   return [
-    ...(accuracy
-      ? [
-          [
-            'Accuracy',
-            percent(accuracy.value, 1),
-            `${percent(accuracy.low, 1)} to ${percent(accuracy.high, 1)}`,
-          ] as [string, string, string],
-        ]
+    ...(scores?.accuracy
+      ? [['Accuracy', percent(scores.accuracy.value, 1), accuracyNote(scores)] as [string, string, string]]
       : []),
     ['Tokens', count(usage.total_tokens)],
     ...(price === null ? [] : [['Cost', cost(price)] as [string, string]]),
@@ -119,6 +113,12 @@ function mainFigures(summary: RunReport['summary']): [name: string, value: strin
       ? []
       : [['Median latency', duration(latency_ms.p50 / 1000)] as [string, string]]),
   ];
+}
+
+/** A label that was left out counts as a wrong one, so the accuracy alone would mislead. */
+function accuracyNote({ abstained, accuracy, answered_accuracy: answered }: Scores): string {
+  if (abstained > 0 && answered !== null) return `${percent(answered, 1)} of those answered`;
+  return accuracy === null ? '' : `${percent(accuracy.low, 1)} to ${percent(accuracy.high, 1)}`;
 }
 
 /** Null where it has nothing in it. */
