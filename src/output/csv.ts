@@ -14,8 +14,8 @@ export const csv: OutputFormat = {
   places(header) {
     const index = new Map(namesIn(header).map((name, i) => [name, i]));
     return (record) => {
-      const cells = cellsIn(record);
-      return (name) => cells[index.get(name) ?? cells.length] ?? null;
+      const starts = startsIn(record);
+      return (name) => placeOf(starts, index.get(name));
     };
   },
   names(header) {
@@ -88,26 +88,33 @@ const COMMA = 0x2c;
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Where the cells of a record stand, their quotes included. None of these bytes is part of another character in UTF-8. */
-function cellsIn(record: Buffer): Place[] {
-  const cells: Place[] = [];
-  let start = 0;
+/**
+ * Where the cells of a record begin, their quotes included, and behind the last where another one would. None of these bytes is
+ * part of another character in UTF-8. Numbers and no objects: an output of a million rows has some 40 million cells.
+ */
+function startsIn(record: Buffer): number[] {
+  const starts = [0];
   let isQuoted = false;
   let length = record.length;
   if (record[length - 1] === LF) length -= record[length - 2] === CR ? 2 : 1;
   for (let at = 0; at < length; at++) {
     const byte = record[at];
     if (byte === QUOTE) isQuoted = !isQuoted;
-    else if (byte === COMMA && !isQuoted) {
-      cells.push({ start, end: at });
-      start = at + 1;
-    }
+    else if (byte === COMMA && !isQuoted) starts.push(at + 1);
   }
-  return [...cells, { start, end: length }];
+  starts.push(length + 1);
+  return starts;
 }
 
-const namesIn = (header: Buffer): string[] =>
-  cellsIn(header).map(({ start, end }) => unquoted(header.toString('utf8', start, end)));
+function placeOf(starts: readonly number[], cell: number | undefined): Place | null {
+  const [start, next] = cell === undefined ? [] : [starts[cell], starts[cell + 1]];
+  return start === undefined || next === undefined ? null : { start, end: next - 1 };
+}
+
+function namesIn(header: Buffer): string[] {
+  const starts = startsIn(header);
+  return starts.slice(1).map((next, i) => unquoted(header.toString('utf8', starts[i], next - 1)));
+}
 
 function unquoted(cell: string): string {
   return cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell;

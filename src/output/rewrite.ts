@@ -178,18 +178,27 @@ async function* cut(bytes: AsyncIterable<Buffer>, { hasQuotes }: OutputFormat): 
   for await (const chunk of bytes) {
     const records: Buffer[] = [];
     let start = 0;
-    for (let at = 0; at < chunk.length; at++) {
-      const byte = chunk[at];
-      if (byte === QUOTE && hasQuotes) quoted = !quoted;
-      else if (byte === LF && !quoted) {
-        const end = chunk.subarray(start, at + 1);
-        records.push(begun.length === 0 ? end : Buffer.concat([...begun, end]));
-        begun = [];
-        start = at + 1;
-      }
+    // Where the quotes are counted up to.
+    let counted = 0;
+    for (let end = chunk.indexOf(LF); end !== -1; end = chunk.indexOf(LF, end + 1)) {
+      if (hasQuotes) quoted = quoted !== isOdd(chunk, counted, end);
+      counted = end;
+      if (quoted) continue;
+      const rest = chunk.subarray(start, end + 1);
+      records.push(begun.length === 0 ? rest : Buffer.concat([...begun, rest]));
+      begun = [];
+      start = end + 1;
     }
+    if (hasQuotes) quoted = quoted !== isOdd(chunk, counted, chunk.length);
     if (start < chunk.length) begun.push(chunk.subarray(start));
     yield records;
   }
   if (begun.length > 0) yield [Buffer.concat(begun)];
+}
+
+/** Whether the number of quotes in a part of a chunk is odd. */
+function isOdd(chunk: Buffer, from: number, to: number): boolean {
+  let odd = false;
+  for (let at = from; at < to; at++) if (chunk[at] === QUOTE) odd = !odd;
+  return odd;
 }
