@@ -16,6 +16,7 @@ const COMMANDS = {
   score: async (exit: Exit) => (await import('./score.js')).scoreCommand(exit),
   compare: async (exit: Exit) => (await import('./compare.js')).compareCommand(exit),
   report: async (exit: Exit) => (await import('./report.js')).reportCommand(exit),
+  try: async (exit: Exit) => (await import('./try.js')).tryCommand(exit),
   'merge-review': async (exit: Exit) => (await import('./merge-review.js')).mergeReviewCommand(exit),
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),

@@ -1,0 +1,196 @@
+import { readFileSync } from 'node:fs';
+import { PassThrough } from 'node:stream';
+import { parse } from 'csv-parse/sync';
+import { Command } from 'commander';
+import { compareOutputs } from '../compare/compare-outputs.js';
+import { renderCompare } from '../compare/compare-text.js';
+import { readEnvironment } from '../config/environment.js';
+import { readJobFile } from '../config/job-file.js';
+import type { RunFlags, Settings } from '../config/settings.js';
+import { errorText, UsageError } from '../errors.js';
+import { Halt } from '../halt.js';
+import { type OpenedJob, openedJob } from '../library/opened-job.js';
+import { runOpened } from '../library/run-opened.js';
+import { sha256Of } from '../output/own-file.js';
+import { clip, plain } from '../report/terminal-text.js';
+import { changedParts, fingerprint } from '../resume/fingerprint.js';
+import { readManifest } from '../resume/manifest.js';
+import { outputFiles, stemOf } from '../resume/output-files.js';
+import { openInput } from '../run/input.js';
+import { runJob } from '../run/pipeline.js';
+import { planRows } from '../run/plan.js';
+import { wholeNumber } from './job.js';
+import { createLog } from './log.js';
+import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
+
+interface Options
+  extends Pick<RunFlags, 'input' | 'format' | 'queue' | 'concurrency' | 'emulate' | 'logLevel'> {
+  readonly prompt: string;
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  $ promptmill try jobs/sentiment.yaml --prompt shorter.txt
+      the job's prompt (a) and that of the file (b) on the first 100 rows
+  $ promptmill try jobs/sentiment.yaml --prompt shorter.txt --limit 500
+  $ promptmill try jobs/sentiment.yaml --prompt shorter.txt --emulate
+
+The outputs are beside that of the job: reviews.try-a.csv, reviews.try-b.csv,
+and reviews.try-changed.csv with the rows whose answers differ. The same command
+goes on where it was stopped; a further try replaces them, and calls no row anew
+whose prompt and settings are the same. Exit codes: 0 compared; 2 did not start;
+3 stopped early; 130, 143 interrupted.
+`;
+
+/** `promptmill try JOB --prompt FILE`: two prompts against each other on the first rows. */
+export function tryCommand(exit: Exit): Command {
+  return new Command('try')
+    .description("compare the job's prompt with another one on the first rows")
+    .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
+    .requiredOption('--prompt <file>', 'the other prompt: a template, as in the job')
+    .option('--limit <n>', 'on the first n rows', wholeNumber, 100)
+    .option('--input <file>', 'read rows from this file')
+    .option('--format <format>', 'format of the input (default: from its name)')
+    .option('--queue <url>', 'as of run')
+    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .option('--json', 'print the comparison as JSON on standard output')
+    .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
+    .addHelpText('after', EXAMPLES)
+    .action(async (job: string, options: Options) => {
+      exit(await tryPrompts(job, options, exit));
+    });
+}
+
+async function tryPrompts(
+  jobPath: string,
+  { prompt: file, json, ...flags }: Options,
+  exit: Exit,
+): Promise<number> {
+  const environment = readEnvironment(process.env);
+  const { on_finish: _, schedule: __, ...job } = readJobFile(jobPath);
+  const stem = stemOf(
+    (job.output.path ?? openedJob(job, environment, flags).settings.output.path).replaceAll(
+      PLACEHOLDER,
+      'try',
+    ),
+  );
+  const side = (name: 'a' | 'b', prompt: string | undefined): OpenedJob => {
+    const { settings, ...opened } = openedJob({ ...job, prompt }, environment, flags);
+    const path = `${stem}.try-${name}${settings.output.format.endings[0]}`;
+    const { output, reuse } = settings;
+    const own = {
+      output: { ...output, path },
+      reuse: { ...reuse, onlyNew: false },
+      drift: null,
+      report: false,
+    };
+    return { ...opened, settings: { ...settings, ...own } };
+  };
+  const [a, b] = [side('a', job.prompt), side('b', promptIn(file))];
+  const halt = new Halt();
+  const release = haltOnSignals(halt, exit);
+  try {
+    await assertSound(b.settings, file, halt);
+    for (const opened of [a, b]) {
+      const stopped = await answered(opened, halt);
+      if (stopped !== null) return stopped;
+    }
+    const changed = { path: `${stem}.try-changed.csv`, overwrite: true };
+    const [pathA, pathB] = [a.settings.output.path, b.settings.output.path];
+    const report = await compareOutputs(pathA, pathB, { changed, signal: halt.signal });
+    if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
+    else {
+      const width = process.stderr.columns ?? 100;
+      const color = process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined;
+      process.stderr.write(
+        `${renderCompare(report, { width, color, changed: changed.path })}${firstChanges(changed.path, width)}`,
+      );
+    }
+    return 0;
+  } catch (error) {
+    if (halt.reason?.kind !== 'signal') throw error;
+    return EXIT_OF_SIGNAL[halt.reason.signal];
+  } finally {
+    release();
+  }
+}
+
+const PLACEHOLDER = /\{\{\s*(?:date|run)\s*\}\}/g;
+
+/** The template of a file, less the line end behind its last line: editors write it, and a prompt has none. */
+function promptIn(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  } catch (error) {
+    throw new UsageError(
+      'prompt_unreadable',
+      `--prompt ${file} cannot be read: ${errorText(error)}`,
+      'Name a file with a prompt.',
+    );
+  }
+}
+
+/** Whether the other prompt can be used, before anything is sent. @throws UsageError with the name of its file */
+async function assertSound(settings: Settings, file: string, halt: Halt): Promise<void> {
+  if (settings.input.path === '-')
+    throw new UsageError(
+      'try_needs_file',
+      'try reads its input twice, and standard input can be read once',
+      'Name a file with --input.',
+    );
+  const input = await openInput(settings, { stdin: process.stdin, halt });
+  try {
+    await planRows(settings, input.survey);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    throw new UsageError(error.code, `--prompt ${file}: ${error.message}`, error.hint);
+  } finally {
+    input.discard();
+  }
+}
+
+/** Has a prompt answered for the first rows. @returns an exit code where the run stopped early */
+async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
+  const { settings } = opened;
+  const { path } = settings.output;
+  const left = readManifest(outputFiles(path).manifest);
+  const print = fingerprint(settings, await sha256Of(settings.input.path));
+  const isSame = left !== null && changedParts(left.fingerprint, print).length === 0;
+  if (isSame && left.finished !== undefined && left.rows === settings.input.limit) {
+    process.stderr.write(`${path} is answered already\n`);
+    return null;
+  }
+  const goesOn = isSame && left.rows <= (settings.input.limit ?? Number.POSITIVE_INFINITY);
+  const run = { ...opened, settings: { ...settings, overwrite: !goesOn, restart: !goesOn } };
+  process.stderr.write(`calling ${settings.endpoint.deployment} for ${path}\n`);
+  const world = {
+    halt,
+    log: createLog(settings.logLevel),
+    env: process.env,
+    stdout: new PassThrough().resume(),
+  };
+  const { summary, halted } = await runOpened(run, world, runJob);
+  if (halted === null) return null;
+  process.stderr.write(
+    `${plain(summary.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`,
+  );
+  return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
+}
+
+/** Changes that are shown. */
+const SHOWN = 10;
+
+/** The first rows whose answers differ, one line each. */
+function firstChanges(path: string, width: number): string {
+  const rows: string[][] = parse(readFileSync(path), { to: SHOWN + 1 });
+  const [head = [], ...changes] = rows;
+  const cell = (row: string[], name: string): string => plain(row[head.indexOf(name)] ?? '');
+  const id = head.includes('id') ? 'id' : 'row';
+  const lines = changes.map((row) =>
+    clip(`  ${cell(row, id)}: ${clip(cell(row, 'answer_a'), 40)} → ${cell(row, 'answer_b')}`, width),
+  );
+  return lines.length === 0 ? '' : `\nthe first rows that changed, by ${id}:\n${lines.join('\n')}\n`;
+}

@@ -1,0 +1,45 @@
+import { existsSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { scriptedPlace } from '../support/scripted-place.js';
+import { completionBody } from '../support/scripted-service.js';
+
+const place = scriptedPlace();
+const JOB = {
+  input: { path: 'rows.csv' },
+  answer: { labels: ['yes', 'no'] },
+  output: { path: 'out/{{date}}.csv' },
+  limits: { concurrency: 4 },
+};
+
+it('try compares two prompts on the first rows, and calls no row again whose prompt is the same', async () => {
+  place.work.rows(9);
+  place.work.write('b.txt', 'other {{ id }}\n');
+  const job = place.work.job(JOB);
+  place.script = ({ prompt }) => ({
+    json: completionBody({ text: prompt.startsWith('other') && Number(prompt.slice(6)) < 3 ? 'no' : 'yes' }),
+  });
+  const env = { PROMPTMILL_BASE_URL: place.service.url };
+  const tried = (...flags: string[]) =>
+    place.work.call(['try', job, '--prompt', 'b.txt', '--limit', '5', ...flags], env);
+  const first = await tried();
+  expect(first.code, first.stderr).toBe(0);
+  expect(first.stderr).toContain('3 of 5 rows have the same answer (60.0 %), 2 changed');
+  expect(first.stderr).toContain('  1: yes → no\n  2: yes → no\n');
+  expect(place.service.calls('other 5')).toBe(1);
+  expect(place.work.records('out/try.try-b.csv')).toHaveLength(5);
+  expect(place.work.records('out/try.try-changed.csv')).toHaveLength(2);
+
+  place.work.write('b.txt', 'third {{ id }}');
+  const second = await tried('--json');
+  expect(JSON.parse(second.stdout)).toMatchObject({ rows: 5, changed: 0 });
+  expect(place.service.calls('row 1')).toBe(1);
+  expect(place.service.calls('third 1')).toBe(1);
+  expect(place.service.requests).toHaveLength(15);
+
+  place.work.write('b.txt', 'no such {{ column }}');
+  const wrong = await tried();
+  expect(wrong.code).toBe(2);
+  expect(wrong.stderr).toContain('--prompt b.txt: prompt uses');
+  expect(place.service.requests).toHaveLength(15);
+  expect(existsSync(place.work.path('out/try.try-a.report.html'))).toBe(false);
+});
