@@ -262,7 +262,7 @@ class Places {
   }
 }
 
-/** Bytes that are read at once: records that follow each other are mostly asked for one after the other. */
+/** Bytes that are read at once where records are asked for one after the other. */
 const PIECE = 64 * 1024;
 
 /** Reads records of a plain file again, by their places. */
@@ -272,6 +272,8 @@ class RecordsAgain {
   readonly #read: ReturnType<typeof recordReader>;
   #piece = Buffer.alloc(0);
   #from = 0;
+  /** Where the record that was asked for last ends. */
+  #to = 0;
 
   /** @param begins where the first record begins; the header stands before it */
   constructor(
@@ -297,12 +299,15 @@ class RecordsAgain {
     closeSync(this.#file);
   }
 
+  /** A copy: a record must not keep the piece that it was read with. */
   #bytes(from: number, to: number): Buffer {
     if (from < this.#from || to > this.#from + this.#piece.length) {
-      const piece = Buffer.alloc(Math.max(PIECE, to - from));
+      const isNext = from === this.#to;
+      const piece = Buffer.alloc(isNext ? Math.max(PIECE, to - from) : to - from);
       this.#piece = piece.subarray(0, readSync(this.#file, piece, 0, piece.length, from));
       this.#from = from;
     }
-    return this.#piece.subarray(from - this.#from, to - this.#from);
+    this.#to = to;
+    return Buffer.from(this.#piece.subarray(from - this.#from, to - this.#from));
   }
 }
