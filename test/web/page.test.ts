@@ -171,7 +171,7 @@ describeInChromium('the page in a browser', () => {
       'Answers',
       'Finish reasons',
       'Errors',
-      'Tokens',
+      'Tokens and money',
       'Calls',
       'Latency',
       'Content filter, prompts',
