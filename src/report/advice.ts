@@ -22,6 +22,8 @@ const ADVICE: { readonly [code: string]: string } = {
   answer_out_of_range: `The number is outside answer.number. ${PROMPT}`,
   answer_not_json: `The text is no JSON. ${PROMPT} Where it was cut short, raise parameters.max_tokens.`,
   answer_invalid: `The JSON does not fit the schema of answer.json. ${PROMPT}`,
+  prompt_cut:
+    'The server cut the middle out of the prompt. Give it more context for each slot, or shorten these rows, and retry them.',
   text_cut: 'The text is longer than what is kept. Lower parameters.max_tokens, or ask for less.',
   invalid_utf8:
     'The service sent bytes that are no text; they are marked in it. Read these answers before you use them.',
@@ -50,6 +52,8 @@ const ADVICE: { readonly [code: string]: string } = {
   deployment_not_found: `The service has no such deployment. ${ACCOUNT}`,
   not_found: `The service has nothing at this address. ${ACCOUNT}`,
   operation_not_supported: `The deployment does not answer this operation. ${ACCOUNT}`,
+  not_supported: `The server does not know a field of the request; its message names it. Take it out of the job. ${AGAIN}`,
+  not_ready: `The server was loading its model. ${AGAIN}`,
   api_version_not_supported: `The service does not know service.api_version. ${ACCOUNT}`,
   redirected: `The address leads elsewhere, and a key does not follow. Put the final one into PROMPTMILL_BASE_URL. ${AGAIN}`,
 
