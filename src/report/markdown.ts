@@ -2,6 +2,7 @@ import { count, duration, percent } from '../figures.js';
 import type { ReportTable } from './report-rows.js';
 import type { RunReport } from './run-report.js';
 import type { ReportSection, SectionRow } from './sections.js';
+import { plain, plainLines } from './terminal-text.js';
 import { coarser, pointsOf } from './timeline.js';
 
 /** A report as Markdown with tables, as GitHub and others read it (https://github.github.com/gfm/), ending in a line feed. */
@@ -103,10 +104,9 @@ const tableOf = (head: readonly string[], rows: readonly (readonly string[])[]):
 /** Everything that Markdown, or the HTML that may stand in it, would read as markup. */
 const MARKUP = /[\\`*_{}[\]()<>#+\-.!|~&$^:@=]/g;
 
-/** A text on one line that shows as it is: no markup, no link, no cell border. */
-const text = (plain: string): string =>
-  plain
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ')
+/** A text on one line that shows as it is: no markup, no link, no cell border, and nothing that hides or reorders it. */
+const text = (raw: string): string =>
+  plain(raw.replace(/[\t\n\r\p{Zl}\p{Zp}]+/gu, ' '))
     .trim()
     .replace(MARKUP, (char) => (/[<>&:@]/.test(char) ? `&#${char.charCodeAt(0)};` : `\\${char}`));
 
@@ -114,5 +114,5 @@ const text = (plain: string): string =>
 function code(content: string): string {
   const longest = Math.max(2, ...[...content.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = '`'.repeat(longest + 1);
-  return `${fence}\n${content}\n${fence}`;
+  return `${fence}\n${plainLines(content)}\n${fence}`;
 }

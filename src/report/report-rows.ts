@@ -6,8 +6,17 @@ import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { isAnswerInvalid } from '../output/read-back.js';
-import { RESULTS } from '../output/result-columns.js';
+import {
+  ABSTAINED,
+  ANSWER_SOURCE,
+  LOGPROBS,
+  ORIGINS,
+  PARTS,
+  RESULTS,
+  STATUS,
+} from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { escaped } from './page/markup.js';
 import type { Summary } from './summary.js';
 import { STATUSES, sumOf } from './tally.js';
 
@@ -41,19 +50,21 @@ const SAMPLE = 500;
 /** Columns at most: results, and the first of the input. */
 const MOST_COLUMNS = 16;
 /** Characters of a cell, the most first: the first that makes the table no larger than it may be. */
-const CLIPS = [300, 200, 120, 80, 50, 30, 15] as const;
-/** Bytes of all cells together, with what a page needs around each. */
-const MOST_BYTES = 2_500_000;
-const BYTES_AROUND = 12;
+const CLIPS = [300, 200, 120, 80, 50, 30, 15, 5] as const;
+/** Bytes of all rows on a page, which has room for charts and all else beside them; and what it needs around a row and a cell. */
+const MOST_BYTES = 4_000_000;
+const AROUND_ROW = 330;
+const AROUND_CELL = 40;
 
 /** Result columns that a table shows; the others are in the output. */
 const SHOWN = ['answer', 'text', 'confidence', 'error_code', 'error_message'];
-/** Parts and columns of a record that no table shows. */
-const HIDDEN = new Set([
-  ...RESULTS.map(({ name }) => name),
-  ...['row', 'input', 'status', 'usage', 'filters', 'error', 'answer_probabilities', 'abstained'],
-  ...['answer_source', 'copied_from', 'carried_from', 'logprobs'],
-]);
+/** Results that no table shows, by the columns of CSV and by the parts of JSONL. A CSV has no column of the input called so. */
+const HIDDEN = new Set([STATUS, ...RESULTS].map(({ name }) => name));
+const HIDDEN_PARTS: ReadonlySet<string> = new Set(PARTS);
+/** Columns of results that only some jobs have, behind the status: before it they are the input's. */
+const OPTIONAL = new Set(
+  [ANSWER_SOURCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(({ name }) => name),
+);
 
 /** What answers are counted as that are not counted by their text. */
 const COUNTED_AS = /^(?:\(.*\)|valid|invalid)$/;
@@ -70,7 +81,7 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
     [...quotas(summary)].map(([name, quota]) => [name, new Sample(name, quota)] as const),
   );
   const unnamed = new Sample(OTHERS, MOST_ROWS);
-  const table = new TableColumns();
+  const table = new TableColumns(outputFormatOf(output).hasHeader);
   const statuses = new Map<string, number>(STATUSES.map((status) => [status, 0]));
   const abstains = summary.answers_abstained > 0;
   let records = 0;
@@ -113,7 +124,7 @@ async function* recordsOf(output: string): AsyncGenerator<readonly StandingRecor
   const format = outputFormatOf(output);
   try {
     for await (const batch of standingRecords(outputBytes(output), format))
-      yield format.hasHeader ? batch : batch.map(parsed);
+      yield format.hasHeader ? batch : batch.map((record) => parsed(record, output));
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);
@@ -121,8 +132,9 @@ async function* recordsOf(output: string): AsyncGenerator<readonly StandingRecor
 }
 
 /** A record of JSON whose values need not be exact: V8 reads the whole of it faster than we find the places of its values. */
-function parsed(record: StandingRecord): StandingRecord {
-  const value = json.safeParse(parseJson(record.bytes.toString())).data ?? {};
+function parsed(record: StandingRecord, output: string): StandingRecord {
+  const { data: value } = json.safeParse(parseJson(record.bytes.toString()));
+  if (value === undefined) throw edited(output, `record ${record.number} is no JSON object`);
   const has = (name: string): boolean => Object.hasOwn(value, name);
   const get = (name: string): Json | undefined => (has(name) ? value[name] : undefined);
   return { ...record, fields: { has, get }, names: () => Object.keys(value) };
@@ -130,7 +142,7 @@ function parsed(record: StandingRecord): StandingRecord {
 
 /** Not looked into: it comes from `JSON.parse`. */
 const json = z.custom<{ readonly [name: string]: Json }>(
-  (value) => typeof value === 'object' && value !== null,
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
 );
 
 function outcomeOf({ fields }: StandingRecord, status: string, abstains: boolean): RowOutcome {
@@ -223,13 +235,22 @@ class TableColumns {
   readonly #inputs = new Set<string>();
   readonly #results = new Set<string>();
 
-  read({ fields, names }: StandingRecord): Map<string, string> {
+  constructor(private readonly isCsv: boolean) {}
+
+  read({ number, fields, names }: StandingRecord): Map<string, string> {
     const cells = new Map<string, string>();
+    let isBehind = false;
     for (const name of names()) {
-      if (SHOWN.includes(name)) this.#add(cells, this.#results, name, fields.get(name) ?? null);
-      else if (!HIDDEN.has(name)) this.#add(cells, this.#inputs, name, fields.get(name) ?? null);
+      isBehind ||= name === STATUS.name;
+      const value = fields.get(name) ?? null;
+      if (SHOWN.includes(name)) this.#add(cells, this.#results, name, value);
+      else if (!this.isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))
+        continue;
+      // Each row of the table has its number.
+      else if (name !== 'row' || valueText(value) !== String(number))
+        this.#add(cells, this.#inputs, name, value);
     }
-    // The shape of JSONL.
+    if (this.isCsv) return cells;
     const [input, error] = [fields.get('input'), fields.get('error')];
     for (const [name, value] of isObject(input) ? Object.entries(input) : [])
       this.#add(cells, this.#inputs, SHOWN.includes(name) ? `input_${name}` : name, value);
@@ -255,18 +276,29 @@ class TableColumns {
       }));
     for (const most of CLIPS) {
       const table = cut(most);
-      if (most === CLIPS.at(-1) || bytesOf(table) <= MOST_BYTES) return { columns, rows: table };
+      if (isSmall(columns, table)) return { columns, rows: table };
     }
-    return { columns, rows: [] };
+    // Names take the room: columns of the input are left out, the last first.
+    while (columns.length > results.length) {
+      columns.splice(columns.length - results.length - 1, 1);
+      if (isSmall(columns, cut(CLIPS.at(-1) ?? 0))) break;
+    }
+    return { columns, rows: cut(CLIPS.at(-1) ?? 0) };
   }
 }
 
-const bytesOf = (rows: readonly ReportRow[]): number =>
-  rows.reduce(
-    (sum, { cells }) =>
-      sum + cells.reduce((bytes, cell) => bytes + BYTES_AROUND + Buffer.byteLength(cell), BYTES_AROUND),
-    0,
-  );
+/** Whether a page has room for rows, as it writes them: escaped, and each value with the name of its column. */
+function isSmall(columns: readonly string[], rows: readonly ReportRow[]): boolean {
+  const size = (text: string): number => Buffer.byteLength(escaped(text));
+  const around = columns.map((name) => AROUND_CELL + size(name));
+  let bytes = 0;
+  for (const { cells } of rows) {
+    bytes += AROUND_ROW;
+    for (const [i, cell] of cells.entries()) if (cell !== '') bytes += size(cell) + (around[i] ?? 0);
+    if (bytes > MOST_BYTES) return false;
+  }
+  return true;
+}
 
 /** A text in short; no character is cut in two, and the long text is not kept in memory by it. */
 const clipped = (text: string, most: number): string =>

@@ -1,4 +1,8 @@
+import * as z from 'zod';
 import { count, counted, duration, rate } from '../figures.js';
+import { isObject, parseJson } from '../json.js';
+import type { Json } from '../model.js';
+import { shellWord } from '../shell-word.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { retryCommandFor } from './retry-command.js';
 import type { Scores } from './scores.js';
@@ -35,7 +39,7 @@ type Fact = readonly [name: string, value: string];
 
 /** How the run ended, in one word and one sentence, and what to do next. */
 interface Verdict {
-  readonly state: 'finished' | 'some_failed' | 'missed' | 'stopped';
+  readonly state: 'finished' | 'some_failed' | 'some_invalid' | 'missed' | 'stopped';
   readonly text: string;
   readonly next: readonly { readonly text: string; readonly command: string | null }[];
 }
@@ -67,14 +71,21 @@ interface ReportCharts {
 
 /** The report of a finished output. @throws UsageError where it is not as the run wrote it */
 export const reportOf = async (summary: Summary, output: string): Promise<RunReport> =>
-  runReport(summary, await reportRows(output, summary));
+  runReport(summary, await reportRows(output, summary), output);
 
-/** @param table its rows, or why there are none */
-export function runReport(summary: Summary, table: ReportTable | string): RunReport {
+/**
+ * @param table its rows, or why there are none
+ * @param output where the output is now
+ */
+export function runReport(
+  summary: Summary,
+  table: ReportTable | string,
+  output: string = summary.output,
+): RunReport {
   const { details, scores } = summary;
   return {
     job: plain(summary.job),
-    verdict: verdictOf(summary),
+    verdict: verdictOf(summary, output),
     reconciliation: reconciliation(summary),
     facts: factsOf(summary),
     sections: sectionsOf(summary),
@@ -92,14 +103,15 @@ export function runReport(summary: Summary, table: ReportTable | string): RunRep
     prompt: details?.prompt ?? null,
     settings: Object.entries(details?.settings ?? {})
       .filter(([name]) => name !== 'prompt')
-      .map(([name, value]) => [plain(name), plain(value)]),
+      .map(([name, value]) => [plain(name), plain(settingText(value))]),
     table: typeof table === 'string' ? null : table,
     table_note: typeof table === 'string' ? table : null,
     summary,
   };
 }
 
-function verdictOf({ stopped, missed, rows, input, output, details }: Summary): Verdict {
+function verdictOf(summary: Summary, output: string): Verdict {
+  const { stopped, missed, rows, input, answers_invalid: invalid, answers_abstained: abstained } = summary;
   if (stopped !== null) {
     return {
       state: 'stopped',
@@ -107,15 +119,65 @@ function verdictOf({ stopped, missed, rows, input, output, details }: Summary): 
       next: [{ text: 'The command that began it goes on where it stopped.', command: null }],
     };
   }
-  const retry = {
-    text: 'Call the rows that failed again, in place:',
-    command: plain(retryCommandFor(output, details?.settings['--emulate'] === 'true')),
-  };
-  const next = rows.failed > 0 && output !== '-' ? [retry] : [];
+  const next = summary.output === '-' ? [] : nextSteps(summary, output);
   if (missed !== null) return { state: 'missed', text: `Finished, but ${plain(missed)}`, next };
-  if (rows.failed > 0)
-    return { state: 'some_failed', text: `Finished, and ${counted(rows.failed, 'row')} failed.`, next };
-  return { state: 'finished', text: 'Finished: every row is answered, filtered or skipped.', next };
+  const problems = [
+    ...(rows.failed > 0 ? [`${counted(rows.failed, 'row')} failed`] : []),
+    ...(invalid > 0 ? [`${counted(invalid, 'answer')} ${invalid === 1 ? 'is' : 'are'} invalid`] : []),
+    ...(abstained > 0 ? [`${counted(abstained, 'row')} abstained`] : []),
+  ];
+  return {
+    state: rows.failed > 0 ? 'some_failed' : invalid > 0 ? 'some_invalid' : 'finished',
+    text:
+      problems.length === 0
+        ? 'Finished: every row is answered, filtered or skipped.'
+        : `Finished, and ${problems.join(', ')}.`,
+    next,
+  };
+}
+
+/** @param output where it is now */
+function nextSteps(summary: Summary, output: string): Verdict['next'] {
+  const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
+  const emulated = summary.details?.settings['--emulate'] === 'true';
+  // Without its name in the summary the command asks for it.
+  const job = summary.job_file === undefined ? ' --job FILE' : '';
+  const step = (text: string, command: string) => ({ text, command: plain(command) + job });
+  const retry = retryCommandFor(output, emulated);
+  return [
+    ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),
+    ...(invalid > 0 ? [step('Call the rows with an invalid answer again:', `${retry} --invalid`)] : []),
+    ...(abstained > 0 && merged === undefined
+      ? [
+          step(
+            'Give the rows that abstained their answers in the file for review, and put them in:',
+            `promptmill merge-review ${shellWord(output)} REVIEW`,
+          ),
+        ]
+      : []),
+  ];
+}
+
+/** A setting as the manifest has it, in short words; one that was cut, or was no JSON, as it is. */
+function settingText(value: string): string {
+  const { data } = json.safeParse(parseJson(value));
+  return data === undefined ? value : wordsOf(data) || 'not set';
+}
+
+/** Not looked into: it comes from `JSON.parse`. */
+const json = z.custom<Json>((value) => value !== undefined);
+
+/** Empty for what is not set. */
+function wordsOf(value: Json): string {
+  if (value === null) return '';
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (Array.isArray(value)) return value.map(wordsOf).filter(Boolean).join(', ');
+  if (!isObject(value)) return String(value);
+  return Object.entries(value)
+    .map(([name, inner]) => [name, wordsOf(inner), isObject(inner) || Array.isArray(inner)] as const)
+    .filter(([, words]) => words !== '')
+    .map(([name, words, isGroup]) => (isGroup ? `${name} (${words})` : `${name} ${words}`))
+    .join(', ');
 }
 
 /** Which run it is. */

@@ -1,6 +1,6 @@
 import { cost, count, duration, percent } from '../figures.js';
-import { adviceOn } from './advice.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
+import { adviceOn } from './advice.js';
 import type { Summary } from './summary.js';
 import { type Counts, type FilterCounts, sumOf } from './tally.js';
 import { plain } from './terminal-text.js';

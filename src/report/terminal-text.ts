@@ -18,6 +18,9 @@ export function plain(text: string): string {
   return text.replace(NOT_PLAIN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 }
 
+/** The same of a text of several lines: line feeds and tabs stay. */
+export const plainLines = (text: string): string => text.replace(/\r\n/g, '\n').replace(/[^\n\t]+/g, plain);
+
 /** Terminal cells that a plain text takes: by script, near enough to align columns. */
 export function cells(text: string): number {
   let sum = 0;

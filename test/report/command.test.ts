@@ -59,7 +59,10 @@ describe('promptmill report', () => {
       const { verdict, sections, charts, table, summary, prompt } = await jsonOf(output);
       expect(verdict).toMatchObject({
         state: 'some_failed',
-        next: [{ command: `promptmill retry ${output}` }],
+        next: [
+          { command: `promptmill retry ${output}` },
+          { command: `promptmill retry ${output} --invalid` },
+        ],
       });
       expect(prompt).toBe('Is this good? {{ note }}');
       const errors = sections.find(({ id }) => id === 'errors')?.rows ?? [];

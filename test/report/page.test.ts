@@ -46,6 +46,23 @@ describe('the page as a file', () => {
     expect(body).toContain('\\u{202e}txt.exe');
   });
 
+  it('has bars of shares as long as they are, and of answers against the most frequent', async () => {
+    const sample = sampleReport('plain');
+    const bars = async (id: string, fractions: readonly (number | null)[]): Promise<string[]> => {
+      const rows = fractions.map((fraction) => ({ name: 'n', value: 'v', percent: 'p', fraction }));
+      const page = await renderHtml({ ...sample, sections: [{ id, title: 'Bars', rows }] });
+      const [, body = ''] =
+        /<caption class="unseen">Bars<\/caption><tbody>([\s\S]*?)<\/tbody>/.exec(page) ?? [];
+      const lines = body.trim().split('\n');
+      expect(lines.map((line) => line.split(/<t[hd]/).length)).toEqual(lines.map(() => 5));
+      return lines.map((line) => /<rect[^>]* width="([^"]*)"/.exec(line)?.[1] ?? 'none');
+    };
+    expect(await bars('drift', [null, 0.01])).toEqual(['none', '1']);
+    expect(await bars('quota', [0.2, 0])).toEqual(['20', '0']);
+    expect(await bars('drift', [0])).toEqual(['0']);
+    expect(await bars('answers', [0.5, 0.25])).toEqual(['100', '50']);
+  });
+
   it('is smaller than 5 MB with 5,000 rows', async () => {
     expect((await renderHtml(sampleReport('failures'))).length).toBeLessThan(5_000_000);
   });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { renderMarkdown } from '../../src/report/markdown.js';
 import type { ReportTable } from '../../src/report/report-rows.js';
 import { type RunReport, runReport } from '../../src/report/run-report.js';
 import { type SummaryParts, summarise } from '../../src/report/summary.js';
@@ -12,6 +13,7 @@ const standing = {
 const parts: SummaryParts = {
   run: '20261121-020000-4f9c1a',
   job: 'reviews',
+  job_file: 'reviews.yaml',
   deployment: 'd',
   api_version: 'v',
   input: { path: 'reviews.csv', sha256: 'a'.repeat(64), rows: 4 },
@@ -52,6 +54,30 @@ describe('a report', () => {
     });
     const answered = fold(emptyTally(), [completed('positive')]);
     expect(reportOf({ tally: answered }).verdict).toMatchObject({ state: 'finished', next: [] });
+    expect(
+      runReport({ ...summarise(parts), answers_invalid: 2 }, table, "moved/it's.csv").verdict,
+    ).toMatchObject({
+      text: 'Finished, and 1 row failed, 2 answers are invalid.',
+      next: [
+        { command: "promptmill retry 'moved/it'\\''s.csv'" },
+        { command: "promptmill retry 'moved/it'\\''s.csv' --invalid" },
+      ],
+    });
+    const { job_file: _, ...library } = summarise({ ...parts, tally: answered });
+    expect(runReport({ ...library, answers_invalid: 1, answers_abstained: 3 }, table).verdict).toEqual({
+      state: 'some_invalid',
+      text: 'Finished, and 1 answer is invalid, 3 rows abstained.',
+      next: [
+        {
+          text: 'Call the rows with an invalid answer again:',
+          command: 'promptmill retry out/reviews.csv --invalid --job FILE',
+        },
+        {
+          text: 'Give the rows that abstained their answers in the file for review, and put them in:',
+          command: 'promptmill merge-review out/reviews.csv REVIEW --job FILE',
+        },
+      ],
+    });
     const missed = { code: 'answers_invalid', message: 'too few are valid' };
     expect(reportOf({ tally: answered, missed }).verdict).toMatchObject({
       state: 'missed',
@@ -68,11 +94,41 @@ describe('a report', () => {
     const report = reportOf();
     expect(report.reconciliation).toBe('4 rows = 2 completed + 1 filtered + 1 failed + 0 skipped');
     expect(report.prompt).toBe('Review: {{ review }}');
-    expect(report.settings).toEqual([['--emulate', 'false']]);
+    expect(report.settings).toEqual([['--emulate', 'no']]);
     expect(report.charts.timeline.at(-1)).toMatchObject({ to_s: 1, rows: 4, latency_max_ms: 400 });
     expect(report.table?.rows).toHaveLength(1);
     const without = runReport(summarise(parts), 'out/reviews.csv is gone');
     expect([without.table, without.table_note]).toEqual([null, 'out/reviews.csv is gone']);
+  });
+
+  it('says settings in words', () => {
+    const settings = {
+      'the way the input is read': '[null,null,null]',
+      parameters: '{"max_tokens":5,"temperature":0,"stop":null}',
+      answer: '{"kind":"labels","labels":["good","bad"],"confidence":false}',
+      'answer.gold': '"label"',
+      '--emulate': 'true',
+      old: '{"cut in the mi',
+    };
+    expect(reportOf({ ...(parts.details && { details: { ...parts.details, settings } }) }).settings).toEqual([
+      ['the way the input is read', 'not set'],
+      ['parameters', 'max_tokens 5, temperature 0'],
+      ['answer', 'kind labels, labels (good, bad), confidence no'],
+      ['answer.gold', 'label'],
+      ['--emulate', 'yes'],
+      ['old', '{"cut in the mi'],
+    ]);
+  });
+
+  it('fault 55: as Markdown shows what a terminal would obey and what hides or reorders text', () => {
+    const odd = 'a\u001b[31m\u202eb\u200b';
+    const markdown = renderMarkdown({
+      ...reportOf(),
+      prompt: `${odd}\n\tsecond ${odd}`,
+      table: { ...table, rows: [{ row: 3, outcome: 'failed', cells: [odd, odd] }] },
+    });
+    expect(markdown).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]/u);
+    expect(markdown).toContain('a\\u{1b}[31m\\u{202e}b\\u{200b}\n\tsecond a');
   });
 
   it('of an earlier version is made without what that did not keep', () => {

@@ -1,4 +1,4 @@
-import { plain } from '../terminal-text.js';
+import { plainLines } from '../terminal-text.js';
 
 /** Markup of a page. Whatever else is put into a page is text, so a row or a model cannot write any. */
 class Markup {
@@ -34,8 +34,5 @@ const ENTITIES: Readonly<Record<string, string>> = {
 };
 
 /** Lines and tabs stay; what hides or reorders text is shown as on a terminal. */
-const escaped = (text: string): string =>
-  text
-    .replace(/\r\n/g, '\n')
-    .replace(/[^\n\t]+/g, plain)
-    .replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '');
+export const escaped = (text: string): string =>
+  plainLines(text).replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '');

@@ -95,6 +95,7 @@ ${verdict.next.map(({ text, command }) => html`<p>${text}${command === null ? nu
 const STATES = {
   finished: 'good',
   some_failed: 'warn',
+  some_invalid: 'warn',
   missed: 'bad',
   stopped: 'bad',
 } as const satisfies Record<RunReport['verdict']['state'], string>;
@@ -135,10 +136,14 @@ function grid(...parts: readonly (Html | null)[]): Html | null {
 /** Rows of a table that are seen at once; the others are folded away. */
 const SEEN_AT_ONCE = 12;
 
+/** Sections whose bars are compared with each other, so the longest is as long as there is room; others are parts of a whole. */
+const DISTRIBUTIONS: ReadonlySet<string> = new Set(['answers', 'sources', 'finish_reasons']);
+
 function partOf(section: ReportSection | undefined): Html | null {
   if (section === undefined) return null;
   const { title, rows } = section;
-  const most = Math.max(...rows.map(({ fraction }) => fraction ?? 0));
+  const most = DISTRIBUTIONS.has(section.id) ? Math.max(...rows.map(({ fraction }) => fraction ?? 0)) : 1;
+  const hasBars = rows.some(({ fraction }) => fraction !== null);
   const table = (some: ReportSection['rows']): Html =>
     html`<table><caption class="unseen">${title}</caption><tbody>${some.map(
       ({
@@ -148,7 +153,9 @@ function partOf(section: ReportSection | undefined): Html | null {
         fraction,
       }) => html`<tr><th scope="row" dir="auto">${name}</th><td class="${value.length <= 20 ? 'number' : 'value'}">${value}</td>${
         fraction === null
-          ? null
+          ? hasBars
+            ? html`<td></td><td></td>`
+            : null
           : html`<td class="number">${percent}</td><td class="bar"><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect data-kind="first" width="${(100 * fraction) / most}" height="1"/></svg></td>`
       }</tr>
 `,
