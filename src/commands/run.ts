@@ -1,13 +1,14 @@
 import { Command } from 'commander';
+import { recordOptions } from '../config/record-options.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import type { OpenedJob } from '../library/opened-job.js';
 import { service } from '../library/service.js';
-import { OUTPUT_ENDINGS } from '../output/format.js';
-import { retryCommandFor } from '../report/retry-command.js';
-import { summaryText } from '../report/summary.js';
+import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
+import { failedCodes, retryCommandFor } from '../report/retry-command.js';
+import { type Summary, summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
@@ -177,8 +178,9 @@ function isRead(text: string): Promise<boolean> {
 
 function print(
   { summary, halted, files, review, report, beyond, known }: RunResult,
-  { jobFile, emulated }: Settings,
+  settings: Settings,
 ): void {
+  const { jobFile, emulated } = settings;
   const forReview = summary.answers_abstained + summary.answers_invalid > 0 ? review : null;
   const written: [string, string][] =
     files === null
@@ -207,10 +209,18 @@ function print(
   const rest =
     isOver && beyond > 0
       ? `\n${counted(beyond, 'row')} ${beyond === 1 ? 'is' : 'are'} left. Go on with:\n  ${commandLine('--limit')}\n`
-      : isOver && failed > 0 && jobFile !== null
+      : isOver && failed > 0 && jobFile !== null && canRetry(summary, settings)
         ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
         : '';
   process.stderr.write(`\n${text}${rest}`);
+}
+
+/** Whether the records say which rows failed, and together with the summary why. */
+function canRetry(summary: Summary, settings: Settings): boolean {
+  const { format } = settings.output;
+  const { names } = recordFormat({ ...recordOptions(settings), format, inputColumns: null });
+  const code = format.hasHeader ? 'error_code' : 'error';
+  return names.includes('status') && (names.includes(code) || failedCodes(summary) !== null);
 }
 
 /**

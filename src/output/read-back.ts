@@ -143,7 +143,15 @@ function fromCells({ fields }: Row, asked: readonly AskedColumn[], formulas: 'pr
   };
 }
 
-const FILTER_COLUMN = /^(prompt|completion)_(.+)_(filtered|severity)$/;
+/** The columns of a side of the filter, each with its category and what it says of it. */
+const filterColumns = (side: 'prompt' | 'completion') =>
+  RESULTS.flatMap(({ name }) => {
+    const [, of, category, field] = /^(prompt|completion)_(.+)_(filtered|severity)$/.exec(name) ?? [];
+    return of === side && category !== undefined
+      ? [{ name, category, isFiltered: field === 'filtered' }]
+      : [];
+  });
+const FILTER_COLUMNS = { prompt: filterColumns('prompt'), completion: filterColumns('completion') };
 
 /** @returns null where the service did not say anything of this side, `undefined` without the columns */
 function verdictsOf(
@@ -151,13 +159,11 @@ function verdictsOf(
   cell: (name: string) => string | null | undefined,
 ): FilterResults | null | undefined {
   const results: { [category: string]: FilterVerdict } = {};
-  for (const { name } of RESULTS) {
-    const [, of, category, field] = FILTER_COLUMN.exec(name) ?? [];
-    if (of !== side || category === undefined) continue;
+  for (const { name, category, isFiltered } of FILTER_COLUMNS[side]) {
     const value = cell(name);
     if (value === undefined) return undefined;
     if (value === null) continue;
-    const verdict = field === 'filtered' ? { filtered: value === 'true' } : { severity: value };
+    const verdict = isFiltered ? { filtered: value === 'true' } : { severity: value };
     results[category] = { ...results[category], ...verdict };
   }
   return Object.keys(results).length === 0 ? null : results;

@@ -63,6 +63,10 @@ export function missOf(judged: Judged, require: Require | null, abstention?: Abs
   };
 }
 
+/** What a run misses of two things that are asked of it. */
+export const bothMissed = (a: Fault | null, b: Fault | null): Fault | null =>
+  a && b ? { code: a.code, message: `${a.message} Also ${b.code}: ${b.message}` } : (a ?? b);
+
 const NOTHING_SCORED = { accuracy: null, macro_f1: null };
 
 const listed = (texts: readonly (string | null | false)[]): string | null =>

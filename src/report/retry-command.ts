@@ -1,4 +1,7 @@
+import { damageOf } from '../output/result-columns.js';
 import { shellWord } from '../shell-word.js';
+import { type Summary, tallyOf } from './summary.js';
+import { type Counts, sumOf } from './tally.js';
 
 /**
  * The command that calls failed rows of an output again.
@@ -6,3 +9,12 @@ import { shellWord } from '../shell-word.js';
  */
 export const retryCommandFor = (output: string, emulated: boolean): string =>
   `promptmill retry ${shellWord(output)}${emulated ? ' --emulate' : ''}`;
+
+/** How often failed rows have each code, as far as the summary tells them from the other errors; else null. */
+export function failedCodes(summary: Summary): Counts | null {
+  const { invalid = {} } = tallyOf(summary);
+  const isOther = (code: string): boolean =>
+    code === 'content_filter' || Object.hasOwn(invalid, code) || damageOf(code) !== undefined;
+  const codes = Object.fromEntries(Object.entries(summary.errors).filter(([code]) => !isOther(code)));
+  return sumOf(codes) === summary.rows.failed ? codes : null;
+}

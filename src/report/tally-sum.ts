@@ -26,6 +26,21 @@ export function withRows(tally: Tally, more: Tally): Tally {
   };
 }
 
+/** Nothing but the names that a tally counts: rows that are folded into them have the same names, and the same `(other)`. */
+export const namesOf = ({
+  answers,
+  errors,
+  finish_reasons,
+  invalid,
+}: Tally): Pick<Tally, 'answers' | 'errors' | 'finish_reasons' | 'invalid'> => ({
+  answers: zeros(answers),
+  errors: zeros(errors),
+  finish_reasons: zeros(finish_reasons),
+  ...(invalid && { invalid: zeros(invalid) }),
+});
+
+const zeros = (counts: Counts): Counts => Object.fromEntries(Object.keys(counts).map((name) => [name, 0]));
+
 /** Of what is counted of rows; usage and latency are those of the first. */
 function ofBoth(a: Tally, b: Tally, sign: 1 | -1): Tally {
   const {
@@ -90,7 +105,10 @@ function countsOfBoth(a: Counts, b: Counts, sign: 1 | -1, limit: number): Counts
     if (sign === 1) counter.add(name, times);
     else counter.remove(name, times);
   }
-  return counter.toCounts();
+  const now = counter.toCounts();
+  // A name keeps its place until rows are added: what is in `(other)` stays there.
+  if (sign === -1) return { ...zeros(a), ...now };
+  return Object.fromEntries(Object.entries(now).filter(([, times]) => times > 0));
 }
 
 function filtersOfBoth(a: FilterCounts, b: FilterCounts, sign: 1 | -1): FilterCounts {

@@ -5,12 +5,15 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { isObject, valueText } from '../json.js';
-import type { Answer, Outcome, Row } from '../model.js';
+import type { Answer, Completion, Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { inputColumn, isAnswerInvalid, isUnreadable, outcomeOf } from '../output/read-back.js';
 import { RESULTS } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { failedCodes } from '../report/retry-command.js';
+import { type Summary, tallyOf } from '../report/summary.js';
 import { type Ended, emptyTally, fold, type RowCounts, STATUSES, type Tally } from '../report/tally.js';
+import { namesOf } from '../report/tally-sum.js';
 import { recordedAnswers } from '../score/recorded-answer.js';
 import type { Selection } from './selection.js';
 
@@ -27,19 +30,22 @@ export interface Chosen {
 /**
  * Finds the rows in one pass over the output, and what their records count.
  * @param header of the output, as the job writes it
- * @param written the rows that the run counts
+ * @param before the summary of the output
+ * @param isChanged whether the job reads answers in another way than it did
  * @throws UsageError when the output is not as the run wrote it, or its columns leave out what is needed
  */
 export async function chooseRows(
   settings: Settings,
   selection: Selection,
   header: string,
-  written: RowCounts,
+  before: Summary,
+  isChanged = false,
 ): Promise<Chosen> {
   const { path, format } = settings.output;
   const numbers: number[] = [];
   const found = { completed: 0, filtered: 0, failed: 0, skipped: 0 };
   let records = 0;
+  const abstains = recordOptions(settings).answer.abstains ?? false;
   const wants = wanting(selection);
 
   async function* chosenRecords(): AsyncGenerator<Buffer> {
@@ -48,8 +54,8 @@ export async function chooseRows(
       const pieces: Buffer[] = [];
       for (const record of batch) {
         records++;
-        if (records === 1) assertColumns(record, selection, path);
-        found[statusOf(record, path)]++;
+        if (records === 1) assertColumns(record, selection, settings.output, abstains);
+        found[statusOf(record, settings.output)]++;
         if (!wants(record)) continue;
         numbers.push(record.number);
         pieces.push(record.bytes);
@@ -58,17 +64,19 @@ export async function chooseRows(
     }
   }
 
-  const recorded = recordedRow(settings);
-  let tally = emptyTally();
+  const recorded = recordedRow(settings, before.merged_review !== undefined, isChanged);
+  // Names that the output has no count of are in its `(other)`.
+  let tally: Tally = { ...emptyTally(), ...namesOf(tallyOf(before)) };
   for await (const rows of format.readBack(chosenRecords(), path)) {
     tally = fold(
       tally,
       rows.map((row) => recorded.ended(row, numbers[row.number - 1] ?? 0)),
     );
   }
-  const isSame = STATUSES.every((status) => found[status] === written[status]);
+  const isSame = STATUSES.every((status) => found[status] === before.rows[status]);
   if (!isSame)
-    throw edited(path, `it has ${countsText(found)}, and its summary counts ${countsText(written)}`);
+    throw edited(path, `it has ${countsText(found)}, and its summary counts ${countsText(before.rows)}`);
+  tally = withCodes(tally, before, settings);
   const last = selection.rows.at(-1)?.[1] ?? 0;
   if (last > records) {
     throw new UsageError(
@@ -97,22 +105,31 @@ function wanting({ statuses, invalid, abstained, rows }: Selection): (record: St
 }
 
 /** What the records lack by which rows are chosen is told before anything else. */
-function assertColumns({ fields }: StandingRecord, { invalid, abstained }: Selection, output: string): void {
+function assertColumns(
+  { fields }: StandingRecord,
+  { invalid, abstained }: Selection,
+  { path, format }: Settings['output'],
+  abstains: boolean,
+): void {
   const lacking = [
     ...(fields.has('status') ? [] : ['status']),
-    ...(invalid && !fields.has('error') && !fields.has('error_code') ? ['error_code'] : []),
-    ...(abstained && !fields.has('abstained') ? ['abstained'] : []),
+    ...(invalid && !fields.has(format.hasHeader ? 'error_code' : 'error') ? ['error_code'] : []),
+    // Of a job that does not abstain, a column of this name is the input's.
+    ...(abstained && !(abstains && fields.has('abstained')) ? ['abstained'] : []),
   ];
-  if (lacking.length > 0) throw columnsMissing(output, lacking);
+  if (lacking.length > 0) throw columnsMissing(path, lacking);
 }
 
-function statusOf({ number, fields }: StandingRecord, output: string): (typeof STATUSES)[number] {
+function statusOf(
+  { number, fields }: StandingRecord,
+  { path: output, format }: Settings['output'],
+): (typeof STATUSES)[number] {
   const status = fields.get('status');
   const known = STATUSES.find((each) => each === status);
   if (known === undefined)
     throw edited(output, `the status of row ${number} is ${JSON.stringify(status ?? '')}`);
   // JSONL says which row a record is of.
-  if (fields.has('input') && fields.has('row') && fields.get('row') !== number)
+  if (!format.hasHeader && fields.has('input') && fields.has('row') && fields.get('row') !== number)
     throw edited(output, `record ${number} is of row ${valueText(fields.get('row'))}`);
   return known;
 }
@@ -130,7 +147,7 @@ const UNCOUNTED = new Set([
 const COUNTED = RESULTS.filter(({ name }) => !UNCOUNTED.has(name));
 
 /** Reads back what the tally has counted of a row, out of its record. */
-function recordedRow(settings: Settings) {
+function recordedRow(settings: Settings, isMerged: boolean, isChanged: boolean) {
   const { output, gold: column, answer: spec } = settings;
   const options = recordOptions(settings);
   const { answer: reader } = options;
@@ -141,6 +158,13 @@ function recordedRow(settings: Settings) {
   // What is counted of a text that is no answer.
   const noAnswer = reader.read({ text: '', finish_reason: null }).counted;
   let hasGold = true;
+  const abstainBelow = spec.kind === 'labels' ? spec.abstainBelow : undefined;
+  // All records of CSV have the same columns.
+  let lacking: readonly string[] | null = null;
+  const lackingIn = (row: Row): readonly string[] => {
+    if (lacking === null || row.source !== undefined) lacking = answers.lacks(row).needed;
+    return lacking;
+  };
 
   const goldOf = (row: Row, code: string): Gold | null => {
     if (goldIn === null || isUnreadable(code)) return null;
@@ -150,15 +174,35 @@ function recordedRow(settings: Settings) {
     return typeof gold === 'string' ? null : gold;
   };
 
-  const answerOf = (row: Row, outcome: Outcome, gold: Gold | null, code: string): Answer | null => {
+  /** As the run has counted the row, out of its text: the answer may be that of a person by now. */
+  const readAgain = (row: Row, completion: Completion, { confidence }: Answer, number: number): Answer => {
+    if (isChanged) throw answerChanged(output.path, number);
+    if (abstainBelow !== undefined && !answers.hasConfidence(row))
+      throw columnsMissing(output.path, ['confidence']);
+    const { label, abstained: _, confidence: __, ...read } = reader.read(completion);
+    if (read.fault !== null) return { ...read, fault: { code: read.fault.code, message: '' } };
+    const said = label === undefined ? read : { ...read, values: [label], counted: [label] };
+    const sure = answers.hasConfidence(row) && confidence !== undefined ? { ...said, confidence } : said;
+    if (abstainBelow === undefined || (confidence?.value ?? 0) >= abstainBelow) return sure;
+    const [left] = said.counted;
+    return { ...sure, values: [null], counted: [ABSTAINED], abstained: true, ...(left && { label: left }) };
+  };
+
+  const answerOf = (
+    row: Row,
+    outcome: Outcome,
+    gold: Gold | null,
+    code: string,
+    number: number,
+  ): Answer | null => {
     if (outcome.status === 'filtered' && outcome.completion !== null)
       return { values: [], counted: noAnswer, fault: null };
     if (outcome.status !== 'completed') return null;
-    const { needed } = answers.lacks(row);
+    const needed = lackingIn(row);
     if (needed.length > 0) throw columnsMissing(output.path, needed);
     if (spec.kind === 'text') return { values: [], counted: [], fault: null };
     const { confidence, ...read } = answers.answerOf(row, gold ?? { kind: 'label', label: '' });
-    const isRepaired = valueText(row.fields.get('answer_source')) === 'repaired';
+    const isRepaired = options.answerSource && valueText(row.fields.get('answer_source')) === 'repaired';
     const [value] = read.values;
     const answer: Answer = {
       ...read,
@@ -172,6 +216,8 @@ function recordedRow(settings: Settings) {
       const { label = said.values[0] } = said;
       return { ...answer, counted: [ABSTAINED], ...(typeof label === 'string' && { label }) };
     }
+    // People give answers to rows that had none, or another: then nothing says any more that there is none.
+    if (isMerged) return readAgain(row, outcome.completion, answer, number);
     if (spec.kind === 'json') return { ...answer, counted: ['valid'] };
     const said = Array.isArray(value) ? value.map(String) : [valueText(value)];
     return { ...answer, counted: said.length > 0 ? said : reader.read(NOTHING_APPLIES).counted };
@@ -183,18 +229,39 @@ function recordedRow(settings: Settings) {
     ended(row: Row, number: number): Ended {
       if (row.fault !== undefined) throw edited(output.path, `row ${number}: ${row.fault.message}`);
       const code = codeOf(row);
-      const outcome = outcomeOf(row, asked, output.formulas) ?? failedOf(row, code);
+      // Of a row that failed no more is looked at than is counted: there may be many.
+      const failed = failedOf(row, code);
+      const outcome =
+        (asked.length === 0 ? failed : null) ?? outcomeOf(row, asked, output.formulas) ?? failed;
       if (outcome === null) throw columnsMissing(output.path, lackingOf(row, asked));
       const gold = goldOf(row, code);
-      return { outcome, answer: answerOf(row, outcome, gold, code), gold };
+      return { outcome, answer: answerOf(row, outcome, gold, code, number), gold };
     },
   };
 }
 
-/** Of a row that failed nothing is counted but that, and its error. */
-function failedOf({ fields }: Row, code: string): Outcome | null {
-  if (valueText(fields.get('status')) !== 'failed' || code === '') return null;
+/** Of a row that failed nothing is counted but that, and its error; the code is empty where `output.columns` leaves it out. */
+function failedOf({ fields, source }: Row, code: string): Outcome | null {
+  if (valueText(fields.get('status')) !== 'failed') return null;
+  if (code === '' && fields.has(source === undefined ? 'error_code' : 'error')) return null;
   return { status: 'failed', error: { code, message: '' }, attempts: 1, latency_ms: null };
+}
+
+/**
+ * The tally with the errors of failed rows whose records leave them out: all of them together are those that the summary counts.
+ * @throws UsageError where the summary does not tell them apart
+ */
+function withCodes(tally: Tally, before: Summary, { gold, output }: Settings): Tally {
+  const { '': untold = 0, ...errors } = tally.errors;
+  if (untold === 0) return tally;
+  const codes = failedCodes(before);
+  const names = Object.keys(codes ?? {});
+  const isAll = untold === before.rows.failed;
+  // The right answer of a row that could not be read is not counted.
+  if (codes === null || (!isAll && names.length > 1) || (gold !== null && names.some(isUnreadable)))
+    throw columnsMissing(output.path, ['error_code']);
+  const told = names.map((code) => [code, (errors[code] ?? 0) + (isAll ? (codes[code] ?? 0) : untold)]);
+  return { ...tally, errors: { ...errors, ...Object.fromEntries(told) } };
 }
 
 function codeOf({ fields }: Row): string {
@@ -216,7 +283,14 @@ const columnsMissing = (output: string, names: readonly string[]): UsageError =>
   new UsageError(
     'output_column_missing',
     `${output} has no ${names.join(', ')}, by which rows are chosen and taken out of the figures`,
-    'Choose other rows (failed ones need status and error_code), or run the job again with these among output.columns.',
+    'Choose other rows (failed ones need status, and error_code where not all of them are meant), or run the job again with these among output.columns.',
+  );
+
+const answerChanged = (output: string, number: number): UsageError =>
+  new UsageError(
+    'answer_changed',
+    `the answer of row ${number} of ${output} may be that of a person (merge-review), and the summary counts what the model said; the job reads answers in another way now, so that cannot be taken out of the figures`,
+    'Choose other rows, or put answer back as it was.',
   );
 
 const edited = (output: string, what: string): UsageError =>

@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.js';
-import { invalidOf, missOf } from '../report/require.js';
+import { driftMiss } from '../report/drift.js';
+import { bothMissed, invalidOf, missOf } from '../report/require.js';
 import type { Abstention } from '../report/scores.js';
 import { costOf, type Summary, type SummaryParts, summarise, tallyOf } from '../report/summary.js';
 import type { Tally } from '../report/tally.js';
@@ -38,11 +39,13 @@ export function scoresLost({ gold, jobFile }: Settings, before: Summary, hasGold
 export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Settings): Summary {
   if (retry === undefined) throw new Error('only a retry has an output from before');
   const { before, rest, scored } = retry;
-  const { gold, require } = settings;
+  const { gold, require, reuse } = settings;
   const tally = withRows(rest, own.tally);
   const calls = eachOf(CALLS, (name) => before.calls[name] + own.calls[name]);
   const abstention = scored ? abstentionNow(before, tally) : undefined;
   const asked = require && !scored ? { ...require, accuracy: undefined, f1: undefined } : require;
+  // The rows that were not called again are compared no more: what was found stays. The alarm may have changed.
+  const drift = before.drift && { ...before.drift, alarm: settings.drift?.alarm ?? before.drift.alarm };
   const details = detailsOf(own, before, { tally, calls }, settings);
   const { details: _, ...parts } = own;
   const { details: told, ...now } = summarise({
@@ -51,11 +54,17 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
     input: { ...own.input, rows: before.input.rows },
     started_at: before.started_at,
     duration_s: before.duration_s + own.duration_s,
-    missed: missOf(tally, asked, abstention),
+    missed: bothMissed(
+      missOf(tally, asked, abstention),
+      drift ? driftMiss(drift, own.output, reuse.id) : null,
+    ),
     tally,
     abstention,
     calls,
     hasGold: gold !== null && scored,
+    // The retry itself carries nothing over.
+    reuses: own.reuses === true || before.reused !== undefined,
+    ...(drift && { drift }),
     since: {
       ...(before.merged_review && { merged_review: before.merged_review }),
       retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
@@ -65,8 +74,10 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
   const { prices } = own;
   return {
     ...now,
-    // The prices may have changed since.
-    ...(prices && before.cost !== null && { cost: before.cost + costOf(own.tally.usage, prices) }),
+    // The prices may have changed since, or be gone.
+    ...(before.cost !== null && {
+      cost: before.cost + (prices === null ? 0 : costOf(own.tally.usage, prices)),
+    }),
     // Of what an earlier version wrote only these are known.
     ...(before.details === undefined && { latency_ms: before.latency_ms }),
     ...(before.last_run && { last_run: before.last_run }),

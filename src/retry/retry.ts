@@ -81,8 +81,10 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   const mode = statSync(path).mode & 0o777;
   const replaces = await sha256Of(path);
   if (!renamed) await assertSameLayout(path, format, plan.format);
+  const { answer: then } = before.details?.settings ?? {};
+  const isChanged = then !== undefined && then !== partValues(settings)['answer'];
   // Killed after the output got its name: nothing is left to be called.
-  const chosen = renamed ? null : await chooseRows(job, selection, plan.header, before.rows);
+  const chosen = renamed ? null : await chooseRows(job, selection, plan.header, before, isChanged);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {

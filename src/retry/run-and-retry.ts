@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { readSummary } from '../report/read-summary.js';
 import { readManifest } from '../resume/manifest.js';
@@ -36,7 +37,14 @@ export async function runAndRetry(settings: Settings, world: World): Promise<Run
     restart: false,
     overwrite: false,
   };
-  return await retryOutput(retry, failed, world);
+  try {
+    return await retryOutput(retry, failed, world);
+  } catch (error) {
+    // The run has finished, and was paid for.
+    if (result === null || !(error instanceof UsageError)) throw error;
+    world.say(`warning: the rows are not called again: ${error.message}`);
+    return result;
+  }
 }
 
 /** Whether the output of the job is there, and has rows that a retry is for. */

@@ -6,11 +6,10 @@ import { count, counted } from '../figures.js';
 import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
-import type { Fault } from '../model.js';
 import { review } from '../output/review.js';
 import { writeDurably } from '../output/writer.js';
 import { driftMiss } from '../report/drift.js';
-import { missOf } from '../report/require.js';
+import { bothMissed, missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
 import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
 import type { Committer } from '../resume/committer.js';
@@ -245,7 +244,7 @@ function summaryParts(
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
     missed: isWhole
-      ? both(
+      ? bothMissed(
           missOf(manifest.tally, settings.require, manifest.abstention),
           drift && driftMiss(drift, output, settings.reuse.id),
         )
@@ -271,10 +270,6 @@ function summaryParts(
     },
   };
 }
-
-/** What a run misses of two things that are asked of it. */
-const both = (a: Fault | null, b: Fault | null): Fault | null =>
-  a && b ? { code: a.code, message: `${a.message} Also ${b.code}: ${b.message}` } : (a ?? b);
 
 function stopOf(halted: HaltReason | null) {
   switch (halted?.kind) {

@@ -125,7 +125,9 @@ export function recordedAnswers(spec: AnswerSpec, options: RecordOptions): Recor
   function answerOf(row: Row, gold: Gold): Answer {
     const values = valuesOf(row, gold);
     const isEmpty = values.every((value) => value === null);
-    const abstained = isEmpty && String(partOf(row, 'abstained')) === 'true';
+    // In a CSV of a job that does not abstain, a column of this name is the input's.
+    const canAbstain = reader.abstains === true || row.source !== undefined;
+    const abstained = isEmpty && canAbstain && String(partOf(row, 'abstained')) === 'true';
     const isInvalid = isEmpty && !abstained && (spec.kind !== 'json' || isFaulty(row));
     return {
       values,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Ended, emptyTally, fold, type Tally } from '../../src/report/tally.js';
-import { without, withRows } from '../../src/report/tally-sum.js';
+import { type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/report/tally.js';
+import { namesOf, without, withRows } from '../../src/report/tally-sum.js';
 import { anyEnded } from './outcomes.js';
 
 const seeded = { seed: 20_261_123, numRuns: 300 };
@@ -69,4 +69,27 @@ test('what the calls took stays, though their rows are taken out', () => {
     }),
     seeded,
   );
+});
+
+test('answers of which there are too many kinds add up, whatever rows are taken out and added', () => {
+  const saying = (name: number): Ended => ({
+    outcome: {
+      status: 'completed',
+      completion: { text: '', finish_reason: null, usage: null, model: null, id: null, created: null },
+      filters: { prompt: null, completion: null },
+      attempts: 1,
+      latency_ms: null,
+    },
+    answer: { values: [name], counted: [`n${name}`], fault: null },
+  });
+  const names = Array.from({ length: 150 }, (_, i) => i + 1);
+  const all = tallyOf(names.map(saying));
+  const gone = names.slice(39).reverse().map(saying);
+  const rest = without(all, fold({ ...emptyTally(), ...namesOf(all) }, gone));
+  expect(sumOf(rest.answers)).toBe(39);
+  const mended = withRows(rest, tallyOf([1, 120, 120].map(saying)));
+  expect(mended.answers).toEqual({
+    ...Object.fromEntries(names.slice(0, 39).map((name) => [`n${name}`, name === 1 ? 2 : 1])),
+    '(other)': 2,
+  });
 });

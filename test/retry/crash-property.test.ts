@@ -67,9 +67,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
   async function live(rows: Rows, rowsInCommit: number): Promise<void> {
     const found = await findTarget(settings, NOW);
     const before = found.unfinished?.retry?.before ?? readSummary(found.files.summary);
-    const chosen = found.renamed
-      ? null
-      : await chooseRows(settings, readSelection({}), rows.header, before.rows);
+    const chosen = found.renamed ? null : await chooseRows(settings, readSelection({}), rows.header, before);
     const begun = chosen && {
       replaces: await sha256Of(output),
       retry: { asked: '--status failed', before, rest: restOf(before, chosen.tally, true), scored: true },

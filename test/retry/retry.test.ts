@@ -362,4 +362,76 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
       error_code: '',
     });
   });
+
+  it('calls failed rows again whose records do not say why, where the summary does', async () => {
+    const path = job({ output: { path: 'out.csv', columns: ['id', 'status', 'answer'] } });
+    const run = await call('run', path);
+    expect(run.stderr).toContain('promptmill retry out.csv');
+    failing = new Set([7]);
+    const retried = await call('run', path, '--retry-failed');
+    expect(retried.code, retried.stderr).toBe(1);
+    expect(work.json('out.summary.json')).toMatchObject({ errors: { invalid_request: 1 } });
+  });
+
+  it('a run that has finished stays so where its failed rows cannot be called again', async () => {
+    const path = job({ output: { path: 'out.csv', columns: ['id', 'answer'] } });
+    const run = await call('run', path, '--retry-failed', '--json');
+    expect(run.code, run.stderr).toBe(1);
+    expect(run.stderr).toContain('warning: the rows are not called again: out.csv has no status');
+    expect(run.stderr).not.toContain('promptmill retry');
+    expect(JSON.parse(run.stdout)).toMatchObject({ rows: { total: ROWS, failed: 2 } });
+  });
+
+  it('takes columns of the input for no columns of a result', async () => {
+    const lines = Array.from({ length: 4 }, (_, i) => `${i + 1},x,${9 - i},true\n`);
+    failing = new Set([2]);
+    await call(
+      'run',
+      job({ input: { path: work.write('in.csv', `id,input,row,abstained\n${lines.join('')}`) } }),
+    );
+    failing = new Set();
+    const none = await call('retry', 'out.csv', '--abstained');
+    expect(none.stderr).toContain('out.csv has no abstained, by which rows are chosen');
+    const retried = await call('retry', 'out.csv');
+    expect(retried.code, retried.stderr).toBe(0);
+  });
+
+  it('counts what the model had said where people have given other answers since', async () => {
+    failing = new Set();
+    confidence = (row) => (row === 2 ? 0.6 : 0.9);
+    said = (row) => (row === 3 ? ' maybe' : ' yes');
+    const answer = {
+      labels: ['yes', 'no'],
+      ...{ confidence: 'logprobs', abstain_below: 0.7, require: { valid: 0 } },
+    };
+    await call('run', job({ input: { path: work.write('in.csv', 'id\n1\n2\n3\n4\n') }, answer }));
+    const { answers } = work.json('out.summary.json');
+    expect(answers).toMatchObject({ yes: 2, '(abstained)': 1 });
+    work.write('given.csv', 'row,answer\n1,no\n2,yes\n3,yes\n');
+    const merged = await work.call(['merge-review', 'out.csv', 'given.csv']);
+    expect(merged.code, merged.stderr).toBe(0);
+    const retried = await call('retry', 'out.csv', '--row', '1-4');
+    expect(retried.code, retried.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({ answers_invalid: 1 });
+    expect(work.json('out.summary.json')['answers']).toEqual(answers);
+  });
+
+  it('keeps what the run found of its last run, what it took over and what it cost', async () => {
+    const input = { path: work.rows(ROWS), only_new: true, id: 'id' };
+    await call('run', job({ input, prices: { prompt: 1, completion: 1 } }));
+    const text = work.read('out.summary.json');
+    const drift = { against: 'x', output: 'x.csv', rows: 10, changed: 5, share: 0.5, alarm: 0.1 };
+    work.write(
+      'out.summary.json',
+      text.replace('\n  "details"', `\n  "drift": ${JSON.stringify(drift)},\n  "details"`),
+    );
+    const { cost } = work.json('out.summary.json');
+    failing = new Set();
+    job({ input });
+    const retried = await call('retry', 'out.csv');
+    expect(retried.code, retried.stderr).toBe(4);
+    const { missed, ...summary } = work.json('out.summary.json');
+    expect(summary).toMatchObject({ cost, drift, reused: { copied: 0, carried: 0 } });
+    expect(missed).toContain('drifted: 50.0 % of 10 rows (5) have another answer');
+  });
 });
