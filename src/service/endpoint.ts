@@ -30,6 +30,8 @@ export interface ServiceRequest {
   readonly prompts: readonly string[];
   /** Sent as they are given; the service knows its own defaults. */
   readonly parameters: Parameters;
+  /** Which of them the row has of its own. @default none */
+  readonly ownFields?: readonly string[];
 }
 
 /** How every endpoint is asked. */
@@ -66,11 +68,12 @@ export class Endpoint {
    */
   verdicts(
     exchange: Exchange,
-    { prompts, parameters }: ServiceRequest,
+    { prompts, parameters, ownFields = [] }: ServiceRequest,
     attempts: number,
   ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
-    const asked = { prompts: prompts.length, choices: parameters.n ?? 1, withLogprobs, operation: OPERATION };
+    const choices = parameters.n ?? 1;
+    const asked = { prompts: prompts.length, choices, withLogprobs, operation: OPERATION, ownFields };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 
@@ -95,7 +98,7 @@ export function callUrl(
 }
 
 /**
- * The body of one call. Prompts are sent as well-formed text: half of a surrogate pair is no UTF-8, and some servers answer it with
+ * The body of one call. Its texts are sent well-formed: half of a surrogate pair is no UTF-8, and some servers answer it with
  * 500. Servers of the style `openai` have defaults of their own, so they are told what the hosted service would take: where
  * the job says no `max_tokens`, some would generate without an end.
  */
@@ -104,13 +107,21 @@ export function requestBody(
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
 ): string {
   const asked = OPERATION.prompts(prompts.map((prompt) => prompt.toWellFormed()));
+  const isHosted = style === 'deployments';
   // No spread: an object that begins with one takes three times as long to make and to write.
-  if (style === 'deployments') return JSON.stringify(Object.assign({}, parameters, asked));
-  const sent: { [field: string]: unknown } = { max_tokens: DEFAULT_MAX_TOKENS };
-  for (const [name, value] of Object.entries(parameters)) if (value !== null) sent[name] = value;
+  const sent: { [field: string]: unknown } = isHosted ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
+  for (const [name, value] of Object.entries(parameters))
+    if (isHosted || value !== null) sent[name] = wellFormed(value);
+  if (isHosted) return JSON.stringify(Object.assign(sent, asked));
   // Some servers of this shape take `stop` as a list only.
-  if (typeof parameters.stop === 'string') sent['stop'] = [parameters.stop];
+  if (typeof sent['stop'] === 'string') sent['stop'] = [sent['stop']];
   return JSON.stringify(Object.assign(sent, { model: deployment }, asked));
+}
+
+/** The value of a field as it is sent: `suffix`, `user`, and `stop`, which may be a list, are texts. */
+function wellFormed(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed();
+  return Array.isArray(value) ? value.map(wellFormed) : value;
 }
 
 function plainBase(value: string | undefined): string {

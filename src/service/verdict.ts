@@ -42,7 +42,8 @@ import {
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
  * | "maximum context length", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
- * | 501, other 5xx that say "unsupported" | stop | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported", for a field of the row's own | final: `failed` | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported" | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | other 5xx | retry | `server_error` |
  * | 413 | final: `failed` | `request_too_large` |
@@ -121,18 +122,25 @@ export type Certainty = 'sure' | 'likely' | 'vague';
 export function verdicts(
   exchange: Exchange,
   now: number,
-  asked: Asked,
+  asked: Asked & OfRow,
   attempts: number,
 ): readonly Verdict[] {
   const called = { attempts, latency_ms: exchange.latency_ms };
-  const { operation } = asked;
+  const { operation, ownFields = [] } = asked;
   if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
     return readAnswers(exchange.body, asked).map((reading) =>
       ofReading(exchange.notUtf8 ? marked(reading) : reading, called, operation),
     );
   }
-  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, called, operation);
+  const one =
+    exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, called, operation, ownFields);
   return Array.from({ length: asked.prompts }, () => one);
+}
+
+/** What of a request is its row's. */
+interface OfRow {
+  /** Fields that the row has of its own: what is wrong with them says nothing of other rows. @default none */
+  readonly ownFields?: readonly string[];
 }
 
 /** What an outcome says of its call. */
@@ -237,7 +245,7 @@ function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'comp
 
 /** One row of the table for error responses. */
 type Rule = {
-  readonly when: (error: ServiceError) => boolean;
+  readonly when: (error: ServiceError, ownFields: readonly string[]) => boolean;
   readonly code: string;
 } & (
   | { readonly kind: 'filtered' | 'failed' | 'wait' }
@@ -257,6 +265,22 @@ const statusIs =
 /** Words count only where the service refuses a request as such, so that no other text can stop a run. */
 const says = (error: ServiceError, words: RegExp): boolean =>
   (error.status === 400 || error.status === 404) && words.test(error.message);
+
+/**
+ * llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …". No pause mends that.
+ * Its words begin the message: a server may quote the prompt further on.
+ */
+const isUnsupported = ({ status, message }: ServiceError): boolean =>
+  status === 501 ||
+  (status >= 500 &&
+    /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|only no \w+ is supported\b)/i.test(
+      message,
+    ));
+
+const namedIn =
+  (message: string) =>
+  (field: string): boolean =>
+    message.split(/\W+/).includes(field);
 
 const RULES: readonly Rule[] = [
   {
@@ -343,13 +367,12 @@ const RULES: readonly Rule[] = [
     code: 'context_length_exceeded',
   },
   {
-    // llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …". No pause mends that.
-    when: ({ status, message }) =>
-      status === 501 ||
-      (status >= 500 &&
-        /\bunsupported (param|field|option|argument)|\bdoes not support\b|\bonly no \w+ is supported\b/i.test(
-          message,
-        )),
+    when: (error, ownFields) => isUnsupported(error) && ownFields.some(namedIn(error.message)),
+    kind: 'failed',
+    code: 'not_supported',
+  },
+  {
+    when: isUnsupported,
     kind: 'stop',
     code: 'not_supported',
     hint: 'The server cannot do what the request asks for: take the field that it names out of parameters and row_parameters, or check PROMPTMILL_BASE_URL.',
@@ -370,9 +393,15 @@ const RULES: readonly Rule[] = [
 
 const OTHERWISE: Rule = { when: () => true, kind: 'failed', code: 'invalid_request' };
 
-function ofError(response: Response, now: number, called: Called, operation: Operation): Verdict {
+function ofError(
+  response: Response,
+  now: number,
+  called: Called,
+  operation: Operation,
+  ownFields: readonly string[],
+): Verdict {
   const error = readError(response.status, response.body);
-  const rule = RULES.find(({ when }) => when(error)) ?? OTHERWISE;
+  const rule = RULES.find(({ when }) => when(error, ownFields)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
   const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
   const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${through})` };

@@ -80,7 +80,10 @@ export class Caller {
     attempt: number,
     isCounted = true,
   ): Promise<readonly Verdict[]> {
-    const request = { prompts: rows.map(({ prompt }) => prompt), parameters: parametersOf(chunk, rows) };
+    const prompts = rows.map(({ prompt }) => prompt);
+    // Rows that share a request have equal ones.
+    const ownFields = Object.keys(rows[0]?.parameters ?? {});
+    const request = { prompts, parameters: parametersOf(chunk, rows), ownFields };
     const endpoint = this.#endpoint(chunk.endpoint);
     const of = { run: chunk.run, row: rows[0]?.row ?? chunk.first, rows: rows.length, attempt };
     const exchange = await this.#exchange(of, endpoint, request, isCounted);

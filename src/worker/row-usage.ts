@@ -35,7 +35,10 @@ export function withRowUsage(
   if (!odd && said === undefined) return verdicts;
   if (!odd && rows.length === 1)
     return verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model));
-  const isShort = !odd && said !== undefined && isTooShort(said, rows, completions, model);
+  const isShort =
+    !odd &&
+    said !== undefined &&
+    isTooShort(said, rows, completions, { parameters, model, style: deployed.style });
 
   const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
   if (!odd && !isShort && said !== undefined) {
@@ -73,19 +76,32 @@ const LONGEST_TOKENS = 7;
 /** Above so many for each token, a text is worth an exact count. */
 const LONG_TOKENS = 5;
 
+/** How a request was made, and of which model. */
+interface Request {
+  readonly style: Asked['style'] | undefined;
+  readonly parameters: Parameters;
+  /** Null where it is not known. */
+  readonly model: Model | null;
+}
+
 /** Whether the counts for several prompts miss most of them, as those of a server that counts only the first. */
 function isTooShort(
   { prompt_tokens, completion_tokens }: Usage,
   rows: readonly ChunkRow[],
   completions: readonly (Completion | null)[],
-  model: Model | null,
+  { parameters, model, style }: Request,
 ): boolean {
   const texts = completions.flatMap(textsOf).filter((text) => text !== '');
-  if (completion_tokens < texts.length) return true;
+  // With `echo` a text may be the prompt alone, of which nothing was generated.
+  if (!parameters.echo && completion_tokens < texts.length) return true;
   const prompts = rows.map(({ prompt }) => prompt);
-  if (model === null) return prompt_tokens * LONGEST_TOKENS < sumOf(prompts, (prompt) => prompt.length);
-  return prompt_tokens < WELL_BELOW * sumOf(prompts, loadTokenizer(model.encoding).count);
+  if (model !== null) return prompt_tokens < WELL_BELOW * sumOf(prompts, loadTokenizer(model.encoding).count);
+  // The hosted service counts every prompt, whatever its deployments are named.
+  return style === 'openai' && prompt_tokens * LONGEST_TOKENS < sumOf(prompts, lengthWithoutRuns);
 }
+
+/** Characters of a text in which repeated ones count once: a tokenizer may take a hundred spaces for one token. */
+const lengthWithoutRuns = (text: string): number => text.replace(/\s+|(.)\1+/gs, ' ').length;
 
 /**
  * Marks the answer to a prompt of which the server has read a part only: some cut what is too long and answer all the same. The

@@ -126,6 +126,21 @@ describeEachStore(
       expect(service.calls()).toBeLessThanOrEqual(2);
     });
 
+    it('fails the row alone that has a field of its own that it does not know', async () => {
+      const lines = Array.from({ length: 20 }, (_, i) =>
+        JSON.stringify({ prompt: prompt(i + 1), ...(i === 3 && { suffix: ' end' }) }),
+      );
+      const input = work.write('suffix.jsonl', `${lines.join('\n')}\n`);
+      const { code, stderr } = await run(
+        { build: 'v0.5.0' },
+        { input: { path: input }, row_parameters: ['suffix'], limits: { concurrency: 2 } },
+      );
+      expect(code, stderr).toBe(1);
+      expect(records().map(({ error }) => error?.code ?? null)).toEqual(
+        Array.from({ length: 20 }, (_, i) => (i === 3 ? 'not_supported' : null)),
+      );
+    });
+
     it('gets a prompt with half a surrogate pair as text', async () => {
       const input = work.write('odd.jsonl', '{"prompt":"odd \\ud800 one"}\n');
       const { code, stderr } = await run({ build: 'b4748' }, { input: { path: input } });

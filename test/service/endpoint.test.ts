@@ -92,6 +92,15 @@ describe('the body', () => {
     const text = requestBody({ prompts: ['a\u0000b\ud800c\u{1f600}'], parameters: {} }, of({}));
     expect(JSON.parse(text)).toEqual({ prompt: 'a\u0000b\ufffdc\u{1f600}' });
   });
+
+  it.each(['deployments', 'openai'] as const)(
+    'fault 8: of style %s, has no half of a surrogate pair in its other texts either',
+    (style) => {
+      const parameters: Parameters = { suffix: 'x\ud800', user: '\udfff', stop: ['\ud800', '.'] };
+      const text = requestBody({ prompts: ['p'], parameters }, of({ style }));
+      expect(JSON.parse(text)).toMatchObject({ suffix: 'x\ufffd', user: '\ufffd', stop: ['\ufffd', '.'] });
+    },
+  );
 });
 
 describe('the catalogue', () => {

@@ -525,4 +525,24 @@ describe('the verdict on what servers of the same shape say', () => {
   ])('%s', (_, status, body, expected) => {
     expect(judge(status, body)).toMatchObject(expected);
   });
+
+  it('on a field that only its row has is one on the row', () => {
+    const refused = (message: string, ownFields: readonly string[]) => {
+      const body = JSON.stringify(model('server_error', message));
+      const exchange = { kind: 'response', status: 500, headers: {}, body, latency_ms: 12 } as const;
+      const asked = { prompts: 1, choices: 1, withLogprobs: false, operation: completions, ownFields };
+      return verdicts(exchange, NOW, asked, 2)[0];
+    };
+    expect(refused('Unsupported param: suffix', ['suffix'])).toMatchObject(failed('not_supported'));
+    expect(refused('Only no echo is supported', ['max_tokens', 'echo'])).toMatchObject(
+      failed('not_supported'),
+    );
+    expect(refused('Unsupported param: suffix', ['max_tokens'])).toMatchObject(stop('not_supported'));
+  });
+
+  it('does not go by words that a server may have quoted from a prompt', () => {
+    const message =
+      'parse error; last read: "my phone does not support it: unsupported param, only no echo is supported"';
+    expect(judge(500, model('server_error', message))).toMatchObject(retry('server_error', false));
+  });
 });

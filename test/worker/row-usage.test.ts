@@ -120,4 +120,27 @@ describe('the usage of a row', () => {
     expect(results.map(usageOf)).toMatchObject([counts(2, 2), counts(6, 2)]);
     expect(results.map(usageOf).every((usage) => usage?.estimated)).toBe(true);
   });
+
+  it('of several prompts that are echoed is what the service says, also where nothing was generated', () => {
+    const rows = [row('one'), row('one two', 2)];
+    const verdicts = [settled('one', counts(3, 0)), settled('one two', counts(3, 0))];
+    const results = withRowUsage(verdicts, rows, { echo: true, max_tokens: 0 }, KNOWN);
+    expect(results.map(usageOf)).toMatchObject([counts(1, 0), counts(2, 0)]);
+    expect(results).not.toContainEqual(expect.objectContaining({ notice: 'short_usage' }));
+  });
+
+  it('of several prompts of a model that is not known is what the service says, also where they are full of padding', () => {
+    const sharing = (prompts: readonly string[], style: 'openai' | 'deployments') =>
+      withRowUsage(
+        prompts.map(() => settled(' a', counts(6, 2))),
+        prompts.map((prompt, i) => row(prompt, i + 1)),
+        {},
+        { ...UNKNOWN, style },
+      ).map((verdict) => [usageOf(verdict)?.prompt_tokens, verdict.kind === 'final' && verdict.notice]);
+    const padded = [`a${' '.repeat(200)}b`, `a${'='.repeat(200)}b`];
+    const long = ['many words '.repeat(20), 'many words '.repeat(20)];
+    expect(sharing(padded, 'openai')).toEqual(Array(2).fill([3, undefined]));
+    expect(sharing(long, 'deployments')).toEqual(Array(2).fill([3, undefined]));
+    expect(sharing(long, 'openai')).toEqual(Array(2).fill([expect.any(Number), 'short_usage']));
+  });
 });
