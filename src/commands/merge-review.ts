@@ -1,9 +1,11 @@
 import { Command } from 'commander';
-import { StopError, UsageError } from '../errors.js';
+import { errorText, StopError, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { WriteError } from '../output/writer.js';
+import { outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
+import { renewReport } from '../resume/report-file.js';
 import { type Merged, mergeReview } from '../score/merge-review.js';
 import { jobOfOutput } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
@@ -51,6 +53,9 @@ async function merge(output: string, review: string, job: string | undefined, ex
   try {
     await lock.take(output);
     say(mergedText(output, await mergeReview(output, review, settings, rows, mayGoOn)));
+    await renewReport(outputFiles(output)).catch((error: unknown) =>
+      say(`warning: the answers are merged, but the report could not be made anew: ${errorText(error)}`),
+    );
     return 0;
   } catch (error) {
     if (halt.reason?.kind === 'signal') {

@@ -1,5 +1,5 @@
 import { existsSync, lstatSync, realpathSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { knownFormatOf } from '../output/format.js';
@@ -17,6 +17,7 @@ interface Options {
   readonly html?: string;
   readonly markdown?: string;
   readonly json?: boolean;
+  readonly overwrite?: boolean;
 }
 
 const EXAMPLES = `
@@ -40,6 +41,7 @@ export function reportCommand(exit: Exit): Command {
     .option('--html <file>', 'write it as one HTML page')
     .option('--markdown <file>', 'write it as Markdown')
     .option('--json', 'print it as JSON on standard output')
+    .option('--overwrite', 'replace files that are there (the page beside the output is replaced without it)')
     .addHelpText('after', EXAMPLES)
     .action(async (file: string, options: Options) => {
       await report(file, options);
@@ -47,7 +49,7 @@ export function reportCommand(exit: Exit): Command {
     });
 }
 
-async function report(file: string, { html, markdown, json }: Options): Promise<void> {
+async function report(file: string, { html, markdown, json, overwrite = false }: Options): Promise<void> {
   const written = [html, markdown, ...(json ? ['-'] : [])].filter((name) => name !== undefined);
   if (written.filter((name) => name === '-').length > 1) {
     throw new UsageError(
@@ -56,8 +58,16 @@ async function report(file: string, { html, markdown, json }: Options): Promise<
       'Give one of them a file: --html FILE or --markdown FILE.',
     );
   }
+  const places = written.filter((name) => name !== '-').map(placeOf);
+  if (new Set(places).size < places.length) {
+    throw new UsageError(
+      'report_not_writable',
+      `--html and --markdown both name ${html}`,
+      'Give each form of the report a file of its own.',
+    );
+  }
   const found = findRun(file);
-  for (const path of written) assertFree(path, found);
+  for (const path of written) assertFree(path, found, overwrite);
   const made = found.isThere
     ? await reportOf(found.summary, found.output)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
@@ -108,19 +118,40 @@ function findRun(file: string): FoundRun {
   );
 }
 
-/** A report takes the place of no file of the run, and of nothing but a file. */
-function assertFree(path: string, { output, path: summary }: FoundRun): void {
+/** A report takes the place of no file of the run, nor of what somebody else has made, and of nothing but a file. */
+function assertFree(
+  path: string,
+  { output, path: summaryPath, summary }: FoundRun,
+  overwrite: boolean,
+): void {
   if (path === '-') return;
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  const isRuns = [output, summary].some(
-    (own) => found !== undefined && existsSync(own) && realpathSync(own) === realpathSync(path),
-  );
-  if (!isRuns && (found === undefined || found.isFile())) return;
-  throw new UsageError(
-    'report_not_writable',
-    isRuns ? `${path} is a file of the run itself` : `${path} is there, and is no plain file`,
-    'Name another file for the report, or - for standard output.',
-  );
+  const place = placeOf(path);
+  const { report: page, ...files } = outputFiles(output);
+  const own = [summaryPath, summary.input.path, summary.job_file, ...Object.values(files)];
+  const refused = (
+    code: string,
+    why: string,
+    hint = 'Name another file for the report, or - for standard output.',
+  ) => new UsageError(code, `${path} ${why}`, hint);
+  if (own.some((name) => name !== undefined && placeOf(name) === place))
+    throw refused('report_not_writable', 'is a file of the run itself');
+  const there = lstatSync(path, { throwIfNoEntry: false });
+  if (there?.isSymbolicLink()) throw refused('report_not_writable', 'is a symbolic link');
+  if (there !== undefined && !there.isFile())
+    throw refused('report_not_writable', 'is there, and is no plain file');
+  if (there !== undefined && !overwrite && place !== placeOf(page))
+    throw refused(
+      'output_exists',
+      'exists',
+      'Replace it with --overwrite, or name another file for the report.',
+    );
+}
+
+/** The file that a name stands for, whether it is there or not; also where a link that leads nowhere has the name. */
+function placeOf(path: string): string {
+  if (existsSync(path)) return realpathSync(path);
+  const folder = dirname(resolve(path));
+  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
 /** Charts and tables are loaded for a page only. */

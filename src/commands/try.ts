@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
-import { parse } from 'csv-parse/sync';
 import { Command } from 'commander';
+import { parse } from 'csv-parse/sync';
 import { compareOutputs } from '../compare/compare-outputs.js';
 import { renderCompare } from '../compare/compare-text.js';
 import { readEnvironment } from '../config/environment.js';

@@ -7,7 +7,6 @@ import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { review } from '../output/review.js';
-import { writeDurably } from '../output/writer.js';
 import { driftMiss } from '../report/drift.js';
 import { bothMissed, missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
@@ -16,6 +15,7 @@ import type { Committer } from '../resume/committer.js';
 import { lastRunOf } from '../resume/last-run.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
+import { removeReport, writeReport } from '../resume/report-file.js';
 import { type Begun, goOn } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { abstain } from './abstain.js';
@@ -151,7 +151,8 @@ async function endRun(
         replace: mending !== undefined,
       },
       named: async () => {
-        if (target === null || !settings.report) return;
+        if (target === null) return;
+        if (!settings.report) return await removeReport(target.files);
         report = await writeReport(target.files, summary).catch((error: unknown) => {
           say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
           return null;
@@ -166,14 +167,6 @@ async function endRun(
   }
   const files = target?.files ?? null;
   return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, known };
-}
-
-/** Writes the page with the report of an output that has its name. Charts and tables are loaded for it only. */
-async function writeReport({ output, report }: OutputFiles, summary: Summary): Promise<string> {
-  const { reportOf } = await import('../report/run-report.js');
-  const { renderHtml } = await import('../report/page/render-html.js');
-  await writeDurably(report, await renderHtml(await reportOf(summary, output)));
-  return report;
 }
 
 const NO_THRESHOLD =

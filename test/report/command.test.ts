@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunReport } from '../../src/report/run-report.js';
+import { outputFiles } from '../../src/resume/output-files.js';
+import { removeReport } from '../../src/resume/report-file.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
@@ -105,6 +107,9 @@ describe('promptmill report', () => {
     const { stdout } = await report('out.csv', '--markdown', '-');
     expect((await report('out.csv', '--markdown', 'report.md')).code).toBe(0);
     expect(work.read('report.md')).toBe(stdout);
+    work.write('report.md', 'mine');
+    expect((await report('out.csv', '--markdown', 'report.md', '--overwrite')).code).toBe(0);
+    expect(work.read('report.md')).toBe(stdout);
     expect(stdout).toContain('\\| 1 failed'.replace('\\| ', ''));
     const prose = stdout.replace(/^(`{3,})[\s\S]*?^\1$/gm, '');
     expect(prose).not.toMatch(/<script|\]\(javascript|(?<!\\)\*\*b|(?<!\\)`c/);
@@ -148,6 +153,7 @@ describe('promptmill report', () => {
     work.write('odd.summary.json', '{"hello": 1}');
     work.write('begun/out.csv.part', 'id\n');
     mkdirSync(work.path('folder'));
+    symlinkSync('nowhere', work.path('link'));
     const before = readdirSync(work.folder, { recursive: true }).sort();
     for (const [args, said] of [
       [['cut/out.csv'], 'cut/out.csv is not as the run wrote it: it has 5 records, and its summary counts 6'],
@@ -160,6 +166,13 @@ describe('promptmill report', () => {
       [['report.xlsx'], 'report.xlsx'],
       [['odd.summary.json'], 'odd.summary.json is no summary of a run: run: '],
       [['out.csv', '--markdown', 'out.csv'], 'out.csv is a file of the run itself'],
+      [['out.csv', '--html', 'rows.csv'], 'rows.csv is a file of the run itself'],
+      [['out.csv', '--html', 'job.yaml'], 'job.yaml is a file of the run itself'],
+      [['out.csv', '--html', 'out.review.csv'], 'out.review.csv is a file of the run itself'],
+      [['out.csv', '--html', './out.csv.part'], './out.csv.part is a file of the run itself'],
+      [['out.csv', '--html', 'lines.jsonl'], 'lines.jsonl exists'],
+      [['out.csv', '--html', 'new.md', '--markdown', './new.md'], '--html and --markdown both name new.md'],
+      [['out.csv', '--html', 'link'], 'link is a symbolic link'],
       [['out.csv', '--markdown', 'folder'], 'folder is there, and is no plain file'],
       [['out.csv', '--markdown', 'no/such/report.md'], 'cannot write no/such/report.md'],
       [['out.csv', '--json', '--markdown', '-'], 'two forms of the report would go to standard output'],
@@ -173,6 +186,7 @@ describe('promptmill report', () => {
     }
     expect(readdirSync(work.folder, { recursive: true }).sort()).toEqual(before);
     rmSync(work.path('folder'), { recursive: true });
+    rmSync(work.path('link'));
   });
 
   it('compares the run with the one before', async () => {
@@ -232,6 +246,22 @@ describe('the report of a run', () => {
     expect((await run({ report: false })).code).toBe(0);
     expect((await run({ report: true }, '--output', '-')).code).toBe(0);
     expect(there()).toBe(false);
+  });
+
+  it('of another run is not left beside the output, and another file is', async () => {
+    expect((await run({ report: true })).code).toBe(0);
+    const page = work.read('out.report.html');
+    during = () => mkdirSync(work.path('out.report.html.tmp'), { recursive: true });
+    const { code, stderr } = await run({ report: true }, '--overwrite');
+    expect(code, stderr).toBe(0);
+    expect(stderr).toContain('warning: the output is whole, but its report could not be made');
+    expect(there()).toBe(false);
+    work.write('out.report.html', page);
+    expect((await run({ report: false }, '--overwrite')).code).toBe(0);
+    expect(there()).toBe(false);
+    work.write('out.report.html', 'mine');
+    await removeReport(outputFiles(work.path('out.csv')));
+    expect(work.read('out.report.html')).toBe('mine');
   });
 
   it('that cannot be written is a warning, and no failed run', async () => {

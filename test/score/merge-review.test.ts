@@ -140,6 +140,22 @@ describe('promptmill merge-review', () => {
     expect(work.json('out.summary.json')).toMatchObject({ merged_review: { rows: 5 }, answers_abstained: 2 });
   });
 
+  it('makes the report anew where one is there', async () => {
+    await runOnce();
+    fill({ 2: 'negative' });
+    await work.call(['report', 'out.csv', '--html', 'out.report.html']);
+    expect((await merge()).code).toBe(0);
+    const page = work.read('out.report.html');
+    expect(page).toContain('Answers of people put in since');
+    expect((await work.call(['report', 'out.csv', '--html', '-'])).stdout).toBe(page);
+    // Of the summary before, so nothing says that it is of this output.
+    work.write('out.summary.json', work.read('out.summary.json').replace('"completed": 5', '"completed": 4'));
+    const { code, stderr } = await merge();
+    expect(code, stderr).toBe(0);
+    expect(stderr).toContain('warning: the answers are merged, but the report could not be made anew');
+    expect(existsSync(work.path('out.report.html'))).toBe(false);
+  });
+
   it('finishes what a kill between the output and the summary has left', async () => {
     await runOnce();
     fill({ 2: 'negative' });

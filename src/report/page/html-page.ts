@@ -39,6 +39,7 @@ export function htmlPage({ title, lead, sections, footer }: HtmlPage): string {
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="Promptmill">
 <meta http-equiv="Content-Security-Policy" content="${foreignMarkup(policy)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
