@@ -62,28 +62,50 @@ export async function* merged(
   others: AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer> {
   const places = numbers[Symbol.iterator]();
-  const records = each(standingRecords(others, format));
+  const batches = recordsOf(others, format);
+  let records: readonly Buffer[] = [];
+  let taken = 0;
   let place = places.next();
-  for await (const batch of standing(bytes, format)) {
+  let number = 0;
+  const isRecord = recordTest(format);
+  for await (const lines of cut(bytes, format)) {
     const pieces: Buffer[] = [];
-    for (const { bytes: line, record } of batch) {
-      if (place.done || record?.number !== place.value) {
+    for (const line of lines) {
+      if (place.done || !isRecord(line) || ++number !== place.value) {
         pieces.push(line);
         continue;
       }
-      const { value } = await records.next();
-      if (value === undefined) throw new Error(`no record for row ${record.number}`);
-      pieces.push(value.bytes);
+      while (taken === records.length) {
+        const next = await batches.next();
+        if (next.done) throw new Error(`no record for row ${number}`);
+        records = next.value;
+        taken = 0;
+      }
+      pieces.push(records[taken++] ?? line);
       place = places.next();
     }
     if (pieces.length > 0) yield Buffer.concat(pieces);
   }
-  if (!place.done || !(await records.next()).done) throw new Error('records are left over');
+  let left = records.length - taken;
+  for await (const more of batches) left += more.length;
+  if (!place.done || left > 0) throw new Error('records are left over');
 }
 
-async function* each<T>(batches: AsyncIterable<readonly T[]>): AsyncGenerator<T, undefined> {
-  for await (const batch of batches) yield* batch;
-  return undefined;
+/** The bytes of the records alone. */
+async function* recordsOf(bytes: AsyncIterable<Buffer>, format: OutputFormat): AsyncGenerator<Buffer[]> {
+  const isRecord = recordTest(format);
+  for await (const lines of cut(bytes, format)) yield lines.filter(isRecord);
+}
+
+/** Tells, asked for every line in order, the records from the header and blank lines. */
+function recordTest({ hasHeader }: OutputFormat): (line: Buffer) => boolean {
+  let isHeader = hasHeader;
+  return (line) => {
+    if (isBlank(line)) return false;
+    const isRecord = !isHeader;
+    isHeader = false;
+    return isRecord;
+  };
 }
 
 /** A line of an output, or several where a record has line breaks in it. */

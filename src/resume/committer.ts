@@ -262,6 +262,7 @@ export class Committer {
     const { rewritten: path, output } = this.target.files;
     await this.#orStop(async () => {
       await this.#assertOurs();
+      await this.#assertReplaced();
       this.#anew = { path, file: await writeAside(path, packedFor(output, records), mode) };
       const { bytes, seal, tally } = this.#manifest;
       const part = { bytes, seal, tally };
@@ -304,6 +305,7 @@ export class Committer {
       if (this.target === null) return;
       const { manifest, summary: summaryPath, output, part } = this.target.files;
       if (review !== null && !review.replace) this.#assertNoReview(this.target);
+      await this.#assertReplaced();
       await writeDurably(summaryPath, summaryText(summary));
       this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
@@ -338,6 +340,18 @@ export class Committer {
   #assertNoReview({ files: { review } }: OutputTarget): void {
     const { overwrite, finishing, reviewing } = this.#manifest;
     if (isTaken(review) && !overwrite && !finishing && !reviewing) throw outOfPlace('review taken', review);
+  }
+
+  /**
+   * The output whose place this one takes is still the one that it is made of: else its summary would be replaced beside it.
+   * @throws StopError when it is not
+   */
+  async #assertReplaced(): Promise<void> {
+    const { files, renamed = true } = this.target ?? {};
+    if (files === undefined || renamed || this.#manifest.replaces === undefined) return;
+    const stands = this.#manifest.retry !== undefined || isTaken(files.output);
+    if (stands && !(await mayReplace(files.output, this.#manifest)))
+      throw outOfPlace(this.#manifest.retry ? 'changed' : 'taken', files.output);
   }
 
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */

@@ -1,10 +1,13 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, type Stats, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
 import { readOwn } from '../output/own-file.js';
-import { outputFiles } from './output-files.js';
+import { readSummary } from '../report/read-summary.js';
+import type { Summary } from '../report/summary.js';
+import { type OutputFiles, outputFiles } from './output-files.js';
 
 /** What the summary beside an output says of it. `null`: there is no summary, or it does not say. */
 interface FinishedOutput {
@@ -38,6 +41,29 @@ export function finishedOutput(output: string): FinishedOutput {
   }
   const parsed = said.safeParse(parseJson(textOf(summary)));
   return { jobFile: parsed.data?.job_file ?? null, rows: parsed.data?.rows.total ?? null };
+}
+
+/** What is to be replaced by a new file, and is a plain one. @throws UsageError */
+export function plainFile(output: string): Stats {
+  const found = lstatSync(output, { throwIfNoEntry: false });
+  if (found?.isFile()) return found;
+  const what = found === undefined ? 'not there' : found.isSymbolicLink() ? 'a symbolic link' : 'no file';
+  throw new UsageError(
+    'output_not_writable',
+    `${output} is ${what}, and the output is replaced by a new file`,
+    'Name the file itself.',
+  );
+}
+
+/** The summary of a finished output. @throws UsageError when there is none, or it is not of this output */
+export function summaryBeside({ output, summary: path }: OutputFiles): Summary {
+  const summary = readSummary(path);
+  if (basename(summary.output) === basename(output) && summary.stopped === null) return summary;
+  throw new UsageError(
+    'summary_of_another',
+    `${path} is ${summary.stopped === null ? `the summary of ${summary.output}` : 'of a run that stopped'}, and not of ${output}`,
+    'Put the summary back that the run has written beside this output.',
+  );
 }
 
 function notAnOutput(output: string): string | null {

@@ -31,8 +31,10 @@ export function lastRunOf(
     if (summary === null || summary.job !== job || summary.run === run) continue;
     const rehearsed = summary.details?.settings['--emulate'];
     if (rehearsed !== undefined && rehearsed !== String(emulated)) continue;
-    // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other.
-    const isOver = !existsSync(manifest) || runOf(manifest) === run;
+    // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other,
+    // unless it adds rows to it: then these are its own first rows.
+    const left = runAt(manifest);
+    const isOver = !existsSync(manifest) || (left?.run === run && left.since === undefined);
     if (isOver && basename(summary.output) === basename(path) && existsSync(path))
       return { output: path, summary };
   }
@@ -43,9 +45,10 @@ function summaryAt(path: string): Summary | null {
   return summarySchema.safeParse(jsonAt(path)).data ?? null;
 }
 
-const runOf = (manifest: string): string | null => named.safeParse(jsonAt(manifest)).data?.run ?? null;
+const runAt = (manifest: string): z.output<typeof named> | undefined =>
+  named.safeParse(jsonAt(manifest)).data;
 
-const named = z.object({ run: z.string() });
+const named = z.object({ run: z.string(), since: z.unknown().optional() });
 
 /** What a file beside an output says; `undefined` where nothing can be read. */
 function jsonAt(path: string): unknown {

@@ -15,7 +15,8 @@ const tally = z.custom<Tally>((value) => typeof value === 'object' && value !== 
 
 /** The fields of a manifest. What a later version adds stays in it, and an earlier one lacks what is optional here. */
 const shape = z.object({
-  v: z.literal(1),
+  /** 2 where rows of a finished output are called again: an earlier version would take that for a run, and replace the output. */
+  v: z.literal([1, 2]),
   run: z.string().min(1),
   job: z.string(),
   /** Number of the process that works on the run, from 1: counted up by every resume. */

@@ -169,7 +169,7 @@ export function beginManifest(
     };
   }
   return {
-    v: 1,
+    v: target?.retry === undefined ? 1 : 2,
     run: target?.run ?? newRun(now),
     job: settings.job,
     execution: 1,

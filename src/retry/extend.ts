@@ -2,15 +2,15 @@ import { existsSync, statSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { prepareStateDir } from '../folder.js';
-import { thisProcess } from '../lock.js';
+import { LockedError, thisProcess } from '../lock.js';
 import { isPacked, outputBytes } from '../output/output-bytes.js';
-import { isTaken, sha256Of } from '../output/own-file.js';
+import { type FileId, fileAt, isSame, isTaken, sha256Of } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
-import { readSummary } from '../report/read-summary.js';
 import { type Summary, tallyOf } from '../report/summary.js';
 import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
-import type { Manifest } from '../resume/manifest.js';
-import { outputFiles } from '../resume/output-files.js';
+import { plainFile, summaryBeside } from '../resume/finished-output.js';
+import { type Manifest, removeManifest } from '../resume/manifest.js';
+import { hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { newRun } from '../resume/output-target.js';
 import { openInput } from '../run/input.js';
@@ -28,13 +28,16 @@ import { isUntouched } from './review-file.js';
  * @throws UsageError when the input is another, or the output cannot be gone on with; then nothing was sent
  */
 export async function extendOutput(settings: Settings, world: World): Promise<RunResult> {
+  assertExtendable(settings);
   const files = outputFiles(settings.output.path);
   if (!existsSync(files.output) || isTaken(files.manifest)) return await runJob(settings, world);
   prepareStateDir(settings.stateDir);
   const lock = new OutputLock(world);
+  let begun: FileId | null = null;
   try {
     await lock.take(files.output);
-    const before = readSummary(files.summary);
+    plainFile(files.output);
+    const before = summaryBeside(files);
     const manifest = await grown(settings, before, world);
     if (manifest === null) {
       world.say(
@@ -52,11 +55,35 @@ export async function extendOutput(settings: Settings, world: World): Promise<Ru
         retried: 0,
       };
     }
-    await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`);
+    begun = await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`);
   } finally {
     lock.release();
   }
-  return await runJob(settings, world);
+  try {
+    return await runJob(settings, world);
+  } catch (error) {
+    // Refused before it began: the output stays a finished one. Where another process has the lock, the run is that one's.
+    if (!(error instanceof LockedError) && isSame(await fileAt(files.manifest), begun))
+      removeManifest(files.manifest);
+    throw error;
+  }
+}
+
+/** @throws UsageError when no finished output is meant */
+function assertExtendable({ output, overwrite, restart }: Settings): void {
+  if (overwrite || restart) {
+    throw new UsageError(
+      'bad_options',
+      `--extend keeps the rows of the output, and ${overwrite ? '--overwrite' : '--restart'} discards rows`,
+      'Give one of them.',
+    );
+  }
+  if (!hasPlaceholder(output.path)) return;
+  throw new UsageError(
+    'bad_options',
+    `--extend adds rows to one file, and the output ${output.path} is another each time`,
+    'Name the file with --output FILE.',
+  );
 }
 
 /** The manifest of a run that has finished with its first rows; null where the input has no others. */

@@ -21,7 +21,7 @@ export async function assertInput(
   throw new UsageError(
     'input_grown',
     `rows were appended to ${nameOf(input.spec)} since ${before.output} was made`,
-    `Call them first: promptmill run ${jobFile ?? 'JOB'} --extend`,
+    `Call them first: promptmill run ${jobFile ?? 'JOB'} --extend; or name the file as it was with --input FILE.`,
   );
 }
 

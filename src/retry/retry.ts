@@ -1,5 +1,4 @@
-import { lstatSync, statSync } from 'node:fs';
-import { basename } from 'node:path';
+import { statSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
@@ -8,9 +7,9 @@ import type { Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { sha256Of } from '../output/own-file.js';
 import { merged } from '../output/rewrite.js';
-import { readSummary } from '../report/read-summary.js';
 import type { Summary } from '../report/summary.js';
 import { changes, partValues } from '../resume/fingerprint.js';
+import { plainFile, summaryBeside } from '../resume/finished-output.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { goOn } from '../resume/resume.js';
@@ -41,7 +40,7 @@ export async function retryOutput(
   world: World,
 ): Promise<RetryResult> {
   const { path } = settings.output;
-  assertPlain(path);
+  plainFile(path);
   prepareStateDir(settings.stateDir);
   const target = await takeOutput(settings, new Date(), world);
   if (target === null) throw new Error('a finished output is a file');
@@ -102,7 +101,7 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
     ...input,
     survey: { ...input.survey, rows: total, badRows: 0 },
     total,
-    rows: () => picked(input, numbers),
+    rows: (options) => picked(input, numbers, options),
   };
   const begun: OutputTarget = {
     ...target,
@@ -150,18 +149,6 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   return { ...result, retried: total };
 }
 
-/** A finished output is a plain file. @throws UsageError */
-function assertPlain(output: string): void {
-  const found = lstatSync(output, { throwIfNoEntry: false });
-  if (found?.isFile()) return;
-  const what = found === undefined ? 'not there' : found.isSymbolicLink() ? 'a symbolic link' : 'no file';
-  throw new UsageError(
-    'output_not_writable',
-    `${output} is ${what}, and the output is replaced by a new file`,
-    'Name the file itself.',
-  );
-}
-
 /** @throws UsageError when the retry that waits there is of other rows */
 function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings): void {
   const { asked } = unfinished?.retry ?? {};
@@ -178,13 +165,7 @@ async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promis
   const { output } = files;
   if (unfinished?.retry !== undefined) return unfinished.retry.before;
   if (discarded?.retry !== undefined && (await isReplaced(output, discarded))) return discarded.retry.before;
-  const summary = readSummary(files.summary);
-  if (basename(summary.output) === basename(output) && summary.stopped === null) return summary;
-  throw new UsageError(
-    'summary_of_another',
-    `${files.summary} is ${summary.stopped === null ? `the summary of ${summary.output}` : 'of a run that stopped'}, and not of ${output}`,
-    'Put the summary back that the run has written beside this output.',
-  );
+  return summaryBeside(files);
 }
 
 /**
@@ -211,9 +192,14 @@ function nothing(summary: Summary, files: OutputFiles): RetryResult {
 }
 
 /** The rows of the input that have these numbers, numbered from 1. */
-async function* picked({ rows }: Input, numbers: readonly number[]): AsyncGenerator<Row> {
+async function* picked(
+  { rows }: Input,
+  numbers: readonly number[],
+  options: Parameters<Input['rows']>[0],
+): AsyncGenerator<Row> {
   let next = 0;
-  for await (const row of rows({})) {
+  if (numbers.length === 0) return;
+  for await (const row of rows(options)) {
     if (row.number !== numbers[next]) continue;
     next++;
     yield { ...row, number: next };

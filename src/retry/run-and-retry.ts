@@ -4,7 +4,8 @@ import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { readSummary } from '../report/read-summary.js';
 import { readManifest } from '../resume/manifest.js';
-import { outputFiles } from '../resume/output-files.js';
+import { filledPaths, fillOutputPath, hasPlaceholder, outputFiles } from '../resume/output-files.js';
+import { newRun } from '../resume/output-target.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
 import type { World } from '../run/world.js';
 import { retryOutput } from './retry.js';
@@ -16,7 +17,8 @@ import { readSelection, selectionText } from './selection.js';
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function runAndRetry(settings: Settings, world: World): Promise<RunResult> {
-  const output = hasFailedRows(settings) ? settings.output.path : null;
+  const there = outputNow(settings);
+  const output = hasFailedRows(there, settings) ? there : null;
   const result = output === null ? await runJob(settings, world) : null;
   if (result !== null) {
     const { failed } = result.summary.rows;
@@ -47,9 +49,22 @@ export async function runAndRetry(settings: Settings, world: World): Promise<Run
   }
 }
 
+/** The output of a run that began now; where a date or a run is in its path, that of the job's unfinished retry, if there is one. */
+function outputNow({ job, output }: Settings): string {
+  const { path } = output;
+  if (!hasPlaceholder(path)) return path;
+  for (const filled of filledPaths(path, '.run.json')) {
+    const left = readManifest(outputFiles(filled).manifest);
+    // A run that is unfinished goes on first, and finds its file itself.
+    if (left?.job === job) return left.retry === undefined ? path : filled;
+  }
+  const now = new Date();
+  return fillOutputPath(path, newRun(now), now);
+}
+
 /** Whether the output of the job is there, and has rows that a retry is for. */
-function hasFailedRows({ output, overwrite }: Settings): boolean {
-  const files = outputFiles(output.path);
+function hasFailedRows(output: string, { overwrite }: Settings): boolean {
+  const files = outputFiles(output);
   if (overwrite || !existsSync(files.output)) return false;
   const left = readManifest(files.manifest);
   if (left !== null) return left.retry !== undefined;

@@ -13,6 +13,7 @@ import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { summaryText } from '../report/summary.js';
+import { plainFile } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
 
@@ -164,13 +165,7 @@ function assertFinished(output: string): Stats {
       'The command that began it goes on with it: promptmill run JOB. Merge the review then.',
     );
   }
-  const found = lstatSync(output);
-  if (found.isFile()) return found;
-  throw new UsageError(
-    'output_not_writable',
-    `${output} is ${found.isSymbolicLink() ? 'a symbolic link' : 'no file'}, and the output is replaced by a new file`,
-    'Name the file itself.',
-  );
+  return plainFile(output);
 }
 
 function isUnchanged(output: string, before: Stats): boolean {

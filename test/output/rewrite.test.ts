@@ -3,7 +3,13 @@ import { describe, expect, it } from 'vitest';
 import { csv } from '../../src/output/csv.js';
 import { jsonl } from '../../src/output/jsonl.js';
 import type { OutputFormat } from '../../src/output/record.js';
-import { type Change, rewritten, type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
+import {
+  type Change,
+  merged,
+  rewritten,
+  type StandingRecord,
+  standingRecords,
+} from '../../src/output/rewrite.js';
 import { csvRow } from './records.js';
 
 /** The bytes in pieces of a size. */
@@ -47,6 +53,26 @@ describe('an output that is written anew', () => {
     const change = ({ number }: StandingRecord): Change => (number === 1 ? '9,x,y\n' : null);
     expect(String(await rewrite(csv, CSV, change))).toBe('id,"no""te",answer\n9,x,y\n\n2,ü🙂,no\n');
   });
+
+  it.each([1, 2, 5, 1000])(
+    'has the records of another in their places, in pieces of %i bytes',
+    async (size) => {
+      const merge = async (format: OutputFormat, text: string, numbers: number[], others: string) => {
+        const written: Buffer[] = [];
+        for await (const piece of merged(pieces(text, size), format, numbers, pieces(others, size)))
+          written.push(piece);
+        return String(Buffer.concat(written));
+      };
+      const other = 'id,"no""te",answer\n\n8,"x\ny",no\n9,z,no\n';
+      expect(await merge(csv, `${CSV}3,c,yes\n`, [1, 3], other)).toBe(
+        'id,"no""te",answer\n8,"x\ny",no\n\n2,ü🙂,no\n9,z,no\n',
+      );
+      expect(await merge(jsonl, JSONL, [2], '{"row":9}\n')).toBe(`${JSONL.split('\n')[0]}\n{"row":9}\n`);
+      await expect(merge(csv, CSV, [1], other)).rejects.toThrow('left over');
+      await expect(merge(csv, CSV, [1, 2, 3], other)).rejects.toThrow('left over');
+      await expect(merge(jsonl, JSONL, [1, 2], '{"row":9}\n')).rejects.toThrow('no record for row 2');
+    },
+  );
 
   it('knows the values of its records, and has all bytes beside them as they are, sound UTF-8 or not', async () => {
     const seen: unknown[] = [];

@@ -82,5 +82,7 @@ describe('the last run of a job', () => {
     expect(last('{{date}}.csv')).toBe('r1');
     writeFileSync(manifest, '{"run":"r9"}');
     expect(last('{{date}}.csv')).toBe('r2');
+    writeFileSync(manifest, '{"run":"r9","since":{}}');
+    expect(last('{{date}}.csv'), 'the first rows of this one').toBe('r1');
   });
 });

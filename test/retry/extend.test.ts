@@ -53,6 +53,8 @@ describe('run --extend', { timeout: 60_000 }, () => {
       usage: { prompt_tokens: 20 },
     });
     expect(files().sort()).toEqual([output, 'out.summary.json']);
+    // Its own first rows are no run before it.
+    expect(work.json('out.summary.json')).not.toHaveProperty('last_run');
     if (output === 'out.csv')
       expect(work.records('out.csv').map(({ text }) => text)).toEqual(
         [1, 2, 3, 4].map((row) => `to row ${row}`),
@@ -86,6 +88,45 @@ describe('run --extend', { timeout: 60_000 }, () => {
     expect(refused.stderr.replaceAll(/\s+/g, ' ')).toContain(message);
     expect(service.calls()).toBe(calls);
     expect([work.read('out.csv'), work.read('out.summary.json')]).toEqual(before);
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
+  it.each<[string, string[], string]>([
+    [
+      'what discards rows',
+      ['--overwrite'],
+      '--extend keeps the rows of the output, and --overwrite discards',
+    ],
+    ['what discards an unfinished run', ['--restart'], 'and --restart discards rows'],
+    [
+      'an output that is another each time',
+      ['--output', 'out-{{run}}.csv'],
+      'Name the file with --output FILE',
+    ],
+    ['a limit to what is there', ['--limit', '2'], 'out.csv has finished already with its first 2 rows'],
+    ['a queue that cannot be had', ['--queue', 'redis://127.0.0.1:1'], 'redis://127.0.0.1:1'],
+  ])('refuses %s, and leaves the output a finished one', async (_, options, message) => {
+    work.write('in.csv', 'id\n1\n2\n');
+    const path = job('in.csv');
+    expect((await call('run', path)).code).toBe(0);
+    work.write('in.csv', 'id\n1\n2\n3\n');
+    const calls = service.calls();
+    const refused = await call('run', path, '--extend', ...options);
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr.replaceAll(/\s+/g, ' ')).toContain(message);
+    expect(service.calls()).toBe(calls);
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
+  it('refuses an output with the summary of another', async () => {
+    work.write('in.csv', 'id\n1\n');
+    const path = job('in.csv');
+    await call('run', path);
+    work.write('in.csv', 'id\n1\n2\n');
+    work.write('out.summary.json', work.read('out.summary.json').replace('"out.csv"', '"x.csv"'));
+    const refused = await call('run', path, '--extend');
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr).toContain('is the summary of x.csv, and not of out.csv');
     expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
   });
 

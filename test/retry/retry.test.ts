@@ -166,6 +166,8 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     release();
     onRow = async () => {};
     expect(work.read('out.csv')).toBe(before);
+    // A version without retries reads manifests of version 1, and would take this one for a run.
+    expect(work.json('out.csv.run.json')).toMatchObject({ v: 2 });
 
     const run = await call('run', 'job.yaml');
     expect(run.code).toBe(2);
@@ -207,6 +209,58 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
       calls: { sent: ROWS + 2 },
       retried: { rows: 2 },
     });
+  });
+
+  it('run --retry-failed finds the output that has a date or a run in its path', async () => {
+    const path = job({ output: { path: 'out-{{run}}.csv' } });
+    failing = new Set([3]);
+    let tries = 0;
+    let arrived = (): void => {};
+    const called = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    onRow = async (row) => {
+      if (row !== 3 || ++tries === 1) return;
+      arrived();
+      await held;
+    };
+    const killed = work.start(['run', path, '--retry-failed'], env());
+    await called;
+    killed.process.kill('SIGKILL');
+    await killed.ended;
+    release();
+    onRow = async () => {};
+    failing = new Set();
+    const calls = service.calls();
+    const again = await call('run', path, '--retry-failed');
+    expect(again.code, again.stderr).toBe(0);
+    expect(service.calls() - calls).toBe(1);
+    expect(files()).toHaveLength(2);
+
+    job({ output: { path: 'day-{{date}}.csv' } });
+    failing = new Set([7]);
+    await call('run', path);
+    failing = new Set();
+    const day = await call('run', path, '--retry-failed');
+    expect(day.code, day.stderr).toBe(0);
+    expect(service.calls() - calls).toBe(1 + ROWS + 1);
+  });
+
+  it('leaves the summary of an output that was changed meanwhile', async () => {
+    await call('run', job());
+    const before = work.read('out.summary.json');
+    failing = new Set();
+    onRow = async (row) => {
+      if (row === 7) work.write('out.csv', work.read('out.csv').replace(/^12,.*\n/m, ''));
+    };
+    const retried = await call('retry', 'out.csv', '--row', '7,12');
+    expect(retried.code, retried.stderr).toBe(3);
+    expect(spaced(retried.stderr)).toContain('out.csv was changed while its rows were retried');
+    expect(work.read('out.summary.json')).toBe(before);
   });
 
   it('keeps the threshold of answer.abstain, and what people have filled in', async () => {
@@ -269,7 +323,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
           'a grown input',
           () => appendFileSync(work.path('rows.csv'), '13,more\n'),
           [],
-          'promptmill run job.yaml --extend',
+          'promptmill run job.yaml --extend; or name the file as it was with --input FILE',
         ],
         ['an input that is gone', () => rmSync(work.path('rows.csv')), [], 'rows.csv does not exist'],
         ['an output that is gone', () => rmSync(work.path('out.csv')), [], 'out.csv does not exist'],
