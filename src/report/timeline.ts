@@ -77,7 +77,8 @@ export function beginTimeline(workedMs: number, standing: Standing): Timeline {
 /**
  * The timeline up to a later moment.
  * @param atMs milliseconds of work since the run began; an earlier one than the last counts as that
- * @param standing the figures of the run at this moment. Where one is lower than before, it is taken back from the last buckets
+ * @param standing the figures of the run at this moment. What one has gained is spread over the time since the last moment: a row
+ *   may hold up others that have ended long ago. Where one is lower than before, it is taken back from the last buckets
  * @param latencies of the rows that were added, in milliseconds
  */
 export function advanced(
@@ -92,6 +93,10 @@ export function advanced(
   for (const name of COUNTED) {
     const list = buckets[name];
     let change = standing[name] - sum(list);
+    if (change > 0) {
+      spread(change, list, timeline.until_ms, until, width);
+      continue;
+    }
     for (let place = last; place >= 0 && change !== 0; place--) {
       const changed = Math.max(0, (list[place] ?? 0) + change);
       change -= changed - (list[place] ?? 0);
@@ -104,6 +109,18 @@ export function advanced(
     buckets.latency_max_ms[last] = Math.max(buckets.latency_max_ms[last] ?? 0, latency);
   }
   return { width_ms: width, until_ms: until, ...buckets };
+}
+
+/** Adds whole numbers to the buckets of a time, by how much of it is in each; together they are the amount. */
+function spread(amount: number, list: number[], fromMs: number, untilMs: number, width: number): void {
+  const last = list.length - 1;
+  let given = 0;
+  for (let place = Math.min(last, Math.floor(fromMs / width)); place <= last; place++) {
+    const passed = ((place + 1) * width - fromMs) / (untilMs - fromMs);
+    const due = place === last ? amount : Math.floor(amount * passed);
+    list[place] = (list[place] ?? 0) + due - given;
+    given = due;
+  }
 }
 
 /** The timeline in fewer and wider buckets, for where a person reads its numbers. */

@@ -95,7 +95,7 @@ describe('a report', () => {
     expect(report.reconciliation).toBe('4 rows = 2 completed + 1 filtered + 1 failed + 0 skipped');
     expect(report.prompt).toBe('Review: {{ review }}');
     expect(report.settings).toEqual([['--emulate', 'no']]);
-    expect(report.charts.timeline.at(-1)).toMatchObject({ to_s: 1, rows: 4, latency_max_ms: 400 });
+    expect(report.charts.timeline.at(-1)).toMatchObject({ to_s: 1, rows: 1, latency_max_ms: 400 });
     expect(report.table?.rows).toHaveLength(1);
     const without = runReport(summarise(parts), 'out/reviews.csv is gone');
     expect([without.table, without.table_note]).toEqual([null, 'out/reviews.csv is gone']);

@@ -78,10 +78,24 @@ describe('a timeline', () => {
     timeline = advanced(timeline, 900, { ...NOTHING, rows: 9, sent: 9, failed: 1 });
     expect(pointsOf(timeline)).toMatchObject([
       { from_s: 0, to_s: 0.25, rows: 4, sent: 5, failed: 0, latency_mean_ms: 40, latency_max_ms: 80 },
-      { from_s: 0.25, to_s: 0.5, rows: 0, latency_mean_ms: null, latency_max_ms: null },
-      { from_s: 0.5, to_s: 0.75, rows: 0 },
-      { from_s: 0.75, to_s: 0.9, rows: 5, sent: 4, failed: 1 },
+      { from_s: 0.25, to_s: 0.5, rows: 1, latency_mean_ms: null, latency_max_ms: null },
+      { from_s: 0.5, to_s: 0.75, rows: 2 },
+      { from_s: 0.75, to_s: 0.9, rows: 2, sent: 1, failed: 1 },
     ]);
+  });
+
+  it('spreads what a row held up over the time in which it was held up', () => {
+    fc.assert(
+      fc.property(fc.nat(100_000), fc.integer({ min: 1, max: 200_000 }), figure, (at, held, sent) => {
+        const before = advanced(beginTimeline(0, NOTHING), at, NOTHING);
+        const { width_ms, ...timeline } = advanced(before, at + held, { ...NOTHING, sent });
+        // No bucket has more than its part of that time, but for what is rounded.
+        const most = (sent * width_ms) / held + 1;
+        expect(Math.max(...timeline.sent)).toBeLessThanOrEqual(Math.max(1, Math.min(sent, most)));
+        expect(Math.min(...timeline.sent)).toBeGreaterThanOrEqual(0);
+        expect(total({ width_ms, ...timeline }, 'sent')).toBe(sent);
+      }),
+    );
   });
 
   it('begins with the time of the executions before, where a version that kept none began the run', () => {
