@@ -257,7 +257,8 @@ interface Member {
 
 /**
  * The members of a JSON object in their order. Runs without recursion, so depth is no danger.
- * @param object text that `JSON.parse` has accepted as an object
+ * @param object text that `JSON.parse` would accept as an object
+ * @throws SyntaxError for some text that is none; any other ends too, with members that mean nothing
  */
 export function* membersOf(object: string): Generator<Member> {
   let key = object.indexOf('"');
@@ -265,6 +266,7 @@ export function* membersOf(object: string): Generator<Member> {
     const keyEnd = stringEnd(object, key);
     const name: unknown = JSON.parse(object.slice(key, keyEnd + 1));
     const start = object.indexOf(':', keyEnd) + 1;
+    if (start === 0) throw new SyntaxError('a key has no value');
     const { text, end } = valueAt(object, start);
     yield { name: String(name), text, start, end };
     key = object.indexOf('"', end);
@@ -287,8 +289,10 @@ function valueAt(text: string, start: number): { text: string; end: number } {
   let at = start;
   for (; at < text.length; at++) {
     const char = text[at];
-    if (char === '"') at = stringEnd(text, at);
-    else if (char === '{' || char === '[') depth++;
+    if (char === '"') {
+      at = stringEnd(text, at);
+      if (at < 0) throw new SyntaxError('a string is not closed');
+    } else if (char === '{' || char === '[') depth++;
     else if (depth === 0 && (char === ',' || char === '}')) break;
     else if (char === '}' || char === ']') depth--;
     else if (char === ' ' || char === '\t' || char === '\n' || char === '\r') {

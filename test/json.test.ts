@@ -121,6 +121,19 @@ describe('the JSON of an answer', () => {
 });
 
 describe('the members of a JSON object as text', () => {
+  it('come to an end wherever the text is cut off', () => {
+    const text = '{"a":"x\\"y","b":{"c":[1,"z"]},"d":null}';
+    for (let end = 1; end < text.length; end++) {
+      try {
+        expect(memberTexts(text.slice(0, end)).size).toBeLessThanOrEqual(3);
+      } catch (error) {
+        expect(error).toBeInstanceOf(SyntaxError);
+      }
+    }
+    expect(() => memberTexts('{"a":"x')).toThrow('a string is not closed');
+    expect(() => memberTexts('x,"a"')).toThrow('a key has no value');
+  });
+
   it('are the values that JSON.parse finds, without white space between tokens', () => {
     const object = fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue(), { noNullPrototype: true });
     const property = fc.property(object, fc.constantFrom(0, 1, '\t'), (value, indent) => {

@@ -9,6 +9,7 @@ import { onDisk, Spool } from './on-disk.js';
  * @param by column of the input that tells rows; `null` for their numbers
  * @returns of the rows that neither has as failed or skipped
  * @throws UsageError where they cannot be compared
+ * @throws the reason of `signal`
  */
 export async function changeSince(
   last: LastRun,

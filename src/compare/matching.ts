@@ -291,7 +291,7 @@ class RecordsAgain {
   record(place: number, number: number): StandingRecord {
     const at = this.places.of(place) ?? 0;
     const bytes = this.#bytes(at, this.places.of(place + 1) ?? this.#size);
-    const { fields, names } = this.#read(bytes);
+    const { fields, names } = this.#read(bytes, number);
     return { number, at, bytes, fields, names };
   }
 

@@ -3,8 +3,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { outputFormatOf } from '../output/format.js';
-import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { isPacked, outputBytes, readable } from '../output/output-bytes.js';
 import type { Summary } from '../report/summary.js';
 import type { OutputToCompare } from './compared-output.js';
 
@@ -12,7 +13,7 @@ import type { OutputToCompare } from './compared-output.js';
 export const onDisk = (path: string, summary: Summary | null): OutputToCompare => ({
   name: path,
   format: outputFormatOf(path),
-  bytes: () => outputBytes(path),
+  bytes: () => readable(path, outputBytes(path)),
   settings: summary?.details?.settings ?? {},
 });
 
@@ -20,12 +21,23 @@ export const onDisk = (path: string, summary: Summary | null): OutputToCompare =
 export class Spool {
   #folder: string | null = null;
 
+  /** @throws UsageError where it cannot be unpacked */
   async plain(path: string): Promise<string> {
     if (!isPacked(path)) return path;
-    this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
-    const copy = join(this.#folder, 'plain');
-    await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
-    return copy;
+    try {
+      this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
+      const copy = join(this.#folder, 'plain');
+      await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
+      return copy;
+    } catch (error) {
+      if (error instanceof PromptmillError) throw error;
+      throw new UsageError(
+        'output_not_unpacked',
+        `cannot unpack ${path} into ${tmpdir()}: ${errorText(error)}`,
+        'Free some space there, or name another folder with TMPDIR.',
+        { cause: error },
+      );
+    }
   }
 
   async remove(): Promise<void> {

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import { errorText, UsageError } from '../errors.js';
+import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { inflate, zlibCode } from '../source/open.js';
 
 /** Bytes that are read at a time. */
@@ -30,6 +30,21 @@ export async function* outputBytes(path: string, packed = isPacked(path)): Async
         : `is not sound gzip (${errorText(error)})`;
     const hint = 'Put the file back as the run wrote it.';
     throw new UsageError('output_damaged', `${path} ${what}`, hint, { cause: error });
+  }
+}
+
+/**
+ * Bytes that can be read, or a sentence that says why they cannot.
+ * @throws UsageError `output_unreadable` in place of the file system's error
+ */
+export async function* readable(name: string, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  try {
+    yield* bytes;
+  } catch (error) {
+    if (error instanceof PromptmillError) throw error;
+    throw new UsageError('output_unreadable', `cannot read ${name}: ${errorText(error)}`, undefined, {
+      cause: error,
+    });
   }
 }
 

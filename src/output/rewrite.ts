@@ -1,3 +1,4 @@
+import { UsageError } from '../errors.js';
 import type { Fields, OutputFormat, Place } from './record.js';
 
 /*
@@ -128,10 +129,10 @@ async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): As
       read = recordReader(format, record);
       return { bytes: record, record: null, with: () => record };
     }
-    const { fields, placeOf, names } = read(record);
+    const { fields, placeOf, names } = read(record, ++number);
     return {
       bytes: record,
-      record: { number: ++number, at: start, bytes: record, fields, names },
+      record: { number, at: start, bytes: record, fields, names },
       with: (values) => spliced(record, values, placeOf),
     };
   };
@@ -141,25 +142,40 @@ async function* standing(bytes: AsyncIterable<Buffer>, format: OutputFormat): As
 /**
  * Finds the values in the bytes of a record, when they are asked for.
  * @param header the first record, where the format has one
+ * @returns what it gives throws UsageError `output_edited` for a record that is no JSON, such as one that is cut off
  */
 export function recordReader(format: OutputFormat, header: Buffer) {
   const places = format.places(header);
   const namesIn = format.names(header);
-  return (record: Buffer) => {
+  return (record: Buffer, number: number) => {
     let found: ReturnType<typeof places> | null = null;
     const placeOf = (name: string): Place | null => {
-      found ??= places(record);
+      found ??= orEdited(number, () => places(record));
       return found(name);
     };
     const fields: Fields = {
       has: (name) => placeOf(name) !== null,
       get: (name) => {
         const place = placeOf(name);
-        return place === null ? undefined : format.value(record.toString('utf8', place.start, place.end));
+        if (place === null) return undefined;
+        return orEdited(number, () => format.value(record.toString('utf8', place.start, place.end)));
       },
     };
-    return { fields, placeOf, names: () => namesIn(record) };
+    return { fields, placeOf, names: () => orEdited(number, () => namesIn(record)) };
   };
+}
+
+function orEdited<T>(number: number, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new UsageError(
+      'output_edited',
+      `row ${number} of the output is not as the run wrote it: ${error.message}`,
+      'Put the file of the run back.',
+    );
+  }
 }
 
 /** A record with other texts in the places of some values. */

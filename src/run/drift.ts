@@ -2,6 +2,7 @@ import { changeSince } from '../compare/drift.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
+import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
 import { type Drift, driftText } from '../report/drift.js';
 import type { Committer } from '../resume/committer.js';
@@ -53,7 +54,8 @@ const isSameInput = ({ summary }: LastRun, { sha256, rows }: Pick<Survey, 'sha25
 
 /**
  * Compares the answers of a run that has all of its rows with those of the last run, whose output may be about to be replaced.
- * What keeps it from that is a warning: the rows are paid for. An execution that goes on from there does not do it again.
+ * What keeps it from that is a warning: the rows are paid for. An execution that goes on from there does not do it again. One that is
+ * halted meanwhile leaves it to the next.
  */
 export async function findDrift(
   committer: Committer,
@@ -79,7 +81,9 @@ export async function findDrift(
         'drift_needs_id',
         `${last.output} is of another input, and the job has no input.id`,
       );
-    const now = { name: 'the output of this run', format: output.format, bytes: records, settings: values };
+    const name = 'the output of this run';
+    const bytes = () => readable(name, records());
+    const now = { name, format: output.format, bytes, settings: values };
     const { rows: compared, changed, agreement } = await changeSince(last, now, reuse.id, halt.signal);
     const share = agreement === null ? null : changed / compared;
     const against = { against: last.summary.run, output: last.output };
@@ -87,6 +91,7 @@ export async function findDrift(
     await committer.drifted(drifted);
     if (compared === 0) say(`warning: no drift: ${driftText(drifted)}`);
   } catch (error) {
+    if (halt.signal.aborted && error === halt.signal.reason) return;
     if (!(error instanceof UsageError)) throw error;
     say(`warning: no drift: ${error.message}`);
   }

@@ -125,14 +125,18 @@ async function endRun(
 ): Promise<RunResult> {
   const { target, input, store, committer, reuse, plan, mending } = parts;
   const { answer, output } = settings;
-  const halted = halt.reason;
+  let halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
   const beyond = input.survey.rows - input.total;
   // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
-  const isWhole = halted === null && beyond === 0;
+  let isWhole = halted === null && beyond === 0;
   if (isWhole) await (mending?.merge(committer) ?? abstain(committer, settings, plan.format));
   else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
-  if (isWhole && mending === undefined) await findDrift(committer, settings, input.survey, { say, halt });
+  if (isWhole && mending === undefined && settings.drift !== null) {
+    await findDrift(committer, settings, input.survey, { say, halt });
+    halted = halt.reason;
+    isWhole = halted === null;
+  }
   const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
   const own = { ...summaryParts(settings, parts, halted), lastRun };
   const summary = (isWhole && mending?.summary(own)) || summarise(own);

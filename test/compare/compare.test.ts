@@ -37,6 +37,14 @@ const MIXED = [
 ] as const;
 
 describe('compare', () => {
+  it('says in a sentence that an output is cut off, or cannot be read', async () => {
+    const [a, b] = [files.write('a.jsonl', BEFORE), files.write('b.jsonl', AFTER)];
+    const text = readFileSync(b, 'utf8');
+    writeFileSync(b, text.slice(0, text.lastIndexOf('skipped') + 3));
+    const cut = { code: 'output_edited', message: expect.stringContaining('b.jsonl, row 6, is not as') };
+    await expect(compareOutputs(a, b)).rejects.toMatchObject(cut);
+  });
+
   it.each(MIXED)('counts what became of the answers, from %s to %s', async (nameA, nameB) => {
     const report = await compareOutputs(files.write(nameA, BEFORE), files.write(nameB, AFTER));
     expect(report).toMatchObject({

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -140,12 +140,12 @@ describe('the drift of a run', () => {
   const INPUT = { sha256: 'same', rows: 3 };
 
   /** A run that has all of its rows, and its drift. */
-  async function whole(answers: readonly string[], of = settings()) {
+  async function whole(answers: readonly string[], of = settings(), here = world) {
     const completed = answers.map((text) => ({ note: 'x', outcome: outcomeOf(text) }));
     const rows = await rowsOf(of, completed);
     const { committer, target } = await openCommitter(of, rows);
     await commitTo(committer, rows, rows.records.length);
-    await findDrift(committer, of, { ...INPUT, rows: answers.length }, world);
+    await findDrift(committer, of, { ...INPUT, rows: answers.length }, here);
     return { committer, rows, target };
   }
 
@@ -185,6 +185,33 @@ describe('the drift of a run', () => {
     expect(said.at(-1)).toMatch(
       /^warning: no drift: .*out.csv is of another input, and the job has no input.id/,
     );
+  });
+
+  it('is a warning where the last output is cut off, or cannot be read', async () => {
+    const path = join(folder, 'out.jsonl');
+    const of = settingsFor(path, DRIFT, { overwrite: true });
+    await finish(['yes', 'no', 'yes'], of);
+    const text = readFileSync(path, 'utf8');
+    writeFileSync(path, text.slice(0, text.lastIndexOf('yes') + 2));
+    const { committer } = await whole(['yes', 'yes', 'yes'], of);
+    expect(said.at(-1)).toMatch(/^warning: no drift: .*out.jsonl, row 3, is not as a run wrote it/);
+    rmSync(path);
+    mkdirSync(path);
+    await findDrift(committer, of, INPUT, world);
+    expect(said.at(-1)).toMatch(/^warning: no drift: cannot read .*out.jsonl: EISDIR/);
+    expect(committer.manifest).not.toHaveProperty('drift');
+    await committer.close();
+  });
+
+  it('is left to the next execution where the run is halted meanwhile', async () => {
+    await finish(['yes', 'no', 'yes']);
+    const halt = new Halt();
+    halt.pull({ kind: 'signal', signal: 'SIGINT' });
+    const { committer } = await whole(['yes', 'yes', 'yes'], settings(), { ...world, halt });
+    expect(committer.manifest).not.toHaveProperty('drift');
+    await findDrift(committer, settings(), INPUT, world);
+    expect(committer.manifest.drift).toMatchObject({ rows: 3, changed: 1 });
+    await committer.close();
   });
 
   it('is that of the answers that stay, in an output that is packed', async () => {
