@@ -1,11 +1,10 @@
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, lstatSync, realpathSync } from 'node:fs';
 import { basename, extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import { readJobFile } from '../config/job-file.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
-import { isTaken } from '../output/own-file.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { readSummary } from '../report/read-summary.js';
 import type { Share } from '../report/score.js';
@@ -78,7 +77,10 @@ export async function compareOutputs(
   { by, changed, signal }: CompareOptions = {},
 ): Promise<CompareReport> {
   const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
-  if (changed !== undefined) assertFree(changed.path, changed.overwrite ?? false, [pathA, pathB]);
+  if (changed !== undefined) {
+    const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
+    assertFree(changed.path, changed.overwrite ?? false, read);
+  }
   const spool = new Spool();
   try {
     const a = await ComparedOutput.open(onDisk(pathA, summaryA));
@@ -222,15 +224,30 @@ function idOfJob(summary: Summary | null): string | null {
   }
 }
 
-/** @throws UsageError when the rows that changed cannot be put there */
-function assertFree(path: string, overwrite: boolean, outputs: readonly string[]): void {
+/** Files of an output, with the input and the job file that it was made of. */
+const filesOf = (output: string, summary: Summary | null): string[] => [
+  ...Object.values(outputFiles(output)),
+  ...(summary === null ? [] : [summary.input.path, ...(summary.job_file ? [summary.job_file] : [])]),
+];
+
+/**
+ * @param kept files that may not be replaced
+ * @throws UsageError when the rows that changed cannot be put there
+ */
+function assertFree(path: string, overwrite: boolean, kept: readonly string[]): void {
   const hint = 'Name another file with --output.';
   if (extname(path).toLowerCase() !== '.csv')
     throw new UsageError('bad_output', `--output ${path}: the rows that changed are written as .csv`, hint);
-  if (!isTaken(path)) return;
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return;
+  if (found.isSymbolicLink())
+    throw new UsageError('output_not_written', `--output ${path} is a symbolic link`, hint);
   const real = realpathSync(path);
-  if (outputs.some((output) => realpathSync(output) === real))
-    throw new UsageError('output_is_input', `--output ${path} is one of the outputs that are compared`, hint);
+  const own = kept.find((file) => existsSync(file) && realpathSync(file) === real);
+  if (own !== undefined) {
+    const what = `is a file of the outputs that are compared, or what they were made of (${own})`;
+    throw new UsageError('output_is_input', `--output ${path} ${what}`, hint);
+  }
   if (!overwrite)
     throw new UsageError(
       'output_exists',

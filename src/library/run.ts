@@ -38,7 +38,10 @@ export type RunResult = Omit<PipelineResult, 'halted'>;
 
 /** The rows of a run, in input order. The run begins when the first is asked for. */
 export interface Results<A> extends AsyncIterable<ResultRow<A>> {
-  /** What came of it, once it has ended. Rejects with what keeps the run from starting. */
+  /**
+   * What came of it, once it has ended. Rejects with what keeps the run from starting, and with a UsageError `not_begun` where it
+   * is asked for before the first row.
+   */
   readonly summary: Promise<Summary>;
 }
 
@@ -85,15 +88,26 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
   const opened = open(job, options, { ...flagsOf(options), output: '-' });
   const output = { ...opened.settings.output, format: outputFormatOf('rows.jsonl'), columns: null };
   const settings = { ...opened.settings, output };
-  let begun: (summary: Promise<Summary>) => void = () => {};
-  const summary = new Promise<Summary>((resolve) => {
-    begun = resolve;
+  let summary: Promise<Summary> | null = null;
+  const rows = iterate({ ...opened, settings }, options, (begun) => {
+    summary = begun;
+    // Whoever reads the rows hears of it there.
+    summary.catch(() => {});
   });
-  // Whoever reads the rows hears of it there.
-  summary.catch(() => {});
-  const rows = iterate({ ...opened, settings }, options, begun);
-  return { summary, [Symbol.asyncIterator]: () => rows };
+  return {
+    get summary() {
+      return summary ?? Promise.reject(notBegun());
+    },
+    [Symbol.asyncIterator]: () => rows,
+  };
 }
+
+const notBegun = (): UsageError =>
+  new UsageError(
+    'not_begun',
+    'the run has no summary: it begins when its first row is asked for',
+    'Read the rows in a loop and ask for the summary behind it, or give output to have them in a file.',
+  );
 
 async function* iterate(
   opened: Opened,

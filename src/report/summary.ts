@@ -147,6 +147,8 @@ export const summarySchema = z.object({
   drift: z.exactOptional(driftSchema),
   /** The run before. Only where the job has one whose files are there. */
   last_run: z.exactOptional(lastRunSchema),
+  /** Rows of the input that `--limit` left out. */
+  beyond: z.exactOptional(amount),
   /** Absent in what an earlier version wrote; never in a run's heartbeat. */
   details: z.exactOptional(detailsSchema),
 });

@@ -29,6 +29,7 @@ export function lastRunOf(
     const { manifest, summary: summaryPath } = outputFiles(path);
     const summary = summaryAt(summaryPath);
     if (summary === null || summary.job !== job || summary.run === run) continue;
+    if (summary.beyond !== undefined) continue;
     const rehearsed = summary.details?.settings['--emulate'];
     if (rehearsed !== undefined && rehearsed !== String(emulated)) continue;
     // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other,
@@ -39,6 +40,12 @@ export function lastRunOf(
       return { output: path, summary };
   }
   return null;
+}
+
+/** What a run has said of the one before, in a summary that it wrote before it was killed. */
+export function lastRunTold(summaryPath: string, run: string): Summary['last_run'] {
+  const own = summaryAt(summaryPath);
+  return own?.run === run ? own.last_run : undefined;
 }
 
 function summaryAt(path: string): Summary | null {

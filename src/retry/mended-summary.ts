@@ -80,6 +80,7 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
     }),
     // Of what an earlier version wrote only these are known.
     ...(before.details === undefined && { latency_ms: before.latency_ms }),
+    ...(before.beyond && { beyond: before.beyond }),
     ...(before.last_run && { last_run: before.last_run }),
     ...(told && { details: told }),
   };

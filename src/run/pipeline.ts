@@ -12,7 +12,7 @@ import { bothMissed, missOf } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
 import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
 import type { Committer } from '../resume/committer.js';
-import { lastRunOf } from '../resume/last-run.js';
+import { lastRunOf, lastRunTold } from '../resume/last-run.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
@@ -139,7 +139,15 @@ async function endRun(
   }
   const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
   const own = { ...summaryParts(settings, parts, halted), lastRun };
-  const summary = (isWhole && mending?.summary(own)) || summarise(own);
+  // The summary of the last run may have been replaced by an execution that was killed then.
+  const told =
+    isWhole && target && !lastRun ? lastRunTold(target.files.summary, committer.manifest.run) : undefined;
+  const now = (isWhole && mending?.summary(own)) || summarise(own);
+  const summary = {
+    ...now,
+    ...(told && { last_run: told }),
+    ...(halted === null && beyond > 0 && { beyond }),
+  };
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
   const mayReview = isWhole && plan.reviewed !== null && ((await mending?.mayReview(committer)) ?? true);

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compareOutputs } from '../../src/compare/compare-outputs.js';
@@ -386,7 +386,18 @@ describe('compare says in a sentence, and writes nothing', () => {
   it('that the rows that changed have no place', async () => {
     const a = files.write('a.csv', BEFORE);
     const at = (path: string) => compareOutputs(a, a, { changed: { path, overwrite: true } });
-    await expect(at(a)).rejects.toThrow(/a.csv is one of the outputs that are compared/);
+    await expect(at(a)).rejects.toThrow(/a.csv is a file of the outputs that are compared/);
+    const { review } = outputFiles(a);
+    const [input, link] = [files.path('in.csv'), files.path('link.csv')];
+    for (const path of [review, input]) writeFileSync(path, 'kept');
+    const of = files.write('b.csv', BEFORE, { summary: { input: { path: input, sha256: 's', rows: 6 } } });
+    for (const path of [review, input]) {
+      const work = compareOutputs(a, of, { by: 'id', changed: { path, overwrite: true } });
+      await expect(work).rejects.toMatchObject({ code: 'output_is_input' });
+      expect(readFileSync(path, 'utf8')).toBe('kept');
+    }
+    symlinkSync(files.path('nowhere.csv'), link);
+    await expect(at(link)).rejects.toThrow(/link.csv is a symbolic link/);
     await expect(at(files.path('x.jsonl'))).rejects.toThrow(/are written as .csv/);
     await expect(at(files.path('none/x.csv'))).rejects.toThrow(/cannot write .*none\/x.csv/);
   });

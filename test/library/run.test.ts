@@ -116,6 +116,13 @@ describe('rows that go to the caller', () => {
     });
   });
 
+  it('have no summary before the first is asked for, also where the loop is left before it', async () => {
+    const results = run(job, { rows: numbered(3), env: environment('http://127.0.0.1:1') });
+    await expect(results.summary).rejects.toMatchObject({ code: 'not_begun' });
+    await results[Symbol.asyncIterator]().return?.();
+    await expect(results.summary).rejects.toThrow(/begins when its first row is asked for/);
+  });
+
   it('end the run where the loop is left', async () => {
     await scripted(echo, async (url, calls) => {
       const env = environment(url, { queue: 'embedded' });

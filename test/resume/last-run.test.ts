@@ -2,9 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Summary, summarise } from '../../src/report/summary.js';
+import { type Summary, type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
-import { lastRunOf } from '../../src/resume/last-run.js';
+import { lastRunOf, lastRunTold } from '../../src/resume/last-run.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { settingsFor } from './run-files.js';
@@ -26,11 +26,13 @@ describe('the last run of a job', () => {
   }
 
   const summaryOf = (run: string, job: string, output: string): Summary =>
-    summarise({
-      ...{ run, job, deployment: 'd', api_version: 'v', input: { path: 'in.csv', sha256: 's', rows: 0 } },
-      ...{ output, started_at: '2026-11-21T02:00:00Z', finished_at: '2026-11-21T02:00:00Z', duration_s: 1 },
-      ...{ stopped: null, missed: null, tally: emptyTally(), calls: NO_CALLS, prices: null },
-    });
+    summarise(partsOf(run, job, output));
+
+  const partsOf = (run: string, job: string, output: string): SummaryParts => ({
+    ...{ run, job, deployment: 'd', api_version: 'v', input: { path: 'in.csv', sha256: 's', rows: 0 } },
+    ...{ output, started_at: '2026-11-21T02:00:00Z', finished_at: '2026-11-21T02:00:00Z', duration_s: 1 },
+    ...{ stopped: null, missed: null, tally: emptyTally(), calls: NO_CALLS, prices: null },
+  });
 
   const last = (path: string, run = 'r9'): string | null =>
     lastRunOf(settingsFor(join(folder, path)), run)?.summary.run ?? null;
@@ -73,6 +75,26 @@ describe('the last run of a job', () => {
     );
     writeFileSync(outputFiles(leave('2026-11-23.csv', 'r6')).summary, '{"run":"r6"}');
     expect(last('{{date}}.csv')).toBe('r1');
+  });
+
+  it('is told by the summary of the run itself, where an execution was killed behind it', () => {
+    const path = leave('out.csv', 'r2');
+    const { summary } = outputFiles(path);
+    const last = lastRunOf(settingsFor(path), 'r9');
+    const told = summarise({ ...partsOf('r3', 'nightly', path), lastRun: last });
+    writeFileSync(summary, JSON.stringify(told));
+    expect(lastRunOf(settingsFor(path), 'r3')).toBeNull();
+    expect(lastRunTold(summary, 'r3')).toMatchObject({ run: 'r2' });
+    expect(lastRunTold(summary, 'r4')).toBeUndefined();
+  });
+
+  it('is not one over the first rows, also where its manifest is replaced', () => {
+    const path = leave('out.csv', 'r2');
+    writeFileSync(
+      outputFiles(path).summary,
+      JSON.stringify({ ...summaryOf('r2', 'nightly', path), beyond: 5 }),
+    );
+    expect(last('out.csv')).toBeNull();
   });
 
   it('is not one over the first rows, or one that writes there now; the manifest of this one is no hindrance', () => {
