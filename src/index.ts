@@ -8,7 +8,9 @@ export type { CheckReport } from './check/check-report.js';
 export type { Finding, RenderedPrompt } from './check/inspection.js';
 export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './check/quote.js';
 export {
+  type ChangedRows,
   type CompareOptions,
+  type ComparePage,
   type CompareReport,
   compareOutputs as compare,
 } from './compare/compare-outputs.js';

@@ -7,6 +7,7 @@ import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 interface Options {
   readonly by?: string;
   readonly output?: string;
+  readonly html?: string;
   readonly overwrite?: boolean;
   readonly json?: boolean;
 }
@@ -19,6 +20,8 @@ Examples:
       inputs that differ: rows are told by a column that both have
   $ promptmill compare old.csv new.jsonl --output changed.csv
       and the rows that changed, with both answers
+  $ promptmill compare old.csv new.csv --html changed.html
+      one page that loads nothing, for a browser
   $ promptmill compare old.csv new.csv --json | jq .transitions
 
 Without --by rows are told by the column that input.id of their jobs names, else
@@ -34,7 +37,8 @@ export function compareCommand(exit: Exit): Command {
     .argument('<b>', 'another one')
     .option('--by <column>', 'column of the input that tells rows from each other')
     .option('--output <file>', 'write the rows that changed to this .csv file')
-    .option('--overwrite', 'replace the file of --output')
+    .option('--html <file>', 'write the comparison as one page, with the first 1,000 rows that changed')
+    .option('--overwrite', 'replace the files of --output and --html')
     .option('--json', 'print the comparison as JSON on standard output')
     .addHelpText('after', EXAMPLES)
     .action(async (a: string, b: string, options: Options) => {
@@ -43,18 +47,22 @@ export function compareCommand(exit: Exit): Command {
 }
 
 async function compare(a: string, b: string, options: Options, exit: Exit): Promise<number> {
-  const { by, output, overwrite = false, json } = options;
+  const { by, output, html, overwrite = false, json } = options;
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
     const changed = output === undefined ? undefined : { path: output, overwrite };
-    const report = await compareOutputs(a, b, { by, changed, signal: halt.signal });
+    const page = html === undefined ? undefined : { path: html, overwrite, render: await pageRenderer() };
+    const report = await compareOutputs(a, b, { by, changed, page, signal: halt.signal });
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {
       const text = renderCompare(report, {
         width: process.stderr.columns ?? 100,
         color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-        changed: output ?? null,
+        files: [
+          ...(output === undefined ? [] : [['changed rows', output] as const]),
+          ...(html === undefined ? [] : [['page', html] as const]),
+        ],
       });
       process.stderr.write(text);
     }
@@ -67,3 +75,6 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
     release();
   }
 }
+
+/** Tables of HTML are loaded for a page only. */
+const pageRenderer = async () => (await import('../compare/compare-page.js')).renderComparePage;

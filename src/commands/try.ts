@@ -106,7 +106,7 @@ async function tryPrompts(
       const width = process.stderr.columns ?? 100;
       const color = process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined;
       process.stderr.write(
-        `${renderCompare(report, { width, color, changed: changed.path })}${firstChanges(changed.path, width)}`,
+        `${renderCompare(report, { width, color, files: [['changed rows', changed.path]] })}${firstChanges(changed.path, width)}`,
       );
     }
     return 0;

@@ -63,8 +63,26 @@ export interface CompareOptions {
   readonly by?: string | undefined;
   /** A CSV for the rows that changed; it replaces one that is there only with `overwrite`. @default none is written */
   readonly changed?: { readonly path: string; readonly overwrite?: boolean } | undefined;
+  /** An HTML page, and what makes it; as for `changed`. @default none is written */
+  readonly page?: ComparePage | undefined;
   /** Ends it; then nothing is written. @default nothing does */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** Rows that changed, the first 1,000 of them, with the names of their cells. */
+export interface ChangedRows {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** A page of a comparison. */
+export interface ComparePage {
+  /** Ends in `.html`. */
+  readonly path: string;
+  /** Replaces a file that is there. @default false */
+  readonly overwrite?: boolean;
+  /** The text of the file. */
+  readonly render: (report: CompareReport, changed: ChangedRows) => string;
 }
 
 /**
@@ -74,13 +92,12 @@ export interface CompareOptions {
 export async function compareOutputs(
   pathA: string,
   pathB: string,
-  { by, changed, signal }: CompareOptions = {},
+  { by, changed, page, signal }: CompareOptions = {},
 ): Promise<CompareReport> {
   const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
-  if (changed !== undefined) {
-    const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
-    assertFree(changed.path, changed.overwrite ?? false, read);
-  }
+  const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
+  if (changed !== undefined) assertFree('--output', '.csv', changed, read);
+  if (page !== undefined) assertFree('--html', '.html', page, read);
   const spool = new Spool();
   try {
     const a = await ComparedOutput.open(onDisk(pathA, summaryA));
@@ -89,8 +106,10 @@ export async function compareOutputs(
     const pass = new Pass([a, summaryA], [b, summaryB], column, () => spool.plain(pathA));
     const lines = pass.changedLines(changed !== undefined, signal);
     if (changed === undefined) for await (const _ of lines);
-    else await writeLines(changed.path, lines);
-    return pass.report();
+    else await written('--output', changed.path, lines);
+    const report = pass.report();
+    if (page !== undefined) await written('--html', page.path, page.render(report, pass.changed));
+    return report;
   } finally {
     await spool.remove();
   }
@@ -104,6 +123,7 @@ class Pass {
   readonly #matching: Matching;
   readonly #figuresA: SideFigures;
   readonly #figuresB: SideFigures;
+  readonly #changed: (readonly string[])[] = [];
 
   constructor(
     private readonly a: WithSummary,
@@ -130,20 +150,31 @@ class Pass {
       ...(idOf === null ? [] : [idOf(match.a)]),
       ...[String(match.a.number), ...(idOf === null ? [] : [String(match.b.number)])],
     ];
-    yield line([...(idOf === null ? ['row'] : ['id', 'row_a', 'row_b']), ...CHANGED]);
+    yield line(this.#columns);
     for await (const matches of this.#matching.matches()) {
       signal?.throwIfAborted();
       const text = matches.flatMap((match) => {
         const [before, after] = [saidA(match.a), saidB(match.b)];
         const isChanged = this.#comparison.add(before, after);
-        if (!isChanged || !wanted) return [];
-        return [line([...rowOf(match), before.shown, after.shown, a.textOf(match.a), b.textOf(match.b)])];
+        const isListed = this.#changed.length < MOST_LISTED;
+        if (!isChanged || !(wanted || isListed)) return [];
+        const cells = [...rowOf(match), before.shown, after.shown, a.textOf(match.a), b.textOf(match.b)];
+        if (isListed) this.#changed.push(cells.map((cell) => clipped(cell)));
+        return wanted ? [line(cells)] : [];
       });
       if (text.length > 0) yield text.join('');
     }
     assertWhole(a.name, summaryA, this.#figuresA.rows);
     assertWhole(b.name, summaryB, this.#figuresB.rows);
     if (this.#comparison.result().rows === 0) throw nothingInCommon(a, b, this.by);
+  }
+
+  get #columns(): readonly string[] {
+    return [...(this.by === null ? ['row'] : ['id', 'row_a', 'row_b']), ...CHANGED];
+  }
+
+  get changed(): ChangedRows {
+    return { columns: this.#columns, rows: this.#changed };
   }
 
   report(): CompareReport {
@@ -171,6 +202,12 @@ class Pass {
 }
 
 const CHANGED = ['answer_a', 'answer_b', 'text_a', 'text_b'];
+/** Rows that a page lists, and the characters of their cells. */
+const MOST_LISTED = 1000;
+const MOST_CHARACTERS = 1000;
+
+const clipped = (cell: string): string =>
+  cell.length > MOST_CHARACTERS ? `${cell.slice(0, MOST_CHARACTERS).toWellFormed()}…` : cell;
 
 const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): OutputFacts => ({
   output: name,
@@ -231,36 +268,48 @@ const filesOf = (output: string, summary: Summary | null): string[] => [
 ];
 
 /**
+ * @param option that names the file
  * @param kept files that may not be replaced
- * @throws UsageError when the rows that changed cannot be put there
+ * @throws UsageError when the file cannot be put there
  */
-function assertFree(path: string, overwrite: boolean, kept: readonly string[]): void {
-  const hint = 'Name another file with --output.';
-  if (extname(path).toLowerCase() !== '.csv')
-    throw new UsageError('bad_output', `--output ${path}: the rows that changed are written as .csv`, hint);
+function assertFree(
+  option: '--output' | '--html',
+  ending: string,
+  { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },
+  kept: readonly string[],
+): void {
+  const hint = `Name another file with ${option}.`;
+  if (extname(path).toLowerCase() !== ending)
+    throw new UsageError('bad_output', `${option} ${path}: what it writes ends in ${ending}`, hint);
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found === undefined) return;
   if (found.isSymbolicLink())
-    throw new UsageError('output_not_written', `--output ${path} is a symbolic link`, hint);
+    throw new UsageError('output_not_written', `${option} ${path} is a symbolic link`, hint);
   const real = realpathSync(path);
   const own = kept.find((file) => existsSync(file) && realpathSync(file) === real);
   if (own !== undefined) {
     const what = `is a file of the outputs that are compared, or what they were made of (${own})`;
-    throw new UsageError('output_is_input', `--output ${path} ${what}`, hint);
+    throw new UsageError('output_is_input', `${option} ${path} ${what}`, hint);
   }
   if (!overwrite)
     throw new UsageError(
       'output_exists',
       `${path} exists`,
-      'Replace it with --overwrite, or name another file with --output.',
+      `Replace it with --overwrite, or ${lowered(hint)}`,
     );
 }
 
-async function writeLines(path: string, lines: AsyncGenerator<string>): Promise<void> {
-  await writeDurably(path, lines).catch((error: unknown) => {
+const lowered = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+
+async function written(
+  option: string,
+  path: string,
+  content: string | AsyncGenerator<string>,
+): Promise<void> {
+  await writeDurably(path, content).catch((error: unknown) => {
     if (!(error instanceof WriteError)) throw error;
     if (error.cause instanceof PromptmillError) throw error.cause;
-    throw new UsageError('output_not_written', error.message, 'Name another file with --output.', {
+    throw new UsageError('output_not_written', error.message, `Name another file with ${option}.`, {
       cause: error,
     });
   });

@@ -18,8 +18,8 @@ interface CompareTextOptions {
   readonly width: number;
   /** Whether to colour; the caller knows the stream and `NO_COLOR`. */
   readonly color: boolean;
-  /** The file with the rows that changed; `null` where none was asked for. */
-  readonly changed: string | null;
+  /** What was written, by what it is: `[['changed rows', 'changed.csv'], …]`. */
+  readonly files: readonly (readonly [name: string, path: string])[];
 }
 
 /** Answers with which a matrix is still looked at; of more, the changes that are most frequent are listed. */
@@ -28,11 +28,13 @@ const MOST_SHOWN = 8;
 const MOST_LINES = 15;
 /** Cells that a name takes at most. */
 const NAME = 20;
+/** Cells of `changed rows`. */
+const FILE = 12;
 
 /** The report as text of several lines for a terminal, ending in a line feed. */
 export function renderCompare(
   report: CompareReport,
-  { width: columns, color, changed }: CompareTextOptions,
+  { width: columns, color, files }: CompareTextOptions,
 ): string {
   const width = bodyWidth(columns);
   const paint = painter(color);
@@ -47,7 +49,7 @@ export function renderCompare(
         ['answers', transitionLines(report.transitions, width)],
         [report.transitions['valid'] === undefined ? 'labels' : 'properties', partLines(report, width)],
         ['figures', figureLines(report)],
-        ['files', changed === null ? [] : [`changed rows  ${plain(changed)}`]],
+        ['files', files.map(([name, path]) => `${padEnd(name, FILE)}  ${plain(path)}`)],
       ],
       columns,
       paint,
@@ -57,13 +59,13 @@ export function renderCompare(
 }
 
 /** `933 of 1,000 rows have the same answer (93.3 %), 67 changed, kappa 0.871` */
-function verdict({ rows, changed, agreement, kappa }: CompareReport): string {
+export function verdict({ rows, changed, agreement, kappa }: CompareReport): string {
   const same = `${count(rows - changed)} of ${counted(rows, 'row')} have the same answer`;
   const share = agreement === null ? '' : ` (${percent(agreement, 1)})`;
   return `${same}${share}, ${count(changed)} changed${kappa === null ? '' : `, kappa ${kappa.toFixed(3)}`}`;
 }
 
-function rowsText({ rows, answered, only_in_a, only_in_b, by }: CompareReport): string {
+export function rowsText({ rows, answered, only_in_a, only_in_b, by }: CompareReport): string {
   const told = by === null ? 'told by their number' : `told by ${JSON.stringify(plain(by))}`;
   const only = [
     ...(only_in_a === 0 ? [] : [`${count(only_in_a)} only in a`]),
@@ -93,14 +95,14 @@ function transitionLines(transitions: Transitions, width: number): string[] {
 }
 
 /** From one answer to another, the most frequent first. */
-const changesOf = (transitions: Transitions) =>
+export const changesOf = (transitions: Transitions) =>
   Object.entries(transitions)
     .flatMap(([from, all]) => Object.entries(all).map(([to, rows]) => ({ from, to, rows })))
     .filter(({ from, to }) => from !== to)
     .sort((a, b) => b.rows - a.rows);
 
 /** All names, in the order of the transitions, with those behind that only occur afterwards. */
-const namesOf = (transitions: Transitions): string[] => [
+export const namesOf = (transitions: Transitions): string[] => [
   ...new Set([...Object.keys(transitions), ...Object.values(transitions).flatMap((to) => Object.keys(to))]),
 ];
 
@@ -133,7 +135,7 @@ function partLines({ parts }: CompareReport, width: number): string[] {
 }
 
 /** Tokens, money, latency and accuracy of both, side by side. */
-function figuresOf(report: CompareReport): [name: string, a: string, b: string, difference: string][] {
+export function figuresOf(report: CompareReport): [name: string, a: string, b: string, difference: string][] {
   const { tokens, cost: money, latency_ms, accuracy } = report;
   type Row = [string, string, string, string];
   const row = (name: string, a: number | null, b: number | null, text: (value: number) => string): Row[] =>

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compareOutputs } from '../../src/compare/compare-outputs.js';
+import { renderComparePage } from '../../src/compare/compare-page.js';
 import type { AnswerSpec } from '../../src/model.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { Outputs } from './outputs.js';
@@ -43,6 +44,24 @@ describe('compare', () => {
     writeFileSync(b, text.slice(0, text.lastIndexOf('skipped') + 3));
     const cut = { code: 'output_edited', message: expect.stringContaining('b.jsonl, row 6, is not as') };
     await expect(compareOutputs(a, b)).rejects.toMatchObject(cut);
+  });
+
+  it('writes a page, in which what rows and models say is text', async () => {
+    const hostile = '<img src=x onerror=alert(1)></script>';
+    const a = files.write('a.csv', BEFORE);
+    const b = files.write('b.csv', [['r1', hostile], ...AFTER.slice(1)]);
+    const page = { path: files.path('page.html'), render: renderComparePage };
+    const { changed } = await compareOutputs(a, b, { page });
+    const written = readFileSync(page.path, 'utf8');
+    expect(changed).toBe(4);
+    expect(written).toContain('&lt;img src=x onerror=alert(1)&gt;&lt;/script&gt;');
+    expect(written).not.toContain('<img');
+    expect(written).toContain('2 of 6 rows have the same answer');
+    expect(written.split('data-label="answer b"')).toHaveLength(changed + 1);
+    await expect(compareOutputs(a, b, { page })).rejects.toMatchObject({ code: 'output_exists' });
+    await expect(compareOutputs(a, b, { page: { ...page, path: b } })).rejects.toMatchObject({
+      code: 'bad_output',
+    });
   });
 
   it.each(MIXED)('counts what became of the answers, from %s to %s', async (nameA, nameB) => {
@@ -398,7 +417,7 @@ describe('compare says in a sentence, and writes nothing', () => {
     }
     symlinkSync(files.path('nowhere.csv'), link);
     await expect(at(link)).rejects.toThrow(/link.csv is a symbolic link/);
-    await expect(at(files.path('x.jsonl'))).rejects.toThrow(/are written as .csv/);
+    await expect(at(files.path('x.jsonl'))).rejects.toThrow(/what it writes ends in .csv/);
     await expect(at(files.path('none/x.csv'))).rejects.toThrow(/cannot write .*none\/x.csv/);
   });
 });
