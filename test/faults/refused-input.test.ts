@@ -87,8 +87,8 @@ describe('a night on embedded with nothing to do', () => {
       expect(stderr).toContain('there is nothing to call');
       expect(stderr).not.toMatch(/NaN|Infinity|undefined|null/);
       expect(work.read(out)).toMatch(says);
-      const summary = work.read(out.replace(/\w+$/, 'summary.json'));
-      expect(JSON.parse(summary)).toMatchObject({
+      const summary = JSON.parse(work.read(out.replace(/\w+$/, 'summary.json')));
+      expect(summary).toMatchObject({
         stopped: null,
         input: { rows: 0 },
         rows: { total: 0, completed: 0, filtered: 0, failed: 0, skipped: 0 },
@@ -97,7 +97,8 @@ describe('a night on embedded with nothing to do', () => {
         rows_per_second: 0,
         latency_ms: { p50: null },
       });
-      expect(JSON.parse(work.read(`${out}.told`))).toEqual(JSON.parse(summary));
+      const { details: _details, ...told } = summary;
+      expect(JSON.parse(work.read(`${out}.told`))).toEqual(told);
     },
   );
 });
