@@ -33,7 +33,7 @@ try {
     for (const form of ['--html', '--markdown']) {
       const page = join(folder, `report${form}`);
       const { seconds, peak_bytes } = await metered({
-        args: [CLI, 'report', output, form, page],
+        args: [CLI, 'report', output, form, page, '--overwrite'],
         env: {},
       });
       const mb = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;
