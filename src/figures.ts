@@ -46,3 +46,9 @@ export function kept(answered: number, written: number): string {
   if (answered === written) return `${count(written)} rows are written and will not be called again`;
   return `${count(answered)} answered, ${count(written)} written yet; none of them will be called again`;
 }
+
+/** A text in short; no character is cut in two, and the long text is not kept in memory by it. */
+export const clipped = (text: string, most: number): string =>
+  text.length <= most
+    ? text
+    : `${Buffer.from(text.slice(0, most - 1).replace(/[\uD800-\uDBFF]$/, '')).toString()}…`;

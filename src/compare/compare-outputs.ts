@@ -3,7 +3,7 @@ import { basename, extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import { readJobFile } from '../config/job-file.js';
 import { PromptmillError, UsageError } from '../errors.js';
-import { count, counted } from '../figures.js';
+import { clipped, count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { readSummary } from '../report/read-summary.js';
@@ -159,7 +159,7 @@ class Pass {
         const isListed = this.#changed.length < MOST_LISTED;
         if (!isChanged || !(wanted || isListed)) return [];
         const cells = [...rowOf(match), before.shown, after.shown, a.textOf(match.a), b.textOf(match.b)];
-        if (isListed) this.#changed.push(cells.map((cell) => clipped(cell)));
+        if (isListed) this.#changed.push(cells.map((cell) => clipped(cell, MOST_CHARACTERS)));
         return wanted ? [line(cells)] : [];
       });
       if (text.length > 0) yield text.join('');
@@ -205,9 +205,6 @@ const CHANGED = ['answer_a', 'answer_b', 'text_a', 'text_b'];
 /** Rows that a page lists, and the characters of their cells. */
 const MOST_LISTED = 1000;
 const MOST_CHARACTERS = 1000;
-
-const clipped = (cell: string): string =>
-  cell.length > MOST_CHARACTERS ? `${cell.slice(0, MOST_CHARACTERS).toWellFormed()}…` : cell;
 
 const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): OutputFacts => ({
   output: name,

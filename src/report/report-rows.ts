@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
-import { count, counted } from '../figures.js';
+import { clipped, count, counted } from '../figures.js';
 import { isObject, parseJson, valueText } from '../json.js';
 import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
@@ -299,12 +299,6 @@ function isSmall(columns: readonly string[], rows: readonly ReportRow[]): boolea
   }
   return true;
 }
-
-/** A text in short; no character is cut in two, and the long text is not kept in memory by it. */
-const clipped = (text: string, most: number): string =>
-  text.length <= most
-    ? text
-    : `${Buffer.from(text.slice(0, most - 1).replace(/[\uD800-\uDBFF]$/, '')).toString()}…`;
 
 /** @throws UsageError `output_edited` */
 function assertCounted(

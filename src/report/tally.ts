@@ -1,5 +1,6 @@
 import { ABSTAINED } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
+import { clipped } from '../figures.js';
 import type { Answer, AnswerSource, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
 import { completedFault, sourceOf } from '../output/result-columns.js';
 import { GoldCounter, type GoldTally } from './gold-tally.js';
@@ -232,9 +233,6 @@ export class AbstainingTally {
 
 /** Beyond this a sum is not exact, and a manifest with it cannot be read again. */
 const bounded = (sum: number): number => Math.min(sum, Number.MAX_SAFE_INTEGER);
-
-const clipped = (text: string, most: number): string =>
-  text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
 /** Counts the filter's verdicts of one side. */
 class FilterCounter {
