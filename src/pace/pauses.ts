@@ -55,6 +55,9 @@ const LONGEST_PROBE_MS = 20_000;
 /** Shortest pause, in milliseconds. */
 const FIRST_PROBE_MS = 1_000;
 
+/** Code of a failure that the service itself tells of, with a status of 500 or more. */
+const SERVER_ERROR = 'server_error';
+
 /** A call that failed and may be made again. */
 export interface FailedCall {
   /** Names of the rows that it was for. */
@@ -88,6 +91,9 @@ export interface OutageView {
  * rows, or when one did not even connect. Rows that failed before, while others were answered, are evidence only when
  * there are thirty of them: at the end of a run few such rows are left, and they have to use their attempts up and fail.
  *
+ * Where the service says the same of all of them, their requests may be the cause: it is in doubt until a plain call tells. No
+ * other call is made meanwhile.
+ *
  * One process judges for itself; the pauses hold for all workers of the queue.
  */
 export class Outage {
@@ -102,6 +108,10 @@ export class Outage {
   #pauses = 0;
   #until = 0;
   #probing: Promise<void> | null = null;
+  /** What all calls since the last answer failed with, where the service itself said it; null where they differ. */
+  #said: string | null = null;
+  /** Ends the doubt; null while there is none. */
+  #endDoubt: (() => void) | null = null;
 
   /** The outage that goes on; null when there is none. */
   get view(): OutageView | null {
@@ -120,7 +130,7 @@ export class Outage {
    * @returns null when the service is still down: the call was not made
    */
   through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
-    return this.#pauses === 0 ? call() : this.#probe(now, call);
+    return this.#pauses === 0 && this.#probing === null ? call() : this.#probe(now, call);
   }
 
   async #probe<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
@@ -142,10 +152,16 @@ export class Outage {
   /**
    * A call failed in a way that may pass.
    * @param random a number in [0, 1)
-   * @returns milliseconds for which nobody should call; null when this is no outage but a call to be tried again
+   * @returns milliseconds for which nobody should call; null when this is no outage but a call to be tried again; `doubt`
+   *   when a plain call is to be made now, whose end is told to `decided`
    */
-  failed(call: FailedCall, now: number, random: number): number | null {
-    if (this.#last === null) this.#since = now;
+  failed(call: FailedCall, now: number, random: number): number | 'doubt' | null {
+    const said = call.fault.code === SERVER_ERROR ? call.fault.message : null;
+    if (this.#last === null) {
+      this.#since = now;
+      this.#said = said;
+    }
+    if (said !== this.#said) this.#said = null;
     this.#last = call;
     for (const row of call.rows) {
       this.#all.add(row);
@@ -153,13 +169,36 @@ export class Outage {
     }
     const many = this.#failing.size >= FAILURES || this.#all.size >= SUSPECT_FAILURES;
     const down = this.#pauses > 0 || !call.connected || many;
-    if (!down) return null;
+    if (!down || this.#endDoubt !== null) return null;
     // What was under way when the pause began belongs to it.
-    if (call.startedAt >= this.#until) {
-      const ceiling = doubledMs(FIRST_PROBE_MS, this.#pauses, LONGEST_PROBE_MS);
-      this.#pauses++;
-      this.#until = now + Math.round(ceiling * (1 - random / 4));
-    }
+    if (call.startedAt < this.#until) return Math.max(1, this.#until - now);
+    if (this.#said === null) return this.#pause(now, random);
+    const doubt = new Promise<void>((resolve) => {
+      this.#endDoubt = resolve;
+    });
+    this.#probing ??= doubt.finally(() => {
+      this.#probing = null;
+    });
+    return 'doubt';
+  }
+
+  /**
+   * The plain call has ended.
+   * @param passed whether it was answered: then the requests are the cause, and this is no outage
+   * @param random a number in [0, 1)
+   * @returns milliseconds for which nobody should call; null when this is no outage
+   */
+  decided(passed: boolean, now: number, random: number): number | null {
+    this.#endDoubt?.();
+    this.#endDoubt = null;
+    if (passed) this.answered();
+    return this.#last === null ? null : this.#pause(now, random);
+  }
+
+  #pause(now: number, random: number): number {
+    const ceiling = doubledMs(FIRST_PROBE_MS, this.#pauses, LONGEST_PROBE_MS);
+    this.#pauses++;
+    this.#until = now + Math.round(ceiling * (1 - random / 4));
     return Math.max(1, this.#until - now);
   }
 

@@ -1,4 +1,5 @@
-import type { Parameters } from '../model.js';
+import { NO_TOKENS } from '../budget/budget.js';
+import type { Parameters, Tokens } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
@@ -11,7 +12,7 @@ import { withRowUsage } from './row-usage.js';
 export interface CallEnded {
   readonly type: 'call ended';
   readonly run: string;
-  /** Number of the first of its rows, and how many they are. */
+  /** Number of the first of its rows, and how many they are: 0 for a plain call, which is for none. */
   readonly row: number;
   readonly rows: number;
   /** Number of this attempt for the rows, from 1. */
@@ -24,8 +25,8 @@ export interface CallEnded {
 /** What a call is for. */
 type CallFor = Pick<CallEnded, 'run' | 'row' | 'rows' | 'attempt'>;
 
-/** Counts a call of a run. */
-type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited') => void;
+/** Counts for a run. @param by 1 where it is absent */
+type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited' | keyof Tokens, by?: number) => void;
 
 /**
  * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
@@ -104,6 +105,22 @@ export class Caller {
     return [...done, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, false))];
   }
 
+  /**
+   * Whether the deployment of a chunk answers a call that nothing is wrong with. It takes a few tokens, which belong to no row:
+   * a budget counts them.
+   */
+  async answersPlain({ run, first, endpoint: spec }: Chunk): Promise<boolean> {
+    const endpoint = this.#endpoint(spec);
+    const of = { run, row: first, rows: 0, attempt: 1 };
+    const exchange = await this.#exchange(of, endpoint, PLAIN, false);
+    const [verdict] = exchange === null ? [] : endpoint.verdicts(exchange, PLAIN, 1);
+    if (verdict?.kind !== 'final' || verdict.outcome.status === 'failed') return false;
+    const { prompt_tokens, completion_tokens } = verdict.outcome.completion?.usage ?? NO_TOKENS;
+    this.count(run, 'prompt_tokens', prompt_tokens);
+    this.count(run, 'completion_tokens', completion_tokens);
+    return true;
+  }
+
   /** One exchange under a key that the service takes; null when it refuses every one. */
   async #exchange(
     of: CallFor,
@@ -149,6 +166,9 @@ export class Caller {
     await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()));
   }
 }
+
+/** One short word, and one token back. */
+const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 } };
 
 /** Rows that share a request have equal parameters. */
 export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>

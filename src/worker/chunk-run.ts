@@ -361,7 +361,7 @@ export class ChunkRun {
     const startedAt = steadyNow();
     const verdicts = await caller.call(chunk, rows, attempt);
     const name = this.#nameOf(rows[0]);
-    const learned = feedback.learn({ name, verdicts, reserved, startedAt });
+    const learned = feedback.learn({ chunk, name, verdicts, reserved, startedAt });
     const failure = verdicts.find(({ kind }) => kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
     const failedBefore = this.#failed.length;
@@ -370,11 +370,13 @@ export class ChunkRun {
     );
     if (this.#failed.length > failedBefore) this.#failedRequests++;
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
+    // Before it is settled: a plain call that it gives rise to is paid out of what was reserved for it.
+    const stops = learned instanceof Promise ? await learned : learned;
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
 
     const stop = verdicts.find(({ kind }) => kind === 'stop');
-    const fault = (await learned) ?? (stop?.kind === 'stop' ? stop.fault : null);
+    const fault = stops ?? (stop?.kind === 'stop' ? stop.fault : null);
     if (fault === null) return;
     // The rows come again with the next execution of the run.
     await this.parts.stop(chunk, this.#named(fault, way));

@@ -5,6 +5,7 @@ import type { Fault, Tokens } from '../model.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { Outage } from '../pace/pauses.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
+import type { Chunk } from '../queue/chunk.js';
 import type { Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Caller } from './caller.js';
 import { completionOf } from './row-usage.js';
@@ -20,6 +21,7 @@ export interface FeedbackParts {
 
 /** One call that has ended. */
 interface Ended {
+  readonly chunk: Chunk;
   /** Of its first row, to tell it from others. */
   readonly name: string;
   readonly verdicts: readonly Verdict[];
@@ -29,6 +31,8 @@ interface Ended {
 
 /** Answers to several prompts in a row that nobody could take apart, after which every row is called alone. */
 const MIXED_UP = 3;
+/** Times that all rows fail alike while a plain call is answered, before any row was, after which the run stops. */
+const ALL_ALIKE = 2;
 
 const NOTICES: { readonly [notice in Notice]: string } = {
   short_usage:
@@ -45,8 +49,14 @@ export class Feedback {
   #mixedUp = 0;
   /** Notices that the log has. */
   readonly #noticed = new Set<Notice>();
+  /** Times that all rows failed alike while a plain call was answered. */
+  #allAlike = 0;
 
-  constructor(private readonly parts: FeedbackParts) {}
+  constructor(
+    private readonly parts: FeedbackParts,
+    /** Whether a row was answered before. */
+    private answered: boolean,
+  ) {}
 
   /**
    * Rows that may share a request.
@@ -60,7 +70,8 @@ export class Feedback {
   /**
    * Learns from a call. This process knows at once: later it would undo what calls that were made after this one have
    * taught.
-   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause
+   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause, or a plain call has
+   *   to be made
    */
   learn(call: Ended): Fault | null | Promise<Fault | null> {
     const { caller, outage, pacer, estimate } = this.parts;
@@ -75,6 +86,7 @@ export class Feedback {
     // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
     if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
+    this.answered ||= verdicts.some(({ kind }) => kind === 'final');
     const usage = usageOf(verdicts);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
     const beyond = verdicts.every(exceedsQuota)
@@ -106,22 +118,56 @@ export class Feedback {
   }
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
-  async #failed({ name, startedAt }: Ended, { fault, notReady, ...call }: Unsettled): Promise<null> {
+  async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
     const { outage, pacer, log } = this.parts;
+    const { fault, notReady } = failure;
     // A server that loads its model is as good as not there: that is never the fault of a row.
-    const connected = call.connected && !notReady;
+    const connected = failure.connected && !notReady;
     const held = pacer.failed(connected);
+    let stop: Fault | null = null;
     if (fault.code !== 'aborted') {
       const now = steadyNow();
       const before = outage.remaining(now);
-      const ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random()) ?? 0;
-      if (ms > before) {
+      const { name, startedAt } = call;
+      let ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random());
+      if (ms === 'doubt') {
+        const passed = await this.#passes(call);
+        ms = outage.decided(passed, steadyNow(), Math.random());
+        if (passed) stop = this.#ofTheRows(fault);
+      }
+      if (ms !== null && ms > before) {
         log.info({ ms, ...fault }, 'the service is down; pausing');
         await pacer.pause(ms);
       }
     }
     await held;
-    return null;
+    return stop;
+  }
+
+  /** Whether the service answers a plain call. */
+  async #passes({ chunk }: Ended): Promise<boolean> {
+    const { caller, pacer } = this.parts;
+    const admission = await pacer.admit(1);
+    return typeof admission === 'object' && (await caller.answersPlain(chunk));
+  }
+
+  /**
+   * All rows fail alike, and a plain call is answered: what they ask for is the cause. Where no row was ever answered, all
+   * the others would fail as well.
+   */
+  #ofTheRows({ message }: Fault): Fault | null {
+    this.parts.log.info(
+      { message },
+      'the service answers a plain request: the requests of the rows are what fails',
+    );
+    if (this.answered || ++this.#allAlike < ALL_ALIKE) return null;
+    this.#allAlike = 0;
+    return {
+      code: 'not_supported',
+      message:
+        `the service says of every row's request: ${message}, and answers a plain one. ` +
+        'Look for what it does not support in parameters, row_parameters and prompt.',
+    };
   }
 
   /** For lack of quota: every worker of the queue pauses, and no attempt is used up; too often, and the run stops. */

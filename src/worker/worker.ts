@@ -54,6 +54,7 @@ const OF_THE_RUN = new Set([
   'operation_not_supported',
   'api_version_not_supported',
   'deployment_not_found',
+  'not_supported',
   'no_text',
   'rate_limited',
 ]);
@@ -197,7 +198,7 @@ export class ChunkWorker {
       place,
       concurrency,
       answered,
-      (run, what) => this.#batcher.count(run, what),
+      (run, what, by) => this.#batcher.count(run, what, by),
       () => log.warn('the service refused the first key; going on with the second'),
       place.onCall,
     );
@@ -218,7 +219,7 @@ export class ChunkWorker {
     limit.concurrency = pacer.concurrency;
     const estimate = new TokenEstimate(limits.token_estimate);
     const parts = { caller, outage: new Outage(), pacer, estimate, limit, log };
-    return { ...parts, feedback: new Feedback(parts) };
+    return { ...parts, feedback: new Feedback(parts, answered) };
   }
 
   /** To its deployment first. */

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
@@ -171,7 +172,13 @@ describe('a run into a file', () => {
 
   it('stops in order when it is aborted, and the same call goes on with it', async () => {
     const aborting = new AbortController();
-    await scripted(echo, async (url, calls) => {
+    // However long the first commit takes, there are rows left at it.
+    const aborted = once(aborting.signal, 'abort');
+    const waiting: Script = async (request) => {
+      if (Number(request.prompt) > 60) await aborted;
+      return echo(request);
+    };
+    await scripted(waiting, async (url, calls) => {
       const options = { rows: numbered(120), env: environment(url), output: work.path('aborted.csv') };
       const onEvent = (event: RunEvent): void => {
         if (event.type === 'committed') aborting.abort();

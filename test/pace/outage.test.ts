@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type FailedCall, Outage } from '../../src/pace/pauses.js';
 
-const DOWN = { code: 'server_error', message: 'HTTP 503' };
+const DOWN = { code: 'connection_reset', message: 'the connection was closed' };
 const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): FailedCall => ({
   rows: [`run:${row}`],
   fault: DOWN,
@@ -9,7 +9,7 @@ const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): Faile
   startedAt,
   ...more,
 });
-const failEach = (outage: Outage, rows: number, now = 0): (number | null)[] =>
+const failEach = (outage: Outage, rows: number, now = 0): (number | 'doubt' | null)[] =>
   Array.from({ length: rows }, (_, i) => outage.failed(call(i + 1, now), now, 0));
 
 describe('an outage', () => {
@@ -122,6 +122,65 @@ describe('an outage', () => {
       });
     expect(await Promise.all([through(1), through(2), through(3)])).toEqual([2000, null, null]);
     expect(made).toEqual([1]);
+  });
+
+  const alike = (row: number, message = 'cannot do that (HTTP 500)'): FailedCall =>
+    call(row, 0, { fault: { code: 'server_error', message } });
+  const failAlike = (outage: Outage) => {
+    for (let row = 1; row < 10; row++) expect(outage.failed(alike(row), 0, 0)).toBeNull();
+    expect(outage.failed(alike(10), 0, 0)).toBe('doubt');
+  };
+
+  it('is in doubt while the service says the same of all rows, and is none when a plain call is answered', () => {
+    const outage = new Outage();
+    failAlike(outage);
+    expect(outage.view).toBeNull();
+    expect(outage.failed(alike(11), 0, 0), 'one plain call at a time').toBeNull();
+    expect(outage.decided(true, 5, 0)).toBeNull();
+    expect(outage.view).toBeNull();
+    for (let row = 21; row < 30; row++) expect(outage.failed(alike(row), 6, 0)).toBeNull();
+    expect(outage.failed(alike(30), 6, 0), 'it may have gone down meanwhile').toBe('doubt');
+  });
+
+  it('begins when the plain call fails as well, and is in doubt again after each pause', () => {
+    const outage = new Outage();
+    failAlike(outage);
+    expect(outage.decided(false, 5, 0)).toBe(1000);
+    expect(outage.view).toMatchObject({ since: 0, until: 1005, rows: 10 });
+    expect(outage.failed({ ...alike(11), startedAt: 2 }, 10, 0), 'it was under way').toBe(995);
+    expect(outage.failed({ ...alike(11), startedAt: 1005 }, 1006, 0)).toBe('doubt');
+    expect(outage.decided(false, 1010, 0)).toBe(2000);
+  });
+
+  it('is none when a row was answered while the plain call was under way', () => {
+    const outage = new Outage();
+    failAlike(outage);
+    outage.answered();
+    expect(outage.decided(false, 5, 0)).toBeNull();
+    expect(outage.view).toBeNull();
+  });
+
+  it('is in no doubt where the service says this and that', () => {
+    const outage = new Outage();
+    for (let row = 1; row < 10; row++) outage.failed(alike(row, `fault ${row}`), 0, 0);
+    expect(outage.failed(alike(10), 0, 0)).toBe(1000);
+  });
+
+  it('keeps all other calls until the plain one has ended', async () => {
+    const outage = new Outage();
+    failAlike(outage);
+    const made: number[] = [];
+    const through = (row: number) =>
+      outage.through(
+        () => 5,
+        async () => made.push(row),
+      );
+    const kept = [through(1), through(2)];
+    await Promise.resolve();
+    expect(made).toEqual([]);
+    outage.decided(true, 5, 0);
+    await Promise.all(kept);
+    expect(made).toEqual([1, 2]);
   });
 
   it('lets the next one probe when a probe made no call after all', async () => {

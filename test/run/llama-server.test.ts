@@ -156,6 +156,37 @@ describeEachStore(
         Array(5).fill('completed 1'),
       );
     });
+
+    it('stops the run when it fails every row alike and answers a plain call: that is no outage', async () => {
+      const { code, stderr } = await run(
+        { build: 'b4748', fails: /word/ },
+        { limits: { concurrency: 4, budget: { tokens: 100_000 } } },
+        60,
+      );
+      expect(code, stderr).toBe(3);
+      expect(stderr.replaceAll(/\s+/g, ' ')).toContain(
+        "not_supported: the service says of every row's request: cannot do that (HTTP 500), and answers a plain one",
+      );
+      const plain = service.requests.filter((each) => each.prompt === 'Hello');
+      expect(plain.map(({ body }) => body)).toEqual(
+        Array(2).fill(expect.objectContaining({ max_tokens: 1 })),
+      );
+      // Twice ten rows and one plain call, and what was on its way.
+      expect(service.calls()).toBeLessThanOrEqual(2 * (10 + 1 + 2 * 4));
+    });
+
+    it('fails the rows alone that it fails alike, where others are answered', async () => {
+      const { code, stderr } = await run(
+        { build: 'v0.5.0', fails: /^(1[3-9]|[2-6]\d) / },
+        { limits: { concurrency: 4, attempts: 2, give_up_after: '1h' } },
+        60,
+      );
+      expect(code, stderr).toBe(1);
+      expect(records().map(({ status, attempts }) => `${status} ${attempts}`)).toEqual(
+        Array.from({ length: 60 }, (_, i) => (i < 12 ? 'completed 1' : 'failed 2')),
+      );
+      expect(summary()).toMatchObject({ calls: { sent: service.calls() } });
+    });
   },
   ['embedded', 'redis'],
 );

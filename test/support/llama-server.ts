@@ -8,6 +8,8 @@ export interface LlamaServer {
   readonly context?: number;
   /** Calls that come while the model is loaded. @default 0 */
   readonly loading?: number;
+  /** Prompts that it cannot do, and says so with a 500 of which nobody knows the words. @default none */
+  readonly fails?: RegExp;
 }
 
 /** What it generates where a request says nothing: as much as it can. */
@@ -17,7 +19,7 @@ const WITHOUT_END = 2048;
 export const tokensOf = (prompt: string): number => prompt.split(' ').length + 1;
 
 /** A script that answers like a build of the server. Each answer is `re` and the first word of the prompt. */
-export function llamaServer({ build, context = 4096, loading = 0 }: LlamaServer): Script {
+export function llamaServer({ build, context = 4096, loading = 0, fails }: LlamaServer): Script {
   return (request): ScriptedReply => {
     const { body, text, total } = request;
     if (total <= loading) return error(503, 'unavailable_error', 'Loading model');
@@ -27,6 +29,7 @@ export function llamaServer({ build, context = 4096, loading = 0 }: LlamaServer)
     if (/\\ud[89a-f]/i.test(text)) return error(500, 'server_error', 'invalid UTF-8 byte');
 
     const prompts = promptsOf(request);
+    if (prompts.some((prompt) => fails?.test(prompt))) return error(500, 'server_error', 'cannot do that');
     const tooLong = prompts.find((prompt) => tokensOf(prompt) > context);
     if (tooLong !== undefined && build === 'v0.5.0') {
       const message = `request (${tokensOf(tooLong)} tokens) exceeds the available context size (${context} tokens), try increasing it`;
