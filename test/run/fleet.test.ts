@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { haveRedis, startRedis } from '../support/servers.js';
+import { describeMissing } from '../support/stores.js';
 
 describe('what a fleet needs to start', () => {
   const work = new Workplace();
@@ -44,6 +46,55 @@ describe('what a fleet needs to start', () => {
     );
     expect(stderr).not.toContain('PROMPTMILL_API_KEY');
     expect(stderr).toContain('cannot reach redis://127.0.0.1:1');
+  });
+});
+
+if (!haveRedis()) describeMissing('a fleet', 'redis-server or valkey-server');
+
+describe.runIf(haveRedis())('a fleet', () => {
+  it('goes on with its other runs when one asks for what the service cannot do', async () => {
+    const work = new Workplace();
+    const server = await startRedis();
+    let called = (): void => {};
+    const isCalled = new Promise<void>((resolve) => {
+      called = resolve;
+    });
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const service = await startScriptedService(async ({ body }) => {
+      if ('suffix' in body) return { status: 500, text: 'Unsupported param: suffix' };
+      called();
+      await released;
+      return {};
+    });
+    const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: server.url };
+    const worker = work.start(['work'], env);
+    try {
+      // So few that the worker has calls left for the other run.
+      const input = { path: work.rows(3) };
+      const good = work.job({ input, output: { path: 'good.csv' } }, 'good.yaml');
+      const bad = work.job(
+        { input, output: { path: 'bad.csv' }, parameters: { suffix: ' end' } },
+        'bad.yaml',
+      );
+      const finishes = work.run(['run', good, '--no-work'], env);
+      await isCalled;
+      const stopped = await work.run(['run', bad, '--no-work'], env);
+      expect(stopped.code, stopped.stderr).toBe(3);
+      expect(stopped.stderr).toContain('not_supported: Unsupported param: suffix');
+      release();
+      const { code, stderr } = await finishes;
+      expect(code, stderr).toBe(0);
+    } finally {
+      release();
+      worker.process.kill('SIGTERM');
+      await worker.ended;
+      await service.close();
+      await server.stop();
+      work.remove();
+    }
   });
 });
 
