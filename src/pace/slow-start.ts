@@ -1,7 +1,8 @@
 /** Calls at once in the beginning: as many as the smallest quotas admit in a second. */
 const FIRST = 10;
-/** Time after a failed call during which the limit does not grow, in milliseconds. */
+/** Time after a failed call during which the limit does not grow, in milliseconds, unless so many answers came since. */
 const CALM_MS = 5_000;
+const CALM_ANSWERS = 10;
 
 /**
  * How many calls one process makes at once, from a few up to its ceiling: each answer adds one, which doubles the
@@ -9,11 +10,15 @@ const CALM_MS = 5_000;
  * doubles the limit also where calls take longer than that.
  *
  * It begins again after a pause of which no rate was learned. Where a rate is known the limit stays, because the service
- * counts calls a second and not calls at once. A 5xx only stops the growth for a while.
+ * counts calls a second and not calls at once. A 5xx only stops the growth for a while, or until ten calls were answered:
+ * a service that fails at one call in thirty, whatever the load, would else be called by ten at once for hours.
  */
 export class SlowStart {
   #limit: number;
-  #calmFrom = 0;
+  #pausedUntil = 0;
+  #failedUntil = 0;
+  /** Answers since the last failed call. */
+  #since = 0;
 
   /** @param ceiling the concurrency that the user set */
   constructor(private readonly ceiling: number) {
@@ -27,6 +32,7 @@ export class SlowStart {
 
   /** A call was answered. @returns true when the limit grew */
   answered(now: number): boolean {
+    this.#since++;
     return this.#grow(this.#limit + 1, now);
   }
 
@@ -37,12 +43,13 @@ export class SlowStart {
 
   /** A call failed for another reason than the quota. */
   failed(now: number): void {
-    this.#calmFrom = Math.max(this.#calmFrom, now + CALM_MS);
+    this.#failedUntil = now + CALM_MS;
+    this.#since = 0;
   }
 
   /** Nobody may call until then: what is answered meanwhile says nothing. */
   paused(until: number): void {
-    this.#calmFrom = Math.max(this.#calmFrom, until);
+    this.#pausedUntil = Math.max(this.#pausedUntil, until);
   }
 
   /** Begins again, so that not all calls come at once when a pause ends. @returns true when the limit fell */
@@ -53,7 +60,8 @@ export class SlowStart {
   }
 
   #grow(limit: number, now: number): boolean {
-    if (now < this.#calmFrom || this.#limit === this.ceiling) return false;
+    if (now < this.#pausedUntil || this.#limit === this.ceiling) return false;
+    if (now < this.#failedUntil && this.#since < CALM_ANSWERS) return false;
     this.#limit = Math.min(limit, this.ceiling);
     return true;
   }
