@@ -1,9 +1,9 @@
-import { existsSync, lstatSync, realpathSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { existsSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { knownFormatOf } from '../output/format.js';
-import { WriteError, writeDurably } from '../output/writer.js';
+import { assertFree, placeOf, type WantedFile, writeWanted } from '../output/wanted-file.js';
 import { renderMarkdown } from '../report/markdown.js';
 import { readSummary } from '../report/read-summary.js';
 import { renderReport } from '../report/report-terminal.js';
@@ -50,16 +50,20 @@ export function reportCommand(exit: Exit): Command {
 }
 
 async function report(file: string, { html, markdown, json, overwrite = false }: Options): Promise<void> {
-  const written = [html, markdown, ...(json ? ['-'] : [])].filter((name) => name !== undefined);
-  if (written.filter((name) => name === '-').length > 1) {
+  const forms = [
+    { option: '--html', path: html, make: htmlOf },
+    { option: '--markdown', path: markdown, make: renderMarkdown },
+    { option: '--json', path: json ? STDOUT : undefined, make: jsonOf },
+  ].flatMap(({ path, ...form }) => (path === undefined ? [] : [{ ...form, path, overwrite }]));
+  const files = forms.filter(({ path }) => path !== STDOUT);
+  if (forms.length - files.length > 1) {
     throw new UsageError(
       'two_on_stdout',
       'two forms of the report would go to standard output',
       'Give one of them a file: --html FILE or --markdown FILE.',
     );
   }
-  const places = written.filter((name) => name !== '-').map(placeOf);
-  if (new Set(places).size < places.length) {
+  if (new Set(files.map(({ path }) => placeOf(path))).size < files.length) {
     throw new UsageError(
       'report_not_writable',
       `--html and --markdown both name ${html}`,
@@ -67,17 +71,16 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
     );
   }
   const found = findRun(file);
-  for (const path of written) assertFree(path, found, overwrite);
+  for (const wanted of files) assertNotOfRun(wanted, found);
   const made = found.isThere
     ? await reportOf(found.summary, found.output)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
   // All are made before one is written.
-  const texts: [path: string, text: string][] = [
-    ...(html === undefined ? [] : [[html, await htmlOf(made)] as [string, string]]),
-    ...(markdown === undefined ? [] : [[markdown, renderMarkdown(made)] as [string, string]]),
-    ...(json ? [['-', `${JSON.stringify(made, null, 2)}\n`] as [string, string]] : []),
-  ];
-  for (const [path, text] of texts) await write(path, text);
+  const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
+  for (const { form, text } of texts) {
+    if (form.path !== STDOUT) await writeWanted(form, text);
+    else await new Promise((resolve) => process.stdout.write(text, resolve));
+  }
   if (texts.length > 0) return;
   process.stderr.write(
     renderReport(made, {
@@ -118,57 +121,21 @@ function findRun(file: string): FoundRun {
   );
 }
 
-/** A report takes the place of no file of the run, nor of what somebody else has made, and of nothing but a file. */
-function assertFree(
-  path: string,
-  { output, path: summaryPath, summary }: FoundRun,
-  overwrite: boolean,
-): void {
-  if (path === '-') return;
-  const place = placeOf(path);
+/** The page that a run has written beside its output is replaced, and no other file of it. */
+function assertNotOfRun(wanted: WantedFile, { output, path, summary }: FoundRun): void {
   const { report: page, ...files } = outputFiles(output);
-  const own = [summaryPath, summary.input.path, summary.job_file, ...Object.values(files)];
-  const refused = (
-    code: string,
-    why: string,
-    hint = 'Name another file for the report, or - for standard output.',
-  ) => new UsageError(code, `${path} ${why}`, hint);
-  if (own.some((name) => name !== undefined && placeOf(name) === place))
-    throw refused('report_not_writable', 'is a file of the run itself');
-  const there = lstatSync(path, { throwIfNoEntry: false });
-  if (there?.isSymbolicLink()) throw refused('report_not_writable', 'is a symbolic link');
-  if (there !== undefined && !there.isFile())
-    throw refused('report_not_writable', 'is there, and is no plain file');
-  if (there !== undefined && !overwrite && place !== placeOf(page))
-    throw refused(
-      'output_exists',
-      'exists',
-      'Replace it with --overwrite, or name another file for the report.',
-    );
-}
-
-/** The file that a name stands for, whether it is there or not; also where a link that leads nowhere has the name. */
-function placeOf(path: string): string {
-  if (existsSync(path)) return realpathSync(path);
-  const folder = dirname(resolve(path));
-  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
+  const overwrite = wanted.overwrite === true || placeOf(wanted.path) === placeOf(page);
+  assertFree({ ...wanted, overwrite }, [
+    ...Object.values(files),
+    ...[path, summary.input.path, summary.job_file],
+  ]);
 }
 
 /** Charts and tables are loaded for a page only. */
 const htmlOf = async (report: RunReport): Promise<string> =>
   (await import('../report/page/render-html.js')).renderHtml(report);
 
-async function write(path: string, text: string): Promise<void> {
-  if (path === '-') {
-    await new Promise((resolve) => process.stdout.write(text, resolve));
-    return;
-  }
-  try {
-    await writeDurably(path, text);
-  } catch (error) {
-    if (!(error instanceof WriteError)) throw error;
-    throw new UsageError('report_not_writable', error.message, 'Name another file for the report.', {
-      cause: error,
-    });
-  }
-}
+const jsonOf = (report: RunReport): string => `${JSON.stringify(report, null, 2)}\n`;
+
+/** Stands for standard output. */
+const STDOUT = '-';

@@ -1,11 +1,11 @@
-import { existsSync, lstatSync, realpathSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import { readJobFile } from '../config/job-file.js';
-import { PromptmillError, UsageError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import { clipped, count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
-import { WriteError, writeDurably } from '../output/writer.js';
+import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
 import { readSummary } from '../report/read-summary.js';
 import type { Share } from '../report/score.js';
 import type { Summary } from '../report/summary.js';
@@ -96,19 +96,21 @@ export async function compareOutputs(
 ): Promise<CompareReport> {
   const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
   const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
-  if (changed !== undefined) assertFree('--output', '.csv', changed, read);
-  if (page !== undefined) assertFree('--html', '.html', page, read);
+  const files = {
+    changed: changed && wanted('--output', '.csv', changed, read),
+    page: page && wanted('--html', '.html', page, read),
+  };
   const spool = new Spool();
   try {
     const a = await ComparedOutput.open(onDisk(pathA, summaryA));
     const b = await ComparedOutput.open(onDisk(pathB, summaryB));
     const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
     const pass = new Pass([a, summaryA], [b, summaryB], column, () => spool.plain(pathA));
-    const lines = pass.changedLines(changed !== undefined, signal);
-    if (changed === undefined) for await (const _ of lines);
-    else await written('--output', changed.path, lines);
+    const lines = pass.changedLines(files.changed !== undefined, signal);
+    if (files.changed === undefined) for await (const _ of lines);
+    else await writeWanted(files.changed, lines);
     const report = pass.report();
-    if (page !== undefined) await written('--html', page.path, page.render(report, pass.changed));
+    if (page && files.page) await writeWanted(files.page, page.render(report, pass.changed));
     return report;
   } finally {
     await spool.remove();
@@ -259,57 +261,27 @@ function idOfJob(summary: Summary | null): string | null {
 }
 
 /** Files of an output, with the input and the job file that it was made of. */
-const filesOf = (output: string, summary: Summary | null): string[] => [
+const filesOf = (output: string, summary: Summary | null): (string | undefined)[] => [
   ...Object.values(outputFiles(output)),
-  ...(summary === null ? [] : [summary.input.path, ...(summary.job_file ? [summary.job_file] : [])]),
+  ...[summary?.input.path, summary?.job_file],
 ];
 
-/**
- * @param option that names the file
- * @param kept files that may not be replaced
- * @throws UsageError when the file cannot be put there
- */
-function assertFree(
+/** @throws UsageError when the file cannot be put there */
+function wanted(
   option: '--output' | '--html',
   ending: string,
   { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },
-  kept: readonly string[],
-): void {
-  const hint = `Name another file with ${option}.`;
+  kept: readonly (string | undefined)[],
+): WantedFile {
+  const file = { option, path, overwrite };
   if (extname(path).toLowerCase() !== ending)
-    throw new UsageError('bad_output', `${option} ${path}: what it writes ends in ${ending}`, hint);
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (found === undefined) return;
-  if (found.isSymbolicLink())
-    throw new UsageError('output_not_written', `${option} ${path} is a symbolic link`, hint);
-  const real = realpathSync(path);
-  const own = kept.find((file) => existsSync(file) && realpathSync(file) === real);
-  if (own !== undefined) {
-    const what = `is a file of the outputs that are compared, or what they were made of (${own})`;
-    throw new UsageError('output_is_input', `${option} ${path} ${what}`, hint);
-  }
-  if (!overwrite)
     throw new UsageError(
-      'output_exists',
-      `${path} exists`,
-      `Replace it with --overwrite, or ${lowered(hint)}`,
+      'bad_output',
+      `${option} ${path}: what it writes ends in ${ending}`,
+      `Name another file with ${option}.`,
     );
-}
-
-const lowered = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
-
-async function written(
-  option: string,
-  path: string,
-  content: string | AsyncGenerator<string>,
-): Promise<void> {
-  await writeDurably(path, content).catch((error: unknown) => {
-    if (!(error instanceof WriteError)) throw error;
-    if (error.cause instanceof PromptmillError) throw error.cause;
-    throw new UsageError('output_not_written', error.message, `Name another file with ${option}.`, {
-      cause: error,
-    });
-  });
+  assertFree(file, kept);
+  return file;
 }
 
 /** @throws UsageError when an output is not what its run wrote */

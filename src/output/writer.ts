@@ -243,7 +243,7 @@ const throughTemporary = <T>(path: string, make: (temporary: string) => Promise<
 };
 
 /** What is written into a file. */
-type Content = string | AsyncIterable<string | Buffer>;
+export type Content = string | AsyncIterable<string | Buffer>;
 
 /** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
 async function fill(path: string, content: Content, mode?: number): Promise<FileId> {

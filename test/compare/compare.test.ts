@@ -405,8 +405,10 @@ describe('compare says in a sentence, and writes nothing', () => {
   it('that the rows that changed have no place', async () => {
     const a = files.write('a.csv', BEFORE);
     const at = (path: string) => compareOutputs(a, a, { changed: { path, overwrite: true } });
-    await expect(at(a)).rejects.toThrow(/a.csv is a file of the outputs that are compared/);
+    await expect(at(a)).rejects.toThrow(/a.csv is a file of the run itself/);
     const { review } = outputFiles(a);
+    // Nor the name of one that a run may write.
+    await expect(at(review)).rejects.toMatchObject({ code: 'output_is_input' });
     const [input, link] = [files.path('in.csv'), files.path('link.csv')];
     for (const path of [review, input]) writeFileSync(path, 'kept');
     const of = files.write('b.csv', BEFORE, { summary: { input: { path: input, sha256: 's', rows: 6 } } });
