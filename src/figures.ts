@@ -41,10 +41,13 @@ export function duration(seconds: number): string {
   return `${count(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
-/** What a run that goes on need not call again: `33 answered, 20 written yet; …`. */
-export function kept(answered: number, written: number): string {
-  if (answered === written) return `${count(written)} rows are written and will not be called again`;
-  return `${count(answered)} answered, ${count(written)} written yet; none of them will be called again`;
+/**
+ * What a run that goes on need not call again: `33 rows known, 20 of them written; …`.
+ * @param known rows that are written, and outcomes that the store keeps until they are
+ */
+export function keptText(known: number, written: number): string {
+  if (known === written) return `${counted(written, 'row')} written; none of them will be called again`;
+  return `${counted(known, 'row')} known, ${count(written)} of them written; none of them will be called again`;
 }
 
 /** A text in short; no character is cut in two, and the long text is not kept in memory by it. */

@@ -177,7 +177,7 @@ function isRead(text: string): Promise<boolean> {
 }
 
 function print(
-  { summary, halted, files, review, report, beyond, known }: RunResult,
+  { summary, halted, files, review, report, beyond, kept }: RunResult,
   settings: Settings,
 ): void {
   const { jobFile, emulated } = settings;
@@ -202,7 +202,7 @@ function print(
     files: written,
     // What went to standard output is gone; there is no file to go on with.
     resume: files === null ? null : commandLine(),
-    known: files === null ? summary.rows.total : known,
+    kept: files === null ? summary.rows.total : kept,
   });
   const { failed } = summary.rows;
   const isOver = halted === null && files !== null;

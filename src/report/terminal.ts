@@ -1,4 +1,4 @@
-import { cost, count, counted, duration, kept, percent, rate } from '../figures.js';
+import { cost, count, counted, duration, keptText, percent, rate } from '../figures.js';
 import { CALLS } from '../store/counters.js';
 import { driftText } from './drift.js';
 import { scoreLines } from './score-lines.js';
@@ -29,8 +29,8 @@ export interface TerminalOptions {
   readonly files: readonly (readonly [name: string, path: string])[];
   /** The command that resumes a stopped run; `null` where nothing is left to resume. */
   readonly resume: string | null;
-  /** Rows whose outcome is kept, also where it is not written yet. @default those of the summary */
-  readonly known?: number;
+  /** Rows that are not called again when the run goes on. @default those of the summary */
+  readonly kept?: number;
 }
 
 /** A name and how often it was counted; both are `null` in the line that stands for the names left out. */
@@ -108,14 +108,14 @@ type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'
 function stoppedLines(
   { rows, input }: Summary,
   reason: string,
-  { width, resume, known = 0 }: TerminalOptions,
+  { width, resume, kept = 0 }: TerminalOptions,
   paint: Paint,
 ): string[] {
   const progress = `Stopped after ${count(rows.total)} of ${count(input.rows)} rows:`;
   return [
     '',
     ...words(`${progress} ${plain(reason)}`, width).map((line) => paint('yellow', line)),
-    ...(known > rows.total ? words(kept(known, rows.total), width) : []),
+    ...(kept > rows.total ? words(keptText(kept, rows.total), width) : []),
     ...(resume === null ? [] : ['Resume with:', `  ${plain(resume)}`]),
   ];
 }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
-import { count, kept } from '../figures.js';
+import { count, keptText } from '../figures.js';
 import { forgetRun } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
@@ -138,7 +138,7 @@ export async function goOn(
         throw store.health.usageErrorFor(error);
       });
     if (manifest.execution > 1)
-      say(`continuing run ${manifest.run}: ${kept(manifest.rows + waiting, manifest.rows)}`);
+      say(`continuing run ${manifest.run}: ${keptText(manifest.rows + waiting, manifest.rows)}`);
     return { target, store, queue, reuse, committer, lease, before, close };
   } catch (error) {
     await close();

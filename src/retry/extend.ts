@@ -51,7 +51,7 @@ export async function extendOutput(settings: Settings, world: World): Promise<Ru
         review: null,
         report: null,
         beyond: 0,
-        known: total,
+        kept: total,
         retried: 0,
       };
     }

@@ -188,7 +188,7 @@ function mendingJob(settings: Settings, { output, scores }: Summary): Settings {
 /** There is no row of the kind. */
 function nothing(summary: Summary, files: OutputFiles): RetryResult {
   const { total } = summary.rows;
-  return { summary, halted: null, files, review: null, report: null, beyond: 0, known: total, retried: 0 };
+  return { summary, halted: null, files, review: null, report: null, beyond: 0, kept: total, retried: 0 };
 }
 
 /** The rows of the input that have these numbers, numbered from 1. */

@@ -44,7 +44,7 @@ export interface EngineParts extends Execution {
 
 /**
  * Producer, worker and collector together, until every row is on disk or the run is halted.
- * @returns rows whose outcome is known, also where it is not written yet
+ * @returns rows that no later execution calls again: those on disk, and those whose outcome the store keeps
  */
 export async function runEngine(
   settings: Settings,
@@ -68,6 +68,8 @@ class Engine {
   /** The workers of all processes. */
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
+  /** Outcomes that the store keeps and that are not on disk, when the run has been halted. */
+  #waiting = 0;
   /** Aborted when the run was halted and its calls have ended. */
   readonly #drained = new AbortController();
 
@@ -137,7 +139,7 @@ class Engine {
     this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
     if (end === 'away') say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
     if (end === 'late') say('warning: the run did not end in time; the queue keeps what it has of it');
-    return this.#watchdog.known;
+    return committer.manifest.rows + this.#waiting;
   }
 
   /** What is known of the rows may release the rest of them, or end the run. */
@@ -230,6 +232,8 @@ class Engine {
       // What ended with the worker's last calls.
       const { calls, opened } = await store.ledger.progress(run, []);
       if (opened) committer.count(calls);
+      // As the next execution will find it. To the collector rows that are not sent are known as well.
+      if (this.world.halt.reason !== null) this.#waiting = await store.ledger.waiting(run);
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
       this.world.log.debug({ err: error }, 'the store refused the last words of the run');

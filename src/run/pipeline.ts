@@ -37,8 +37,8 @@ export interface RunResult {
   readonly report: string | null;
   /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
-  /** Rows whose outcome is known, also where it is not written yet. */
-  readonly known: number;
+  /** Rows that are written, and rows whose outcome the store keeps until the run goes on. */
+  readonly kept: number;
   /** Rows of a finished output that were to be called again; with 0 nothing was changed. Absent for a run. */
   readonly retried?: number;
 }
@@ -106,8 +106,8 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
     committer.manifest.rows,
   );
   try {
-    const known = await runEngine(settings, world, parts, heartbeat);
-    const result = await endRun(known, parts, settings, world);
+    const kept = await runEngine(settings, world, parts, heartbeat);
+    const result = await endRun(kept, parts, settings, world);
     await heartbeat.end(endOf(result.halted));
     if (result.halted?.kind === 'error') throw result.halted.error;
     return result;
@@ -118,7 +118,7 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
 
 /** Gives the output its name when every row is in it; else leaves the run as the same command finds it. */
 async function endRun(
-  known: number,
+  kept: number,
   parts: RunParts,
   settings: Settings,
   { halt, say }: World,
@@ -178,7 +178,7 @@ async function endRun(
     if (halted !== null) await reuse?.discard();
   }
   const files = target?.files ?? null;
-  return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, known };
+  return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, kept };
 }
 
 const NO_THRESHOLD =

@@ -34,8 +34,8 @@ describeEachStore('a run that is interrupted', (store) => {
     // Whatever is on disk by now: every row that was called is known, and both say so.
     const areWritten = trial.rowsOnDisk() === called;
     const known = areWritten
-      ? `${called} rows are written and will not be called again`
-      : `${called} answered, ${trial.rowsOnDisk()} written yet; none of them will be called again`;
+      ? `${called} rows written; none of them will be called again`
+      : `${called} rows known, ${trial.rowsOnDisk()} of them written; none of them will be called again`;
     if (!areWritten) expect(stderr).toContain(known);
     const resumed = trial.run();
     await resumed.says(/continuing run/);

@@ -118,7 +118,7 @@ describe('on_finish', () => {
       review: null,
       report: null,
       beyond: 0,
-      known: 0,
+      kept: 0,
     };
     await onFinish(
       readyHooks(job, (name) => env[name]),

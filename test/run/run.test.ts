@@ -159,25 +159,31 @@ describeEachStore('a run', (store) => {
         ? { status: 403, json: { error: { code: '403', message: 'blocked' } } }
         : {},
     );
+    // Row 31 holds its chunk back, and the rows that are skipped are known without an answer.
+    const skipped = [35, 70];
+    const lines = Array.from({ length: 80 }, (_, i) => `${i + 1},${skipped.includes(i + 1) ? '' : 'note'}`);
     const job = work.job({
-      input: { path: work.rows(80) },
+      input: { path: work.write('rows.csv', `id,note\n${lines.join('\n')}\n`), require: ['note'] },
       output: { path: 'out.csv' },
-      limits: { concurrency: 4 },
+      limits: { concurrency: 4, chunk_size: 40 },
     });
 
     const stopped = await work.call(['run', job], env());
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr).toContain('blocked');
     expect(stopped.stderr).toContain('promptmill run job.yaml');
+    const kept = '30 rows known, 0 of them written; none of them will be called again';
+    expect(stopped.stderr).toContain(kept);
     const refused = service.requests.filter(({ prompt }) => rowOf(prompt) > 30).length;
     mended = true;
     const finished = await work.call(['run', job], env());
 
     expect(finished.code, finished.stderr).toBe(0);
+    expect(finished.stderr).toContain(kept);
     expect(work.records('out.csv').map((record) => Number(record['id']))).toEqual(
       Array.from({ length: 80 }, (_, i) => i + 1),
     );
-    expect(service.requests.length).toBe(80 + refused);
+    expect(service.requests.length).toBe(78 + refused);
     for (let row = 1; row <= 30; row++) expect(service.calls(`row ${row}`), `row ${row}`).toBe(1);
   });
 
