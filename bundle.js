@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 
@@ -48,6 +48,10 @@ const { metafile } = await build({
     ...['pg-native', 'msgpackr-extract'],
   ],
 });
+
+// The pages of the dashboard are plain files; what they share with the report is beside them.
+cpSync('src/web/assets', 'dist/web/assets', { recursive: true });
+cpSync('src/report/assets/base.css', 'dist/web/assets/base.css');
 
 // The script and the style that each HTML report has in it.
 const page = await build({
