@@ -3,7 +3,7 @@ import type { ReportTable } from './report-rows.js';
 import type { RunReport } from './run-report.js';
 import type { ReportSection, SectionRow } from './sections.js';
 import { plain, plainLines } from './terminal-text.js';
-import { coarser, pointsOf } from './timeline.js';
+import { periodsOf } from './timeline.js';
 
 /** A report as Markdown with tables, as GitHub and others read it (https://github.github.com/gfm/), ending in a line feed. */
 export function renderMarkdown(report: RunReport): string {
@@ -43,7 +43,7 @@ export function renderMarkdown(report: RunReport): string {
     ...listBlocks(
       'Over time',
       ['from', 'rows', 'failed', 'tokens', 'calls', 'refused', 'mean latency'],
-      (details ? pointsOf(coarser(details.timeline, 12)) : []).map((point) => [
+      periodsOf(details?.timeline, 12).map((point) => [
         duration(point.from_s),
         ...[point.rows, point.failed, point.prompt_tokens + point.completion_tokens].map(count),
         ...[point.sent, point.rate_limited].map(count),

@@ -14,13 +14,13 @@ import {
   sectionLines,
   words,
 } from './terminal-text.js';
-import { coarser, pointsOf } from './timeline.js';
+import { periodsOf } from './timeline.js';
 
 /** Periods of the run that are listed. */
 const PERIODS = 8;
 
 /** A report as text of several lines for a terminal: the summary as a run prints it, and what only a report has. */
-export function renderReport(report: RunReport, options: Omit<TerminalOptions, 'resume' | 'known'>): string {
+export function renderReport(report: RunReport, options: Omit<TerminalOptions, 'resume' | 'kept'>): string {
   const width = bodyWidth(options.width);
   const rowsOf = (id: string): readonly SectionRow[] =>
     report.sections.find((section) => section.id === id)?.rows ?? [];
@@ -57,8 +57,7 @@ function pairLines(rows: readonly SectionRow[], width: number): string[] {
 
 /** `from 12 s  4,000 rows, 3 failed, 4,012 calls, mean latency 820 ms` */
 function periodLines({ summary: { details } }: RunReport, width: number): string[] {
-  if (details === undefined) return [];
-  const points = pointsOf(coarser(details.timeline, PERIODS)).map((point) => ({
+  const points = periodsOf(details?.timeline, PERIODS).map((point) => ({
     from: `from ${duration(point.from_s)}`,
     said: [
       counted(point.rows, 'row'),

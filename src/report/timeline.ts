@@ -129,6 +129,13 @@ export function coarser(timeline: Timeline, most: number): Timeline {
   return { width_ms: width, until_ms: timeline.until_ms, ...buckets };
 }
 
+/** Milliseconds of work below which the few periods of a run, one beside the other, tell nothing. */
+const TOLD_FROM_MS = 60_000;
+
+/** The periods of a run, for those who list them; none of a run that was short. @param most so many at most */
+export const periodsOf = (timeline: Timeline | undefined, most: number): readonly TimelinePoint[] =>
+  timeline === undefined || timeline.until_ms < TOLD_FROM_MS ? [] : pointsOf(coarser(timeline, most));
+
 /** Its buckets, with one for this moment, and wide enough that they are not too many. */
 function reaching(timeline: Timeline, untilMs: number, most: number): { width: number; buckets: Buckets } {
   let width = timeline.width_ms;

@@ -99,7 +99,7 @@ describe('promptmill report', () => {
     expect(stderr).toContain('6 rows = 4 completed + 1 filtered + 1 failed + 0 skipped; answers.invalid 1');
     expect(stderr).toContain('promptmill retry out.csv');
     expect(stderr).toMatch(/what to do {6}\S+: /);
-    expect(stderr).toMatch(/over time {7}from 0 ms +\d rows/);
+    expect(stderr).not.toContain('over time');
     expect(stderr.split('\n').every((line) => line.length <= 100)).toBe(true);
   });
 

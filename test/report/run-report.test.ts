@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { renderMarkdown } from '../../src/report/markdown.js';
+import { renderReport } from '../../src/report/report-terminal.js';
 import type { ReportTable } from '../../src/report/report-rows.js';
 import { type RunReport, runReport } from '../../src/report/run-report.js';
 import { type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { advanced, beginTimeline } from '../../src/report/timeline.js';
 import { completed, failed, promptBlocked } from './outcomes.js';
+import { sampleReport } from './sample-reports.js';
 
 const standing = {
   ...{ rows: 4, failed: 1, prompt_tokens: 120, completion_tokens: 4, sent: 5, rate_limited: 1 },
@@ -129,6 +131,13 @@ describe('a report', () => {
     });
     expect(markdown).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]/u);
     expect(markdown).toContain('a\\u{1b}[31m\\u{202e}b\\u{200b}\n\tsecond a');
+  });
+
+  it('says as text how a run of more than a minute went over time', () => {
+    const report = sampleReport('plain');
+    expect(renderMarkdown(report)).toContain('## Over time\n\n| from | rows |');
+    const text = renderReport(report, { width: 100, color: false, files: [] });
+    expect(text).toMatch(/over time {7}from 0 ms +\d+ rows, /);
   });
 
   it('of an earlier version is made without what that did not keep', () => {

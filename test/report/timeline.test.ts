@@ -4,6 +4,7 @@ import {
   advanced,
   beginTimeline,
   MOST_BUCKETS,
+  periodsOf,
   pointsOf,
   type Standing,
   type Timeline,
@@ -96,6 +97,15 @@ describe('a timeline', () => {
         expect(total({ width_ms, ...timeline }, 'sent')).toBe(sent);
       }),
     );
+  });
+
+  it('is listed from a minute on, in few periods', () => {
+    const timeline = advanced(beginTimeline(0, NOTHING), 59_999, { ...NOTHING, rows: 100 });
+    expect(periodsOf(timeline, 8)).toEqual([]);
+    const periods = periodsOf(advanced(timeline, 60_000, { ...NOTHING, rows: 101 }), 8);
+    expect(periods.length).toBeGreaterThan(3);
+    expect(periods.length).toBeLessThanOrEqual(8);
+    expect(periods.reduce((sum, { rows }) => sum + rows, 0)).toBe(101);
   });
 
   it('begins with the time of the executions before, where a version that kept none began the run', () => {
