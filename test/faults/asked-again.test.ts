@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
-import { randomKills, runAndKill, withoutTimes } from '../support/kills.js';
+import { Kills, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -14,7 +14,6 @@ const TOKENS = { prompt_tokens: 10, completion_tokens: 1 };
 const EACH = TOKENS.prompt_tokens + TOKENS.completion_tokens;
 /** No call is reserved with more tokens. */
 const MOST = 40;
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 
 /** Every tenth row has a first answer that does not fit, and every hundredth has no other. */
 const CALLS = ROWS + ROWS / 10 + ROWS / 100;
@@ -22,16 +21,13 @@ const CALLS = ROWS + ROWS / 10 + ROWS / 100;
 describeEachStore('a run whose answers do not fit, and that is killed', (store) => {
   let work: Workplace;
   let service: ScriptedService;
-  let onCall: () => void = () => {};
-  /** The last row is answered when all kills are over. */
-  let lastAnswer: Promise<void> | null = null;
+  const kills = new Kills();
 
   beforeEach(async () => {
     work = new Workplace();
     service = await startScriptedService(async ({ prompt }) => {
-      onCall();
       const row = Number(/row (\d+):/.exec(prompt)?.[1]);
-      if (row === ROWS - 1) await lastAnswer;
+      await kills.called(row === ROWS - 1);
       const isRight = row % 10 !== 0 || (row % 100 !== 0 && prompt.startsWith('again'));
       return { json: completionBody({ text: isRight ? ' yes' : ' maybe', ...TOKENS }) };
     });
@@ -44,12 +40,7 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
   it('fault 40: five times, asks no row more often than it should but for calls in flight, and holds its budget', async ({
     task,
   }) => {
-    console.log(`killed at random times, SEED=${SEED}`);
-    const env = {
-      PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
     const unknown = KILLS * unknownAfter(CONCURRENCY);
     const job = {
       input: { path: work.rows(ROWS) },
@@ -67,15 +58,7 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
     expect(service.requests).toHaveLength(CALLS);
 
     const path = work.job({ ...job, output: { path: 'out.csv' } });
-    let killsAreOver = (): void => {};
-    lastAnswer = new Promise((resolve) => {
-      killsAreOver = resolve;
-    });
-    const kills = randomKills(KILLS, CALLS - 100, SEED + store().kind.length);
-    await runAndKill({ work, service }, { job: path, env, kills }, (told) => {
-      onCall = told;
-    });
-    killsAreOver();
+    await kills.run({ work, service }, ['run', path], env, { kills: KILLS, calls: CALLS - 100 });
     const finished = await work.run(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);

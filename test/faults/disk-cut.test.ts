@@ -28,11 +28,7 @@ describeEachStore('a part file that was cut by hand', (store) => {
   });
 
   it('fault 50: is continued with the records that are left, and says how many rows are called again', async () => {
-    const env = {
-      PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
     const limits = { concurrency: 4, chunk_size: 5 };
     const input = { path: work.rows(ROWS) };
     const job = work.job({ input, limits, output: { path: 'out.csv' } });

@@ -38,11 +38,7 @@ describeWithSmallDisk('a disk that is full', () => {
 
   describeEachStore('a disk that fills up while a run writes to it', (store) => {
     it('fault 49: stops the run; once there is space the same command completes it and calls no row again', async () => {
-      const env = {
-        PROMPTMILL_BASE_URL: service.url,
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
-      };
+      const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
       const job = work.job({
         input: { path: work.rows(ROWS) },
         output: { path: 'disk/out.csv' },

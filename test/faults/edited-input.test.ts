@@ -72,11 +72,7 @@ describeEachStore('an input that is edited in place', (store) => {
           prompt: '{{ id }}: {{ note }}',
           output: { path: output, columns: ['id', 'note', 'status'] },
         });
-        const env = {
-          PROMPTMILL_BASE_URL: service.url,
-          PROMPTMILL_QUEUE: store().target,
-          PROMPTMILL_STATE_DIR: store().stateDir,
-        };
+        const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
         const stopped = await work.run(['run', job, ...limit], env);
         expect(stopped.code, stopped.stderr).toBe(3);
         expect(stopped.stderr.replace(/\s+/g, ' ')).toMatch(

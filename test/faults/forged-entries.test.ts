@@ -104,11 +104,7 @@ describeEachStore('a queue with forged entries', (store) => {
       // One chunk at a time and last in the queue: all forged entries, which have no priority, come before.
       limits: { concurrency: 1 },
     });
-  const env = (): Record<string, string> => ({
-    PROMPTMILL_BASE_URL: service.url,
-    PROMPTMILL_QUEUE: store().target,
-    PROMPTMILL_STATE_DIR: store().stateDir,
-  });
+  const env = (): Record<string, string> => ({ PROMPTMILL_BASE_URL: service.url, ...store().env });
 
   function expectAnswered(calls: number, stderr: string, prefix: string): void {
     expect(work.records(`${store().kind}.csv`).map(({ id }) => Number(id))).toEqual(

@@ -54,11 +54,7 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
     'fault 89: killed with SIGKILL ten times, has called no row twice; rows in flight end failed, all others are answered',
     async ({ task }) => {
       console.log(`killed at random times, SEED=${SEED}`);
-      const env = {
-        PROMPTMILL_BASE_URL: service.url,
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
-      };
+      const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
       const limits = { concurrency: CONCURRENCY, chunk_size: 10, ...HOLD };
       const path = work.job({ input: { path: work.rows(ROWS) }, output: { path: 'out.csv' }, limits });
       for (const [calls, ms] of killsOf(store().kind)) {

@@ -85,8 +85,7 @@ describeEachStore('faults 53 and 78: the keys', (store) => {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_API_KEY: CANARY,
       PROMPTMILL_API_KEY_2: SECOND,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
+      ...store().env,
     };
     const said: string[] = [];
     try {

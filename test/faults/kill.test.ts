@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import './figures.js';
-import { randomKills, runAndKill, withoutTimes } from '../support/kills.js';
+import { Kills, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -9,20 +9,16 @@ import { unknownAfter } from '../support/unknown.js';
 const ROWS = 2_000;
 const CONCURRENCY = 10;
 const KILLS = 10;
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 
 describeEachStore('a run that is killed with SIGKILL', (store) => {
   let work: Workplace;
   let service: ScriptedService;
-  let onCall: () => void = () => {};
-  /** The last row is answered when all kills are over: no run ends before it is killed, however fast it is. */
-  let lastAnswer: Promise<void> | null = null;
+  const kills = new Kills();
 
   beforeEach(async () => {
     work = new Workplace();
     service = await startScriptedService(async ({ prompt }) => {
-      onCall();
-      if (prompt.startsWith(`row ${ROWS}:`)) await lastAnswer;
+      await kills.called(prompt.startsWith(`row ${ROWS}:`));
       return { json: completionBody({ text: ` answer to ${prompt}`, prompt_tokens: prompt.length }) };
     });
   });
@@ -35,12 +31,7 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
   it('fault 40: ten times, is completed by the same command; nothing is missing, doubled or repeated in silence', {
     timeout: 600_000,
   }, async ({ task }) => {
-    console.log(`killed at random times, SEED=${SEED}`);
-    const env = {
-      PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
     const job = {
       input: { path: work.rows(ROWS) },
       prompt: 'row {{ id }}: {{ note }}',
@@ -52,15 +43,7 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     expect(before).toBe(ROWS);
 
     const path = work.job({ ...job, output: { path: 'out.csv' } });
-    let killsAreOver = (): void => {};
-    lastAnswer = new Promise((resolve) => {
-      killsAreOver = resolve;
-    });
-    const kills = randomKills(KILLS, ROWS - 50, SEED + store().kind.length);
-    await runAndKill({ work, service }, { job: path, env, kills }, (told) => {
-      onCall = told;
-    });
-    killsAreOver();
+    await kills.run({ work, service }, ['run', path], env, { kills: KILLS, calls: ROWS - 50 });
     const finished = await work.run(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);

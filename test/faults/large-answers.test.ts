@@ -11,11 +11,7 @@ const MB = 1024 * 1024;
 describeEachStore('answers that nobody expects, in a run', (store) => {
   const work = new Workplace();
   afterAll(() => work.remove());
-  const env = (url: string) => ({
-    PROMPTMILL_BASE_URL: url,
-    PROMPTMILL_QUEUE: store().target,
-    PROMPTMILL_STATE_DIR: store().stateDir,
-  });
+  const env = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store().env });
 
   it('fault 73: of 12 MB, twenty at once, take bounded memory, are kept in part, and the rows say so', async ({
     task,

@@ -18,8 +18,7 @@ describeEachStore('a cell of 10 MB', (store) => {
     service = await startScriptedService();
     const env = {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
+      ...store().env,
       // Some fifty times the cell. A prompt of this size is copied at every step between two processes.
       NODE_OPTIONS: '--max-old-space-size=512',
     };

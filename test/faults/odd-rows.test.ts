@@ -40,10 +40,7 @@ describeEachStore('any text', (store) => {
         prompt: '{{ text }}',
         output: { path: output },
       });
-      const { code, stderr } = await run(job, {
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
-      });
+      const { code, stderr } = await run(job, store().env);
       expect(code, stderr).toBe(0);
       const sent = TEXTS.map((text) => text.toWellFormed());
       expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(sent.sort());

@@ -36,8 +36,7 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
     });
     const { code, stderr } = await work.run(['run', job], {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
+      ...store().env,
     });
     expect(code, stderr).toBe(0);
     expect(failed).toBe(FAILURES);

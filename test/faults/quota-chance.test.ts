@@ -33,8 +33,7 @@ describeEachStore('a service that refuses by chance', (store) => {
       });
       const { code, stderr } = await work.run(['run', job, '--log-level', 'info'], {
         PROMPTMILL_BASE_URL: service.url,
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
+        ...store().env,
       });
       expect(code, stderr).toBe(0);
       expect(work.records('out.csv').every(({ status }) => status === 'completed')).toBe(true);

@@ -86,8 +86,7 @@ describeEachStore('two processes of one deployment', (store) => {
       const { code, stderr } = await work.run(['run', job], {
         PROMPTMILL_BASE_URL: service.url,
         PROMPTMILL_API_KEY: key,
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
+        ...store().env,
       });
       expect(code, stderr).toBe(0);
     };

@@ -33,11 +33,7 @@ describeEachStore('a quota that is used up for ever', (store) => {
     task,
   }) => {
     exhausted = true;
-    const env = {
-      PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
     const job = work.job({
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },

@@ -11,7 +11,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 
 const KEY = 'a-key-for-tests-only';
 
@@ -43,7 +43,7 @@ const INDEXES: readonly ((index: number, prompts: number) => unknown)[] = [
 const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
 /** A folder, a service and a way to run a job, anew for each test of a suite. */
-function bench(store: () => { readonly target: string; readonly stateDir: string }) {
+function bench(store: () => Pick<StoreUnderTest, 'env'>) {
   let work: Workplace;
   let service: ScriptedService | null = null;
   let emulator: Emulator | null = null;
@@ -65,8 +65,7 @@ function bench(store: () => { readonly target: string; readonly stateDir: string
     const path = work.job({ output: { path: 'out.jsonl' }, ...job });
     return work.run(['run', path, ...flags], {
       PROMPTMILL_BASE_URL: service?.url ?? emulator?.url ?? '',
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
+      ...store().env,
     });
   };
   const records = () => work.lines('out.jsonl');
@@ -231,8 +230,7 @@ describeEachStore('answers that are none, through a run', (store) => {
 describe('services that answer wrong, through a run on embedded', () => {
   const state = new Workplace();
   const { serve, run, records, summary, rows } = bench(() => ({
-    target: 'embedded',
-    stateDir: state.folder,
+    env: { PROMPTMILL_STATE_DIR: state.folder },
   }));
   afterAll(() => state.remove());
 

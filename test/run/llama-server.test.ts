@@ -32,11 +32,7 @@ describeEachStore(
         output: { path: 'out.jsonl' },
         ...job,
       });
-      return await work.call(['run', path], {
-        PROMPTMILL_BASE_URL: service.url,
-        PROMPTMILL_QUEUE: store().target,
-        PROMPTMILL_STATE_DIR: store().stateDir,
-      });
+      return await work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, ...store().env });
     };
     const records = () => work.lines('out.jsonl');
     const summary = () => work.json('out.summary.json');

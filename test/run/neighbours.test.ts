@@ -18,11 +18,7 @@ describeEachStore('two runs of one deployment name in one store', (store) => {
         },
         `${name}.yaml`,
       );
-    const env = (url: string) => ({
-      PROMPTMILL_BASE_URL: url,
-      PROMPTMILL_QUEUE: store().target,
-      PROMPTMILL_STATE_DIR: store().stateDir,
-    });
+    const env = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store().env });
     try {
       const [fine, stopped] = await Promise.all([
         work.run(['run', job('good')], env(good.url)),

@@ -28,11 +28,7 @@ describeEachStore('a run', (store) => {
     service = await startScriptedService(script);
   }
 
-  const env = (): Record<string, string> => ({
-    PROMPTMILL_BASE_URL: service.url,
-    PROMPTMILL_QUEUE: store().target,
-    PROMPTMILL_STATE_DIR: store().stateDir,
-  });
+  const env = (): Record<string, string> => ({ PROMPTMILL_BASE_URL: service.url, ...store().env });
 
   const callsPerRow = (): number[] => {
     const counts = new Map<string, number>();

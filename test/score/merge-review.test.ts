@@ -12,7 +12,12 @@ import {
 } from 'node:fs';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import {
+  completionBody,
+  type Script,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
 
 const LABELS = { positive: ['good'], negative: [], neutral: [] };
 const ANSWER = { labels: LABELS, confidence: 'logprobs', abstain_below: 0.8 };
@@ -31,13 +36,29 @@ const state = new Workplace();
 afterAll(() => state.remove());
 const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
 
+let work: Workplace;
+let service: ScriptedService;
+let script: Script;
+beforeEach(async () => {
+  work = new Workplace();
+  service = await startScriptedService((request) => script(request));
+});
+afterEach(async () => {
+  await service.close();
+  work.remove();
+});
+
+/** Runs a job over in.csv into out.csv. */
+const run = async (job: object): Promise<void> => {
+  const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, ...job });
+  const ended = await work.call(['run', path], at(service.url));
+  expect(ended.code, ended.stderr).toBe(0);
+};
+
 describe('promptmill merge-review', () => {
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
     work.write('in.csv', 'id,note\n1,"a, ""b"""\n2,"c\nd"\n3,=e\n4,f🙂\n5,g\n');
-    service = await startScriptedService(({ prompt }) => {
+    script = ({ prompt }) => {
       const [text, confidence] = SAID[Number(prompt.split(' ')[1]) - 1] ?? ['', 1];
       const logprobs = {
         tokens: [text],
@@ -46,24 +67,15 @@ describe('promptmill merge-review', () => {
       };
       const body = completionBody({ text });
       return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
-    });
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
+    };
   });
 
-  const run = async (job: object = {}) => {
-    const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
-    const ended = await work.call(['run', path], at(service.url));
-    expect(ended.code, ended.stderr).toBe(0);
-  };
   /** What a run of the job leaves behind, made once. */
   const finished = new Workplace();
   afterAll(() => finished.remove());
   const runOnce = async () => {
     if (!existsSync(finished.path('out.csv'))) {
-      await run();
+      await run({ answer: ANSWER });
       cpSync(work.folder, finished.folder, { recursive: true });
     }
     cpSync(finished.folder, work.folder, { recursive: true });
@@ -177,7 +189,7 @@ describe('promptmill merge-review', () => {
 
   it('reads the file of an input with a column row', async () => {
     work.write('in.csv', 'id,row,input_row\n1,a,b\n2,c,d\n');
-    await run();
+    await run({ answer: ANSWER });
     expect(work.read('out.review.csv').split('\n', 1)[0]).toMatch(/^row,id,input_input_row,input_row,/);
     expect(work.records('out.review.csv')).toMatchObject([
       { row: '2', id: '2', input_input_row: 'c', input_row: 'd' },
@@ -308,7 +320,7 @@ describe('promptmill merge-review', () => {
   });
 
   it('puts them into JSONL as well', async () => {
-    await run({ output: { path: 'out.jsonl' } });
+    await run({ answer: ANSWER, output: { path: 'out.jsonl' } });
     const before = work.lines('out.jsonl');
     fill({ 2: 'good', 3: 'neutral' });
     const ended = await merge('out.jsonl');
@@ -336,16 +348,9 @@ describe('promptmill merge-review', () => {
 });
 
 describe('promptmill merge-review, of other answers', () => {
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
     work.write('in.csv', 'id\n1\n2\n');
-    service = await startScriptedService(() => ({ json: completionBody({ text: ' no idea' }) }));
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
+    script = () => ({ json: completionBody({ text: ' no idea' }) });
   });
 
   it.each<[string, object, string, Record<string, string>, string]>([
@@ -358,12 +363,7 @@ describe('promptmill merge-review, of other answers', () => {
       'c',
     ],
   ])('takes %s', async (_, answer, review, expected, wrong) => {
-    const job = work.job({
-      input: { path: 'in.csv' },
-      output: { path: 'out.csv' },
-      answer: { ...answer, require: { valid: 0 } },
-    });
-    expect((await work.call(['run', job], at(service.url))).code).toBe(0);
+    await run({ answer: { ...answer, require: { valid: 0 } } });
     work.write('r.csv', review);
     const ended = await work.call(['merge-review', 'out.csv', 'r.csv']);
     expect(ended.code, ended.stderr).toBe(0);
@@ -375,8 +375,7 @@ describe('promptmill merge-review, of other answers', () => {
   it.each(['out.csv', 'out.jsonl'])('takes the properties of JSON into %s', async (output) => {
     const properties = { name: { type: 'string' }, age: { type: 'integer' }, tags: { type: 'array' } };
     const answer = { json: { type: 'object', properties, required: ['name'] }, require: { valid: 0 } };
-    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer });
-    expect((await work.call(['run', job], at(service.url))).code).toBe(0);
+    await run({ output: { path: output }, answer });
     const given =
       output === 'out.csv'
         ? 'row,name,age,tags\n2,007,30,"[""x, y""]"\n1,,,\n'
@@ -412,9 +411,7 @@ describe('promptmill merge-review, of other answers', () => {
   /** Runs a job with these properties, and merges a review into its output. */
   const merged = async (properties: object, review: string, output = 'out.csv', more: object = {}) => {
     const answer = { json: { type: 'object', properties }, require: { valid: 0 } };
-    const job = work.job({ input: { path: 'in.csv' }, output: { path: output }, answer, ...more });
-    const ended = await work.call(['run', job], at(service.url));
-    expect(ended.code, ended.stderr).toBe(0);
+    await run({ output: { path: output }, answer, ...more });
     work.write('r.csv', review);
     return await work.call(['merge-review', output, 'r.csv']);
   };

@@ -3,48 +3,60 @@ import { expect } from 'vitest';
 import type { Workplace } from './promptmill.js';
 import type { ScriptedService } from './scripted-service.js';
 
-/** Kills of a run: calls after which it is killed, in order, and how many milliseconds later, at any moment of a call. */
-type Kills = readonly (readonly [calls: number, ms: number])[];
+/** Calls after which a run is killed, in order, and how many milliseconds later, at any moment of a call. */
+type Moments = readonly (readonly [calls: number, ms: number])[];
 
-/** @param calls that the run makes at least */
-export function randomKills(count: number, calls: number, seed: number): Kills {
+/** Kills of a command at random times. Its service says of each call that it has come. */
+export class Kills {
+  readonly #seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+  #onCall: () => void = () => {};
+  #over: Promise<void> | null = null;
+
+  /** @param isLast the call is that of the last row. It is answered when all kills are over: no run ends before, however fast it is */
+  async called(isLast: boolean): Promise<void> {
+    this.#onCall();
+    if (isLast) await this.#over;
+  }
+
+  /**
+   * Runs a command again and again, and kills it each time with SIGKILL.
+   * @param calls that it makes at least
+   */
+  async run(
+    { work, service }: { readonly work: Workplace; readonly service: Pick<ScriptedService, 'requests'> },
+    command: readonly string[],
+    env: Readonly<Record<string, string>>,
+    { kills, calls }: { readonly kills: number; readonly calls: number },
+  ): Promise<void> {
+    console.log(`killed at random times, SEED=${this.#seed}`);
+    let end = (): void => {};
+    this.#over = new Promise((resolve) => {
+      end = resolve;
+    });
+    const before = service.requests.length;
+    // Another store, other moments.
+    for (const [after, ms] of momentsOf(kills, calls, this.#seed + (env['PROMPTMILL_QUEUE']?.length ?? 0))) {
+      const running = work.start(command, env);
+      this.#onCall = () => {
+        if (service.requests.length - before < after) return;
+        this.#onCall = () => {};
+        setTimeout(() => running.process.kill('SIGKILL'), ms);
+      };
+      const { code, stderr } = await running.ended;
+      expect(code, stderr).toBe(null);
+    }
+    this.#onCall = () => {};
+    end();
+  }
+}
+
+function momentsOf(count: number, calls: number, seed: number): Moments {
   const moment = fc.tuple(fc.integer({ min: 1, max: calls }), fc.integer({ min: 0, max: 30 }));
-  const [kills = []] = fc.sample(fc.array(moment, { minLength: count, maxLength: count }), {
+  const [moments = []] = fc.sample(fc.array(moment, { minLength: count, maxLength: count }), {
     numRuns: 1,
     seed,
   });
-  return kills.toSorted(([a], [b]) => a - b);
-}
-
-/** Runs a job, or another command, again and again, and kills it each time with SIGKILL. Its last answer has to wait until all kills are over. */
-export async function runAndKill(
-  { work, service }: { readonly work: Workplace; readonly service: Pick<ScriptedService, 'requests'> },
-  {
-    job,
-    command = ['run', job],
-    env,
-    kills,
-  }: {
-    readonly job: string;
-    readonly command?: readonly string[];
-    readonly env: Record<string, string>;
-    readonly kills: Kills;
-  },
-  /** Has the service tell of each call, or of none. */
-  tell: (onCall: () => void) => void,
-): Promise<void> {
-  const before = service.requests.length;
-  for (const [calls, ms] of kills) {
-    const running = work.start(command, env);
-    tell(() => {
-      if (service.requests.length - before < calls) return;
-      tell(() => {});
-      setTimeout(() => running.process.kill('SIGKILL'), ms);
-    });
-    const { code, stderr } = await running.ended;
-    expect(code, stderr).toBe(null);
-  }
-  tell(() => {});
+  return moments.toSorted(([a], [b]) => a - b);
 }
 
 /** What of the records no run has like another. */

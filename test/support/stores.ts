@@ -15,6 +15,8 @@ export interface StoreUnderTest {
   readonly target: string;
   /** What `PROMPTMILL_STATE_DIR` is. */
   readonly stateDir: string;
+  /** What a command needs to use it. */
+  readonly env: { readonly [name: string]: string };
   /** The server behind the store; null for the embedded one. */
   readonly server: Server | null;
   /** Opens the store, or opens it once more. It is closed at the end of the file, if not before. */
@@ -70,7 +72,8 @@ export function describeEachStore(
           opened.push(store);
           return store;
         };
-        return { kind, target, stateDir, server, open };
+        const env = { PROMPTMILL_QUEUE: target, PROMPTMILL_STATE_DIR: stateDir };
+        return { kind, target, stateDir, env, server, open };
       });
     });
   }
