@@ -23,7 +23,7 @@ const ADVICE: { readonly [code: string]: string } = {
   answer_not_json: `The text is no JSON. ${PROMPT} Where it was cut short, raise parameters.max_tokens.`,
   answer_invalid: `The JSON does not fit the schema of answer.json. ${PROMPT}`,
   prompt_cut:
-    'The server cut the middle out of the prompt. Give it more context for each slot, or shorten these rows, and retry them.',
+    'The server left a part of the prompt out. Give it more context for each slot, or shorten these rows, and retry them.',
   text_cut: 'The text is longer than what is kept. Lower parameters.max_tokens, or ask for less.',
   invalid_utf8:
     'The service sent bytes that are no text; they are marked in it. Read these answers before you use them.',

@@ -43,6 +43,7 @@ import {
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
  * | "maximum context length", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
  * | 501, other 5xx that begin with "unsupported", for a field of the row's own | final: `failed` | `not_supported` |
+ * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
  * | 501, other 5xx that begin with "unsupported" | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | other 5xx | retry | `server_error` |
@@ -73,7 +74,7 @@ export interface Final {
 }
 
 /**
- * `short_usage`: the counts for a request of several prompts are far below our own, as of a server that counts the first alone.
+ * `short_usage`: the counts for a request of several prompts or choices are far below our own, as of a server that counts the first alone.
  * `prompt_cut`: the server has read far fewer tokens than the prompt has.
  */
 export type Notice = 'short_usage' | 'prompt_cut';
@@ -205,6 +206,9 @@ const checkDeployment = ({ name }: Operation): string =>
 const WITHOUT_VOTES =
   'A server that does not know the parameter n cannot vote: take answer.votes out of the job.';
 
+const FEWER_VOTES =
+  'The server gives fewer choices than answer.votes asks for: lower answer.votes or take it out of the job (llama.cpp gives as many as it has slots, --parallel, and one before December 2025).';
+
 const otherDeployment = (operation: Operation): string =>
   `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
@@ -267,15 +271,22 @@ const says = (error: ServiceError, words: RegExp): boolean =>
   (error.status === 400 || error.status === 404) && words.test(error.message);
 
 /**
- * llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …". No pause mends that.
+ * llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …", 500 "the current
+ * context does not logits computation" of a model for embeddings alone. No pause mends that.
  * Its words begin the message: a server may quote the prompt further on.
  */
 const isUnsupported = ({ status, message }: ServiceError): boolean =>
   status === 501 ||
   (status >= 500 &&
-    /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|only no \w+ is supported\b)/i.test(
+    /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|the current context does not\b|only no \w+ is supported\b)/i.test(
       message,
     ));
+
+/** llama.cpp: 500 of builds that give one choice; 400 of those that give as many as they have slots, in older and newer words. */
+const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
+  (status >= 500 && /^only one completion choice is allowed\b/i.test(message)) ||
+  (status === 400 &&
+    /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i.test(message));
 
 const namedIn =
   (message: string) =>
@@ -371,6 +382,7 @@ const RULES: readonly Rule[] = [
     kind: 'failed',
     code: 'not_supported',
   },
+  { when: isTooManyChoices, kind: 'stop', code: 'not_supported', hint: FEWER_VOTES },
   {
     when: isUnsupported,
     kind: 'stop',

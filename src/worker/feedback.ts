@@ -36,8 +36,8 @@ const ALL_ALIKE = 2;
 
 const NOTICES: { readonly [notice in Notice]: string } = {
   short_usage:
-    'the service counts far fewer tokens than the prompts of a request have, as if it counted the first alone: ' +
-    'such requests are counted here, and marked estimated (limits.prompts_per_request: 1 avoids it)',
+    'the service counts far fewer tokens than the prompts or the choices of a request have, as if it counted the first alone: ' +
+    'such requests are counted here, and marked estimated (limits.prompts_per_request: 1 avoids it, without answer.votes)',
   prompt_cut:
     'the service has read far fewer tokens than a prompt has: it cuts prompts that are too long for it, and answers all the same; ' +
     'those rows are marked prompt_cut. Give it a larger context (llama.cpp: --ctx-size, which its slots share)',

@@ -14,7 +14,7 @@ type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
 /**
  * Gives the rows of a request their usage. Rows that shared it were read with the usage of all of it: each gets its part,
  * by the tokens of its own prompt and answer, unless the service said it of each. Where it sent no counts, such as cannot be (fault
- * 77), or of several prompts far too few, each row gets those that we count. Exact where the model's tokenizer is known.
+ * 77), or of several prompts or choices far too few, each row gets those that we count. Exact where the model's tokenizer is known.
  * @param parameters those of the request
  */
 export function withRowUsage(
@@ -33,12 +33,15 @@ export function withRowUsage(
     verdicts.some((verdict) => verdict.kind === 'final' && verdict.oddUsage !== undefined) ||
     (said !== undefined && !isPossible(said, rows, parameters, completions));
   if (!odd && said === undefined) return verdicts;
-  if (!odd && rows.length === 1)
-    return verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model));
+  const request: Request = { parameters, model, style: deployed.style };
   const isShort =
     !odd &&
     said !== undefined &&
-    isTooShort(said, rows, completions, { parameters, model, style: deployed.style });
+    (rows.length === 1
+      ? missesChoices(said, completions, request)
+      : isTooShort(said, rows, completions, request));
+  if (!odd && !isShort && rows.length === 1)
+    return verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model));
 
   const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
   if (!odd && !isShort && said !== undefined) {
@@ -59,7 +62,8 @@ export function withRowUsage(
     );
     const counted = Math.ceil(sumOf(generated, count) * candidatesPerText(texts, parameters));
     const completion_tokens = Math.min(counted, most.completion_tokens);
-    const { prompt_tokens } = most;
+    // Of a prompt that is alone only the choices are counted wrong.
+    const prompt_tokens = isShort && rows.length === 1 ? said.prompt_tokens : most.prompt_tokens;
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
     return withUsage(verdict, usage, {
@@ -98,6 +102,23 @@ function isTooShort(
   if (model !== null) return prompt_tokens < WELL_BELOW * sumOf(prompts, loadTokenizer(model.encoding).count);
   // The hosted service counts every prompt, whatever its deployments are named.
   return style === 'openai' && prompt_tokens * LONGEST_TOKENS < sumOf(prompts, lengthWithoutRuns);
+}
+
+/**
+ * Whether the counts for several choices of one prompt are those of the first, as llama.cpp sends them. The hosted service counts
+ * all. Where the tokenizer is not known, only what is plainly too low is seen.
+ */
+function missesChoices(
+  { completion_tokens }: Usage,
+  completions: readonly (Completion | null)[],
+  { style, parameters, model }: Request,
+): boolean {
+  const texts = completions.flatMap(textsOf).filter((text) => text !== '');
+  if (style !== 'openai' || texts.length < 2 || parameters.echo) return false;
+  if (completion_tokens < texts.length) return true;
+  return model === null
+    ? completion_tokens * LONGEST_TOKENS < sumOf(texts, lengthWithoutRuns)
+    : completion_tokens < WELL_BELOW * sumOf(texts, loadTokenizer(model.encoding).count);
 }
 
 /** Characters of a text in which repeated ones count once: a tokenizer may take a hundred spaces for one token. */

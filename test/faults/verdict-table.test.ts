@@ -113,6 +113,8 @@ const STOP: readonly (readonly [form: string, reply: ScriptedReply, says: string
     'lm-35-turbo-instruct',
   ],
   ['api-version', gateway(400, 'BadRequest', 'API version not supported'), 'service.api_version'],
+  ['one-choice', model(500, 'server_error', 'Only one completion choice is allowed'), 'answer.votes'],
+  ['field', model(500, 'server_error', 'Unsupported param: suffix'), 'row_parameters'],
   ['insufficient-quota', gateway(429, 'insufficient_quota', 'You exceeded your quota'), 'quota'],
   ['redirect', { status: 307, headers: { location: 'http://elsewhere.example/x' } }, 'elsewhere.example'],
   [

@@ -9,6 +9,9 @@ const BUILDS = ['b4748', 'v0.5.0'] as const;
 /** Prompts of 6 to 25 words, the first of which is the number of the row. */
 const prompt = (row: number): string => [`${row}`, ...Array(row % 20), ...Array(5)].fill('word', 1).join(' ');
 
+/** What it answers to the first rows. */
+const LABELS = { labels: ['re 1', 're 2', 're 3'] };
+
 describeEachStore(
   "llama.cpp's own server",
   (store) => {
@@ -97,7 +100,7 @@ describeEachStore(
       );
       expect(code, stderr).toBe(0);
       expect(records().map(({ error }) => error?.code ?? null)).toEqual(
-        Array.from({ length: 12 }, (_, i) => (tokensOf(prompt(i + 1)) > 16 ? 'prompt_cut' : null)),
+        Array.from({ length: 12 }, (_, i) => (tokensOf(prompt(i + 1)) >= 16 ? 'prompt_cut' : null)),
       );
     });
 
@@ -106,20 +109,41 @@ describeEachStore(
       expect(code, stderr).toBe(1);
       expect(records().map(({ error }) => error?.code ?? null)).toEqual(
         Array.from({ length: 12 }, (_, i) =>
-          tokensOf(prompt(i + 1)) > 16 ? 'context_length_exceeded' : null,
+          tokensOf(prompt(i + 1)) >= 16 ? 'context_length_exceeded' : null,
         ),
       );
     });
 
-    it.each([
-      [{ suffix: ' end' }, 'Unsupported param: suffix'],
-      [{ best_of: 2 }, 'Unsupported param: best_of'],
-      [{ echo: true }, 'Only no echo is supported'],
-    ])('stops the run at once where it does not know %j', async (parameters, message) => {
-      const { code, stderr } = await run({ build: 'v0.5.0' }, { parameters, limits: { concurrency: 2 } }, 60);
+    it.each<[LlamaServer['build'], object, message: string]>([
+      ['b4748', { parameters: { suffix: ' end' } }, 'Unsupported param: suffix (HTTP 500)'],
+      ['b4748', { answer: { ...LABELS, votes: 3 } }, 'Only one completion choice is allowed (HTTP 500)'],
+      [
+        'v0.5.0',
+        { answer: { ...LABELS, votes: 5 } },
+        'Value must be between 1 <= value <= 4, but got 5 (HTTP 400)',
+      ],
+    ])('%s stops the run at once where it cannot do %j', async (build, job, message) => {
+      const { code, stderr } = await run({ build }, { ...job, limits: { concurrency: 2 } }, 60);
       expect(code, stderr).toBe(3);
-      expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`not_supported: ${message} (HTTP 500)`);
+      const said = stderr.replaceAll(/\s+/g, ' ');
+      expect(said).toContain('not_supported: ');
+      expect(said).toContain(message);
+      if ('answer' in job) expect(said).toContain('lower answer.votes');
       expect(service.calls()).toBeLessThanOrEqual(2);
+    });
+
+    it('v0.5.0 says the usage of the first choice alone, so the tokens of all votes are counted here', async () => {
+      const job = { answer: { ...LABELS, votes: 4 }, parameters: { max_tokens: 3 } };
+      const { code, stderr } = await run({ build: 'v0.5.0' }, { ...job, limits: { concurrency: 1 } }, 3);
+      expect(code, stderr).toBe(0);
+      expect(records().map(({ answer, confidence }) => [answer, confidence])).toEqual(
+        LABELS.labels.map((label) => [label, 1]),
+      );
+      for (const [i, { usage }] of records().entries()) {
+        expect(usage).toMatchObject({ prompt_tokens: tokensOf(prompt(i + 1)), estimated: true });
+        expect(usage.completion_tokens).toBeGreaterThan(4);
+      }
+      expect(summary()).toMatchObject({ usage_estimated: 3 });
     });
 
     it('fails the row alone that has a field of its own that it does not know', async () => {
@@ -128,7 +152,7 @@ describeEachStore(
       );
       const input = work.write('suffix.jsonl', `${lines.join('\n')}\n`);
       const { code, stderr } = await run(
-        { build: 'v0.5.0' },
+        { build: 'b4748' },
         { input: { path: input }, row_parameters: ['suffix'], limits: { concurrency: 2 } },
       );
       expect(code, stderr).toBe(1);

@@ -511,6 +511,36 @@ describe('the verdict on what servers of the same shape say', () => {
       stop('not_supported'),
     ],
     [
+      'llama.cpp, several choices, of a build that gives one',
+      500,
+      { error: { code: 500, message: 'Only one completion choice is allowed', type: 'server_error' } },
+      { ...stop('not_supported'), hint: expect.stringContaining('answer.votes') },
+    ],
+    [
+      'llama.cpp, more choices than slots',
+      400,
+      { error: { message: "Field 'n': Value must be between 1 <= value <= 4, but got 5" } },
+      { ...stop('not_supported'), hint: expect.stringContaining('answer.votes') },
+    ],
+    [
+      'llama.cpp, more choices than slots, of an older build',
+      400,
+      { error: { message: 'n_cmpl cannot be greater than the number of slots, please increase -np' } },
+      { ...stop('not_supported'), hint: expect.stringContaining('answer.votes') },
+    ],
+    [
+      'llama.cpp, a model that generates nothing',
+      500,
+      { error: { message: 'the current context does not logits computation. skipping' } },
+      stop('not_supported'),
+    ],
+    [
+      'llama.cpp, calls that together outgrow its context',
+      500,
+      { error: { message: 'Context size has been exceeded.', type: 'server_error' } },
+      retry('server_error', false),
+    ],
+    [
       'llama.cpp, an operation that it was not started for',
       501,
       {
@@ -542,7 +572,7 @@ describe('the verdict on what servers of the same shape say', () => {
 
   it('does not go by words that a server may have quoted from a prompt', () => {
     const message =
-      'parse error; last read: "my phone does not support it: unsupported param, only no echo is supported"';
+      'parse error; last read: "my phone does not support it: unsupported param, only one completion choice is allowed"';
     expect(judge(500, model('server_error', message))).toMatchObject(retry('server_error', false));
   });
 });

@@ -143,4 +143,23 @@ describe('the usage of a row', () => {
     expect(sharing(long, 'deployments')).toEqual(Array(2).fill([3, undefined]));
     expect(sharing(long, 'openai')).toEqual(Array(2).fill([expect.any(Number), 'short_usage']));
   });
+
+  it('of several choices is counted here where the service counts the first alone', async () => {
+    const votes = { n: 3, max_tokens: 9 };
+    const text = ' one two three';
+    const judged = async (usage: Usage, deployed: typeof KNOWN) =>
+      await one(settled(text, usage, false, [text, text]), 'p', votes, deployed);
+    const hosted = { ...UNKNOWN, style: 'deployments' };
+    const known = { ...KNOWN, style: 'openai' };
+    const unknown = { ...UNKNOWN, style: 'openai' };
+    const short = { notice: 'short_usage' };
+    // What it says of the prompt is kept.
+    expect(usageOf(await judged(counts(7, 3), known))).toEqual({ ...counts(7, 9), estimated: true });
+    expect(await judged(counts(7, 3), known)).toMatchObject(short);
+    expect(usageOf(await judged(counts(7, 9), known))).toEqual(counts(7, 9));
+    expect(await judged(counts(7, 2), unknown)).toMatchObject({ ...short, oddUsage: 'guessed' });
+    expect(await judged(counts(7, 5), unknown)).toMatchObject(short);
+    expect(usageOf(await judged(counts(7, 9), unknown))).toEqual(counts(7, 9));
+    expect(usageOf(await judged(counts(7, 2), hosted))).toEqual(counts(7, 2));
+  });
 });

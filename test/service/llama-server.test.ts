@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest';
+import { completions } from '../../src/service/operation.js';
+import { verdicts } from '../../src/service/verdict.js';
+import { type LlamaServer, llamaServer } from '../support/llama-server.js';
+
+/** What the server answers to a request, and what is made of it. */
+function ask(server: LlamaServer, fields: object, ownFields: readonly string[] = []) {
+  const body = { prompt: 'one two three', model: 'm', max_tokens: 3, ...fields };
+  const request = { method: 'POST', url: '/v1/completions', headers: {}, prompt: '', count: 1, total: 1 };
+  const reply = llamaServer(server)({ ...request, body, text: JSON.stringify(body) });
+  const { status = 200, json } = reply as { readonly status?: number; readonly json: unknown };
+  const exchange = {
+    ...{ kind: 'response' as const, status, headers: {}, latency_ms: 1 },
+    body: JSON.stringify(json),
+  };
+  const prompts = [body.prompt].flat().length;
+  const choices = 'n' in body ? Number(body.n) : 1;
+  return verdicts(
+    exchange,
+    0,
+    { prompts, choices, withLogprobs: true, operation: completions, ownFields },
+    1,
+  );
+}
+
+const OLD = { build: 'b4748' } as const;
+const NEW = { build: 'v0.5.0' } as const;
+const answered = (completion: object = {}) => ({
+  kind: 'final',
+  outcome: { status: 'completed', completion: { text: ' re one', finish_reason: 'length', ...completion } },
+});
+const failed = (code: string) => ({ kind: 'final', outcome: { status: 'failed', error: { code } } });
+const stop = (code: string, hint = '') => ({
+  kind: 'stop',
+  fault: { code },
+  hint: expect.stringContaining(hint),
+});
+
+describe("llama.cpp's own server, asked with", () => {
+  const usage = (completion_tokens: number) => ({
+    usage: { prompt_tokens: 4, completion_tokens, total_tokens: 4 + completion_tokens },
+  });
+
+  it.each<[field: string, LlamaServer, fields: object, verdict: object]>([
+    ['nothing else', OLD, {}, answered({ model: 'm', ...usage(3) })],
+    ['nothing else', NEW, {}, answered({ model: 'model-q8_0.gguf', ...usage(3) })],
+    ['max_tokens: 0', OLD, { max_tokens: 0 }, answered(usage(1))],
+    ['max_tokens: 0', NEW, { max_tokens: 0 }, answered(usage(1))],
+    ['suffix', OLD, { suffix: ' end' }, stop('not_supported', 'take the field')],
+    ['suffix', NEW, { suffix: ' end' }, answered()],
+    ['best_of', OLD, { best_of: 2 }, stop('not_supported', 'take the field')],
+    ['best_of', NEW, { best_of: 2 }, answered(usage(3))],
+    ['echo', OLD, { echo: false }, stop('not_supported', 'take the field')],
+    ['echo', NEW, { echo: true }, answered()],
+    ['n', OLD, { n: 3 }, stop('not_supported', 'answer.votes')],
+    ['n', NEW, { n: 3 }, answered({ others: [{ text: ' re one' }, { text: ' re one' }], ...usage(3) })],
+    ['n above its slots', NEW, { n: 5 }, stop('not_supported', 'answer.votes')],
+    ['logprobs', OLD, { logprobs: 1 }, answered({ logprobs: { content: [{ logprob: -0.5 }] } })],
+    ['logprobs', NEW, { logprobs: 1 }, answered({ logprobs: { content: [{ logprob: -0.5 }] } })],
+    ['half a pair', OLD, { prompt: 'odd \ud800' }, { kind: 'retry', fault: { code: 'server_error' } }],
+    ['half a pair', NEW, { prompt: 'odd \ud800' }, { kind: 'retry', fault: { code: 'server_error' } }],
+    // Of four tokens it reads two.
+    ['too long a prompt', { ...OLD, context: 4 }, {}, answered({ usage: { prompt_tokens: 2 } })],
+    ['too long a prompt', { ...NEW, context: 4 }, {}, failed('context_length_exceeded')],
+    ['any words while it loads', { ...NEW, loading: 1 }, {}, { kind: 'retry', notReady: true }],
+  ])('%s (%o)', (_, server, fields, expected) => {
+    expect(ask(server, fields)).toMatchObject([expected]);
+  });
+
+  it('a list of prompts, says the usage of each (b4748) or of the first (v0.5.0)', () => {
+    const prompt = ['one', 'two words and more'];
+    const said = (prompt_tokens: number) => ({ outcome: { completion: { usage: { prompt_tokens } } } });
+    expect(ask(OLD, { prompt })).toMatchObject([{ ...said(2), ownUsage: true }, said(5)]);
+    expect(ask(NEW, { prompt })).toMatchObject([said(2), said(2)]);
+  });
+
+  it('a field of the row alone that it refuses, fails that row', () => {
+    expect(ask(OLD, { suffix: ' end' }, ['suffix'])).toMatchObject([failed('not_supported')]);
+  });
+});
