@@ -41,20 +41,37 @@ export function byRun<Kept>({
   });
 }
 
-/** What a store says of a row: the state, and of the call that holds it the name and the age. */
+/**
+ * What a store says of a row: the state, and of the call that holds it the name and the age. To one who looks, a row that
+ * could be called has the JSON of its interim outcome in place of the name, where there is one.
+ */
 export type RowReply = readonly [state: string, call?: unknown, ageMs?: unknown];
 
 const STATES: ReadonlySet<string> = new Set<RowState & string>(['granted', 'known', 'unwanted', 'no_room']);
 const isState = (text: string): text is RowState & string => STATES.has(text);
 
+const NO_INTERIM: Answer['interim'] = new Map();
+
 /** @param replies for the rows of the reservation, in their order */
-export function answerOf(replies: readonly RowReply[], spent: Tokens, inFlight: number): Answer {
+export function answerOf(
+  { rows: asked, looks }: Pick<Reservation, 'rows' | 'looks'>,
+  replies: readonly RowReply[],
+  spent: Tokens,
+  inFlight: number,
+): Answer {
   const rows = replies.map(
     ([state, call, ageMs]): RowState =>
       isState(state) ? state : { call: String(call), ageMs: Number(ageMs) },
   );
-  return { rows, spent, inFlight };
+  if (!looks) return { rows, spent, inFlight, interim: NO_INTERIM };
+  const interim = new Map(
+    asked.flatMap(({ row }, i) => {
+      const [state, json] = replies[i] ?? [];
+      return state === 'granted' && typeof json === 'string' ? [[row, JSON.parse(json)]] : [];
+    }),
+  );
+  return { rows, spent, inFlight, interim };
 }
 
 /** To a reservation of which the store says nothing. */
-export const NO_ANSWER: Answer = answerOf([], NO_TOKENS, 0);
+export const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0, interim: NO_INTERIM };

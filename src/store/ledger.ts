@@ -77,6 +77,8 @@ export interface Answer {
   readonly spent: Tokens;
   /** Rows of the run in flight then, of all workers; only where there was no room. */
   readonly inFlight: number;
+  /** To one who looks: the interim outcomes of the rows that could be called, by row number. */
+  readonly interim: ReadonlyMap<number, CalledOutcome>;
 }
 
 /** How the names of calls begin that the process makes which works on the run; there is one at a time. */

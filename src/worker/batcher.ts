@@ -3,8 +3,8 @@ import type { Logger } from 'pino';
 import { minus, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
-import type { CalledOutcome, Tokens } from '../model.js';
-import type { Chunk } from '../queue/chunk.js';
+import type { Tokens } from '../model.js';
+import { NO_ANSWER } from '../store/batch.js';
 import { type Counters, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
 
@@ -147,25 +147,6 @@ export class Batcher {
     await this.settle(run, settled, sumOf(granted));
   }
 
-  /** The interim outcomes of a chunk. Resolves when the ledger has answered, and never rejects. */
-  async interim({ run, rows }: Pick<Chunk, 'run' | 'rows'>): Promise<ReadonlyMap<number, CalledOutcome>> {
-    for (let refusals = 0; ; refusals++) {
-      try {
-        return await this.ledger.interim(
-          run,
-          rows.map(({ row }) => row),
-        );
-      } catch (error) {
-        if (refusals % WARN_EVERY === 0)
-          this.log.warn(
-            { reason: errorText(error) },
-            'the ledger refuses to be read; trying again until it can be',
-          );
-        await sleep(AGAIN_MS);
-      }
-    }
-  }
-
   /** Adds to a run's counters, with the next batch. */
   count(run: string, name: keyof Counters, by = 1): void {
     const { counts } = this.#batch();
@@ -237,9 +218,9 @@ export class Batcher {
         const answers = await this.ledger.write({ settled, counts, reservations, atLeast });
         this.#unrecorded -= outcomes;
         for (const [i, { reservation, reply }] of asked.entries()) {
-          const { rows, spent, inFlight } = answers[i] ?? NO_ANSWER;
-          this.#countGranted(reservation, rows);
-          reply({ rows, spent, inFlight, askedAt });
+          const answer = answers[i] ?? NO_ANSWER;
+          this.#countGranted(reservation, answer.rows);
+          reply({ ...answer, askedAt });
         }
         return;
       } catch (error) {
@@ -270,8 +251,6 @@ export class Batcher {
     }
   }
 }
-
-const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0 };
 
 const reserveIn = (batch: Batch, reservation: Reservation): Promise<Reply> =>
   new Promise((reply) => batch.asked.push({ reservation, reply }));

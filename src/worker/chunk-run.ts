@@ -9,6 +9,7 @@ import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { withDeployment } from '../service/endpoint-spec.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import {
+  type Answer,
   type InFlight,
   OWN,
   type Reservation,
@@ -141,8 +142,8 @@ export class ChunkRun {
   async run(): Promise<ChunkEnd> {
     const { chunk, asking } = this.lease;
     const { parts } = this;
-    const states = await this.#look(chunk.rows);
-    if (asking !== null) asking.resume(await parts.batcher.interim(chunk));
+    const { rows: states, interim } = await this.#look(chunk.rows);
+    asking?.resume(interim);
     const heldElsewhere = this.#awaitHeld(chunk.rows, states);
     const open = chunk.rows.filter((_, i) => states[i] === 'granted');
     for (let rows = open; rows.length > 0; rows = chunk.rows.filter(({ row }) => this.#again.delete(row))) {
@@ -421,10 +422,10 @@ export class ChunkRun {
   }
 
   /** What the ledger knows of rows; nothing is reserved. */
-  async #look(rows: readonly ChunkRow[]): Promise<readonly RowState[]> {
-    const { rows: states } = await this.parts.batcher.reserve(this.#reservation(rows.map(unpriced), true));
-    if (states.includes('unwanted')) this.#wanted = false;
-    return states;
+  async #look(rows: readonly ChunkRow[]): Promise<Answer> {
+    const answer = await this.parts.batcher.reserve(this.#reservation(rows.map(unpriced), true));
+    if (answer.rows.includes('unwanted')) this.#wanted = false;
+    return answer;
   }
 
   #reservation(rows: readonly RowMost[], looks: boolean): Reservation {
@@ -453,7 +454,7 @@ export class ChunkRun {
         return;
       }
       await sleep(LOOK_MS);
-      [rows, states] = [held, await this.#look(held)];
+      [rows, states] = [held, (await this.#look(held)).rows];
       if (states.includes('granted')) this.#leaves = true;
     }
   }

@@ -21,6 +21,7 @@ import type { Ledger, Reservation } from '../../src/store/ledger.js';
 import { openStore } from '../../src/store/open.js';
 import { PostgresLedger } from '../../src/store/postgres/ledger.js';
 import { prepareTables, QUEUE_SCHEMA } from '../../src/store/postgres/schema.js';
+import { WRITE_SIGNATURE } from '../../src/store/postgres/statements.js';
 import type { Store } from '../../src/store/store.js';
 import { built, startChild } from '../support/children.js';
 import { entry, look, NO_CALLS, record, reserve, tokens } from './samples.js';
@@ -278,7 +279,7 @@ describe('a directory of an earlier version, which kept the ledger in tables of 
 
   test('may be of the layout before, too', async () => {
     const before = await leave();
-    await inDatabase((pool) => pool.query('DROP FUNCTION promptmill.write'));
+    await inDatabase((pool) => pool.query(`DROP FUNCTION ${WRITE_SIGNATURE}`));
     await inDatabase((pool) => pool.query("COMMENT ON SCHEMA promptmill IS '4'"));
     writeFileSync(join(stateDir, 'store', 'ready'), '');
     expect(await known((await open()).ledger)).toEqual(before);

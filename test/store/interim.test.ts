@@ -63,6 +63,35 @@ describeEachStore('interim outcomes of the ledger', (underTest) => {
     expect(await ledger.interim(`${run}-other`, [1])).toEqual(new Map());
   });
 
+  test('are told to one who looks at rows that could be called, after what the same write settles', async () => {
+    const text = '\u0000 \ud800 😀 1\n2';
+    await record(ledger, [unfit(1, 1, text), unfit(2, 1, 'ends'), unfit(3, 1, 'held'), unfit(5, 9, 'nine')]);
+    await ask('a', 3);
+    const rows = [5, 4, 3, 2, 1].map((row) => ({ row, most: tokens(0) }));
+    const looking = { run, first: 1, execution: 1, call: 'b', hold: true, rows, bounds: null, looks: true };
+    const answers = await ledger.write({
+      ...NOTHING,
+      settled: [entry(run, 1, 2), unfit(5, 10, 'ten')],
+      reservations: [
+        looking,
+        // Its own call may go on.
+        { ...looking, call: 'a' },
+        ...[
+          { ...looking, run: `${run}-other` },
+          { ...looking, execution: 2 },
+        ],
+        { ...looking, looks: false, rows: [{ row: 1, most: tokens(0) }] },
+      ],
+    });
+    const [ten, held, one] = [
+      [5, outcome('ten')],
+      [3, outcome('held')],
+      [1, outcome(text)],
+    ];
+    expect(answers.map(({ interim }) => [...interim])).toEqual([[ten, one], [ten, held, one], [], [], []]);
+    expect(answers.at(-1)?.rows).toEqual(['granted']);
+  });
+
   test('count as outcomes nowhere, and their rows may be called', async () => {
     await ask('a', 1);
     await record(ledger, [unfit(1, 1, 'unfit', 'a'), entry(run, 1, 2)]);

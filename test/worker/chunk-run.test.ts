@@ -41,10 +41,6 @@ class MemoryLedger {
 
   readonly interims = new Map<number, CalledOutcome>();
 
-  async interim(): Promise<ReadonlyMap<number, CalledOutcome>> {
-    return this.interims;
-  }
-
   async write(batch: Batch): Promise<readonly Answer[]> {
     this.onWrite(batch);
     await this.away;
@@ -61,7 +57,8 @@ class MemoryLedger {
       return known.map((state): RowState => state ?? (fits ? 'granted' : 'no_room'));
     });
     const { prompt_tokens, completion_tokens, in_flight: inFlight } = this.calls;
-    return answers.map((rows) => ({ rows, spent: { prompt_tokens, completion_tokens }, inFlight }));
+    const spent = { prompt_tokens, completion_tokens };
+    return answers.map((rows) => ({ rows, spent, inFlight, interim: this.interims }));
   }
 
   #add(counts: Partial<Counters>): void {

@@ -425,7 +425,7 @@ function reserve(
   }
   if (changes) run.calls = added(run.calls, { ...NO_CALLS, ...reserved });
   const inFlight = inFlightOf(run);
-  for (const [reservation, rows] of states) answers.set(reservation, { rows, spent, inFlight });
+  for (const [reservation, rows] of states) answers.set(reservation, { ...NO_ANSWER, rows, spent, inFlight });
 }
 
 const fits = (

@@ -3,8 +3,9 @@ import { dirname } from 'node:path';
 import { errorText, isDiskFull, StopError } from '../../errors.js';
 import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
+import { NO_ANSWER } from '../batch.js';
 import type { Counters } from '../counters.js';
-import type { Answer, Batch, ChunkKey, Ledger, Progress, Settlement } from '../ledger.js';
+import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation, Settlement } from '../ledger.js';
 import { MOST_OWN } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { LedgerFile } from './ledger-file.js';
@@ -101,7 +102,13 @@ export class EmbeddedLedger implements Ledger {
     if (this.#state.keptBytes <= MOST_OWN) {
       for (const [i, place] of places.entries()) place.own = outcomes[i] ?? null;
     }
-    return answers;
+    return batch.reservations.map((each, i) => this.#withInterim(each, answers[i] ?? NO_ANSWER));
+  }
+
+  #withInterim({ run, rows, looks }: Reservation, answer: Answer): Answer {
+    if (!looks) return answer;
+    const open = rows.filter((_, i) => answer.rows[i] === 'granted').map(({ row }) => row);
+    return { ...answer, interim: this.#interimOf(run, open) };
   }
 
   async stop(run: string, execution: number, reason: { code: string; message: string }): Promise<void> {
@@ -139,6 +146,10 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async interim(run: string, rows: readonly number[]): Promise<ReadonlyMap<number, CalledOutcome>> {
+    return this.#interimOf(run, rows);
+  }
+
+  #interimOf(run: string, rows: readonly number[]): ReadonlyMap<number, CalledOutcome> {
     const known = this.#state.interimOf(run);
     const found = new Map<number, CalledOutcome>();
     for (const row of rows) {

@@ -18,8 +18,8 @@ interface Answers {
   readonly rows: readonly RowReply[];
   /** By run: prompt and completion tokens, and rows in flight. */
   readonly spent: { readonly [run: string]: readonly number[] };
-  /** Every outcome is in the ledger as it was given; the function of an earlier version does not say. */
-  readonly kept?: boolean;
+  /** Every outcome is in the ledger as it was given. */
+  readonly kept: boolean;
 }
 
 /** An outcome as the tables have it. */
@@ -102,9 +102,10 @@ export class PostgresLedger implements Ledger {
       this.#own.settled(each, answers?.kept === true, outcomes[i]?.length ?? 0);
     });
     const states = [...(answers?.rows ?? [])];
-    return reservations.map(({ run, rows }) => {
-      const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = answers?.spent[run] ?? [];
-      return answerOf(states.splice(0, rows.length), { prompt_tokens, completion_tokens }, inFlight);
+    return reservations.map((each) => {
+      const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = answers?.spent[each.run] ?? [];
+      const replies = states.splice(0, each.rows.length);
+      return answerOf(each, replies, { prompt_tokens, completion_tokens }, inFlight);
     });
   }
 

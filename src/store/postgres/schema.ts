@@ -3,16 +3,13 @@ import { type PgPool, type PgPoolClient, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
-import { MAKE_WRITE, WRITE_SIGNATURE } from './statements.js';
+import { LAYOUT, MAKE_WRITE, WRITE_SIGNATURE } from './statements.js';
 
 /** BullMQ's schema. Its statements name no schema, so every connection has it as its search path. */
 export const QUEUE_SCHEMA = 'bullmq';
 
 /** Any number, the same for all: processes that start together make the tables one after the other. */
 const SETUP_LOCK = 5_741_310_226;
-
-/** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
-const LAYOUT = '8';
 
 /** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
 export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;

@@ -65,6 +65,12 @@ const REPEATED = `n.repeated
     - (SELECT count(*) FROM taken AS t WHERE t.run = n.run AND t.counts)
     + (SELECT coalesce(sum(t.others), 0) FROM taken AS t WHERE t.run = n.run)`;
 
+/** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
+export const LAYOUT = '9';
+
+/** The function behind WRITE. One for each layout, so that workers of several versions do not put theirs in its place. */
+const FUNCTION = `promptmill.write_${LAYOUT}`;
+
 /** The parameters of WRITE, by name and type; the order is that of the arguments of every call. */
 const PARAMETERS = [
   ['by_writer', 'text'],
@@ -112,16 +118,15 @@ const PARAMETERS = [
  * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
  * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
  * `kept` in the answer: every outcome is there as it was given, and none is unknown, which a real one could replace.
- * The function of layout 7 has one parameter less and stays beside this one, for the workers of that version.
  */
 export const MAKE_WRITE = `
-CREATE OR REPLACE FUNCTION promptmill.write(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
+CREATE OR REPLACE FUNCTION ${FUNCTION}(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
 RETURNS json LANGUAGE plpgsql SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $write$
 DECLARE
   is_new boolean;
   is_kept boolean := false;
   states text[];
-  holders text[];
+  details text[];
   ages bigint[];
   full_requests integer[] := '{}';
   asked record;
@@ -216,26 +221,28 @@ BEGIN
 
   SELECT
     array_agg(CASE WHEN d.state = 'free' AND d.turn > 1 THEN 'no_room' ELSE d.state END ORDER BY d.nth),
-    array_agg(d.holder ORDER BY d.nth), array_agg(d.age ORDER BY d.nth)
-  INTO states, holders, ages
+    array_agg(CASE d.state WHEN 'held' THEN d.holder WHEN 'granted' THEN d.interim END ORDER BY d.nth),
+    array_agg(d.age ORDER BY d.nth)
+  INTO states, details, ages
   FROM (
     SELECT r.*, row_number() OVER (PARTITION BY r.run, r.row, r.state ORDER BY r.nth) AS turn FROM (
       SELECT r.nth, r.run, r.row,
         CASE
           WHEN h.run IS NULL THEN 'unwanted'
-          WHEN o.row IS NOT NULL THEN 'known'
+          WHEN o.asks = 0 THEN 'known'
           WHEN f.calls @> ARRAY[r.call] THEN 'granted'
           WHEN r.hold AND f.row IS NOT NULL THEN 'held'
           WHEN r.looks THEN 'granted'
           WHEN is_new THEN 'free'
           ELSE 'no_room'
         END AS state,
+        CASE WHEN r.looks THEN o.outcome END AS interim,
         f.calls[1] AS holder, floor(1000 * extract(epoch FROM clock_timestamp() - f.seen_at))::bigint AS age
       FROM unnest(r_runs, r_firsts, r_rows, r_executions, r_calls, r_holds, r_looks)
         WITH ORDINALITY AS r (run, first, row, execution, call, hold, looks, nth)
       LEFT JOIN promptmill.run AS h ON h.run = r.run AND h.execution = r.execution
         AND h.committed < r.row AND h.alive_until > clock_timestamp()
-      LEFT JOIN promptmill.outcome AS o ON o.run = r.run AND o.first = r.first AND o.row = r.row AND o.asks = 0
+      LEFT JOIN promptmill.outcome AS o ON o.run = r.run AND o.first = r.first AND o.row = r.row
       LEFT JOIN promptmill.flight AS f ON f.run = r.run AND f.row = r.row
     ) AS r
   ) AS d;
@@ -287,12 +294,12 @@ BEGIN
   RETURN json_build_object(
     'rows', (
       SELECT json_agg(CASE
-          WHEN r.state = 'held' THEN json_build_array(r.state, r.holder, r.age)
+          WHEN r.detail IS NOT NULL THEN json_build_array(r.state, r.detail, r.age)
           WHEN r.state <> 'free' THEN json_build_array(r.state)
           WHEN r.request = ANY(full_requests) THEN json_build_array('no_room')
           ELSE json_build_array('granted')
         END ORDER BY r.nth)
-      FROM unnest(requests, states, holders, ages) WITH ORDINALITY AS r (request, state, holder, age, nth)
+      FROM unnest(requests, states, details, ages) WITH ORDINALITY AS r (request, state, detail, age, nth)
     ),
     'spent', (
       SELECT coalesce(json_object_agg(n.run, json_build_array(
@@ -313,13 +320,13 @@ $write$;
 `;
 
 /** By which the server knows the function. */
-export const WRITE_SIGNATURE = `promptmill.write(${PARAMETERS.map(([, type]) => type).join(', ')})`;
+export const WRITE_SIGNATURE = `${FUNCTION}(${PARAMETERS.map(([, type]) => type).join(', ')})`;
 
 /** The outcomes are one text, a line for each, empty where there is none. */
 const argument = (name: string, i: number): string =>
   name === 's_outcomes' ? `string_to_array($${i + 1}, E'\\n', '')` : `$${i + 1}`;
 
-export const WRITE = `SELECT promptmill.write(${PARAMETERS.map(([name], i) => argument(name, i)).join(', ')}) AS answers`;
+export const WRITE = `SELECT ${FUNCTION}(${PARAMETERS.map(([name], i) => argument(name, i)).join(', ')}) AS answers`;
 
 /** $1 run */
 export const WAITING =

@@ -77,7 +77,7 @@ export class RedisLedger implements Ledger {
     });
     const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = totals;
     reservations.forEach((each, i) => {
-      answers.set(each, answerOf(states[i] ?? [], { prompt_tokens, completion_tokens }, inFlight));
+      answers.set(each, answerOf(each, states[i] ?? [], { prompt_tokens, completion_tokens }, inFlight));
     });
   }
 

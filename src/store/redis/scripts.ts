@@ -97,6 +97,7 @@ local function callsOf(row)
   if text then for name in string.gmatch(text, '\\n([^\\n]+)') do names[#names + 1] = name end end
   return names, text
 end
+local hasInterim = redis.call('EXISTS', interim) == 1
 local isNew, isKept = false, 1
 if ARGV[3] ~= '' then
   redis.call('ZREMRANGEBYRANK', written, 0, -10001)
@@ -118,7 +119,6 @@ if isNew then
     if count == 0 then redis.call('HDEL', flight, row) else redis.call('HSET', flight, row, left) end
   end
   local repeated = 0
-  local hasInterim = redis.call('EXISTS', interim) == 1
   for i, each in ipairs(settled) do
     local first, row, call, asks = unpack(each)
     local outcome = ARGV[4 + i]
@@ -190,6 +190,10 @@ for _, reservation in ipairs(reservations) do
       free[#free + 1] = {i, row, names}
       mostPrompt = mostPrompt + rowPrompt
       mostCompletion = mostCompletion + rowCompletion
+    end
+    if looks and hasInterim and states[i][1] == 'granted' then
+      local known = redis.call('HGET', interim, row)
+      states[i][2] = known and string.match(known, '\\n(.*)')
     end
   end
   if #free > 0 and not looks then
