@@ -29,8 +29,9 @@ export function rate(perSecond: number, what = ''): string {
   return `${oneDecimal.format(perSecond * 60)}${what}/min`;
 }
 
-/** `820 ms`, `12.3 s`, `1 min 43 s`, `2 h 5 min`, `3 d 4 h`: never more than two units. */
+/** `0 s`, `820 ms`, `12.3 s`, `1 min 43 s`, `2 h 5 min`, `3 d 4 h`: never more than two units. */
 export function duration(seconds: number): string {
+  if (seconds === 0) return '0 s';
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 59.95) return `${upToOneDecimal.format(seconds)} s`;
   const whole = Math.round(seconds);

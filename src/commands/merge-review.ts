@@ -17,12 +17,12 @@ Examples:
   $ promptmill score out/reviews.csv
       and say how good it is now
 
-Fill in the column "answer" of the file for review, in a spreadsheet or an editor;
-rows that are left empty stay as they are. A job that does not abstain writes no
-such file: make one with the columns "row" (from 1) and "answer", or for a CSV of
-JSON answers with all columns of the answer. Nothing is called. Nothing is written
-unless every answer fits the job. Exit codes: 0 merged; 2 it could not be; 3 it was
-stopped by the disk; 130, 143 interrupted.
+Fill in the column "answer" of the file for review, in a spreadsheet or an
+editor; rows that are left empty stay as they are. A job that does not abstain
+writes no such file: make one with the columns "row" (from 1) and "answer", or
+for a CSV of JSON answers with all columns of the answer. Nothing is called.
+Nothing is written unless every answer fits the job. Exit codes: 0 merged; 2 it
+could not be; 3 it was stopped by the disk; 130, 143 interrupted.
 `;
 
 /** `promptmill merge-review OUTPUT REVIEW`: puts answers that people gave back into the output. */

@@ -64,13 +64,22 @@ async function programOf(
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
     .showHelpAfterError('(--help lists commands and options)')
+    // Every command has options. Without the word the descriptions have room beside the names at 80 columns.
+    .configureHelp({ subcommandTerm: (command) => `${command.name()} ${argumentsOf(command)}`.trimEnd() })
     .exitOverride()
     .on('command:*', ([word = '']: readonly string[]) => {
       throw unknownCommand(word);
     });
-  for (const load of commands) program.addCommand((await load(exit, underWay)).exitOverride());
+  for (const load of commands) {
+    const command = (await load(exit, underWay)).exitOverride();
+    program.addCommand(command.showHelpAfterError(`(promptmill ${command.name()} --help says more)`));
+  }
   return program;
 }
+
+/** `<output> <review>`, `[paths...]` */
+const argumentsOf = (command: Command): string =>
+  command.usage().replace(/^\[options\] ?(\[command\] ?)?/, '');
 
 function unknownCommand(word: string): UsageError {
   const names = Object.keys(COMMANDS);

@@ -18,6 +18,8 @@ import {
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { nearest } from '../nearest.js';
+import { shellWord } from '../shell-word.js';
+import { formatOfName } from '../source/format.js';
 import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';
 
@@ -174,6 +176,13 @@ function readBytes(path: string): Buffer {
     }
     if (!there.isFile()) {
       throw new UsageError('job_unreadable', `${path} is a pipe or a device`, 'A job file is a plain file.');
+    }
+    if (formatOfName(path) !== null) {
+      throw new UsageError(
+        'job_is_data',
+        `${path} is data by its name, and a job is a YAML file`,
+        `Write one for it with: promptmill init ${shellWord(path)}`,
+      );
     }
     if (there.size > MOST_BYTES) {
       throw new UsageError(

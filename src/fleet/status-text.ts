@@ -154,7 +154,7 @@ function table<T>(
 }
 
 function noteLines(notes: readonly string[], width: number, paint: Paint): string[] {
-  const words = clip(plain(notes.join('; ')), width * MOST_NOTE_LINES)
+  const words = clip(plain(notes.map((note) => note.replace(/\.$/, '')).join('; ')), width * MOST_NOTE_LINES)
     .split(' ')
     .filter(Boolean)
     .map((word) => clip(word, width));

@@ -66,6 +66,7 @@ function textOf(wishes: JobWishes): string {
     '',
     'service:',
     `  deployment: ${ASSUMED_MODEL.id} # the name of your deployment, as in its address`,
+    '  # style: openai # for vLLM, llama.cpp, Ollama and others with /v1/completions; deployment is the model',
     '',
     'input:',
     `  ${field({ path: data.path })}`,
@@ -150,7 +151,7 @@ function answerLines(answer: AnswerWish): string[] {
   if ('labels' in answer) {
     return [
       'answer:',
-      `  labels: ${inLine(answer.labels)} # " Positive." would count as positive`,
+      `  labels: ${inLine(answer.labels)} # case, spaces and a full stop do not matter`,
       '  # gold: a column with the right answers, where they are known; the summary then has scores',
       '  # confidence: logprobs # a column says how sure the model is',
     ];

@@ -1,5 +1,5 @@
 import { count, duration, percent } from '../figures.js';
-import type { ReportTable } from './report-rows.js';
+import { isToLookAt, type ReportTable } from './report-rows.js';
 import type { RunReport } from './run-report.js';
 import type { ReportSection, SectionRow } from './sections.js';
 import { plain, plainLines } from './terminal-text.js';
@@ -85,12 +85,19 @@ function rowBlocks(table: ReportTable | null, note: string | null): string[] {
   return listBlocks(
     'Rows',
     ['row', 'outcome', ...table.columns],
-    table.rows.slice(0, MOST_ROWS).map(({ row, outcome, cells }) => [count(row), outcome, ...cells]),
+    textRowsOf(table).map(({ row, outcome, cells }) => [count(row), outcome, ...cells]),
   );
 }
 
-/** A text file is read from its beginning to its end; the HTML report has more rows. */
-const MOST_ROWS = 200;
+/** A text file is read from its beginning to its end: it has rows to look at, and a few others. The HTML report has more. */
+function textRowsOf({ rows }: ReportTable): ReportTable['rows'] {
+  const others = rows.filter((row) => !isToLookAt(row)).slice(0, MOST_OTHERS);
+  const shown = new Set([...rows.filter(isToLookAt).slice(0, MOST_TO_LOOK_AT), ...others]);
+  return rows.filter((row) => shown.has(row));
+}
+
+const MOST_TO_LOOK_AT = 200;
+const MOST_OTHERS = 10;
 
 function listBlocks(title: string, head: readonly string[], rows: readonly (readonly string[])[]): string[] {
   return rows.length === 0 ? [] : [`## ${text(title)}`, tableOf(head, rows)];

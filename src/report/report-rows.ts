@@ -43,6 +43,7 @@ type RowOutcome = 'answered' | 'invalid' | 'abstained' | 'filtered' | 'failed' |
 
 /** Those that a person should look at. */
 const TO_LOOK_AT: readonly RowOutcome[] = ['failed', 'filtered', 'invalid', 'abstained'];
+export const isToLookAt = ({ outcome }: Pick<ReportRow, 'outcome'>): boolean => TO_LOOK_AT.includes(outcome);
 
 /** Rows of a table at most, and those of them that are kept for the sample, where there are others. */
 const MOST_ROWS = 5_000;
@@ -97,9 +98,9 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
         throw edited(output, `record ${records} has the status ${JSON.stringify(status)}`);
       statuses.set(status, before + 1);
       const outcome = outcomeOf(record, status, abstains);
-      const isToLookAt = TO_LOOK_AT.includes(outcome);
-      if (isToLookAt) toLookAt += 1;
-      const group = isToLookAt ? groups.get(outcome) : (groups.get(`=${answerOf(record)}`) ?? unnamed);
+      const isOdd = isToLookAt({ outcome });
+      if (isOdd) toLookAt += 1;
+      const group = isOdd ? groups.get(outcome) : (groups.get(`=${answerOf(record)}`) ?? unnamed);
       group?.offer(() => ({ row: record.number, outcome, values: table.read(record) }));
     }
   }
@@ -109,7 +110,7 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
   for (const row of unnamed.kept) others.offer(() => row);
   rows.push(...others.kept);
   rows.sort((a, b) => a.row - b.row);
-  const shown = rows.filter(({ outcome }) => TO_LOOK_AT.includes(outcome)).length;
+  const shown = rows.filter(isToLookAt).length;
   return { ...table.of(rows), records, is_cut: shown < toLookAt };
 }
 

@@ -1,4 +1,5 @@
 import { count, counted, duration } from '../figures.js';
+import { isToLookAt } from './report-rows.js';
 import type { RunReport } from './run-report.js';
 import type { SectionRow } from './sections.js';
 import { renderSummary, type TerminalOptions } from './terminal.js';
@@ -77,6 +78,6 @@ function periodLines({ summary: { details } }: RunReport, width: number): string
 
 function rowsText({ table, table_note: note }: RunReport): string {
   if (table === null) return plain(note ?? '');
-  const toSee = table.rows.filter(({ outcome }) => outcome !== 'answered' && outcome !== 'skipped').length;
+  const toSee = table.rows.filter(isToLookAt).length;
   return `${count(toSee)} to look at, and a sample of ${count(table.rows.length - toSee)} others, are in the HTML report`;
 }

@@ -209,7 +209,7 @@ export function announce(
   const from = input.name;
   const bad = survey.badRows > 0 ? `, ${count(survey.badRows)} of them unreadable` : '';
   say(
-    `${settings.job}: ${count(total)} rows of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
+    `${settings.job}: ${counted(total, 'row')} of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
   );
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);

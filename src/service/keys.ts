@@ -31,7 +31,11 @@ export class KeyRing {
     const given = new Set(values.map((value) => value.trim()).filter((key) => key !== ''));
     this.#keys = [...given].map((value) => ({ value, taken: false, refusals: 0 }));
     if (needed && this.#keys.length === 0) {
-      throw new UsageError('key_missing', 'PROMPTMILL_API_KEY is not set', 'Set it to a key of the service.');
+      throw new UsageError(
+        'key_missing',
+        'PROMPTMILL_API_KEY is not set',
+        'Set it to a key of the service; any word will do for a server that asks for none.',
+      );
     }
     if (!this.#keys.every(({ value }) => /^[\x21-\x7e]+$/.test(value))) {
       throw new UsageError(

@@ -109,6 +109,9 @@ describe('a job file', () => {
   });
 
   it('says which file is missing', () => {
+    expect(() => readJobFile('samples/reviews.csv')).toThrow(
+      'samples/reviews.csv is data by its name, and a job is a YAML file',
+    );
     expect(() => readJobFile('jobs/none.yaml')).toThrow('no job file jobs/none.yaml');
   });
 

@@ -137,7 +137,19 @@ describe('a report', () => {
     const report = sampleReport('plain');
     expect(renderMarkdown(report)).toContain('## Over time\n\n| from | rows |');
     const text = renderReport(report, { width: 100, color: false, files: [] });
-    expect(text).toMatch(/over time {7}from 0 ms +\d+ rows, /);
+    expect(text).toMatch(/over time {7}from 0 s +\d+ rows, /);
+  });
+
+  it('as Markdown has the rows to look at, wherever they stand, and a few others', () => {
+    const rows = Array.from({ length: 300 }, (_, i) => ({
+      row: i + 1,
+      outcome: i < 297 ? ('answered' as const) : ('failed' as const),
+      cells: ['', `cell ${i + 1}`],
+    }));
+    const markdown = renderMarkdown({ ...reportOf(), table: { ...table, rows } });
+    expect(markdown.match(/cell \d+/g)).toEqual(
+      [...Array.from({ length: 10 }, (_, i) => i + 1), 298, 299, 300].map((row) => `cell ${row}`),
+    );
   });
 
   it('of an earlier version is made without what that did not keep', () => {
