@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 import { completed } from './records.js';
 
 /** How sure the model is of each row. */
@@ -11,6 +12,7 @@ const SURE = [0.95, 0.6, 0.9, 0.5, 0.99];
 const LABELS = { labels: ['yes', 'no'], confidence: 'logprobs', abstain_below: 0.8, gold: 'note' };
 
 describe('an output that ends in .gz', () => {
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   beforeEach(async () => {
@@ -34,7 +36,7 @@ describe('an output that ends in .gz', () => {
 
   const run = async (output: string, job: object = {}, ...flags: string[]) => {
     const path = work.job({ input: { path: 'in.csv' }, output: { path: output }, ...job });
-    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
     expect(ended.code, ended.stderr).toBe(0);
     return ended;
   };
@@ -77,6 +79,7 @@ describe('an output that ends in .gz', () => {
     const [, first] = work.read('out.csv.gz').split('\n');
     const retried = await work.call(['retry', 'out.csv.gz', '--row', '5'], {
       PROMPTMILL_BASE_URL: service.url,
+      ...store(),
     });
     expect(retried.code, retried.stderr).toBe(0);
     expect(work.read('out.csv.gz').split('\n')[1]).toBe(first);

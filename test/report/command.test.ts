@@ -5,6 +5,7 @@ import { outputFiles } from '../../src/resume/output-files.js';
 import { removeReport } from '../../src/resume/report-file.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const MARKUP = '<script>alert(1)</script> [x](javascript:1) | **b** `c`';
 const ROWS = `id,note
@@ -27,6 +28,8 @@ const SCRIPT = ({ prompt }: { readonly prompt: string }) => {
   return { json: completionBody({ text: prompt.includes('odd') ? ' no idea' : ' good' }) };
 };
 
+const store = oneStore();
+
 describe('promptmill report', () => {
   let service: ScriptedService;
   const work = new Workplace();
@@ -46,7 +49,10 @@ describe('promptmill report', () => {
         output: { path: output },
         limits: { requests_per_minute: 60_000 },
       });
-      const { code, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
+      const { code, stderr } = await work.call(['run', job], {
+        PROMPTMILL_BASE_URL: service.url,
+        ...store(),
+      });
       expect(code, stderr).toBe(1);
     }
   });
@@ -196,7 +202,7 @@ describe('promptmill report', () => {
       answer: { labels: ['good', 'bad'] },
       output: { path: 'again.csv' },
     });
-    const env = { PROMPTMILL_BASE_URL: service.url };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
     expect((await work.call(['run', job], env)).code).toBe(1);
     work.write('rows.csv', ROWS.replace('3,fails', '3,fine'));
     expect((await work.call(['run', job, '--overwrite'], env)).code).toBe(0);
@@ -229,7 +235,7 @@ describe('the report of a run', () => {
   const run = (job: object, ...flags: readonly string[]): Promise<Ended> =>
     work.call(
       ['run', work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' }, ...job }), ...flags],
-      { PROMPTMILL_BASE_URL: service.url },
+      { PROMPTMILL_BASE_URL: service.url, ...store() },
     );
   const there = (): boolean => existsSync(work.path('out.report.html'));
 

@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 describe('run --extend', { timeout: 60_000 }, () => {
   let work: Workplace;
@@ -18,7 +19,8 @@ describe('run --extend', { timeout: 60_000 }, () => {
     work.remove();
   });
 
-  const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url });
+  const store = oneStore();
+  const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url, ...store() });
   const job = (input: string, more: object = {}) =>
     work.job({ input: { path: input }, output: { path: 'out.csv' }, ...more });
   const files = () => readdirSync(work.folder).filter((name) => name.startsWith('out'));

@@ -3,6 +3,7 @@ import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const ROWS = 12;
 
@@ -37,7 +38,8 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     work.remove();
   });
 
-  const env = () => ({ PROMPTMILL_BASE_URL: service.url });
+  const store = oneStore();
+  const env = () => ({ PROMPTMILL_BASE_URL: service.url, ...store() });
   const job = (more: object = {}) =>
     work.job({ input: { path: work.rows(ROWS) }, output: { path: 'out.csv' }, ...more });
 
@@ -51,7 +53,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
       const before = work.read(output).split('\n');
       const first = work.json('out.summary.json');
       failing = new Set([7]);
-      rmSync(work.path('.promptmill'), { recursive: true });
+      rmSync(store().PROMPTMILL_STATE_DIR, { recursive: true });
       const calls = service.calls();
       const retried = await work.call(['retry', output], env());
       expect(retried.code, retried.stderr).toBe(1);

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** What the model says of a row, how sure it is of that, and what is right; null where that is not known. */
 interface Said {
@@ -33,6 +34,7 @@ const ANSWER = {
 };
 
 describe('answer.abstain with an accuracy', () => {
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   beforeEach(async () => {
@@ -54,7 +56,7 @@ describe('answer.abstain with an accuracy', () => {
 
   const run = async (job: object, ...flags: string[]) => {
     const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
-    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url });
+    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
   };
   const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
 

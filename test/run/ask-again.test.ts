@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -6,13 +6,14 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const ROWS = 40;
 const LARGER = 'lm-larger';
 
 // That each store keeps them is shown by `store/interim.test.ts`, and under kills by `faults/asked-again.test.ts`.
 describe('answers that do not fit', () => {
-  const state = new Workplace();
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   /** How often the larger deployment refuses, and how. */
@@ -40,7 +41,6 @@ describe('answers that do not fit', () => {
     await service.close();
     work.remove();
   });
-  afterAll(() => state.remove());
 
   const run = (onInvalid: object, more: object = {}) => {
     const job = work.job({
@@ -56,7 +56,7 @@ describe('answers that do not fit', () => {
     });
     return work.call(['run', job], {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_STATE_DIR: state.folder,
+      ...store(),
     });
   };
   const record = (row: number) => work.records('out.csv')[row - 1];

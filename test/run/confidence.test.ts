@@ -1,7 +1,8 @@
 import { existsSync, rmSync } from 'node:fs';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** Text of the answer, and the probabilities of what might begin it; none where the service sends no log probabilities. */
 const ANSWERS: readonly (readonly [text: string, probabilities: Readonly<Record<string, number>> | null])[] =
@@ -15,10 +16,8 @@ const ANSWERS: readonly (readonly [text: string, probabilities: Readonly<Record<
 
 const LABELS = { labels: ['positive', 'negative', 'neutral'], confidence: 'logprobs' };
 
-/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
-const state = new Workplace();
-afterAll(() => state.remove());
-const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
+const store = oneStore();
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
 
 describe('confidence and abstention', () => {
   let work: Workplace;

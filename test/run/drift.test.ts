@@ -16,6 +16,7 @@ import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resu
 import { putMadeStore } from '../support/made-store.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 describe('drift', () => {
   const place = scriptedPlace();
@@ -39,9 +40,11 @@ describe('drift', () => {
     drift: { against: 'last', alarm: 0.1 },
     limits: { concurrency: 4 },
   };
+  const store = oneStore();
   const call = (job: object, ...flags: string[]) =>
     place.work.call(['run', place.work.job({ ...JOB, ...job }), '--json', ...flags], {
       PROMPTMILL_BASE_URL: place.service.url,
+      ...store(),
     });
   const run = async (job: object = {}, ...flags: string[]) => {
     const { code, stdout, stderr } = await call(job, ...flags);

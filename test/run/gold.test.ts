@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** What the model says of each review. */
 const SAYS: { readonly [review: string]: string } = {
@@ -39,7 +40,8 @@ describe('a job with gold', () => {
   });
   afterEach(() => work.remove());
 
-  const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_API_KEY: 'a-key' });
+  const store = oneStore();
+  const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_API_KEY: 'a-key', ...store() });
   const job = (change: object = {}): string =>
     work.job({
       input: { path: 'reviews.csv', require: ['review'] },

@@ -1,10 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Judged } from '../../src/report/require.js';
 import { reachedLimit } from '../../src/run/limits.js';
 import { scriptedPlace } from '../support/scripted-place.js';
+import { oneStore } from '../support/stores.js';
 
 const rows = (total: number, failed: number, invalid = 0): Judged => ({
   rows: { total, failed, completed: total - failed, filtered: 0, skipped: 0 },
@@ -62,9 +60,8 @@ describe('a limit', () => {
 });
 
 describe('a run that reaches a limit', () => {
-  const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+  const store = oneStore();
   const place = scriptedPlace();
-  afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
 
   const command = (count: number, limits: object) => {
     const job = place.work.job({
@@ -72,10 +69,7 @@ describe('a run that reaches a limit', () => {
       output: { path: 'out.csv' },
       limits: { concurrency: 5, ...limits },
     });
-    return [
-      ['run', job],
-      { PROMPTMILL_BASE_URL: place.service.url, PROMPTMILL_STATE_DIR: stateDir },
-    ] as const;
+    return [['run', job], { PROMPTMILL_BASE_URL: place.service.url, ...store() }] as const;
   };
   const run = (count: number, limits: object) => place.work.call(...command(count, limits));
   const start = (count: number, limits: object) => place.work.start(...command(count, limits));

@@ -1,10 +1,11 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import {
   type ScriptedRequest,
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** The prompts of a request, one or many. */
 const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
@@ -27,10 +28,9 @@ function answer(request: ScriptedRequest): object {
 const refusal = (code: string) => ({ status: 400, json: { error: { code, message: 'refused' } } });
 
 describe('several prompts in one request', () => {
-  const state = new Workplace();
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
-  afterAll(() => state.remove());
   beforeEach(() => {
     work = new Workplace();
   });
@@ -47,8 +47,7 @@ describe('several prompts in one request', () => {
       ...more,
     });
   const records = () => work.lines('out.jsonl');
-  const run = (path: string) =>
-    work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder });
+  const run = (path: string) => work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, ...store() });
 
   it('are answered each by the choice of its index, and share the usage out', async () => {
     service = await startScriptedService((request) => ({ json: answer(request) }));

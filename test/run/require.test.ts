@@ -1,9 +1,10 @@
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { emptyTally } from '../../src/report/tally.js';
 import { readManifest } from '../../src/resume/manifest.js';
-import { type Running, Workplace } from '../support/promptmill.js';
+import type { Running } from '../support/promptmill.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody, type ScriptedReply } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const REFUSED: ScriptedReply = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 const says = (text: string): ScriptedReply => ({ json: completionBody({ text }) });
@@ -17,8 +18,7 @@ const flat = (text: string): string => text.replaceAll('\n', ' ');
 /** Runs over 40 rows in a place of their own. */
 function runs() {
   const place = scriptedPlace();
-  const state = new Workplace();
-  afterAll(() => state.remove());
+  const store = oneStore();
   const start = (job: object, ...flags: string[]) => {
     const { limits = {}, ...rest } = job as { limits?: object };
     const file = place.work.job({
@@ -28,10 +28,7 @@ function runs() {
       limits: { concurrency: 4, ...limits },
       ...rest,
     });
-    return [
-      ['run', file, ...flags],
-      { PROMPTMILL_BASE_URL: place.service.url, PROMPTMILL_STATE_DIR: state.folder },
-    ] as const;
+    return [['run', file, ...flags], { PROMPTMILL_BASE_URL: place.service.url, ...store() }] as const;
   };
   return {
     place,

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import {
   type Script,
@@ -6,6 +6,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
@@ -27,10 +28,9 @@ const answer = (request: ScriptedRequest, id: string, more: object = {}) => ({
 
 /** Each test is one server as its family answers; see docs/servers.md. */
 describe('a server of the same shape', () => {
-  const state = new Workplace();
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
-  afterAll(() => state.remove());
   beforeEach(() => {
     work = new Workplace();
   });
@@ -55,7 +55,7 @@ describe('a server of the same shape', () => {
     });
     return await work.call(['run', path], {
       PROMPTMILL_BASE_URL: service.url + base,
-      PROMPTMILL_STATE_DIR: state.folder,
+      ...store(),
       ...env,
     });
   }

@@ -1,8 +1,9 @@
 import { rmSync } from 'node:fs';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const safe = (severity: string) => ({ hate: { filtered: false, severity } });
 
@@ -37,10 +38,8 @@ function answer(prompts: readonly string[], n: number) {
 
 const VOTES = { labels: ['positive', 'negative', 'neutral'], votes: 5 };
 
-/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
-const state = new Workplace();
-afterAll(() => state.remove());
-const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
+const store = oneStore();
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
 
 describe('votes', () => {
   let work: Workplace;

@@ -18,6 +18,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 const LABELS = { positive: ['good'], negative: [], neutral: [] };
 const ANSWER = { labels: LABELS, confidence: 'logprobs', abstain_below: 0.8 };
@@ -31,10 +32,8 @@ const SAID: readonly (readonly [text: string, confidence: number])[] = [
   [' neutral', 0.5],
 ];
 
-/** The embedded store of all runs here; each has a service of its own, so also a queue of its own. */
-const state = new Workplace();
-afterAll(() => state.remove());
-const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, PROMPTMILL_STATE_DIR: state.folder });
+const store = oneStore();
+const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
 
 let work: Workplace;
 let service: ScriptedService;

@@ -3,6 +3,7 @@ import { stringify } from 'csv-stringify/sync';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** Text of the answer to each row, and the probabilities of what might begin it; none where there are no log probabilities. */
 const SAYS: readonly (readonly [text: string, probabilities: Readonly<Record<string, number>> | null])[] = [
@@ -64,7 +65,8 @@ const begin = (): void => {
 };
 const end = (): void => work.remove();
 
-const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url });
+const store = oneStore();
+const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url, ...store() });
 
 /** Runs a job to its end. */
 async function run(job: object): Promise<void> {

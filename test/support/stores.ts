@@ -79,6 +79,27 @@ export function describeEachStore(
   }
 }
 
+/**
+ * One store for the commands of a suite that shows nothing of stores: Redis where it is there, on which a run begins in a third of the
+ * time, else the embedded one.
+ * @returns what a command needs to use it
+ */
+export function oneStore(): () => {
+  readonly PROMPTMILL_QUEUE: string;
+  readonly PROMPTMILL_STATE_DIR: string;
+} {
+  const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+  let server: Server | null = null;
+  beforeAll(async () => {
+    if (haveRedis()) server = await startRedis();
+  });
+  afterAll(async () => {
+    await server?.stop();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
+  return () => ({ PROMPTMILL_QUEUE: server?.url ?? 'embedded', PROMPTMILL_STATE_DIR: stateDir });
+}
+
 /** Runs a suite for each kind of server; each of its tests starts those that it needs. */
 export function describeEachServer(
   name: string,
