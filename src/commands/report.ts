@@ -9,7 +9,7 @@ import { readSummary } from '../report/read-summary.js';
 import { renderReport } from '../report/report-terminal.js';
 import { type RunReport, reportOf, runReport } from '../report/run-report.js';
 import type { Summary } from '../report/summary.js';
-import { finishedOutput } from '../resume/finished-output.js';
+import { assertNotReplaced, finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';
 
@@ -71,6 +71,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
     );
   }
   const found = findRun(file);
+  if (found.isThere) assertNotReplaced(outputFiles(found.output));
   for (const wanted of files) assertNotOfRun(wanted, found);
   const made = found.isThere
     ? await reportOf(found.summary, found.output)

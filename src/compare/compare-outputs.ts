@@ -9,7 +9,7 @@ import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.
 import { readSummary } from '../report/read-summary.js';
 import type { Share } from '../report/score.js';
 import type { Summary } from '../report/summary.js';
-import { finishedOutput } from '../resume/finished-output.js';
+import { assertNotReplaced, finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement } from './comparison.js';
@@ -221,7 +221,9 @@ const line = (cells: readonly string[]): string =>
 /** The summary beside an output; null without one, and where it is that of another file. */
 function summaryBeside(output: string): Summary | null {
   finishedOutput(output);
-  const { summary: path } = outputFiles(output);
+  const files = outputFiles(output);
+  assertNotReplaced(files);
+  const { summary: path } = files;
   const summary = existsSync(path) ? readSummary(path) : null;
   return summary !== null && basename(summary.output) === basename(output) ? summary : null;
 }

@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
+import { steadyNow } from '../clock.js';
 import { isDiskFull } from '../errors.js';
 import { createOwn, type FileId, fileAt, isSame, openOwn } from './own-file.js';
 
@@ -156,6 +157,7 @@ async function copyBytes(from: FileHandle, to: FileHandle, bytes: number): Promi
 /** Standard output as the output of a run: nothing to resume, nothing to rename. */
 export class StreamWriter implements RecordWriter {
   #bytes = 0;
+  #unreadSince: number | null = null;
 
   /** @param header goes out with the first commit, so that a reader who is gone already is met there (fault 51) */
   constructor(
@@ -170,13 +172,21 @@ export class StreamWriter implements RecordWriter {
     return this.#bytes;
   }
 
+  /** Since when records wait for their reader, by the steady clock; null while none do. */
+  get unreadSince(): number | null {
+    return this.#unreadSince;
+  }
+
   async commit(text: string): Promise<void> {
     const data = this.header + text;
     if (data === '') return;
+    this.#unreadSince = steadyNow();
     await new Promise<void>((resolve, reject) => {
       this.stream.write(data, (error) =>
         error ? reject(new WriteError('standard output', error)) : resolve(),
       );
+    }).finally(() => {
+      this.#unreadSince = null;
     });
     this.header = '';
     this.#bytes += Buffer.byteLength(data);
@@ -225,11 +235,16 @@ async function making<T>(temporary: string, make: () => Promise<T>): Promise<T> 
   try {
     return await make();
   } catch (error) {
-    await rm(temporary, { force: true }).catch(() => {});
+    if (!(error instanceof OvertakenError)) await rm(temporary, { force: true }).catch(() => {});
     throw error;
   } finally {
     temporaries.delete(temporary);
   }
+}
+
+/** Another process writes the same file, and has begun later: the temporary file is that one's now. */
+class OvertakenError extends Error {
+  override readonly message = 'another process is writing it now';
 }
 
 /** Has a file made beside its place, and puts it there. */
@@ -274,7 +289,12 @@ export const writeAside = (path: string, content: Content, mode?: number): Promi
  * @throws WriteError; then the old file stands
  */
 export async function writeDurably(path: string, content: Content, mode?: number): Promise<FileId | null> {
-  await writing(path, () => throughTemporary(path, (temporary) => fill(temporary, content, mode)));
+  const make = async (temporary: string): Promise<void> => {
+    const made = await fill(temporary, content, mode);
+    // Not every place has a lock, and the half of another file would get the name.
+    if (!isSame(await fileAt(temporary), made)) throw new OvertakenError();
+  };
+  await writing(path, () => throughTemporary(path, make));
   await syncFolder(dirname(path));
   return await fileAt(path);
 }

@@ -112,6 +112,11 @@ export class Committer {
     return this.#manifest;
   }
 
+  /** Since when records wait for the reader of standard output, by the steady clock; null while none do, and for a file. */
+  get unreadSince(): number | null {
+    return this.writer instanceof StreamWriter ? this.writer.unreadSince : null;
+  }
+
   /**
    * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
    * @param records of the next rows, in order

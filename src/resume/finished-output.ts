@@ -43,6 +43,21 @@ export function finishedOutput(output: string): FinishedOutput {
   return { jobFile: parsed.data?.job_file ?? null, rows: parsed.data?.rows.total ?? null };
 }
 
+/**
+ * Nobody is about to give the output to another file: then its summary is that file's already.
+ * @throws UsageError `run_unfinished`
+ */
+export function assertNotReplaced({ output, manifest, part, rewritten }: OutputFiles): void {
+  const isNamed = !existsSync(part) && !existsSync(rewritten);
+  if (isNamed || !z.object({ finishing: z.literal(true) }).safeParse(parseJson(textOf(manifest))).success)
+    return;
+  throw new UsageError(
+    'run_unfinished',
+    `${output} is about to be replaced by the run of ${manifest}, which has written its summary already`,
+    'Wait until that run has ended. Where it was killed, the command that began it goes on with it.',
+  );
+}
+
 /** What is to be replaced by a new file, and is a plain one. @throws UsageError */
 export function plainFile(output: string): Stats {
   const found = lstatSync(output, { throwIfNoEntry: false });

@@ -1,4 +1,13 @@
-import { accessSync, constants, existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  realpathSync,
+  type Stats,
+  statSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
@@ -77,7 +86,7 @@ function assertPlainFiles(files: OutputFiles, settings: Settings): void {
     );
   }
   // The output itself may be a link: its name is given to the finished file, and what it leads to stays.
-  const found = statSync(output, { throwIfNoEntry: false });
+  const found = targetOf(output);
   if (found?.isDirectory())
     throw refused(
       output,
@@ -90,6 +99,15 @@ function assertPlainFiles(files: OutputFiles, settings: Settings): void {
     `${output} is a pipe or a device, and an output gets its name when it is whole`,
     `Write to standard output instead: --output - > ${output}`,
   );
+}
+
+/** What the output's name leads to. @throws UsageError for links in a circle, and where a folder on the way is closed */
+function targetOf(output: string): Stats | undefined {
+  try {
+    return statSync(output, { throwIfNoEntry: false });
+  } catch (error) {
+    throw refused(output, errorText(error), 'Name another file with --output, or remove the link.');
+  }
 }
 
 const refused = (output: string, reason: string, hint: string): UsageError =>

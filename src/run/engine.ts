@@ -101,6 +101,7 @@ class Engine {
       total: input.total,
       queue: store.describe(),
       refusal: () => store.health.refusal,
+      unreadSince: () => committer.unreadSince,
       fleet: () => this.#fleet.seen,
     };
     this.#watchdog = new Watchdog(watched, manifest.rows, steadyNow());

@@ -43,6 +43,8 @@ interface WatchdogOptions {
   readonly queue: string;
   /** What the store refuses, and since when by the clock of the caller; null while it takes what it is given. */
   readonly refusal?: () => { readonly since: number; readonly message: string } | null;
+  /** Since when records wait for their reader, by the clock of the caller; null while none do. @default none ever do */
+  readonly unreadSince?: () => number | null;
 }
 
 /** Knows what a run waits for, since when, and when it has waited long enough. The clock is the caller's. */
@@ -89,6 +91,9 @@ export class Watchdog {
     const { worker, queue } = this.options;
     const refusal = this.options.refusal?.() ?? null;
     if (refusal !== null) return `waiting since ${clock(refusal.since)}: ${refusal.message}`;
+    const unread = this.options.unreadSince?.() ?? null;
+    if (unread !== null && now - unread > SILENT_MS)
+      return `waiting since ${clock(unread)} for whoever reads the rows to take the next`;
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
     const idle = this.idleMs(now);
@@ -109,6 +114,12 @@ export class Watchdog {
   /** Why the run should stop; null while there is hope. Workers on other machines may be started at any time. */
   overdue(now: number): Fault | null {
     const { worker, giveUpMs, queue, total } = this.options;
+    // A reader may take its time. The ledger is looked at again when it goes on.
+    if ((this.options.unreadSince?.() ?? null) !== null) {
+      this.#lookedAt = now;
+      this.#quietFrom = now;
+      return null;
+    }
     const silent = now - this.#lookedAt > SILENT_MS;
     // The service knows when it will have quota again; the pauses of an outage look alike, and are none.
     if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))

@@ -376,6 +376,10 @@ describe('compare says in a sentence, and writes nothing', () => {
     await refused(a, files.path('none.csv'), 'id', /none.csv does not exist/);
     writeFileSync(files.path('begun.csv.part'), '');
     await refused(a, files.path('begun.csv'), 'id', /is not finished/);
+    const ending = files.write('ending.csv', AFTER);
+    writeFileSync(`${ending}.run.json`, '{"finishing":true}');
+    writeFileSync(`${ending}.part.tmp`, '');
+    await refused(a, ending, 'id', /ending.csv is about to be replaced/);
     const { columns } = { columns: ['id', 'status'] };
     await refused(
       a,

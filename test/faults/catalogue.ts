@@ -114,4 +114,5 @@ export const FAULTS: readonly Fault[] = [
   { number: 88, title: 'two runs of one deployment' },
   { number: 89, title: 'kill -9 with unknown_outcome: hold' },
   { number: 90, title: 'clock changes' },
+  { number: 91, title: 'a reader of standard output that takes its time' },
 ];

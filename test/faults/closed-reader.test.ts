@@ -38,6 +38,30 @@ describe('fault 51: a reader that has gone', { timeout: 120_000 }, () => {
     expect(work.records('out.csv').length).toBe(3);
   });
 
+  it('fault 91: and one that only rests for longer than give_up_after is waited for', async () => {
+    const job = work.job({
+      input: { path: work.rows(3_000) },
+      limits: { give_up_after: '1s' },
+    });
+    const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder };
+    const running = work.start(['run', job, '--output', '-'], env);
+    const { stdout, stderr } = running.process;
+    stdout?.pause();
+    await new Promise<void>((resolve) => {
+      let said = '';
+      stderr?.on('data', (text: string) => {
+        said += text;
+        if (said.includes('for whoever reads the rows to take the next')) resolve();
+      });
+      stderr?.on('close', resolve);
+    });
+    stdout?.resume();
+    const ended = await running.ended;
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(ended.stdout.trimEnd().split('\n').length).toBe(1 + 3_000);
+    expect(service.requests.length).toBe(3_000);
+  });
+
   it('of the messages does not end the run', async () => {
     const running = start('--log-level', 'debug');
     running.process.stderr?.destroy();

@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { mergeReview } from '../../src/score/merge-review.js';
 import { completed } from '../output/records.js';
 import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
@@ -117,6 +118,22 @@ describeWithSmallDisk('a disk that is full', () => {
       await commitTo(committer, rows, 4);
       await committer.finish(summaryOf(committer, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);
+    });
+
+    it('fault 49: has no room for a merge of answers, and the output stands as it is until there is', async () => {
+      const settings = settingsFor(path(), { answer: { labels: ['yes', 'no'] } });
+      const said = { ...completed, completion: { ...completed.completion, text: 'yes' } };
+      const { text } = await rowsOf(settings, [{ note: 'note', outcome: said }]);
+      const review = join(disk.path, 'review.csv');
+      writeFileSync(path(), text);
+      writeFileSync(review, 'row,answer\n1,no\n');
+      const merge = () => mergeReview(path(), review, settings, 1, () => {});
+      disk.fill();
+      await expect(merge()).rejects.toMatchObject({ path: path(), full: true });
+      expect(readFileSync(path(), 'utf8')).toBe(text);
+      disk.free();
+      expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'review.csv']);
+      expect(await merge()).toEqual({ merged: 1, already: 0, empty: 0 });
     });
 
     it('fault 49: has no room for a later manifest, and the one before stands', async () => {

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
 import {
   createWriteStream,
   existsSync,
@@ -12,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { PartFile, StreamWriter, WriteError } from '../../src/output/writer.js';
+import { PartFile, StreamWriter, WriteError, writeDurably } from '../../src/output/writer.js';
 import { built } from '../support/children.js';
 
 describe('a part file', () => {
@@ -71,6 +72,37 @@ it('a process that ends while it replaces a file leaves no temporary one', () =>
   const left = readdirSync(folder);
   rmSync(folder, { recursive: true });
   expect([status, stderr, left]).toEqual([7, '', []]);
+});
+
+it('a file that two processes replace at once is whole at any moment, and the one that began first is told', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-part-'));
+  const path = join(folder, 'out.report.html');
+  writeFileSync(path, 'old');
+  /** Writes a half, and the rest when it is told to. */
+  const begin = async (name: string) => {
+    const gate = new EventEmitter();
+    const half = once(gate, 'half');
+    async function* content() {
+      yield `${name} `;
+      gate.emit('half');
+      await once(gate, 'rest');
+      yield 'whole';
+    }
+    const done = writeDurably(path, content());
+    await half;
+    return async () => {
+      gate.emit('rest');
+      await done;
+    };
+  };
+  const endFirst = await begin('first');
+  const endSecond = await begin('second');
+  await expect(endFirst()).rejects.toThrow(`cannot write ${path}: another process is writing it now`);
+  expect(readFileSync(path, 'utf8')).toBe('old');
+  await endSecond();
+  const found = [readFileSync(path, 'utf8'), readdirSync(folder)];
+  rmSync(folder, { recursive: true });
+  expect(found).toEqual(['second whole', ['out.report.html']]);
 });
 
 describe('standard output', () => {

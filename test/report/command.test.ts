@@ -158,6 +158,9 @@ describe('promptmill report', () => {
     work.write('alone/out.csv', work.read('out.csv'));
     work.write('odd.summary.json', '{"hello": 1}');
     work.write('begun/out.csv.part', 'id\n');
+    for (const name of ['out.csv', 'out.summary.json']) work.write(`ending/${name}`, work.read(name));
+    work.write('ending/out.csv.part', work.read('out.csv'));
+    work.write('ending/out.csv.run.json', '{"finishing":true}');
     mkdirSync(work.path('folder'));
     symlinkSync('nowhere', work.path('link'));
     const before = readdirSync(work.folder, { recursive: true }).sort();
@@ -169,6 +172,8 @@ describe('promptmill report', () => {
       [['alone/out.csv'], 'alone/out.summary.json does not exist'],
       [['none.csv'], 'none.csv does not exist'],
       [['begun/out.csv'], 'the run that writes begun/out.csv is not finished'],
+      [['ending/out.csv'], 'ending/out.csv is about to be replaced by the run of ending/out.csv.run.json'],
+      [['ending/out.summary.json'], 'ending/out.csv is about to be replaced'],
       [['report.xlsx'], 'report.xlsx'],
       [['odd.summary.json'], 'odd.summary.json is no summary of a run: run: '],
       [['out.csv', '--markdown', 'out.csv'], 'out.csv is a file of the run itself'],

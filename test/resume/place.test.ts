@@ -209,6 +209,11 @@ describe('the place of an output', () => {
       symlinkSync(path('nowhere'), path());
       expect(await refusal()).toMatchObject({ code: 'output_exists' });
     });
+
+    it('may be a link to itself, which is said', async () => {
+      symlinkSync(path(), path());
+      expect(await refusal()).toMatchObject({ code: 'output_not_writable', message: /ELOOP/ });
+    });
   });
 
   describe('fault 65: a link that somebody planted', () => {

@@ -19,6 +19,7 @@ function watching(
     otherWait?: () => string | null;
   } | null,
   fleet: () => Fleet | null = () => null,
+  unreadSince: () => number | null = () => null,
 ) {
   let blamed = 0;
   const watched = worker && {
@@ -30,7 +31,7 @@ function watching(
       blamed++;
     },
   };
-  const options = { worker: watched, giveUpMs: HOUR, total: 100, queue: 'redis://queue', fleet };
+  const options = { worker: watched, giveUpMs: HOUR, total: 100, queue: 'redis://queue', fleet, unreadSince };
   const watchdog = new Watchdog(options, 0, 0);
   return { watchdog, blamed: () => blamed };
 }
@@ -108,6 +109,19 @@ describe('a run that does not get on', () => {
       expect(watchdog.overdue(now)).toBeNull();
     }
     expect(watchdog.waiting(2 * HOUR)).toMatch(/^the service asked to wait until/);
+  });
+
+  it('waits for whoever reads its rows as long as it takes, and says so', () => {
+    let unread: number | null = 1_000;
+    const { watchdog } = watching({ inFlight: 5 }, undefined, () => unread);
+    watchdog.looked(10, 1_000);
+    expect(watchdog.waiting(6_000)).toBeNull();
+    for (let now = 0; now <= 2 * HOUR; now += 60_000) expect(watchdog.overdue(now)).toBeNull();
+    expect(watchdog.waiting(2 * HOUR)).toMatch(/^waiting since [\d:]+ for whoever reads the rows/);
+    unread = null;
+    expect(watchdog.waiting(2 * HOUR), 'the ledger is looked at next').toBeNull();
+    expect(watchdog.overdue(3 * HOUR - 60_000)).toBeNull();
+    expect(watchdog.overdue(3 * HOUR)?.code).toBe('queue_unavailable');
   });
 
   it('is given up when nothing moves and no call is under way', () => {
