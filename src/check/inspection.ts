@@ -1,6 +1,7 @@
 import type { Fault, Outcome, Parameters, Row } from '../model.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
 import { isRepeatable, requestText } from '../reuse/keys.js';
+import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
@@ -102,7 +103,10 @@ export class Inspection {
       const bytes = row.bytes + request.prompt.length;
       const isCopy = this.#send(row, request.prompt, request.parameters);
       if (isCopy) this.#requests.pass(bytes);
-      else this.#requests.send(bytes, JSON.stringify(request.parameters));
+      else {
+        const answer = answerBytes({ ...this.#rules.parameters, ...request.parameters }, request.prompt);
+        this.#requests.send(bytes, JSON.stringify(request.parameters), answer);
+      }
     }
   }
 
@@ -263,12 +267,13 @@ interface Grouping {
 
 /**
  * Counts the requests of a run in which nothing is retried. Rows of one chunk share a request when their parameters
- * are equal, up to `promptsPerRequest` of them.
+ * are equal, up to `promptsPerRequest` of them, and as many as one answer has room for.
  */
 export class RequestCount {
   readonly #grouping: Grouping;
-  #closed = 0;
-  #open = new Map<string, number>();
+  #requests = 0;
+  /** Of rows with equal parameters: how many share the request that is open, and the bytes of its answer. */
+  #open = new Map<string, { rows: number; answer: number }>();
   #rows = 0;
   #bytes = 0;
 
@@ -276,9 +281,24 @@ export class RequestCount {
     this.#grouping = grouping;
   }
 
-  /** A row that is sent. @param parameters the row's own, as text; rows with equal ones share requests */
-  send(bytes: number, parameters: string): void {
-    this.#open.set(parameters, (this.#open.get(parameters) ?? 0) + 1);
+  /**
+   * A row that is sent.
+   * @param parameters the row's own, as text; rows with equal ones share requests
+   * @param answer bytes of its answer
+   */
+  send(bytes: number, parameters: string, answer: number): void {
+    const open = this.#open.get(parameters);
+    const fits =
+      open !== undefined &&
+      open.rows < this.#grouping.promptsPerRequest &&
+      open.answer + answer <= LARGEST_ANSWER;
+    if (fits) {
+      open.rows++;
+      open.answer += answer;
+    } else {
+      this.#requests++;
+      this.#open.set(parameters, { rows: 1, answer });
+    }
     this.#row(bytes);
   }
 
@@ -289,21 +309,14 @@ export class RequestCount {
 
   /** Requests for the rows so far. */
   get requests(): number {
-    return this.#closed + this.#inOpenChunk();
+    return this.#requests;
   }
 
   #row(bytes: number): void {
     this.#rows++;
     this.#bytes += bytes;
     if (this.#rows < this.#grouping.chunkSize && this.#bytes < this.#grouping.chunkBytes) return;
-    this.#closed += this.#inOpenChunk();
     this.#open.clear();
     [this.#rows, this.#bytes] = [0, 0];
-  }
-
-  #inOpenChunk(): number {
-    let requests = 0;
-    for (const rows of this.#open.values()) requests += Math.ceil(rows / this.#grouping.promptsPerRequest);
-    return requests;
   }
 }

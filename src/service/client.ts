@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { type Dispatcher, Pool } from 'undici';
+import { LARGEST_ANSWER } from './answer-size.js';
 import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.js';
 import { type KeyCleaner, keyCleaner, proxyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
@@ -54,7 +55,7 @@ export function createClient(settings: ClientSettings): Client {
     // cuts a completion of more than five minutes. The deadline below is the only clock.
     headersTimeout: 0,
     bodyTimeout: 0,
-    maxResponseSize: settings.maxResponseBytes ?? 16 * 1024 * 1024,
+    maxResponseSize: settings.maxResponseBytes ?? LARGEST_ANSWER,
     connect: tunnel?.connect ?? { timeout: timeoutMs, ...(ca !== undefined && { ca }) },
   });
 

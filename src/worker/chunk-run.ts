@@ -164,7 +164,8 @@ export class ChunkRun {
   async #ask(rows: readonly ChunkRow[], way: Way): Promise<void> {
     const { asking, attempt } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
-    await this.#callAll(packs(asked, way.feedback.packSize(way.chunk.promptsPerRequest, attempt)), way);
+    const most = way.feedback.packSize(way.chunk.promptsPerRequest, attempt);
+    await this.#callAll(packs(asked, most, way.chunk.parameters), way);
     // At once and not with the next attempt: nothing is wrong with the rows, nor with the service.
     const alone = this.#mixedUp.splice(0);
     this.#countRetries(alone, alone.length);

@@ -1,22 +1,31 @@
+import type { Parameters } from '../model.js';
 import type { ChunkRow } from '../queue/chunk.js';
+import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 
 /**
- * Rows by the request they share: as many as one request may hold, in input order, all with equal parameters,
- * because a request has one set of them.
+ * Rows by the request they share: as many as one request may hold, and its answer, in input order, all with equal
+ * parameters, because a request has one set of them.
+ * @param parameters of the job, over which rows have their own
  */
-export function packs(rows: readonly ChunkRow[], most: number): readonly (readonly ChunkRow[])[] {
+export function packs(
+  rows: readonly ChunkRow[],
+  most: number,
+  parameters: Parameters,
+): readonly (readonly ChunkRow[])[] {
   if (most === 1) return rows.map((row) => [row]);
-  const open = new Map<string, ChunkRow[]>();
+  const open = new Map<string, { readonly rows: ChunkRow[]; bytes: number }>();
   const all: ChunkRow[][] = [];
   for (const row of rows) {
-    const parameters = JSON.stringify(row.parameters);
-    const pack = open.get(parameters);
-    if (pack !== undefined && pack.length < most) {
-      pack.push(row);
+    const own = JSON.stringify(row.parameters);
+    const bytes = answerBytes({ ...parameters, ...row.parameters }, row.prompt);
+    const pack = open.get(own);
+    if (pack !== undefined && pack.rows.length < most && pack.bytes + bytes <= LARGEST_ANSWER) {
+      pack.rows.push(row);
+      pack.bytes += bytes;
     } else {
-      const next = [row];
-      open.set(parameters, next);
-      all.push(next);
+      const next = { rows: [row], bytes };
+      open.set(own, next);
+      all.push(next.rows);
     }
   }
   return all;

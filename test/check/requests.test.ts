@@ -2,12 +2,16 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { RequestCount } from '../../src/check/inspection.js';
 import type { Parameters } from '../../src/model.js';
+import { answerBytes, LARGEST_ANSWER } from '../../src/service/answer-size.js';
 import { packs } from '../../src/worker/packs.js';
+
+/** Tokens of which the answers to two prompts have room in one answer, and those to three have not. */
+const LARGE = Math.floor(LARGEST_ANSWER / 12 / 2.5);
 
 /** Rows as they come: `null` is one that is not sent. */
 const row = fc.record({
   bytes: fc.integer({ min: 1, max: 60 }),
-  parameters: fc.option(fc.constantFrom<Parameters | null>(null, { max_tokens: 1 }, { max_tokens: 2 }), {
+  parameters: fc.option(fc.constantFrom<Parameters | null>(null, { max_tokens: 1 }, { max_tokens: LARGE }), {
     nil: undefined,
   }),
 });
@@ -29,12 +33,13 @@ it('counts as many requests as the workers make of the chunks', () => {
           const sent = chunk.flatMap(({ parameters }, i) =>
             parameters === undefined ? [] : [{ row: i, prompt: '', parameters }],
           );
-          expected += packs(sent, grouping.promptsPerRequest).length;
+          expected += packs(sent, grouping.promptsPerRequest, {}).length;
           chunk = [];
         };
         for (const each of rows) {
           if (each.parameters === undefined) count.pass(each.bytes);
-          else count.send(each.bytes, JSON.stringify(each.parameters));
+          else
+            count.send(each.bytes, JSON.stringify(each.parameters), answerBytes(each.parameters ?? {}, ''));
           chunk.push(each);
           const bytes = chunk.reduce((sum, { bytes }) => sum + bytes, 0);
           if (chunk.length >= grouping.chunkSize || bytes >= grouping.chunkBytes) close();
@@ -49,7 +54,7 @@ it('counts as many requests as the workers make of the chunks', () => {
 
 it('takes a row for a request where rows share none', () => {
   const count = new RequestCount({ chunkSize: 10, chunkBytes: 1_000, promptsPerRequest: 1 });
-  for (let i = 0; i < 25; i++) count.send(1, 'null');
+  for (let i = 0; i < 25; i++) count.send(1, 'null', 1);
   count.pass(1);
   expect(count.requests).toBe(25);
 });
