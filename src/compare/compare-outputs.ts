@@ -105,8 +105,9 @@ export async function compareOutputs(
     const a = await ComparedOutput.open(onDisk(pathA, summaryA));
     const b = await ComparedOutput.open(onDisk(pathB, summaryB));
     const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
-    const pass = new Pass([a, summaryA], [b, summaryB], column, () => spool.plain(pathA));
-    const lines = pass.changedLines(files.changed !== undefined, signal);
+    const plainA = () => spool.plain(pathA, signal);
+    const pass = new Pass([a, summaryA], [b, summaryB], column, plainA, signal);
+    const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
     else await writeWanted(files.changed, lines);
     const report = pass.report();
@@ -132,6 +133,7 @@ class Pass {
     private readonly b: WithSummary,
     private readonly by: string | null,
     plainA: () => Promise<string>,
+    signal: AbortSignal | undefined,
   ) {
     this.#figuresA = new SideFigures(a[1]);
     this.#figuresB = new SideFigures(b[1]);
@@ -139,11 +141,12 @@ class Pass {
       a[0].side(by, this.#figuresA.over(a[0].records())),
       b[0].side(by, this.#figuresB.over(b[0].records())),
       plainA,
+      signal,
     );
   }
 
   /** Compares, and gives the rows that changed as CSV. @param wanted false where nobody reads them */
-  async *changedLines(wanted: boolean, signal?: AbortSignal): AsyncGenerator<string> {
+  async *changedLines(wanted: boolean): AsyncGenerator<string> {
     const [[a, summaryA], [b, summaryB]] = [this.a, this.b];
     const several = a.several ?? b.several ?? false;
     const [saidA, saidB] = [a.saidBy(several), b.saidBy(several)];
@@ -154,7 +157,6 @@ class Pass {
     ];
     yield line(this.#columns);
     for await (const matches of this.#matching.matches()) {
-      signal?.throwIfAborted();
       const text = matches.flatMap((match) => {
         const [before, after] = [saidA(match.a), saidB(match.b)];
         const isChanged = this.#comparison.add(before, after);

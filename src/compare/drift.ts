@@ -24,9 +24,13 @@ export async function changeSince(
     const several = after.several ?? before.several ?? false;
     const [saidBefore, saidAfter] = [before.saidBy(several), after.saidBy(several)];
     const comparison = new Comparison();
-    const matching = new Matching(before.side(by), after.side(by), () => spool.plain(last.output));
+    const matching = new Matching(
+      before.side(by),
+      after.side(by),
+      () => spool.plain(last.output, signal),
+      signal,
+    );
     for await (const matches of matching.matches()) {
-      signal.throwIfAborted();
       for (const { a, b } of matches) comparison.add(saidBefore(a), saidAfter(b));
     }
     return comparison.result().answered;

@@ -38,17 +38,17 @@ export class Matching {
 
   /**
    * @param plainA gives a plain file with the bytes of `a`; asked for only where `b` has the rows in another order
-   * @param most rows to remember. @default 3,000,000
+   * @param signal ends it, also while rows are remembered. @default nothing does
    */
   constructor(
     private readonly a: Side,
     private readonly b: Side,
     private readonly plainA: () => Promise<string>,
-    most: number = MOST_ROWS,
+    signal?: AbortSignal,
   ) {
-    this.#a = new Cursor(a.records);
-    this.#b = new Cursor(b.records);
-    this.#index = new PlaceIndex(most, { places: false });
+    this.#a = new Cursor(a.records, signal);
+    this.#b = new Cursor(b.records, signal);
+    this.#index = new PlaceIndex(MOST_ROWS, { places: false });
   }
 
   /** Rows of `a` that `b` does not have; known when all matches are. */
@@ -63,6 +63,7 @@ export class Matching {
   /**
    * Rows that both have, in the order of `b`.
    * @throws UsageError where an id stands for two rows, there are too many, or rows are told by their numbers and one has more
+   * @throws the reason of the signal
    */
   async *matches(): AsyncGenerator<readonly Match[]> {
     try {
@@ -189,7 +190,10 @@ class Cursor {
   #read = 0;
   #begins: number | null = null;
 
-  constructor(records: AsyncIterable<readonly StandingRecord[]>) {
+  constructor(
+    records: AsyncIterable<readonly StandingRecord[]>,
+    private readonly signal: AbortSignal | undefined,
+  ) {
     this.#batches = records[Symbol.asyncIterator]();
   }
 
@@ -207,6 +211,7 @@ class Cursor {
   async fill(): Promise<boolean> {
     while (this.#at >= this.#batch.length) {
       const { done, value } = await this.#batches.next();
+      this.signal?.throwIfAborted();
       if (done) return false;
       [this.#batch, this.#at] = [value, 0];
       this.#begins ??= value[0]?.at ?? null;

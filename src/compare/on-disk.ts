@@ -21,16 +21,20 @@ export const onDisk = (path: string, summary: Summary | null): OutputToCompare =
 export class Spool {
   #folder: string | null = null;
 
-  /** @throws UsageError where it cannot be unpacked */
-  async plain(path: string): Promise<string> {
+  /**
+   * @throws UsageError where it cannot be unpacked
+   * @throws the reason of the signal
+   */
+  async plain(path: string, signal?: AbortSignal): Promise<string> {
     if (!isPacked(path)) return path;
     try {
       this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
       const copy = join(this.#folder, 'plain');
-      await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }));
+      await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }), { signal });
       return copy;
     } catch (error) {
       if (error instanceof PromptmillError) throw error;
+      signal?.throwIfAborted();
       throw new UsageError(
         'output_not_unpacked',
         `cannot unpack ${path} into ${tmpdir()}: ${errorText(error)}`,

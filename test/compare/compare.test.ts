@@ -1,9 +1,13 @@
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { parse } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compareOutputs } from '../../src/compare/compare-outputs.js';
+import { Matching } from '../../src/compare/matching.js';
 import { renderComparePage } from '../../src/compare/compare-page.js';
 import type { AnswerSpec } from '../../src/model.js';
+import { outputFormatOf } from '../../src/output/format.js';
+import { type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { Outputs } from './outputs.js';
 
@@ -44,6 +48,27 @@ describe('compare', () => {
     writeFileSync(b, text.slice(0, text.lastIndexOf('skipped') + 3));
     const cut = { code: 'output_edited', message: expect.stringContaining('b.jsonl, row 6, is not as') };
     await expect(compareOutputs(a, b)).rejects.toMatchObject(cut);
+  });
+
+  it('hears that it is to end while it remembers rows that are in another order', async () => {
+    const format = outputFormatOf('a.jsonl');
+    const leave = new AbortController();
+    const record = (id: string) => standingRecords(Readable.from([Buffer.from(`{"id":"${id}"}\n`)]), format);
+    async function* many() {
+      yield* record('1');
+      leave.abort();
+      yield* record('2');
+      throw new Error('it was read to its end');
+    }
+    const idOf = ({ fields }: StandingRecord): string => String(fields.get('id'));
+    const sides = [
+      { name: 'a', format, records: many(), idOf },
+      { name: 'b', format, records: record('3'), idOf },
+    ] as const;
+    const matching = new Matching(...sides, async () => '', leave.signal);
+    const matches = matching.matches();
+    expect((await matches.next()).value).toEqual([]);
+    await expect(matches.next()).rejects.toThrow(/aborted/);
   });
 
   it('writes a page, in which what rows and models say is text', async () => {
