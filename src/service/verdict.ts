@@ -41,10 +41,10 @@ import {
  * | 408 | retry, possibly billed | `timeout` |
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
- * | "maximum context length", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
- * | 501, other 5xx that begin with "unsupported", for a field of the row's own | final: `failed` | `not_supported` |
+ * | "maximum context length", "context length is only", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
+ * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported", for a field of the row's own | final: `failed` | `not_supported` |
  * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
- * | 501, other 5xx that begin with "unsupported" | stop | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | other 5xx | retry | `server_error` |
  * | 413 | final: `failed` | `request_too_large` |
@@ -272,15 +272,17 @@ const says = (error: ServiceError, words: RegExp): boolean =>
 
 /**
  * llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …", 500 "the current
- * context does not logits computation" of a model for embeddings alone. No pause mends that.
- * Its words begin the message: a server may quote the prompt further on.
+ * context does not logits computation" of a model for embeddings alone. vLLM: 400, Text Generation Inference: 422 "Suffix is not
+ * supported". No pause mends that. Its words begin the message: a server may quote the prompt further on.
  */
 const isUnsupported = ({ status, message }: ServiceError): boolean =>
   status === 501 ||
   (status >= 500 &&
     /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|the current context does not\b|only no \w+ is supported\b)/i.test(
       message,
-    ));
+    )) ||
+  ((status === 400 || status === 422) &&
+    /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i.test(message));
 
 /** llama.cpp: 500 of builds that give one choice; 400 of those that give as many as they have slots, in older and newer words. */
 const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
@@ -291,7 +293,7 @@ const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
 const namedIn =
   (message: string) =>
   (field: string): boolean =>
-    message.split(/\W+/).includes(field);
+    message.toLowerCase().split(/\W+/).includes(field);
 
 const RULES: readonly Rule[] = [
   {
@@ -373,7 +375,9 @@ const RULES: readonly Rule[] = [
       error.type === 'exceed_context_size_error' ||
       /exceeds the available context size/i.test(error.message) ||
       (error.status < 500 &&
-        (error.code === 'context_length_exceeded' || /maximum context length/i.test(error.message))),
+        // vLLM of 2026 says "the model's context length is only".
+        (error.code === 'context_length_exceeded' ||
+          /maximum context length|context length is only/i.test(error.message))),
     kind: 'failed',
     code: 'context_length_exceeded',
   },

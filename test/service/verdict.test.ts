@@ -529,6 +529,30 @@ describe('the verdict on what servers of the same shape say', () => {
       { ...stop('not_supported'), hint: expect.stringContaining('answer.votes') },
     ],
     [
+      'vLLM, too long',
+      400,
+      {
+        error: {
+          message:
+            "You passed 1193 input tokens and requested 7000 output tokens. However, the model's context length is only 8192 tokens, resulting in a maximum input length of 1192 tokens.",
+          ...{ type: 'BadRequestError', param: 'input_tokens', code: 400 },
+        },
+      },
+      failed('context_length_exceeded'),
+    ],
+    [
+      'vLLM, a field that it does not know',
+      400,
+      { error: { message: 'suffix is not currently supported', type: 'BadRequestError', code: 400 } },
+      stop('not_supported'),
+    ],
+    [
+      'Text Generation Inference, a field that it does not know',
+      422,
+      { error: 'Suffix is not supported and can be achieved by preprocessing the prompt.' },
+      stop('not_supported'),
+    ],
+    [
       'llama.cpp, a model that generates nothing',
       500,
       { error: { message: 'the current context does not logits computation. skipping' } },
@@ -557,9 +581,9 @@ describe('the verdict on what servers of the same shape say', () => {
   });
 
   it('on a field that only its row has is one on the row', () => {
-    const refused = (message: string, ownFields: readonly string[]) => {
+    const refused = (message: string, ownFields: readonly string[], status = 500) => {
       const body = JSON.stringify(model('server_error', message));
-      const exchange = { kind: 'response', status: 500, headers: {}, body, latency_ms: 12 } as const;
+      const exchange = { kind: 'response', status, headers: {}, body, latency_ms: 12 } as const;
       const asked = { prompts: 1, choices: 1, withLogprobs: false, operation: completions, ownFields };
       return verdicts(exchange, NOW, asked, 2)[0];
     };
@@ -567,6 +591,7 @@ describe('the verdict on what servers of the same shape say', () => {
     expect(refused('Only no echo is supported', ['max_tokens', 'echo'])).toMatchObject(
       failed('not_supported'),
     );
+    expect(refused('Suffix is not supported.', ['suffix'], 422)).toMatchObject(failed('not_supported'));
     expect(refused('Unsupported param: suffix', ['max_tokens'])).toMatchObject(stop('not_supported'));
   });
 
