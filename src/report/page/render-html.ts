@@ -287,7 +287,7 @@ function rowsOf({ columns, rows }: ReportTable): RowTable {
           : [
               others
                 .filter((name) => cellOf(cells, name) !== '')
-                .map((name) => html`<div dir="auto"><b>${name}</b> ${cellOf(cells, name)}</div>`),
+                .map((name) => html`<span dir="auto"><b>${name}</b> ${cellOf(cells, name)}</span> `),
             ]),
       ];
     }),

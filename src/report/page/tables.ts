@@ -27,7 +27,7 @@ export function figureTable({ caption, columns, rows }: Table): Html {
 <thead><tr>${columns.map((column) => html`<th scope="col"${classOf(column)}>${column.name}</th>`)}</tr></thead>
 <tbody>${rows.map(
       ([name = null, ...cells]) => html`<tr><th scope="row" dir="auto">${name}</th>${cells.map(
-        (cell, i) => html`<td dir="auto"${classOf(columns[i + 1])}>${cell}</td>`,
+        (cell, i) => html`<td dir="auto"${classOf(columns[i + 1])}${labelOf(columns[i + 1])}>${cell}</td>`,
       )}</tr>
 `,
     )}</tbody>
@@ -97,7 +97,10 @@ ${columns.flatMap(({ name, choice }, i) =>
 <caption class="unseen">${caption}</caption>
 <thead><tr>${columns.map(({ name }, i) => html`<th scope="col"${classes[i] ?? null}>${name}</th>`)}</tr></thead>
 <tbody>${rows.map(
-    ([name = null, ...cells]) => html`<tr><th scope="row"${classes[0] ?? null}>${name}</th>${cells.map(
+    ([
+      name = null,
+      ...cells
+    ]) => html`<tr><th scope="row"${classes[0] ?? null} data-label="${columns[0]?.name ?? ''}">${name}</th>${cells.map(
       (cell, i) => {
         const { name = '', choice = false } = columns[i + 1] ?? {};
         const mark = choice ? html`<i data-kind="${cell}"></i>` : null;
@@ -119,6 +122,10 @@ function choicesOf(title: string, values: readonly string[]): Html {
 `,
   )}</div></fieldset>`;
 }
+
+/** What a text is called on a phone, where the head of its column is not shown. */
+const labelOf = ({ name, long }: Partial<TableColumn> = {}): Html | null =>
+  long ? html` data-label="${name ?? ''}"` : null;
 
 /** Can be scrolled with a keyboard as well. */
 const scrolling = (name: string, content: Html): Html =>
