@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { Command, InvalidArgumentError } from 'commander';
 import type { Logger } from 'pino';
-import { readEnvironment } from '../config/environment.js';
+import { type Environment, readEnvironment } from '../config/environment.js';
 import { logLevelOf, type RunFlags } from '../config/settings.js';
 import { Halt } from '../halt.js';
 import { serve } from '../schedule/serve.js';
@@ -73,9 +73,11 @@ async function serveUntilSignal(
   const problems = (): string[] => notedProblems(folder).map(({ problem }) => problem);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
+  const followed = paths.length > 0 ? paths : jobsFolder(log);
+  if (!emulated && followed.length > 0) warnOfMissing(environment, log);
   try {
     await serve({
-      paths: paths.length > 0 ? paths : jobsFolder(log),
+      paths: followed,
       queue,
       stateDir: environment.stateDir,
       emulated,
@@ -102,6 +104,16 @@ async function serveUntilSignal(
   } finally {
     release();
   }
+}
+
+/** Said now and not at night, when the first job would start. `.env` is read again then, so that it can still be set. */
+function warnOfMissing({ baseUrl, keys }: Environment, log: Logger): void {
+  const missing = [
+    ...(baseUrl === undefined ? ['PROMPTMILL_BASE_URL'] : []),
+    ...(keys.length === 0 ? ['PROMPTMILL_API_KEY'] : []),
+  ];
+  if (missing.length > 0)
+    log.warn(`${missing.join(' and ')} not set: no job can start. Put it into .env, or use --emulate.`);
 }
 
 /** The folder of the job files here; where there is none, serve shows what others run. */

@@ -189,8 +189,13 @@ function firstChanges(path: string, width: number): string {
   const [head = [], ...changes] = rows;
   const cell = (row: string[], name: string): string => plain(row[head.indexOf(name)] ?? '');
   const id = head.includes('id') ? 'id' : 'row';
+  // Where there is no answer, the text tells why.
+  const said = (row: string[], side: string): string => {
+    const answer = cell(row, `answer_${side}`);
+    return answer.startsWith('(') ? `${answer} ${cell(row, `text_${side}`)}`.trimEnd() : answer;
+  };
   const lines = changes.map((row) =>
-    clip(`  ${cell(row, id)}: ${clip(cell(row, 'answer_a'), 40)} → ${cell(row, 'answer_b')}`, width),
+    clip(`  ${cell(row, id)}: ${clip(said(row, 'a'), 40)} → ${said(row, 'b')}`, width),
   );
   return lines.length === 0 ? '' : `\nthe first rows that changed, by ${id}:\n${lines.join('\n')}\n`;
 }

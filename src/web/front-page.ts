@@ -162,11 +162,19 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
 const invalidFigure = ({ answers_invalid: invalid }: Summary): Figure[] =>
   invalid === 0 ? [] : [['Invalid answers', count(invalid)]];
 
+const FINISHED = 'Finished';
+
+/** `Finished`, and what a person should look at: `Finished, 11 failed` */
+export function finishedText({ rows, missed }: Summary): string {
+  if (missed !== null) return `${FINISHED}, below what is asked`;
+  return rows.failed > 0 ? `${FINISHED}, ${count(rows.failed)} failed` : FINISHED;
+}
+
 function pastOf({ beat }: WatchedRun): PastRun {
   const { summary } = beat;
   const note = summary.stopped ?? summary.missed;
-  const isBad = summary.rows.failed > 0 || summary.missed !== null;
-  const state = beat.state === 'finished' && isBad ? 'failures' : beat.state;
+  const finished = finishedText(summary);
+  const state = beat.state === 'finished' && finished !== FINISHED ? 'failures' : beat.state;
   return {
     id: beat.run,
     job: plain(summary.job),
@@ -174,8 +182,8 @@ function pastOf({ beat }: WatchedRun): PastRun {
     state: state === 'running' ? 'interrupted' : state,
     stateText: {
       running: NONE,
-      finished: 'Finished',
-      failures: `Finished, ${summary.missed === null ? `${count(summary.rows.failed)} failed` : 'below what is asked'}`,
+      finished,
+      failures: finished,
       stopped: 'Stopped',
       interrupted: 'Interrupted',
     }[state],

@@ -2,7 +2,7 @@ import { factsOf } from '../report/run-report.js';
 import { type ReportSection, sectionsOf } from '../report/sections.js';
 import { reconciliation } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
-import { type Figure, type Share, sharesOf } from './front-page.js';
+import { type Figure, finishedText, type Share, sharesOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
 /** `GET /api/runs/ID`: what the page of a run shows. */
@@ -31,7 +31,7 @@ export function runPageOf({ beat, standing }: WatchedRun): RunPage {
     stateText: {
       running: beat.waiting === null ? 'Running' : 'Waiting',
       lost: 'Lost',
-      finished: 'Finished',
+      finished: finishedText(summary),
       stopped: 'Stopped',
       interrupted: 'Interrupted',
     }[standing],

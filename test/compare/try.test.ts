@@ -15,16 +15,15 @@ it('try compares two prompts on the first rows, and calls no row again whose pro
   place.work.rows(9);
   place.work.write('b.txt', 'other {{ id }}\n');
   const job = place.work.job(JOB);
-  place.script = ({ prompt }) => ({
-    json: completionBody({ text: prompt.startsWith('other') && Number(prompt.slice(6)) < 3 ? 'no' : 'yes' }),
-  });
+  const other: Readonly<Record<string, string>> = { 'other 1': 'no', 'other 2': 'never' };
+  place.script = ({ prompt }) => ({ json: completionBody({ text: other[prompt] ?? 'yes' }) });
   const env = { PROMPTMILL_BASE_URL: place.service.url };
   const tried = (...flags: string[]) =>
     place.work.call(['try', job, '--prompt', 'b.txt', '--limit', '5', ...flags], env);
   const first = await tried();
   expect(first.code, first.stderr).toBe(0);
   expect(first.stderr).toContain('3 of 5 rows have the same answer (60.0 %), 2 changed');
-  expect(first.stderr).toContain('  1: yes → no\n  2: yes → no\n');
+  expect(first.stderr).toContain('  1: yes → no\n  2: yes → (invalid) never\n');
   expect(place.service.calls('other 5')).toBe(1);
   expect(place.work.records('out/try.try-b.csv')).toHaveLength(5);
   expect(place.work.records('out/try.try-changed.csv')).toHaveLength(2);

@@ -40,6 +40,7 @@ describe('promptmill schedule', () => {
     const env = { PROMPTMILL_DASHBOARD_PASSWORD: 'for-tests-only' };
     const serve = new Serve(work.start(['serve', '--port', '0'], env));
     try {
+      await serve.logs(/^PROMPTMILL_BASE_URL not set: no job can start/);
       await serve.logs(/^serving the schedule/);
       const refused = await work.call(['schedule', 'sync']);
       expect(refused.code).toBe(2);

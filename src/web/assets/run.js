@@ -31,7 +31,9 @@ function show(run) {
   document.title = `${run.job} – Promptmill`;
   say(find('#job'), run.job);
   say(find('#state'), run.stateText);
-  find('#state').dataset.state = run.stateText.toLowerCase();
+  find('#state').dataset.state = run.stateText.startsWith('Finished, ')
+    ? 'failures'
+    : run.stateText.toLowerCase();
   attribute(find('#json'), 'href', `/runs/${id}/summary.json`);
   find('#note').hidden = run.note === null;
   say(find('#note'), run.note ?? '');
