@@ -10,6 +10,7 @@ import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
 import { failedCodes, retryCommandFor } from '../report/retry-command.js';
 import { type Summary, summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
+import { wrapped } from '../report/terminal-text.js';
 import { onFinish, readyHooks } from '../run/on-finish.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
 import type { World } from '../run/world.js';
@@ -109,7 +110,7 @@ export async function runHere(
   work: (settings: Settings, world: World) => Promise<RunResult>,
 ): Promise<number> {
   const say = (line: string): void => {
-    if (!options.quiet) process.stderr.write(`${line}\n`);
+    if (!options.quiet) process.stderr.write(`${wrapped(line, process.stderr)}\n`);
   };
   const log = createLog(settings.logLevel);
   const hooks = readyHooks(job, environment.variable);

@@ -66,6 +66,20 @@ export function flow(items: readonly string[], separator: string, width: number)
 export const words = (text: string, width: number): string[] =>
   text === '' ? [] : flow(text.split(' '), ' ', width);
 
+/**
+ * What is said to a person, in lines that a terminal need not break within a word. Lines that begin with a space are commands:
+ * they stay whole, to be copied.
+ */
+export function wrapped(text: string, { isTTY = false, columns }: Partial<TerminalSize>): string {
+  if (!isTTY) return text;
+  return text
+    .split('\n')
+    .flatMap((line) => (/^ |^$/.test(line) ? [line] : words(line, columns || 80)))
+    .join('\n');
+}
+
+type TerminalSize = Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>;
+
 function cellsOf(char: string): number {
   if (ZERO_CELLS.test(char)) return 0;
   return TWO_CELLS.test(char) ? 2 : 1;

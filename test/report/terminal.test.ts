@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Summary } from '../../src/report/summary.js';
 import { renderSummary, type TerminalOptions } from '../../src/report/terminal.js';
-import { cells } from '../../src/report/terminal-text.js';
+import { cells, wrapped } from '../../src/report/terminal-text.js';
 
 const finished: Summary = {
   run: 'review-sentiment-k3x9',
@@ -339,4 +339,18 @@ test('nothing that a job, a model or a service says can reach the terminal as an
 
 test('joiners stay: words and emoji are made of them', () => {
   expect(render({ ...finished, job: 'می‌خواهم 👩‍💻' })).toContain('می‌خواهم 👩‍💻, deployment');
+});
+
+describe('what is said before and during a run', () => {
+  const text = 'calling the model, 20 at a time\n  promptmill run a-job-file-with-a-name.yaml';
+
+  test('is broken between words on a terminal, but for commands', () => {
+    expect(wrapped(text, { isTTY: true, columns: 20 })).toBe(
+      'calling the model,\n20 at a time\n  promptmill run a-job-file-with-a-name.yaml',
+    );
+  });
+
+  test('stays a line in a pipe', () => {
+    expect(wrapped(text, { columns: 20 })).toBe(text);
+  });
 });
