@@ -1,0 +1,70 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, renameSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+
+const ROWS = 200;
+
+/** When a run was last heard of. */
+const lastBeat = (): number => {
+  const folder = work.path('.promptmill/board/run');
+  return Math.max(...readdirSync(folder).map((name) => statSync(join(folder, name)).mtimeMs));
+};
+
+let work: Workplace;
+let service: ScriptedService;
+beforeEach(async () => {
+  work = new Workplace();
+  service = await startScriptedService(() => ({ json: completionBody({ text: ' yes' }) }));
+});
+afterEach(async () => {
+  await service.close();
+  work.remove();
+});
+
+it('fault 45: SIGINT while a run that has all its rows compares them with the last one leaves only that to the next', {
+  timeout: 60_000,
+}, async () => {
+  const env = { PROMPTMILL_BASE_URL: service.url };
+  const job = work.job({
+    input: { path: work.rows(ROWS), id: 'id' },
+    answer: { labels: ['yes', 'no'] },
+    output: { path: 'out-{{run}}.csv' },
+    drift: { alarm: 0.5 },
+  });
+  const first = await work.run(['run', job], env);
+  expect(first.code, first.stderr).toBe(0);
+  const [output = ''] = readdirSync(work.folder).filter((name) => /^out-[\d-]+\w+\.csv$/.test(name));
+  // What the last run wrote is read as slowly as the test writes it.
+  renameSync(work.path(output), work.path('kept'));
+  execFileSync('mkfifo', [work.path(output)]);
+
+  const running = work.start(['run', job], env);
+  const pipe = await open(work.path(output), 'w');
+  try {
+    await pipe.write(work.read('kept').split('\n').slice(0, 10).join('\n'));
+    // The run says that it lives, so nobody takes it for lost, however long that lasts.
+    for (let beat = 0; beat < 3; beat++) {
+      const before = lastBeat();
+      await expect.poll(lastBeat, { timeout: 30_000 }).toBeGreaterThan(before);
+    }
+    running.process.kill('SIGINT');
+  } finally {
+    await pipe.close();
+  }
+  const { code, stderr } = await running.ended;
+  expect(code, stderr).toBe(130);
+
+  renameSync(work.path('kept'), work.path(output));
+  const finished = await work.run(['run', job, '--json'], env);
+  expect(finished.code, finished.stderr).toBe(0);
+  expect(JSON.parse(finished.stdout)).toMatchObject({
+    rows: { total: ROWS, completed: ROWS },
+    calls: { sent: ROWS, repeated: 0 },
+    drift: { rows: ROWS, changed: 0 },
+  });
+  expect(service.requests.length).toBe(2 * ROWS);
+});
