@@ -122,15 +122,16 @@ const PLACEHOLDER = /\{\{\s*(?:date|run)\s*\}\}/g;
 
 /** The template of a file, less the line end behind its last line: editors write it, and a prompt has none. */
 function promptIn(file: string): string {
+  const refused = (why: string) =>
+    new UsageError('prompt_unreadable', `--prompt ${file} ${why}`, 'Name a file with a prompt.');
+  let text: string;
   try {
-    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+    text = readFileSync(file, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
-    throw new UsageError(
-      'prompt_unreadable',
-      `--prompt ${file} cannot be read: ${errorText(error)}`,
-      'Name a file with a prompt.',
-    );
+    throw refused(`cannot be read: ${errorText(error)}`);
   }
+  if (text.trim() === '') throw refused('is empty');
+  return text;
 }
 
 /** Whether the other prompt can be used, before anything is sent. @throws UsageError with the name of its file */

@@ -39,6 +39,8 @@ it('try compares two prompts on the first rows, and calls no row again whose pro
   const wrong = await tried();
   expect(wrong.code).toBe(2);
   expect(wrong.stderr).toContain('--prompt b.txt: prompt uses');
+  place.work.write('b.txt', ' \n');
+  expect((await tried()).stderr).toContain('--prompt b.txt is empty');
   expect(place.service.requests).toHaveLength(15);
   expect(existsSync(place.work.path('out/try.try-a.report.html'))).toBe(false);
 });
