@@ -10,6 +10,7 @@ import { abstain } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { disk } from '../support/crashing-disk.js';
+import { sureOf } from '../support/scripted-service.js';
 
 vi.mock('node:fs/promises', async (original) =>
   (await import('../support/crashing-disk.js')).crashingPromises(await original()),
@@ -58,8 +59,7 @@ describe.each([
 
   const outcomes = (latency_ms: number) =>
     ROWS.map(([note, text, confidence]) => {
-      const top = { [text]: Math.log(confidence) };
-      const logprobs = { tokens: [text], token_logprobs: [null], top_logprobs: [top] };
+      const logprobs = sureOf(text, confidence);
       const outcome: Outcome = {
         ...completed,
         latency_ms,

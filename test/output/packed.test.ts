@@ -19,14 +19,8 @@ describe('an output that ends in .gz', () => {
     work = new Workplace();
     work.write('in.csv', 'id,note\n1,yes\n2,"no"\n3,yes\n4,no\n5,\n');
     service = await startScriptedService(({ prompt }) => {
-      const body = completionBody({ text: ' yes' });
-      const sure = SURE[Number(prompt.split(' ')[1]) - 1] ?? 0;
-      const logprobs = {
-        tokens: [' yes'],
-        token_logprobs: [null],
-        top_logprobs: [{ ' yes': Math.log(sure) }],
-      };
-      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+      const confidence = SURE[Number(prompt.split(' ')[1]) - 1] ?? null;
+      return { json: completionBody({ text: ' yes', confidence }) };
     });
   });
   afterEach(async () => {

@@ -4,37 +4,11 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readSummary } from '../../src/report/read-summary.js';
-import { type SummaryParts, summarise, summaryText, tallyOf } from '../../src/report/summary.js';
+import { summarise, summaryText, tallyOf } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
-import { advanced, beginTimeline } from '../../src/report/timeline.js';
-import { anyEnded, completed, failed } from './outcomes.js';
+import { anyEnded } from './outcomes.js';
+import { parts } from './summary-parts.js';
 
-const standing = {
-  ...{ rows: 2, failed: 1, prompt_tokens: 60, completion_tokens: 2, sent: 3, rate_limited: 1 },
-};
-const parts: SummaryParts = {
-  run: '20261121-020000-4f9c1a',
-  job: 'reviews',
-  deployment: 'd',
-  api_version: 'v',
-  input: { path: 'reviews.csv', sha256: 'a'.repeat(64), rows: 2 },
-  output: 'out/reviews.csv',
-  started_at: '2026-11-21T02:00:00.000Z',
-  finished_at: '2026-11-21T02:00:01.000Z',
-  duration_s: 1,
-  stopped: null,
-  missed: null,
-  tally: fold(emptyTally(), [completed('positive'), failed('timeout')]),
-  calls: { sent: 3, retried: 0, rate_limited: 1, repeated: 0 },
-  prices: null,
-  details: {
-    timeline: advanced(beginTimeline(0, standing), 1_000, standing, [400, 30]),
-    settings: { prompt: '"Review: {{ review }}"' },
-    limits: { concurrency: 20, requests_per_minute: 600, tokens_per_minute: null },
-    input_bytes: 1_234,
-    prompt: 'Review: {{ review }}',
-  },
-};
 const summary = summarise(parts);
 
 describe('a summary that is read', () => {
@@ -79,9 +53,9 @@ describe('a summary that is read', () => {
     ['{', 'summary_unknown', 'is no summary of a run'],
     ['{"run": "x"}', 'summary_unknown', 'is no summary of a run: job: '],
     [
-      summaryText(summary).replace('"total": 2,', '"total": 7,'),
+      summaryText(summary).replace('"total": 4,', '"total": 7,'),
       'summary_edited',
-      'add up to 2, and rows.total is 7',
+      'add up to 4, and rows.total is 7',
     ],
     [
       summaryText(summary).replace('{"v":1,', '{"v":2,'),

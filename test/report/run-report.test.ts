@@ -5,37 +5,10 @@ import type { ReportTable } from '../../src/report/report-rows.js';
 import { type RunReport, runReport } from '../../src/report/run-report.js';
 import { type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
-import { advanced, beginTimeline } from '../../src/report/timeline.js';
-import { completed, failed, promptBlocked } from './outcomes.js';
+import { completed } from './outcomes.js';
 import { sampleReport } from './sample-reports.js';
+import { parts } from './summary-parts.js';
 
-const standing = {
-  ...{ rows: 4, failed: 1, prompt_tokens: 120, completion_tokens: 4, sent: 5, rate_limited: 1 },
-};
-const parts: SummaryParts = {
-  run: '20261121-020000-4f9c1a',
-  job: 'reviews',
-  job_file: 'reviews.yaml',
-  deployment: 'd',
-  api_version: 'v',
-  input: { path: 'reviews.csv', sha256: 'a'.repeat(64), rows: 4 },
-  output: 'out/reviews.csv',
-  started_at: '2026-11-21T02:00:00.000Z',
-  finished_at: '2026-11-21T02:00:01.000Z',
-  duration_s: 1,
-  stopped: null,
-  missed: null,
-  tally: fold(emptyTally(), [completed('positive'), completed('negative'), failed('timeout'), promptBlocked]),
-  calls: { sent: 5, retried: 0, rate_limited: 1, repeated: 0 },
-  prices: null,
-  details: {
-    timeline: advanced(beginTimeline(0, standing), 1_000, standing, [400, 30]),
-    settings: { prompt: '"Review: {{ review }}"', '--emulate': 'false' },
-    limits: { concurrency: 20, requests_per_minute: 600, tokens_per_minute: null },
-    input_bytes: 1_234,
-    prompt: 'Review: {{ review }}',
-  },
-};
 const table: ReportTable = {
   columns: ['id', 'answer'],
   rows: [{ row: 3, outcome: 'failed', cells: ['3', ''] }],

@@ -46,10 +46,8 @@ describe('the figures of an output whose rows were called again', { timeout: 60_
       const said = isThen ? then : first;
       if ('error' in said)
         return { status: 400, json: { error: { code: said.error, message: `no ${prompt}` } } };
-      const top = { [said.text]: Math.log(said.confidence ?? 1) };
-      const logprobs = { tokens: [said.text], token_logprobs: [null], top_logprobs: [top] };
-      const body = completionBody({ text: said.text, finish_reason: said.finish ?? 'stop' });
-      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+      const { text, confidence = 1, finish = 'stop' } = said;
+      return { json: completionBody({ text, confidence, finish_reason: finish }) };
     });
   });
   afterEach(async () => {

@@ -25,12 +25,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
       const row = Number(/\d+/.exec(prompt)?.[0]);
       await onRow(row);
       if (failing.has(row)) return { status: 400, json: { error: { code: 'bad', message: `no ${row}` } } };
-      const body = completionBody({ text: said(row), prompt_tokens: row });
-      const sure = confidence(row);
-      if (sure === null) return { json: body };
-      const top = { [said(row)]: Math.log(sure) };
-      const logprobs = { tokens: [said(row)], token_logprobs: [null], top_logprobs: [top] };
-      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+      return { json: completionBody({ text: said(row), prompt_tokens: row, confidence: confidence(row) }) };
     });
   });
   afterEach(async () => {
@@ -91,6 +86,21 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
   const call = (...args: string[]) => work.call(args, env());
   const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
   const files = () => readdirSync(work.folder).filter((name) => name.startsWith('out'));
+  /** Runs a command that is killed with this call of this row in flight. */
+  const killAt = async (at: { readonly row: number; readonly call: number }, ...args: string[]) => {
+    let calls = 0;
+    const end = new Promise<void>((release) => {
+      const killed = work.start(args, env());
+      onRow = async (row) => {
+        if (row !== at.row || ++calls < at.call) return;
+        killed.process.kill('SIGKILL');
+        await killed.ended;
+        onRow = async () => {};
+        release();
+      };
+    });
+    await end;
+  };
 
   it('says what changed of the job, and does nothing where there is no such row', async () => {
     failing = new Set([3]);
@@ -148,25 +158,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     await call('run', job());
     const before = work.read('out.csv');
     failing = new Set();
-    let arrived = (): void => {};
-    const called = new Promise<void>((resolve) => {
-      arrived = resolve;
-    });
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    onRow = async (row) => {
-      if (row !== 7) return;
-      arrived();
-      await held;
-    };
-    const killed = work.start(['retry', 'out.csv'], env());
-    await called;
-    killed.process.kill('SIGKILL');
-    await killed.ended;
-    release();
-    onRow = async () => {};
+    await killAt({ row: 7, call: 1 }, 'retry', 'out.csv');
     expect(work.read('out.csv')).toBe(before);
     // A version without retries reads manifests of version 1, and would take this one for a run.
     expect(work.json('out.csv.run.json')).toMatchObject({ v: 2 });
@@ -216,26 +208,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
   it('run --retry-failed finds the output that has a date or a run in its path', async () => {
     const path = job({ output: { path: 'out-{{run}}.csv' } });
     failing = new Set([3]);
-    let tries = 0;
-    let arrived = (): void => {};
-    const called = new Promise<void>((resolve) => {
-      arrived = resolve;
-    });
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    onRow = async (row) => {
-      if (row !== 3 || ++tries === 1) return;
-      arrived();
-      await held;
-    };
-    const killed = work.start(['run', path, '--retry-failed'], env());
-    await called;
-    killed.process.kill('SIGKILL');
-    await killed.ended;
-    release();
-    onRow = async () => {};
+    await killAt({ row: 3, call: 2 }, 'run', path, '--retry-failed');
     failing = new Set();
     const calls = service.calls();
     const again = await call('run', path, '--retry-failed');

@@ -43,10 +43,7 @@ describe('answer.abstain with an accuracy', () => {
     work.write('in.csv', `id,note,right\n${lines.join('')}`);
     service = await startScriptedService(({ prompt }) => {
       const { text, confidence } = ROWS[Number(prompt.split(' ')[1]) - 1] ?? { text: '', confidence: null };
-      const top = { [text]: Math.log(confidence ?? 1) };
-      const logprobs = confidence && { tokens: [text], token_logprobs: [null], top_logprobs: [top] };
-      const body = completionBody({ text });
-      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+      return { json: completionBody({ text, confidence }) };
     });
   });
   afterEach(async () => {

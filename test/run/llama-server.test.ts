@@ -1,7 +1,6 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { type LlamaServer, llamaServer, promptsOf, tokensOf } from '../support/llama-server.js';
-import { Workplace } from '../support/promptmill.js';
-import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { scriptedPlace } from '../support/scripted-place.js';
 import { describeEachStore } from '../support/stores.js';
 
 const BUILDS = ['b4748', 'v0.5.0'] as const;
@@ -15,30 +14,21 @@ const LABELS = { labels: ['re 1', 're 2', 're 3'] };
 describeEachStore(
   "llama.cpp's own server",
   (store) => {
-    let work: Workplace;
-    let service: ScriptedService;
-    beforeEach(() => {
-      work = new Workplace();
-    });
-    afterEach(async () => {
-      await service.close();
-      work.remove();
-    });
-
+    const place = scriptedPlace();
     const run = async (server: LlamaServer, job: object, rows = 12) => {
-      service = await startScriptedService(llamaServer(server));
+      place.script = llamaServer(server);
       const lines = Array.from({ length: rows }, (_, i) => JSON.stringify({ prompt: prompt(i + 1) }));
-      const path = work.job({
+      const path = place.work.job({
         service: { deployment: 'm', style: 'openai' },
-        input: { path: work.write('in.jsonl', `${lines.join('\n')}\n`) },
+        input: { path: place.work.write('in.jsonl', `${lines.join('\n')}\n`) },
         prompt: '{{ prompt }}',
         output: { path: 'out.jsonl' },
         ...job,
       });
-      return await work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, ...store().env });
+      return await place.work.call(['run', path], { PROMPTMILL_BASE_URL: place.service.url, ...store().env });
     };
-    const records = () => work.lines('out.jsonl');
-    const summary = () => work.json('out.summary.json');
+    const records = () => place.work.lines('out.jsonl');
+    const summary = () => place.work.json('out.summary.json');
     const sum = (tokens: readonly number[]): number => tokens.reduce((a, b) => a + b, 0);
 
     it.each(BUILDS)('%s is told max_tokens, so a budget holds', async (build) => {
@@ -49,8 +39,8 @@ describeEachStore(
       );
       expect(code, stderr).toBe(3);
       expect(stderr).toContain('limits.budget.tokens is 600');
-      for (const { body } of service.requests) expect(body['max_tokens']).toBe(16);
-      expect(sum(service.requests.map((each) => tokensOf(each.prompt) + 16))).toBeLessThanOrEqual(600);
+      for (const { body } of place.service.requests) expect(body['max_tokens']).toBe(16);
+      expect(sum(place.service.requests.map((each) => tokensOf(each.prompt) + 16))).toBeLessThanOrEqual(600);
     });
 
     it('b4748 says the usage of each prompt of a list, and each row has its own', async () => {
@@ -59,7 +49,7 @@ describeEachStore(
         { parameters: { max_tokens: 3 }, limits: { prompts_per_request: 6 } },
       );
       expect(code, stderr).toBe(0);
-      expect(service.calls()).toBe(2);
+      expect(place.service.calls()).toBe(2);
       expect(records().map(({ answer, usage }) => [answer, usage])).toEqual(
         Array.from({ length: 12 }, (_, i) => {
           const prompt_tokens = tokensOf(prompt(i + 1));
@@ -76,7 +66,7 @@ describeEachStore(
         { parameters: { max_tokens: 3 }, limits: { prompts_per_request: 6, concurrency: 1 } },
       );
       expect(code, stderr).toBe(0);
-      expect(service.calls()).toBe(2);
+      expect(place.service.calls()).toBe(2);
       const usages = records().map(({ usage }) => usage);
       for (const [i, usage] of usages.entries()) {
         expect(usage).toMatchObject({ estimated: true });
@@ -89,7 +79,7 @@ describeEachStore(
       const limits = { prompts_per_request: 6, concurrency: 1, budget: { tokens: 800 } };
       const { code, stderr } = await run({ build: 'v0.5.0' }, { limits }, 60);
       expect(code, stderr).toBe(3);
-      const true_tokens = service.requests.flatMap(promptsOf).map((each) => tokensOf(each) + 16);
+      const true_tokens = place.service.requests.flatMap(promptsOf).map((each) => tokensOf(each) + 16);
       expect(sum(true_tokens)).toBeLessThanOrEqual(800);
     });
 
@@ -129,7 +119,7 @@ describeEachStore(
       expect(said).toContain('not_supported: ');
       expect(said).toContain(message);
       if ('answer' in job) expect(said).toContain('lower answer.votes');
-      expect(service.calls()).toBeLessThanOrEqual(2);
+      expect(place.service.calls()).toBeLessThanOrEqual(2);
     });
 
     it('v0.5.0 says the usage of the first choice alone, so the tokens of all votes are counted here', async () => {
@@ -150,7 +140,7 @@ describeEachStore(
       const lines = Array.from({ length: 20 }, (_, i) =>
         JSON.stringify({ prompt: prompt(i + 1), ...(i === 3 && { suffix: ' end' }) }),
       );
-      const input = work.write('suffix.jsonl', `${lines.join('\n')}\n`);
+      const input = place.work.write('suffix.jsonl', `${lines.join('\n')}\n`);
       const { code, stderr } = await run(
         { build: 'b4748' },
         { input: { path: input }, row_parameters: ['suffix'], limits: { concurrency: 2 } },
@@ -162,10 +152,10 @@ describeEachStore(
     });
 
     it('gets a prompt with half a surrogate pair as text', async () => {
-      const input = work.write('odd.jsonl', '{"prompt":"odd \\ud800 one"}\n');
+      const input = place.work.write('odd.jsonl', '{"prompt":"odd \\ud800 one"}\n');
       const { code, stderr } = await run({ build: 'b4748' }, { input: { path: input } });
       expect(code, stderr).toBe(0);
-      expect(service.requests.map((each) => each.prompt)).toEqual(['odd \ufffd one']);
+      expect(place.service.requests.map((each) => each.prompt)).toEqual(['odd \ufffd one']);
     });
 
     it('is waited for while it loads its model, and no row uses an attempt up', async () => {
@@ -187,12 +177,12 @@ describeEachStore(
       expect(stderr.replaceAll(/\s+/g, ' ')).toContain(
         "not_supported: the service says of every row's request: cannot do that (HTTP 500), and answers a plain one",
       );
-      const plain = service.requests.filter((each) => each.prompt === 'Hello');
+      const plain = place.service.requests.filter((each) => each.prompt === 'Hello');
       expect(plain.map(({ body }) => body)).toEqual(
         Array(2).fill(expect.objectContaining({ max_tokens: 1 })),
       );
       // Twice ten rows and one plain call, and what was on its way.
-      expect(service.calls()).toBeLessThanOrEqual(2 * (10 + 1 + 2 * 4));
+      expect(place.service.calls()).toBeLessThanOrEqual(2 * (10 + 1 + 2 * 4));
     });
 
     it('fails the rows alone that it fails alike, where others are answered', async () => {
@@ -205,7 +195,7 @@ describeEachStore(
       expect(records().map(({ status, attempts }) => `${status} ${attempts}`)).toEqual(
         Array.from({ length: 60 }, (_, i) => (i < 12 ? 'completed 1' : 'failed 2')),
       );
-      expect(summary()).toMatchObject({ calls: { sent: service.calls() } });
+      expect(summary()).toMatchObject({ calls: { sent: place.service.calls() } });
     });
   },
   ['embedded', 'redis'],

@@ -1,10 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import {
-  type ScriptedRequest,
-  type ScriptedService,
-  startScriptedService,
-} from '../support/scripted-service.js';
+import { describe, expect, it } from 'vitest';
+import { scriptedPlace } from '../support/scripted-place.js';
+import type { ScriptedRequest } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 /** The prompts of a request, one or many. */
@@ -29,46 +25,37 @@ const refusal = (code: string) => ({ status: 400, json: { error: { code, message
 
 describe('several prompts in one request', () => {
   const store = oneStore();
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(() => {
-    work = new Workplace();
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
-
+  const place = scriptedPlace();
   const job = (rows: number, limits: object, more: object = {}) =>
-    work.job({
-      input: { path: work.rows(rows) },
+    place.work.job({
+      input: { path: place.work.rows(rows) },
       output: { path: 'out.jsonl' },
       limits: { concurrency: 2, prompts_per_request: 20, ...limits },
       ...more,
     });
-  const records = () => work.lines('out.jsonl');
-  const run = (path: string) => work.call(['run', path], { PROMPTMILL_BASE_URL: service.url, ...store() });
+  const records = () => place.work.lines('out.jsonl');
+  const run = (path: string) =>
+    place.work.call(['run', path], { PROMPTMILL_BASE_URL: place.service.url, ...store() });
 
   it('are answered each by the choice of its index, and share the usage out', async () => {
-    service = await startScriptedService((request) => ({ json: answer(request) }));
+    place.script = (request) => ({ json: answer(request) });
     const { code, stderr } = await run(job(100, {}));
 
     expect(code, stderr).toBe(0);
-    expect(service.requests.length).toBe(5);
+    expect(place.service.requests.length).toBe(5);
     expect(records().map((record) => record.answer)).toEqual(
       Array.from({ length: 100 }, (_, i) => `re row ${i + 1}`),
     );
     expect(records().every((record) => record.usage.estimated === true)).toBe(true);
-    expect(work.json('out.summary.json')).toMatchObject({
+    expect(place.work.json('out.summary.json')).toMatchObject({
       usage: { prompt_tokens: 700, completion_tokens: 100, total_tokens: 800 },
       calls: { sent: 5, retried: 0, repeated: 0 },
     });
   });
 
   it('a prompt that the service cannot take fails alone, though nobody says which it is', async () => {
-    service = await startScriptedService((request) =>
-      promptsOf(request).includes('row 33') ? { status: 500, text: 'oops' } : { json: answer(request) },
-    );
+    place.script = (request) =>
+      promptsOf(request).includes('row 33') ? { status: 500, text: 'oops' } : { json: answer(request) };
     const { code, stderr } = await run(job(60, { attempts: 4 }));
     expect(code, stderr).toBe(1);
     const failed = records().filter((record) => record.status === 'failed');
@@ -76,9 +63,8 @@ describe('several prompts in one request', () => {
   });
 
   it('one blocked prompt among twenty costs its neighbours nothing', async () => {
-    service = await startScriptedService((request) =>
-      promptsOf(request).includes('row 13') ? refusal('content_filter') : { json: answer(request) },
-    );
+    place.script = (request) =>
+      promptsOf(request).includes('row 13') ? refusal('content_filter') : { json: answer(request) };
     const { code, stderr } = await run(job(20, {}));
 
     expect(code, stderr).toBe(0);
@@ -88,17 +74,17 @@ describe('several prompts in one request', () => {
     );
     expect(all.every((record) => record.attempts === 1)).toBe(true);
     // 20 → 10 + 10 → 5 + 5 → 3 + 2 → 2 + 1 or 1 + 1: the halves without the culprit are answered at once.
-    expect(service.requests.length).toBeLessThanOrEqual(11);
+    expect(place.service.requests.length).toBeLessThanOrEqual(11);
     expect(
-      service.requests.filter((request) => promptsOf(request).includes('row 1')).length,
+      place.service.requests.filter((request) => promptsOf(request).includes('row 1')).length,
     ).toBeLessThanOrEqual(3);
   });
 
   it('go in one request only with equal parameters', async () => {
-    service = await startScriptedService((request) => ({ json: answer(request) }));
+    place.script = (request) => ({ json: answer(request) });
     const rows = Array.from({ length: 12 }, (_, i) => `${i + 1},${i % 3 === 0 ? 7 : ''}`);
-    work.write('mixed.csv', `id,max_tokens\n${rows.join('\n')}\n`);
-    const path = work.job({
+    place.work.write('mixed.csv', `id,max_tokens\n${rows.join('\n')}\n`);
+    const path = place.work.job({
       input: { path: 'mixed.csv' },
       output: { path: 'out.jsonl' },
       parameters: { max_tokens: 3 },
@@ -108,33 +94,39 @@ describe('several prompts in one request', () => {
     const { code, stderr } = await run(path);
 
     expect(code, stderr).toBe(0);
-    expect(service.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
+    expect(place.service.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
   });
 
   it("an answer that lacks a choice is nobody's, and its rows are asked again one by one", async () => {
-    service = await startScriptedService((request) => {
+    place.script = (request) => {
       const body = answer(request) as { choices: { index: number }[] };
-      if (service.requests.length > 1) return { json: body };
+      if (place.service.requests.length > 1) return { json: body };
       return { json: { ...body, choices: body.choices.filter(({ index }) => index !== 4 && index !== 9) } };
-    });
+    };
     const { code, stderr } = await run(job(20, { attempts: 3 }));
 
     expect(code, stderr).toBe(0);
-    expect(service.requests.map((request) => promptsOf(request).length)).toEqual([20, ...Array(20).fill(1)]);
+    expect(place.service.requests.map((request) => promptsOf(request).length)).toEqual([
+      20,
+      ...Array(20).fill(1),
+    ]);
     expect(records().map((record) => record.answer)).toEqual(
       Array.from({ length: 20 }, (_, i) => `re row ${i + 1}`),
     );
-    expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: 21, retried: 20, repeated: 20 } });
+    expect(place.work.json('out.summary.json')).toMatchObject({
+      calls: { sent: 21, retried: 20, repeated: 20 },
+    });
   });
 
   it('finishes under a quota of requests in a fifteenth of the requests that single prompts need', async () => {
-    service = await startScriptedService((request) => ({ json: answer(request) }));
+    place.script = (request) => ({ json: answer(request) });
     expect((await run(job(300, {}))).code).toBe(0);
-    const packed = service.requests.length;
+    const packed = place.service.requests.length;
     expect(
-      (await run(work.job({ input: { path: 'rows.csv' }, output: { path: 'one.jsonl' } }, 'one.yaml'))).code,
+      (await run(place.work.job({ input: { path: 'rows.csv' }, output: { path: 'one.jsonl' } }, 'one.yaml')))
+        .code,
     ).toBe(0);
-    const single = service.requests.length - packed;
+    const single = place.service.requests.length - packed;
     expect(single / packed).toBeGreaterThanOrEqual(15);
   });
 });

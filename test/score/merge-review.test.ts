@@ -59,13 +59,7 @@ describe('promptmill merge-review', () => {
     work.write('in.csv', 'id,note\n1,"a, ""b"""\n2,"c\nd"\n3,=e\n4,f🙂\n5,g\n');
     script = ({ prompt }) => {
       const [text, confidence] = SAID[Number(prompt.split(' ')[1]) - 1] ?? ['', 1];
-      const logprobs = {
-        tokens: [text],
-        token_logprobs: [null],
-        top_logprobs: [{ [text]: Math.log(confidence) }],
-      };
-      const body = completionBody({ text });
-      return { json: { ...body, choices: body.choices.map((choice) => ({ ...choice, logprobs })) } };
+      return { json: completionBody({ text, confidence }) };
     };
   });
 

@@ -183,23 +183,33 @@ export interface CompletionOptions {
   readonly completion_tokens?: number;
   /** Content filter results on both sides, everything `safe`. @default true */
   readonly filters?: boolean;
+  /** Probability of the text, as log probabilities say it. @default there are none, as with null */
+  readonly confidence?: number | null;
 }
 
 /** A valid body of the service, with one choice. */
 export function completionBody(options: CompletionOptions = {}) {
-  const { text = ' positive', finish_reason = 'stop', filters = true } = options;
+  const { text = ' positive', finish_reason = 'stop', filters = true, confidence = null } = options;
   const { prompt_tokens = 10, completion_tokens = 2 } = options;
   const results = { content_filter_results: SAFE };
+  const logprobs = confidence === null ? null : sureOf(text, confidence);
   return {
     id: 'cmpl-scripted',
     object: 'text_completion',
     created: 1_700_000_000,
     model: 'lm-35-turbo-instruct',
     ...(filters && { prompt_filter_results: [{ prompt_index: 0, ...results }] }),
-    choices: [{ text, index: 0, finish_reason, logprobs: null, ...(filters && results) }],
+    choices: [{ text, index: 0, finish_reason, logprobs, ...(filters && results) }],
     usage: { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens },
   };
 }
+
+/** The log probabilities of a text that is one token of this probability. */
+export const sureOf = (text: string, probability: number) => ({
+  tokens: [text],
+  token_logprobs: [null],
+  top_logprobs: [{ [text]: Math.log(probability) }],
+});
 
 const SAFE = Object.fromEntries(
   ['hate', 'self_harm', 'sexual', 'violence'].map((category) => [
