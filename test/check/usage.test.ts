@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { Workplace } from '../support/promptmill.js';
+import { oneStore } from '../support/stores.js';
 
 const ROOT = join(import.meta.dirname, '../..');
 const REVIEWS = join(ROOT, '../shared/data/clothing-reviews.csv');
@@ -15,6 +16,7 @@ const sample = (name: string, input: string): object => {
 };
 
 describe('what check says before is what the service bills after', () => {
+  const store = oneStore();
   const work = new Workplace();
   let emulator: Emulator;
   beforeAll(async () => {
@@ -34,7 +36,7 @@ describe('what check says before is what the service bills after', () => {
     expect(check.code, check.stderr).toBe(0);
     const report = JSON.parse(check.stdout);
 
-    const env = { PROMPTMILL_BASE_URL: emulator.url, PROMPTMILL_API_KEY: emulator.keys[0] };
+    const env = { PROMPTMILL_BASE_URL: emulator.url, PROMPTMILL_API_KEY: emulator.keys[0], ...store() };
     const run = await work.call(['run', file, '--json'], env);
     expect(run.code, run.stderr).toBe(0);
     const { rows, usage, cost, calls, input, reused } = JSON.parse(run.stdout);

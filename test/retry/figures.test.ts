@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** What a service answers for a row. */
 type Said =
@@ -33,6 +34,7 @@ const OWN = [
 ];
 
 describe('the figures of an output whose rows were called again', { timeout: 60_000 }, () => {
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   let isThen: boolean;
@@ -85,7 +87,7 @@ describe('the figures of an output whose rows were called again', { timeout: 60_
         },
         `${output}.yaml`,
       );
-    const env = { PROMPTMILL_BASE_URL: service.url };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
     await work.call(['run', job('out')], env);
     isThen = true;
     const chosen = answer === undefined ? TEXT : 'confidence' in answer ? UNSURE : CHOSEN;

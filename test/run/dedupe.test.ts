@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { requestPlan } from '../../src/prompt/row-request.js';
 import { sentAgain } from '../../src/run/producer.js';
 import { csv } from '../../src/source/csv.js';
@@ -11,6 +11,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
 /** What a copy has of its own; all else of its record is the original's. */
@@ -33,10 +34,9 @@ const answer: Script = ({ prompt }) => {
 };
 
 describe('a run with input.dedupe', { timeout: 300_000 }, () => {
-  const state = new Workplace();
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
-  afterAll(() => state.remove());
   beforeEach(() => {
     work = new Workplace();
   });
@@ -60,7 +60,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
 
   const env = (): Record<string, string> => ({
     PROMPTMILL_BASE_URL: service.url,
-    PROMPTMILL_STATE_DIR: state.folder,
+    ...store(),
   });
 
   /** Every record has its own id, and all else of a copy is that of the first row that asked the same. */
@@ -79,7 +79,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
   }
 
   /** What runs have left behind of their outcomes. */
-  const rest = (): string[] => readdirSync(join(state.folder, 'reuse'));
+  const rest = (): string[] => readdirSync(join(store().PROMPTMILL_STATE_DIR, 'reuse'));
 
   it('calls each request once, whether its rows are neighbours or farther apart than the window', async () => {
     service = await startScriptedService(answer);

@@ -1,13 +1,15 @@
 import { readdirSync } from 'node:fs';
-import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { oneStore } from '../support/stores.js';
 
 /** What a row that was carried over has of its own; all else of its record is that of the run before. */
 const OWN = ['prompt_tokens', 'completion_tokens', 'total_tokens', 'attempts', 'latency_ms', 'carried_from'];
 
 describe('a job with input.only_new', { timeout: 300_000 }, () => {
-  const state = new Workplace();
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   /** Each test has a job of its own name, and so answers of its own. */
@@ -17,7 +19,6 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
   let release: () => void = () => {};
   let held = Promise.resolve();
 
-  afterAll(() => state.remove());
   beforeEach(async () => {
     work = new Workplace();
     tests++;
@@ -57,7 +58,7 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
     const before = service.requests.length;
     const { code, stderr } = await work.call(['run', path, '--overwrite', ...flags], {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_STATE_DIR: state.folder,
+      ...store(),
     });
     expect([0, 1], stderr).toContain(code);
     return service.requests.length - before;
@@ -108,7 +109,7 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
     held = new Promise((resolve) => {
       release = resolve;
     });
-    const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_STATE_DIR: state.folder };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
     const running = work.start(['run', job(), '--overwrite'], env);
     await vi.waitFor(() => expect(work.json('out.csv.run.json')['rows']).toBe(120), { timeout: 120_000 });
     // All answers but the one that is held are in the ledger.
@@ -125,7 +126,9 @@ describe('a job with input.only_new', { timeout: 300_000 }, () => {
     expect(summary().reused).toEqual({ copied: 0, carried: 190 });
     expect(await night(job())).toBe(0);
     expect(summary().reused).toEqual({ copied: 0, carried: 200 });
-    const left = readdirSync(state.path('reuse')).filter((name) => !name.endsWith('.answered.jsonl'));
+    const left = readdirSync(join(store().PROMPTMILL_STATE_DIR, 'reuse')).filter(
+      (name) => !name.endsWith('.answered.jsonl'),
+    );
     expect(left).toEqual([]);
   });
 
