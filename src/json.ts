@@ -46,6 +46,10 @@ export function parseFields(text: string): Map<string, Json> {
  * @throws SyntaxError for a text that is no JSON, or has more than 200 levels
  */
 export function parseExact(text: string): Json {
+  // Most values of an output. The reader takes several times as long for them.
+  const simple = text.startsWith('"') ? parseJson(text) : undefined;
+  if (typeof simple === 'string') return simple;
+  if (text === 'null') return null;
   const number = (digits: string): Json => {
     const value = Number(digits);
     return Number.isInteger(value) && !Number.isSafeInteger(value) ? digits : value;
@@ -250,9 +254,6 @@ interface Member {
   readonly name: string;
   /** Its value without the white space between tokens. */
   readonly text: string;
-  /** Where the value stands in the object's text, white space before it included. */
-  readonly start: number;
-  readonly end: number;
 }
 
 /**
@@ -268,7 +269,7 @@ export function* membersOf(object: string): Generator<Member> {
     const start = object.indexOf(':', keyEnd) + 1;
     if (start === 0) throw new SyntaxError('a key has no value');
     const { text, end } = valueAt(object, start);
-    yield { name: String(name), text, start, end };
+    yield { name: String(name), text };
     key = object.indexOf('"', end);
   }
 }

@@ -1,6 +1,7 @@
-import { isObject, membersOf, memberTexts, parseExact } from '../json.js';
+import { isObject, memberTexts, parseExact } from '../json.js';
 import type { Confidence } from '../model.js';
 import { readJsonl } from '../source/jsonl.js';
+import { jsonMembers } from './json-members.js';
 import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
 import {
   ABSTAINED,
@@ -24,12 +25,8 @@ export const jsonl: OutputFormat = {
   hasQuotes: false,
   hasHeader: false,
   records: jsonlRecords,
-  places: () => (record) => {
-    // One character for each byte: what stands where is told by ASCII alone.
-    const members = new Map([...membersOf(record.toString('latin1'))].map((each) => [each.name, each]));
-    return (name) => members.get(name) ?? null;
-  },
-  names: () => (record) => [...membersOf(record.toString())].map(({ name }) => name),
+  places: () => (record) => jsonMembers(record).placeOf,
+  names: () => (record) => jsonMembers(record).names(),
   value: parseExact,
   readBack: readJsonl,
 };

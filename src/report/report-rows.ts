@@ -1,7 +1,6 @@
-import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
 import { clipped, count, counted } from '../figures.js';
-import { isObject, parseJson, valueText } from '../json.js';
+import { isObject, valueText } from '../json.js';
 import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import { outputBytes } from '../output/output-bytes.js';
@@ -124,27 +123,12 @@ interface KeptRow {
 async function* recordsOf(output: string): AsyncGenerator<readonly StandingRecord[]> {
   const format = outputFormatOf(output);
   try {
-    for await (const batch of standingRecords(outputBytes(output), format))
-      yield format.hasHeader ? batch : batch.map((record) => parsed(record, output));
+    yield* standingRecords(outputBytes(output), format);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);
   }
 }
-
-/** A record of JSON whose values need not be exact: V8 reads the whole of it faster than we find the places of its values. */
-function parsed(record: StandingRecord, output: string): StandingRecord {
-  const { data: value } = json.safeParse(parseJson(record.bytes.toString()));
-  if (value === undefined) throw edited(output, `record ${record.number} is no JSON object`);
-  const has = (name: string): boolean => Object.hasOwn(value, name);
-  const get = (name: string): Json | undefined => (has(name) ? value[name] : undefined);
-  return { ...record, fields: { has, get }, names: () => Object.keys(value) };
-}
-
-/** Not looked into: it comes from `JSON.parse`. */
-const json = z.custom<{ readonly [name: string]: Json }>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-);
 
 function outcomeOf({ fields }: StandingRecord, status: string, abstains: boolean): RowOutcome {
   if (status === 'failed' || status === 'filtered' || status === 'skipped') return status;
