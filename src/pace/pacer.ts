@@ -174,6 +174,16 @@ export class Pacer {
   }
 
   /**
+   * The server starves calls: fewer at once.
+   * @returns false where it is one call already
+   */
+  starved(): boolean {
+    const fewer = this.#start.starved(this.#clock());
+    if (fewer) this.parts.onConcurrency(this.#start.limit);
+    return fewer;
+  }
+
+  /**
    * A call was refused for lack of quota.
    * @param hint milliseconds that the service asks to wait; null when it does not say
    * @param startedAt when it was made, by the clock of this process

@@ -3,6 +3,8 @@ const FIRST = 10;
 /** Time after a failed call during which the limit does not grow, in milliseconds, unless so many answers came since. */
 const CALM_MS = 5_000;
 const CALM_ANSWERS = 10;
+/** Time after which twice as many calls are tried again, where a server starved some of them, in milliseconds. */
+const REST_MS = 1_800_000;
 
 /**
  * How many calls one process makes at once, from a few up to its ceiling: each answer adds one, which doubles the
@@ -12,6 +14,7 @@ const CALM_ANSWERS = 10;
  * It begins again after a pause of which no rate was learned. Where a rate is known the limit stays, because the service
  * counts calls a second and not calls at once. A 5xx only stops the growth for a while, or until ten calls were answered:
  * a service that fails at one call in thirty, whatever the load, would else be called by ten at once for hours.
+ * A server that starves calls gets half as many at once, for half an hour at least.
  */
 export class SlowStart {
   #limit: number;
@@ -20,9 +23,14 @@ export class SlowStart {
   /** Answers since the last failed call. */
   #since = 0;
 
+  /** The ceiling, or less while the server starves calls. */
+  #most: number;
+  #raisedFrom = Number.POSITIVE_INFINITY;
+
   /** @param ceiling the concurrency that the user set */
   constructor(private readonly ceiling: number) {
     this.#limit = Math.min(FIRST, ceiling);
+    this.#most = ceiling;
   }
 
   /** Calls that may be made at once. */
@@ -59,10 +67,23 @@ export class SlowStart {
     return this.#limit < before;
   }
 
+  /** The server starves calls. @returns true when the limit fell */
+  starved(now: number): boolean {
+    const before = this.#limit;
+    this.#limit = Math.max(1, Math.floor(before / 2));
+    this.#most = this.#limit;
+    this.#raisedFrom = now + REST_MS;
+    return this.#limit < before;
+  }
+
   #grow(limit: number, now: number): boolean {
-    if (now < this.#pausedUntil || this.#limit === this.ceiling) return false;
+    if (now >= this.#raisedFrom) {
+      this.#most = Math.min(this.#most * 2, this.ceiling);
+      this.#raisedFrom = this.#most < this.ceiling ? now + REST_MS : Number.POSITIVE_INFINITY;
+    }
+    if (now < this.#pausedUntil || this.#limit === this.#most) return false;
     if (now < this.#failedUntil && this.#since < CALM_ANSWERS) return false;
-    this.#limit = Math.min(limit, this.ceiling);
+    this.#limit = Math.min(limit, this.#most);
     return true;
   }
 }

@@ -1,10 +1,15 @@
 import { isUtf8 } from 'node:buffer';
-import { type Dispatcher, Pool } from 'undici';
+import type { Socket } from 'node:net';
+import { buildConnector, type Dispatcher, Pool, Client as UndiciClient } from 'undici';
 import { LARGEST_ANSWER } from './answer-size.js';
 import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.js';
 import { type KeyCleaner, keyCleaner, proxyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
 import { type ServiceProxy, tunnelThrough } from './proxy.js';
+import { WaitingCalls } from './waiting-calls.js';
+
+/** Time after which a connection that is not used is closed, in milliseconds. */
+const IDLE_MS = 1_000;
 
 /** How to reach one deployment. */
 export interface ClientSettings {
@@ -48,17 +53,24 @@ export function createClient(settings: ClientSettings): Client {
   const path = `${forwarder === null ? '' : origin}${pathname}${search}`;
   const extra = forwarder === null ? [] : ['host', host, ...forwarder.headers];
   const where = proxy === null ? host : `${host} through the proxy ${proxy.address}`;
-  const pool = new Pool(forwarder?.address ?? origin, {
-    connections: settings.connections,
+  const options: UndiciClient.Options = {
     pipelining: 1,
     // undici's own limits restart with every byte, so a drip outlives them (fault 25), and their default
     // cuts a completion of more than five minutes. The deadline below is the only clock.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxResponseSize: settings.maxResponseBytes ?? LARGEST_ANSWER,
-    connect: tunnel?.connect ?? { timeout: timeoutMs, ...(ca !== undefined && { ca }) },
+    // An idle connection may keep a thread of the server from one that waits.
+    keepAliveTimeout: IDLE_MS,
+    keepAliveMaxTimeout: IDLE_MS,
+  };
+  const connect = tunnel?.connect ?? buildConnector({ timeout: timeoutMs, ...(ca !== undefined && { ca }) });
+  const pool = new Pool(forwarder?.address ?? origin, {
+    connections: settings.connections,
+    factory: (to) => new Connection(to, options, connect),
   });
 
+  const waiting = new WaitingCalls(settings.timeoutMs);
   const largeBodies = new LargeBodies();
   const cleanOfProxy = proxyCleaner(forwarder?.user ?? '');
   let keyed: Keyed | null = null;
@@ -79,11 +91,13 @@ export function createClient(settings: ClientSettings): Client {
           where,
           clean,
           largeBodies.reader(),
+          waiting,
           settings.timeoutMs,
           resolve,
           forwarder?.address,
         );
-        pool.dispatch({ path, method: 'POST', headers, body }, call);
+        const dispatched: Dispatched = { path, method: 'POST', headers, body, call };
+        pool.dispatch(dispatched, call);
       }),
     close: async () => {
       await Promise.all([pool.destroy(), tunnel?.close()]);
@@ -118,6 +132,42 @@ const READ_HEADERS = [
   'apim-request-id',
 ] as const;
 
+/** What undici is told of a call. It hands the handler on in a wrapping of its own, so the call itself is told beside it. */
+interface Dispatched extends Dispatcher.DispatchOptions {
+  readonly call?: Call;
+}
+
+/** Where calls are made one after the other: a connection, and the next one when that has ended. */
+class Connection extends UndiciClient {
+  readonly #line: Line;
+
+  constructor(origin: URL, options: UndiciClient.Options, connect: buildConnector.connector) {
+    const line: Line = { socket: null, isHeard: false };
+    super(origin, {
+      ...options,
+      connect: (to, made) =>
+        connect(to, (...result) => {
+          line.socket = result[1];
+          line.isHeard = false;
+          made(...result);
+        }),
+    });
+    this.#line = line;
+  }
+
+  override dispatch(options: Dispatched, handler: Dispatcher.DispatchHandler): boolean {
+    options.call?.goesOver(this.#line);
+    return super.dispatch(options, handler);
+  }
+}
+
+/** The connection that is open. */
+interface Line {
+  socket: Socket | null;
+  /** Whether the server has ever answered on it. */
+  isHeard: boolean;
+}
+
 /**
  * One call, as undici's handler. The handler below `request()` is used because it alone tells whether the
  * request left, and because it needs no stream and no abort signal: about a third less CPU for each call.
@@ -126,6 +176,7 @@ class Call implements Dispatcher.DispatchHandler {
   readonly #host: string;
   readonly #clean: KeyCleaner;
   readonly #large: LargeBody;
+  readonly #waiting: WaitingCalls;
   readonly #resolve: (exchange: Exchange) => void;
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
@@ -134,6 +185,7 @@ class Call implements Dispatcher.DispatchHandler {
   #stage: CallStage = 'queued';
   #done = false;
   #controller: Dispatcher.DispatchController | null = null;
+  #line: Line | null = null;
   #status = 0;
   #headers: { readonly [name: string]: string } = {};
   #chunks: Buffer[] = [];
@@ -142,6 +194,7 @@ class Call implements Dispatcher.DispatchHandler {
     host: string,
     clean: KeyCleaner,
     large: LargeBody,
+    waiting: WaitingCalls,
     timeoutMs: number,
     resolve: (exchange: Exchange) => void,
     private readonly forwarder: string | undefined,
@@ -149,6 +202,7 @@ class Call implements Dispatcher.DispatchHandler {
     this.#host = host;
     this.#clean = clean;
     this.#large = large;
+    this.#waiting = waiting;
     this.#resolve = resolve;
     this.#leftMs = timeoutMs;
     this.#startClock();
@@ -173,6 +227,10 @@ class Call implements Dispatcher.DispatchHandler {
     this.#controller?.abort(error);
   }
 
+  goesOver(line: Line): void {
+    this.#line = line;
+  }
+
   /** A connection took the request and is about to write it. */
   onRequestStart(controller: Dispatcher.DispatchController): void {
     if (this.#done) {
@@ -182,10 +240,13 @@ class Call implements Dispatcher.DispatchHandler {
     this.#controller = controller;
     this.#stage = 'sent';
     this.#started = performance.now();
+    if (this.#line?.isHeard === false) this.#waiting.add(this, this.#started);
   }
 
   onResponseStart(_: unknown, status: number, headers: Record<string, unknown>): void {
     this.#stage = 'answered';
+    this.#waiting.delete(this);
+    if (this.#line !== null) this.#line.isHeard = true;
     this.#status = status;
     const read: { [name: string]: string } = {};
     for (const name of READ_HEADERS) {
@@ -209,6 +270,7 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
+    if (this.#waiting.answered(this.#started, performance.now())) this.#line?.socket?.destroy();
     const [first, ...others] = this.#chunks;
     const bytes = first !== undefined && others.length === 0 ? first : Buffer.concat(this.#chunks);
     this.#chunks = [];
@@ -229,13 +291,16 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
-    this.#end(failureOf(error, this.#stage, this.#host, this.#elapsed()));
+    const failure = failureOf(error, this.#stage, this.#host, this.#elapsed());
+    const unheard = this.#stage === 'sent' && this.#line?.isHeard === false;
+    this.#end(unheard ? { ...failure, unheard } : failure);
   }
 
   #end(exchange: Exchange): void {
     if (this.#done) return;
     this.#done = true;
     clearTimeout(this.#timer);
+    this.#waiting.delete(this);
     this.#large.end();
     this.#chunks = [];
     this.#resolve(exchange);

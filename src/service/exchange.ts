@@ -30,6 +30,8 @@ export interface Failure {
   readonly code: FailureCode;
   /** For people; holds no key, no prompt and no text of the service. */
   readonly message: string;
+  /** The request was sent over a connection on which the server has never answered anything. */
+  readonly unheard?: true;
   readonly latency_ms: number;
 }
 

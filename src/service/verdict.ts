@@ -88,6 +88,8 @@ export interface Unsettled {
   readonly latency_ms: number;
   /** False when no connection was made. */
   readonly connected: boolean;
+  /** It was sent over a connection on which the server has never answered anything. */
+  readonly unheard?: true;
   /** The server says that it cannot answer anything yet. */
   readonly notReady?: true;
   /** The answer may have been paid for, so that a second call is a possible repeat. */
@@ -179,13 +181,14 @@ const FAILURES: { readonly [code in FailureCode]: string } = {
 const PROXY_USER =
   'Put user and password of the proxy into HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT.';
 
-function ofFailure({ code, message, phase, latency_ms }: Failure): Verdict {
+function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verdict {
   const failed = {
     fault: { code: FAILURES[code], message },
     latency_ms,
     // Of a call that was given up nobody knows.
     connected: phase !== 'connect' || code === 'aborted',
     possiblyBilled: phase === 'exchange',
+    ...(unheard && { unheard }),
   };
   if (code === 'proxy_auth') {
     return { kind: 'stop', ...failed, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };

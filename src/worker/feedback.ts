@@ -4,6 +4,7 @@ import { steadyNow } from '../clock.js';
 import type { Fault, Tokens } from '../model.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { Outage } from '../pace/pauses.js';
+import { StarvedCalls } from '../pace/starved-calls.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Chunk } from '../queue/chunk.js';
 import type { Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
@@ -49,6 +50,7 @@ export class Feedback {
   #mixedUp = 0;
   /** Notices that the log has. */
   readonly #noticed = new Set<Notice>();
+  readonly #starved = new StarvedCalls();
   /** Times that all rows failed alike while a plain call was answered. */
   #allAlike = 0;
 
@@ -86,6 +88,8 @@ export class Feedback {
     // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
     if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
+    const { startedAt, chunk } = call;
+    this.#starved.answered(startedAt, steadyNow() - startedAt, chunk.endpoint.timeoutMs);
     this.answered ||= verdicts.some(({ kind }) => kind === 'final');
     const usage = usageOf(verdicts);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
@@ -117,6 +121,25 @@ export class Feedback {
     );
   }
 
+  /**
+   * A server that answers some calls fast and leaves others alone gets fewer at once.
+   * @returns whether it left this one alone
+   */
+  #isStarved({ startedAt }: Ended, { fault, unheard }: Unsettled): boolean {
+    if (fault.code !== 'timeout' || !unheard || !this.#starved.isStarved(startedAt)) return false;
+    const { pacer, log } = this.parts;
+    const ms = this.#starved.starved(startedAt, steadyNow());
+    if (ms === null || !pacer.starved()) return true;
+    const { concurrency } = pacer;
+    const answered = ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+    log.warn(
+      { concurrency },
+      `calls time out while others are answered in ${answered}: at most ${concurrency} at once from now on. ` +
+        'Set limits.concurrency to what the server takes at once, or have it take more (llama.cpp: --threads-http, --parallel)',
+    );
+    return true;
+  }
+
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
   async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
     const { outage, pacer, log } = this.parts;
@@ -125,7 +148,8 @@ export class Feedback {
     const connected = failure.connected && !notReady;
     const held = pacer.failed(connected);
     let stop: Fault | null = null;
-    if (fault.code !== 'aborted') {
+    // A server that answers others is not down.
+    if (fault.code !== 'aborted' && !this.#isStarved(call, failure)) {
       const now = steadyNow();
       const before = outage.remaining(now);
       const { name, startedAt } = call;

@@ -9,6 +9,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
+import { startThreadPool } from '../support/thread-pool.js';
 import {
   TEST_ONLY_EXPIRED,
   TEST_ONLY_KEY,
@@ -364,6 +365,61 @@ describe('faults of the network', () => {
     const port = await listen((socket) => socket.destroy());
     const exchange = await clientOf(`https://127.0.0.1:${port}/x`).call(body('p'), KEY);
     expect(exchange).toMatchObject({ phase: 'connect', code: 'unreachable' });
+  });
+});
+
+describe('a server that stays with each connection', () => {
+  it('is made to take the one that has waited longest', async () => {
+    const [first, last] = [signal(), signal()];
+    const arrived = signal();
+    const { url } = await serve(async ({ prompt }) => {
+      if (prompt === 'first') await first.given;
+      if (prompt === 'last') {
+        arrived.give();
+        await last.given;
+      }
+      return { text: prompt };
+    });
+    const threads = await startThreadPool(url, 1);
+    cleanups.push(() => threads.close());
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    const client = clientOf(`${threads.url}/x`, { connections: 2, timeoutMs: 120_000 });
+    const one = client.call(body('first'), KEY);
+    const waits = client.call(body('waits'), KEY);
+    await threads.waits;
+    first.give();
+    await one;
+    vi.advanceTimersByTime(1);
+    // Overtakes it, on the connection that has the thread.
+    const overtakes = client.call(body('last'), KEY);
+    await arrived.given;
+    vi.advanceTimersByTime(20_000);
+    last.give();
+    expect(await overtakes).toMatchObject({ body: 'last' });
+    expect(await waits).toMatchObject({ body: 'waits' });
+  });
+
+  it('is told from one that takes long: nothing was ever heard on the connection', async () => {
+    const arrivals: (() => void)[] = [];
+    const { url } = await serve(({ prompt }) => {
+      if (prompt === 'fine') return {};
+      arrivals.shift()?.();
+      return 'hang';
+    });
+    stopClock();
+    const timedOut = async (client: Client): Promise<Exchange> => {
+      const arrived = signal();
+      arrivals.push(arrived.give);
+      const call = client.call(body('hangs'), KEY);
+      await arrived.given;
+      vi.advanceTimersByTime(10_000);
+      return await call;
+    };
+    const client = clientOf(`${url}/x`, { connections: 1 });
+    expect(await timedOut(client)).toMatchObject({ code: 'timeout', unheard: true });
+    await client.call(body('fine'), KEY);
+    expect(await timedOut(client)).not.toHaveProperty('unheard');
+    expect(await timedOut(client), 'on the next connection').toMatchObject({ unheard: true });
   });
 });
 

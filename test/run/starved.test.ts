@@ -1,0 +1,46 @@
+import { expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
+import { startScriptedService } from '../support/scripted-service.js';
+import { describeEachStore } from '../support/stores.js';
+
+const ROWS = 40;
+/** Rows that are called first, each over a connection of its own that the server leaves alone. */
+const STARVED = 5;
+
+describeEachStore(
+  'a server that starves some connections',
+  (store) => {
+    it('gets fewer calls at once, the log says so, and every row is answered', async () => {
+      const service = await startScriptedService(({ prompt, count }) =>
+        Number(prompt) <= STARVED && count === 1 ? 'hang' : {},
+      );
+      const work = new Workplace();
+      try {
+        const lines = Array.from({ length: ROWS }, (_, i) => JSON.stringify({ prompt: `${i + 1}` }));
+        const path = work.job({
+          service: { deployment: 'm', style: 'openai' },
+          input: { path: work.write('in.jsonl', `${lines.join('\n')}\n`) },
+          prompt: '{{ prompt }}',
+          output: { path: 'out.jsonl' },
+          limits: { concurrency: 20, timeout_seconds: 2 },
+        });
+        const { code, stderr } = await work.run(['run', path], {
+          PROMPTMILL_BASE_URL: service.url,
+          PROMPTMILL_QUEUE: store().target,
+          PROMPTMILL_STATE_DIR: store().stateDir,
+        });
+        expect(code, stderr).toBe(0);
+        expect(stderr).toMatch(
+          /calls time out while others are answered in \d+ ms: at most 10 at once from now on/,
+        );
+        const ends = work.lines('out.jsonl').map(({ status, attempts }) => `${status} ${attempts}`);
+        expect(ends.slice(0, STARVED)).toEqual(Array(STARVED).fill('completed 2'));
+        expect(ends.slice(STARVED)).toEqual(Array(ROWS - STARVED).fill('completed 1'));
+      } finally {
+        await service.close();
+        work.remove();
+      }
+    });
+  },
+  ['embedded', 'redis'],
+);
