@@ -31,14 +31,17 @@ export interface Chosen {
  * Finds the rows in one pass over the output, and what their records count.
  * @param header of the output, as the job writes it
  * @param before the summary of the output
+ * @param signal ends it
  * @param isChanged whether the job reads answers in another way than it did
  * @throws UsageError when the output is not as the run wrote it, or its columns leave out what is needed
+ * @throws the reason of the signal
  */
 export async function chooseRows(
   settings: Settings,
   selection: Selection,
   header: string,
   before: Summary,
+  signal: AbortSignal,
   isChanged = false,
 ): Promise<Chosen> {
   const { path, format } = settings.output;
@@ -51,6 +54,7 @@ export async function chooseRows(
   async function* chosenRecords(): AsyncGenerator<Buffer> {
     yield Buffer.from(header);
     for await (const batch of standingRecords(outputBytes(path), format)) {
+      signal.throwIfAborted();
       const pieces: Buffer[] = [];
       for (const record of batch) {
         records++;

@@ -98,7 +98,7 @@ async function grown(settings: Settings, before: Summary, world: World): Promise
     if (survey.rows <= before.rows.total) return null;
     const plan = await planRows(settings, survey);
     await assertSameLayout(path, format, plan.format);
-    await chooseRows(settings, NO_ROWS, plan.header, before);
+    await chooseRows(settings, NO_ROWS, plan.header, before, world.halt.signal);
     const files = outputFiles(path);
     if (!(await isUntouched(files.review, plan, settings))) throw reviewInUse(files.review);
     const tally = tallyOf(before);

@@ -83,7 +83,9 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   const { answer: then } = before.details?.settings ?? {};
   const isChanged = then !== undefined && then !== partValues(settings)['answer'];
   // Killed after the output got its name: nothing is left to be called.
-  const chosen = renamed ? null : await chooseRows(job, selection, plan.header, before, isChanged);
+  const chosen = renamed
+    ? null
+    : await chooseRows(job, selection, plan.header, before, world.halt.signal, isChanged);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {

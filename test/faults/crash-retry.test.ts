@@ -15,7 +15,7 @@ import type { Outcome } from '../../src/model.js';
 import { outputBytes } from '../../src/output/output-bytes.js';
 import { merged } from '../../src/output/rewrite.js';
 import { readSummary } from '../../src/report/read-summary.js';
-import { summaryText } from '../../src/report/summary.js';
+import { type Summary, summaryText } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { chooseRows } from '../../src/retry/chosen-rows.js';
 import { restOf, summaryWith } from '../../src/retry/mended-summary.js';
@@ -38,6 +38,7 @@ vi.mock('node:fs', async (original) =>
 const MEMORY = '/dev/shm';
 const ROWS = 30;
 const fails = (row: number): boolean => row % 3 === 0;
+const ALIVE = new AbortController().signal;
 const NOW = new Date(2026, 10, 23, 2, 0);
 
 const crash = fc.record({
@@ -67,7 +68,9 @@ describe('a retry that dies at any point of its work on the disk', () => {
   async function live(rows: Rows, rowsInCommit: number): Promise<void> {
     const found = await findTarget(settings, NOW);
     const before = found.unfinished?.retry?.before ?? readSummary(found.files.summary);
-    const chosen = found.renamed ? null : await chooseRows(settings, readSelection({}), rows.header, before);
+    const chosen = found.renamed
+      ? null
+      : await chooseRows(settings, readSelection({}), rows.header, before, ALIVE);
     const begun = chosen && {
       replaces: await sha256Of(output),
       retry: { asked: '--status failed', before, rest: restOf(before, chosen.tally, true), scored: true },
@@ -92,6 +95,27 @@ describe('a retry that dies at any point of its work on the disk', () => {
     await committer.finish(summaryWith(own, manifest, settings));
   }
 
+  /** The summary of the run whose rows are called again. */
+  function summaryBefore({ records }: Rows): Summary {
+    const tally = fold(emptyTally(), records);
+    const started_at = NOW.toISOString();
+    return summaryOf(
+      { manifest: { run: 'first', job: 'nightly', rows: ROWS, started_at, tally, calls: NO_CALLS } },
+      output,
+    );
+  }
+
+  it('fault 45: and that is to end while it looks for its rows in a long output does not read on', async () => {
+    const first = await rowsOf(
+      settings,
+      outcomesOf(() => completed),
+    );
+    writeFileSync(output, first.text);
+    const over = AbortSignal.abort(new Error('interrupted'));
+    const chosen = chooseRows(settings, readSelection({}), first.header, summaryBefore(first), over);
+    await expect(chosen).rejects.toThrow('interrupted');
+  });
+
   it('fault 42: leaves the old output or the new one, and ends with the same bytes and figures', {
     timeout: 120_000,
   }, async () => {
@@ -115,18 +139,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
         empty();
         await disk.use(folder);
         writeFileSync(output, first.text);
-        const tally = fold(emptyTally(), first.records);
-        const parts = {
-          manifest: {
-            run: 'first',
-            job: 'nightly',
-            rows: ROWS,
-            started_at: NOW.toISOString(),
-            tally,
-            calls: NO_CALLS,
-          },
-        };
-        writeFileSync(join(folder, 'out.summary.json'), summaryText(summaryOf(parts, output)));
+        writeFileSync(join(folder, 'out.summary.json'), summaryText(summaryBefore(first)));
         for (const path of [output, join(folder, 'out.summary.json'), folder]) disk.synced(path);
         for (const { after: operations, power, dice } of crashes) {
           let throws = 0;
