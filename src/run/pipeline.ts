@@ -90,8 +90,12 @@ interface RunParts extends EngineParts {
 /** From the first row to the summary. */
 export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
-  // As it stands, whenever it is asked.
-  const summary = (): Summary => summarise(summaryParts(settings, parts, world.halt.reason));
+  let ended: Pick<Summary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
+  // As it stands, whenever it is asked; its times are in the end those that the files say, which took time to write.
+  const summary = (): Summary => ({
+    ...summarise(summaryParts(settings, parts, world.halt.reason)),
+    ...ended,
+  });
   const heartbeat = new RunHeartbeat(
     {
       keyValue: store.keyValue,
@@ -108,6 +112,10 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
   try {
     const kept = await runEngine(settings, world, parts, heartbeat);
     const result = await endRun(kept, parts, settings, world);
+    if (parts.mending === undefined) {
+      const { finished_at, duration_s, rows_per_second } = result.summary;
+      ended = { finished_at, duration_s, rows_per_second };
+    }
     await heartbeat.end(endOf(result.halted));
     if (result.halted?.kind === 'error') throw result.halted.error;
     return result;

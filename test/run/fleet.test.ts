@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { readRuns } from '../../src/fleet/beats.js';
+import { openLookout } from '../../src/store/open.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
@@ -179,5 +181,13 @@ describe('promptmill status', () => {
     // The same run, not a second one.
     await watch.shows({ runs: [{ state: 'finished', rows, waiting: null, stopped: null }], workers: [] });
     expect(await watch.end()).toBe(0);
+
+    // The dashboard tells a run by its last word, and the report by the file.
+    const stateDir = work.path('.promptmill');
+    const lookout = await openLookout('embedded', { stateDir, onWarning: () => {} });
+    const [seen] = readRuns(await lookout.keyValue.list('run'));
+    await lookout.close();
+    const { finished_at, duration_s, rows_per_second } = work.json('out.summary.json');
+    expect(seen?.beat.summary).toMatchObject({ finished_at, duration_s, rows_per_second });
   });
 });
