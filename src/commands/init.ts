@@ -148,7 +148,7 @@ async function taskOf(questions: Questions | null, data: DataFile): Promise<stri
   return await questions.ask(async (line) => {
     if (line === '' && !hasPrompts)
       throw new UsageError('no_task', 'Say what to do, such as: Classify the sentiment of the review.');
-    compileTemplate(line, { name: data.path, columns, format: data.format });
+    compileTemplate(line, { name: data.seen, columns, format: data.format });
     return line;
   });
 }

@@ -6,6 +6,8 @@ import { type Beginning, firstRows } from '../source/source.js';
 /** What the first rows of a data file tell. */
 export interface DataFile extends Pick<Beginning, 'columns'> {
   readonly path: string;
+  /** What a message calls it that misses a column: also which of its rows were looked at. */
+  readonly seen: string;
   readonly format: InputFormat;
   /** The column that a prompt is most likely about, and the tag that puts it there; null where none can be named. */
   readonly text: { readonly column: string; readonly tag: string } | null;
@@ -24,8 +26,11 @@ export async function lookAt(path: string): Promise<DataFile> {
     for (const [column, value] of fields)
       lengths.set(column, (lengths.get(column) ?? 0) + valueText(value).length);
   const longestFirst = columns.toSorted((a, b) => (lengths.get(b) ?? 0) - (lengths.get(a) ?? 0));
+  // Columns of later rows are not known where the file does not begin with them all.
+  const isPart = !format.hasHeader && rows.length === ROWS;
   return {
     path,
+    seen: isPart ? `${path}, in its first ${ROWS} rows,` : path,
     format,
     columns,
     text: firstNamed(longestFirst, { path, format, columns }),

@@ -39,7 +39,7 @@ export function jobText(wishes: JobWishes, environment: Environment): string {
   const text = textOf(wishes);
   const { prompt, answer } = settle(parseJob(text, file), environment, {});
   if (prompt !== null)
-    compileTemplate(prompt, { name: data.path, columns: data.columns, format: data.format });
+    compileTemplate(prompt, { name: data.seen, columns: data.columns, format: data.format });
   answerReader(answer);
   return text;
 }

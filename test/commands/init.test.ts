@@ -103,6 +103,15 @@ describe('promptmill init with options', () => {
     expect((await work.call(['check', 'jobs/batch.yaml'])).code).toBe(0);
   });
 
+  it('says which rows it looked at where a later one has the column that is missed', async () => {
+    work.write('many.jsonl', `${'{"text": "good"}\n'.repeat(200)}{"text": "good", "late": 1}\n`);
+    const { code, stderr } = await work.call(['init', 'many.jsonl', '--yes', '--prompt', '{{ late }}']);
+    expect(code).toBe(2);
+    expect(stderr).toContain(
+      'prompt uses {{ late }}, but many.jsonl, in its first 200 rows, has no such column',
+    );
+  });
+
   it('replaces a file that is there only with --force', async () => {
     work.rows(2);
     work.write('mine.yaml', 'mine');
