@@ -277,7 +277,8 @@ describe('votes', () => {
       expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
         'the answer has one choice, and 5 are asked for',
       );
-      expect(old.calls()).toBeLessThan(15);
+      // Some rows may come again before ten others have been called.
+      expect(old.calls()).toBeLessThan(30);
     } finally {
       await old.close();
     }
