@@ -75,7 +75,10 @@ export function withRowUsage(
 
 /** Less than this share of our own exact count is another count, whatever a template adds or a special token is. */
 const WELL_BELOW = 0.75;
-/** Characters for each token that no ordinary text reaches with any tokenizer; English has some 4.5. */
+/**
+ * Characters for each token that no ordinary text reaches with any tokenizer, where one of Chinese, Japanese or Korean counts as
+ * three. Vocabularies of 200,000 tokens have some 5 of English, 4 of Russian, 3.5 of Hindi, and 5 of Chinese or Japanese so counted.
+ */
 const LONGEST_TOKENS = 7;
 /** Above so many for each token, a text is worth an exact count. */
 const LONG_TOKENS = 5;
@@ -93,36 +96,50 @@ function isTooShort(
   { prompt_tokens, completion_tokens }: Usage,
   rows: readonly ChunkRow[],
   completions: readonly (Completion | null)[],
-  { parameters, model, style }: Request,
+  request: Request,
 ): boolean {
-  const texts = completions.flatMap(textsOf).filter((text) => text !== '');
+  const { parameters, model, style } = request;
   // With `echo` a text may be the prompt alone, of which nothing was generated.
-  if (!parameters.echo && completion_tokens < texts.length) return true;
-  const prompts = rows.map(({ prompt }) => prompt);
-  if (model !== null) return prompt_tokens < WELL_BELOW * sumOf(prompts, loadTokenizer(model.encoding).count);
+  if (!parameters.echo && completion_tokens < writtenIn(completions).length) return true;
   // The hosted service counts every prompt, whatever its deployments are named.
-  return style === 'openai' && prompt_tokens * LONGEST_TOKENS < sumOf(prompts, lengthWithoutRuns);
+  if (model === null && style !== 'openai') return false;
+  const prompts = rows.map(({ prompt }) => prompt);
+  return isFarBelow(prompt_tokens, prompts, model) || missesTexts(completion_tokens, completions, request);
 }
 
-/**
- * Whether the counts for several choices of one prompt are those of the first, as llama.cpp sends them. The hosted service counts
- * all. Where the tokenizer is not known, only what is plainly too low is seen.
- */
-function missesChoices(
+/** Whether the counts for several choices of one prompt are those of the first, as llama.cpp sends them. */
+const missesChoices = (
   { completion_tokens }: Usage,
+  completions: readonly (Completion | null)[],
+  request: Request,
+): boolean => writtenIn(completions).length > 1 && missesTexts(completion_tokens, completions, request);
+
+/** Whether what was generated is counted far too low. The hosted service counts all; an echoed text has the prompt in it. */
+function missesTexts(
+  completionTokens: number,
   completions: readonly (Completion | null)[],
   { style, parameters, model }: Request,
 ): boolean {
-  const texts = completions.flatMap(textsOf).filter((text) => text !== '');
-  if (style !== 'openai' || texts.length < 2 || parameters.echo) return false;
-  if (completion_tokens < texts.length) return true;
-  return model === null
-    ? completion_tokens * LONGEST_TOKENS < sumOf(texts, lengthWithoutRuns)
-    : completion_tokens < WELL_BELOW * sumOf(texts, loadTokenizer(model.encoding).count);
+  if (style !== 'openai' || parameters.echo) return false;
+  const texts = writtenIn(completions);
+  return completionTokens < texts.length || isFarBelow(completionTokens, texts, model);
 }
 
-/** Characters of a text in which repeated ones count once: a tokenizer may take a hundred spaces for one token. */
-const lengthWithoutRuns = (text: string): number => text.replace(/\s+|(.)\1+/gs, ' ').length;
+/** Whether so many tokens are plainly too few for the texts. Where the tokenizer is not known, only fewer than any would make are. */
+const isFarBelow = (tokens: number, texts: readonly string[], model: Model | null): boolean =>
+  model === null
+    ? tokens * LONGEST_TOKENS < sumOf(texts, fewestCharacters)
+    : tokens < WELL_BELOW * sumOf(texts, loadTokenizer(model.encoding).count);
+
+/** The texts that have anything in them. */
+const writtenIn = (completions: readonly (Completion | null)[]): readonly string[] =>
+  completions.flatMap(textsOf).filter((text) => text !== '');
+
+/** Three for each character of Chinese, Japanese and Korean; repeated ones count once: a hundred spaces may be one token. */
+const fewestCharacters = (text: string): number =>
+  text
+    .replace(/\s+|(.)\1+/gs, ' ')
+    .replace(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu, '   ').length;
 
 /**
  * Marks the answer to a prompt of which the server has read a part only: some cut what is too long and answer all the same. The

@@ -144,6 +144,50 @@ describe('the usage of a row', () => {
     expect(sharing(long, 'openai')).toEqual(Array(2).fill([expect.any(Number), 'short_usage']));
   });
 
+  /** Rows of a request whose counts are marked as short, of a model that is not known. */
+  const marked = (prompts: readonly string[], usage: Usage, texts = prompts.map(() => ' a')): number =>
+    withRowUsage(
+      texts.map((text) => settled(text, usage)),
+      prompts.map((prompt, i) => row(prompt, i + 1)),
+      {},
+      { ...UNKNOWN, style: 'openai' } as const,
+    ).filter((verdict) => verdict.kind === 'final' && verdict.notice === 'short_usage').length;
+
+  // Tokens of one prompt: by a vocabulary of 200,000, and by an older one.
+  it.each([
+    ['English', 'All human beings are born free and equal in dignity and rights.', [13, 15]],
+    ['Japanese', '商品はとても良かったです。配送も早くて満足しています。ありがとうございました。', [20, 40]],
+    ['Chinese', '这个产品非常好用，物流速度很快，客服态度也很好，下次还会购买。', [16, 35]],
+    ['Korean', '모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다.', [20, 35]],
+  ])(
+    'of four prompts in %s is counted here where the service counts the first alone',
+    (_, prompt, tokens) => {
+      const prompts = Array<string>(4).fill(prompt);
+      expect(tokens.map((each) => marked(prompts, counts(each, 4)))).toEqual([4, 4]);
+      expect(tokens.map((each) => marked(prompts, counts(4 * each, 4)))).toEqual([0, 0]);
+    },
+  );
+
+  it.each([
+    ['Russian', 'Все люди рождаются свободными и равными в своем достоинстве и правах.', 16],
+    ['Hindi', 'सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है।', 26],
+    ['Georgian', 'ყველა ადამიანი იბადება თავისუფალი და თანასწორი თავისი ღირსებითა და უფლებებით', 20],
+  ])(
+    'of four prompts in %s is what the service says, also where its vocabulary is large',
+    (_, prompt, each) => {
+      expect(marked(Array<string>(4).fill(prompt), counts(4 * each, 4))).toBe(0);
+    },
+  );
+
+  it('of prompts or answers of unequal length is counted here where those behind the first are missed', () => {
+    const short = '良い商品です。';
+    const long = '商品はとても良かったです。配送も早くて満足しています。ありがとうございました。';
+    expect(marked([short, long], counts(7, 2))).toBe(2);
+    expect(marked([short, long], counts(28, 2))).toBe(0);
+    expect(marked([short, short], counts(14, 5), [short, long])).toBe(2);
+    expect(marked([short, short], counts(14, 28), [short, long])).toBe(0);
+  });
+
   it('of several choices is counted here where the service counts the first alone', async () => {
     const votes = { n: 3, max_tokens: 9 };
     const text = ' one two three';
