@@ -125,7 +125,7 @@ export class ComparedOutput {
   }
 
   records(): AsyncGenerator<StandingRecord[]> {
-    return standingRecords(this.output.bytes(), this.output.format);
+    return standingRecords(this.output.bytes(), this.output.format, this.output.name);
   }
 
   /** @param by column of the input that tells rows; `null` for their numbers */

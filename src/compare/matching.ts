@@ -145,7 +145,7 @@ export class Matching {
           const earlier = place <= 0 ? row : row > rowsOfA ? row - rowsOfA : (taken[place] ?? 0);
           if (earlier > 0) throw twice(this.b.name, id, earlier, b.number);
           taken[place] = b.number;
-          again ??= new RecordsAgain(await this.plainA(), this.a.format, this.#a.begins, places);
+          again ??= new RecordsAgain(await this.plainA(), this.a, this.#a.begins, places);
           found.push({ a: again.record(place, row), b });
         }
         yield found;
@@ -283,13 +283,13 @@ class RecordsAgain {
   /** @param begins where the first record begins; the header stands before it */
   constructor(
     path: string,
-    format: OutputFormat,
+    { format, name }: Side,
     begins: number,
     private readonly places: Places,
   ) {
     this.#file = openSync(path, 'r');
     this.#size = fstatSync(this.#file).size;
-    this.#read = recordReader(format, this.#bytes(0, begins));
+    this.#read = recordReader(format, this.#bytes(0, begins), name);
   }
 
   /** @param place among those that are remembered, from 1 */

@@ -29,12 +29,19 @@ export type Change = null | ReadonlyMap<string, string> | string;
 /** Records of a batch: so few that they are gone before a collection of garbage copies them, which took a quarter of the time. */
 const TOGETHER = 64;
 
-/** The records of an output in their order, in batches. */
+/** How an output is called in messages whose path is not told. */
+const UNNAMED = 'the output';
+
+/**
+ * The records of an output in their order, in batches.
+ * @param name of the output, for messages
+ */
 export async function* standingRecords(
   bytes: AsyncIterable<Buffer>,
   format: OutputFormat,
+  name = UNNAMED,
 ): AsyncGenerator<StandingRecord[]> {
-  const lineOf = lineReader(format);
+  const lineOf = lineReader(format, name);
   for await (const lines of cut(bytes, format)) {
     for (let i = 0; i < lines.length; i += TOGETHER)
       yield lines.slice(i, i + TOGETHER).flatMap((line) => lineOf(line).record ?? []);
@@ -47,7 +54,7 @@ export async function* rewritten(
   format: OutputFormat,
   change: (record: StandingRecord) => Change,
 ): AsyncGenerator<Buffer> {
-  const lineOf = lineReader(format);
+  const lineOf = lineReader(format, UNNAMED);
   for await (const lines of cut(bytes, format)) {
     const pieces = lines.map((line) => {
       const { record, with: changedTo } = lineOf(line);
@@ -125,16 +132,16 @@ interface Line {
 }
 
 /** What reads the lines of an output, each once, in their order. */
-function lineReader(format: OutputFormat): (line: Buffer) => Line {
+function lineReader(format: OutputFormat, name: string): (line: Buffer) => Line {
   let number = 0;
   let at = 0;
-  let read = format.hasHeader ? null : recordReader(format, Buffer.alloc(0));
+  let read = format.hasHeader ? null : recordReader(format, Buffer.alloc(0), name);
   return (bytes) => {
     const start = at;
     at += bytes.length;
     if (isBlank(bytes)) return { record: null, with: () => bytes };
     if (read === null) {
-      read = recordReader(format, bytes);
+      read = recordReader(format, bytes, name);
       return { record: null, with: () => bytes };
     }
     const { fields, placeOf, names } = read(bytes, ++number);
@@ -148,15 +155,16 @@ function lineReader(format: OutputFormat): (line: Buffer) => Line {
 /**
  * Finds the values in the bytes of a record, when they are asked for.
  * @param header the first record, where the format has one
+ * @param output its name, for messages
  * @returns what it gives throws UsageError `output_edited` for a record that is no JSON, such as one that is cut off
  */
-export function recordReader(format: OutputFormat, header: Buffer) {
+export function recordReader(format: OutputFormat, header: Buffer, output: string) {
   const places = format.places(header);
   const namesIn = format.names(header);
   return (record: Buffer, number: number) => {
     let found: ReturnType<typeof places> | null = null;
     const placeOf = (name: string): Place | null => {
-      found ??= orEdited(number, () => places(record));
+      found ??= orEdited(number, output, () => places(record));
       return found(name);
     };
     const fields: Fields = {
@@ -164,21 +172,21 @@ export function recordReader(format: OutputFormat, header: Buffer) {
       get: (name) => {
         const place = placeOf(name);
         if (place === null) return undefined;
-        return orEdited(number, () => format.value(record.toString('utf8', place.start, place.end)));
+        return orEdited(number, output, () => format.value(record.toString('utf8', place.start, place.end)));
       },
     };
-    return { fields, placeOf, names: () => orEdited(number, () => namesIn(record)) };
+    return { fields, placeOf, names: () => orEdited(number, output, () => namesIn(record)) };
   };
 }
 
-function orEdited<T>(number: number, read: () => T): T {
+function orEdited<T>(number: number, output: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     throw new UsageError(
       'output_edited',
-      `row ${number} of the output is not as the run wrote it: ${error.message}`,
+      `row ${number} of ${output} is not as the run wrote it: ${error.message}`,
       'Put the file of the run back.',
     );
   }

@@ -123,7 +123,7 @@ interface KeptRow {
 async function* recordsOf(output: string): AsyncGenerator<readonly StandingRecord[]> {
   const format = outputFormatOf(output);
   try {
-    yield* standingRecords(outputBytes(output), format);
+    yield* standingRecords(outputBytes(output), format, output);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);

@@ -53,7 +53,7 @@ export async function chooseRows(
 
   async function* chosenRecords(): AsyncGenerator<Buffer> {
     yield Buffer.from(header);
-    for await (const batch of standingRecords(outputBytes(path), format)) {
+    for await (const batch of standingRecords(outputBytes(path), format, path)) {
       signal.throwIfAborted();
       const pieces: Buffer[] = [];
       for (const record of batch) {

@@ -45,7 +45,7 @@ async function beginningOf(output: string, bytes: number): Promise<string> {
 
 /** The names of the first record's members; null where there is none. */
 async function membersIn(output: string, format: OutputFormat): Promise<string | null> {
-  for await (const [record] of standingRecords(outputBytes(output), format)) {
+  for await (const [record] of standingRecords(outputBytes(output), format, output)) {
     const text = record?.bytes.toString();
     if (text === undefined) continue;
     if (typeof parseJson(text) !== 'object') return text;

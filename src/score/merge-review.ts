@@ -54,7 +54,7 @@ export async function mergeReview(
 
   const merge = new Merge(answers, columns, format, standing, problems);
   let records = 0;
-  for await (const batch of standingRecords(outputBytes(output), format)) {
+  for await (const batch of standingRecords(outputBytes(output), format, output)) {
     mayGoOn();
     for (const record of batch) merge.compare(record, output);
     records += batch.length;

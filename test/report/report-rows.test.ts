@@ -158,7 +158,7 @@ describe('the rows of a report', () => {
     async (line) => {
       const path = join(folder, 'broken.jsonl');
       writeFileSync(path, `${line}\n`);
-      await expect(reportRows(path, EMPTY)).rejects.toThrow('row 1 of the output is not as the run wrote it');
+      await expect(reportRows(path, EMPTY)).rejects.toThrow(`row 1 of ${path} is not as the run wrote it`);
     },
   );
 
