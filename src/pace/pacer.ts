@@ -175,9 +175,11 @@ export class Pacer {
 
   /**
    * The server starves calls: fewer at once.
-   * @returns false where it is one call already
+   * @returns false where it is one call already, or where half of them are not made anyway
    */
   starved(): boolean {
+    // Where no more than half are made, half as many are no fewer.
+    if (this.parts.underWay() * 2 <= this.#start.limit) return false;
     const fewer = this.#start.starved(this.#clock());
     if (fewer) this.parts.onConcurrency(this.#start.limit);
     return fewer;

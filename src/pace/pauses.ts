@@ -55,9 +55,6 @@ const LONGEST_PROBE_MS = 20_000;
 /** Shortest pause, in milliseconds. */
 const FIRST_PROBE_MS = 1_000;
 
-/** Code of a failure that the service itself tells of, with a status of 500 or more. */
-const SERVER_ERROR = 'server_error';
-
 /** A call that failed and may be made again. */
 export interface FailedCall {
   /** Names of the rows that it was for. */
@@ -66,6 +63,8 @@ export interface FailedCall {
   readonly fault: { readonly code: string; readonly message: string };
   /** False when no connection was made: that is never the fault of a row. */
   readonly connected: boolean;
+  /** True when the request may be the cause. */
+  readonly mayBeRequest: boolean;
   /** When it was made, in milliseconds. */
   readonly startedAt: number;
 }
@@ -108,10 +107,10 @@ export class Outage {
   #pauses = 0;
   #until = 0;
   #probing: Promise<void> | null = null;
-  /** What all calls since the last answer failed with, where the service itself said it; null where they differ. */
+  /** What the service said to all calls since the last answer, where their requests may be the cause; null where it differs. */
   #said: string | null = null;
-  /** Ends the doubt; null while there is none. */
-  #endDoubt: (() => void) | null = null;
+  /** Set while it is in doubt. */
+  #doubt: { readonly over: Promise<void>; readonly end: () => void } | null = null;
 
   /** The outage that goes on; null when there is none. */
   get view(): OutageView | null {
@@ -125,12 +124,18 @@ export class Outage {
     return Math.max(0, this.#until - now);
   }
 
+  /** Resolves when it is in doubt no more. */
+  get certain(): Promise<void> | undefined {
+    return this.#doubt?.over;
+  }
+
   /**
    * Makes a call, or, while the service is down, waits for the one call that probes it.
    * @returns null when the service is still down: the call was not made
    */
   through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
-    return this.#pauses === 0 && this.#probing === null ? call() : this.#probe(now, call);
+    if (this.#doubt !== null) return this.#doubt.over.then(() => this.through(now, call));
+    return this.#pauses === 0 ? call() : this.#probe(now, call);
   }
 
   async #probe<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
@@ -156,7 +161,7 @@ export class Outage {
    *   when a plain call is to be made now, whose end is told to `decided`
    */
   failed(call: FailedCall, now: number, random: number): number | 'doubt' | null {
-    const said = call.fault.code === SERVER_ERROR ? call.fault.message : null;
+    const said = call.mayBeRequest ? call.fault.message : null;
     if (this.#last === null) {
       this.#since = now;
       this.#said = said;
@@ -169,16 +174,15 @@ export class Outage {
     }
     const many = this.#failing.size >= FAILURES || this.#all.size >= SUSPECT_FAILURES;
     const down = this.#pauses > 0 || !call.connected || many;
-    if (!down || this.#endDoubt !== null) return null;
+    if (!down || this.#doubt !== null) return null;
     // What was under way when the pause began belongs to it.
     if (call.startedAt < this.#until) return Math.max(1, this.#until - now);
     if (this.#said === null) return this.#pause(now, random);
-    const doubt = new Promise<void>((resolve) => {
-      this.#endDoubt = resolve;
+    let end = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      end = resolve;
     });
-    this.#probing ??= doubt.finally(() => {
-      this.#probing = null;
-    });
+    this.#doubt = { over, end };
     return 'doubt';
   }
 
@@ -189,8 +193,8 @@ export class Outage {
    * @returns milliseconds for which nobody should call; null when this is no outage
    */
   decided(passed: boolean, now: number, random: number): number | null {
-    this.#endDoubt?.();
-    this.#endDoubt = null;
+    this.#doubt?.end();
+    this.#doubt = null;
     if (passed) this.answered();
     return this.#last === null ? null : this.#pause(now, random);
   }

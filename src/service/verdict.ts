@@ -46,7 +46,8 @@ import {
  * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
  * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
- * | other 5xx | retry | `server_error` |
+ * | 503 | retry | `server_error` |
+ * | other 5xx | retry; where all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
  * | 413 | final: `failed` | `request_too_large` |
  * | other 4xx | final: `failed` | `invalid_request` |
  * | never connected: no file descriptor is left | stop | `too_many_open_files` |
@@ -90,6 +91,8 @@ export interface Unsettled {
   readonly connected: boolean;
   /** It was sent over a connection on which the server has never answered anything. */
   readonly unheard?: true;
+  /** The server failed at the request, and does not say that it is busy or away: the request may be the cause. */
+  readonly mayBeRequest?: true;
   /** The server says that it cannot answer anything yet. */
   readonly notReady?: true;
   /** The answer may have been paid for, so that a second call is a possible repeat. */
@@ -261,7 +264,12 @@ type Rule = {
       readonly hint: string | ((operation: Operation) => string);
       readonly certainty?: Certainty;
     }
-  | { readonly kind: 'retry'; readonly possiblyBilled: boolean; readonly notReady?: true }
+  | {
+      readonly kind: 'retry';
+      readonly possiblyBilled: boolean;
+      readonly notReady?: true;
+      readonly mayBeRequest?: true;
+    }
 );
 
 const statusIs =
@@ -406,7 +414,14 @@ const RULES: readonly Rule[] = [
     possiblyBilled: false,
     notReady: true,
   },
-  { when: ({ status }) => status >= 500, kind: 'retry', code: 'server_error', possiblyBilled: false },
+  { when: statusIs(503), kind: 'retry', code: 'server_error', possiblyBilled: false },
+  {
+    when: ({ status }) => status >= 500,
+    kind: 'retry',
+    code: 'server_error',
+    possiblyBilled: false,
+    mayBeRequest: true,
+  },
   { when: statusIs(413), kind: 'failed', code: 'request_too_large' },
 ];
 
@@ -446,6 +461,7 @@ function ofError(
         ...unsettled,
         possiblyBilled: rule.possiblyBilled,
         ...(rule.notReady && { notReady: true }),
+        ...(rule.mayBeRequest && { mayBeRequest: true }),
       };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);

@@ -364,16 +364,18 @@ export class ChunkRun {
     const verdicts = await caller.call(chunk, rows, attempt);
     const name = this.#nameOf(rows[0]);
     const learned = feedback.learn({ chunk, name, verdicts, reserved, startedAt });
+    const wasDown = way.outage.view !== null;
+    // A plain call may have to tell whether the service is down. It takes the place of this one, and of what that has reserved.
+    const stops = learned instanceof Promise ? await learned : learned;
+    const isDown = wasDown || way.outage.view !== null;
     const failure = verdicts.find(({ kind }) => kind === 'retry');
     if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
     const failedBefore = this.#failed.length;
     const settled = rows.map((row, i) =>
-      this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], way), way),
+      this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], isDown, way), way),
     );
     if (this.#failed.length > failedBefore) this.#failedRequests++;
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
-    // Before it is settled: a plain call that it gives rise to is paid out of what was reserved for it.
-    const stops = learned instanceof Promise ? await learned : learned;
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
 
@@ -393,10 +395,10 @@ export class ChunkRun {
   }
 
   /** What a call brought for a row by the verdict on it. Where that is no outcome, notes how the row goes on. */
-  #conclude(row: ChunkRow, verdict: Verdict | undefined, way: Way): Judged | null {
+  #conclude(row: ChunkRow, verdict: Verdict | undefined, isDown: boolean, way: Way): Judged | null {
     const { batcher } = this.parts;
     const { asking, attempt } = this.lease;
-    const { chunk, outage } = way;
+    const { chunk } = way;
     switch (verdict?.kind) {
       case 'final': {
         if (asking === null) return verdict;
@@ -411,8 +413,8 @@ export class ChunkRun {
         if (verdict.possiblyBilled && chunk.hold) return { outcome: lostRow(verdict, attempt) };
         if (verdict.fault.code === 'aborted') break;
         // In an outage that is no attempt.
-        if (outage.view !== null) this.#wait(way);
-        if (outage.view !== null && way.pacer !== this.parts.pacer) this.#countRetries([{ row, verdict }], 1);
+        if (isDown) this.#wait(way);
+        if (isDown && way.pacer !== this.parts.pacer) this.#countRetries([{ row, verdict }], 1);
         else (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
         return null;
     }

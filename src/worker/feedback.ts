@@ -51,8 +51,8 @@ export class Feedback {
   /** Notices that the log has. */
   readonly #noticed = new Set<Notice>();
   readonly #starved = new StarvedCalls();
-  /** Times that all rows failed alike while a plain call was answered. */
-  #allAlike = 0;
+  /** The run whose rows all failed alike last while a plain call was answered, and how often they did. */
+  #alike = { run: '', times: 0 };
 
   constructor(
     private readonly parts: FeedbackParts,
@@ -72,8 +72,8 @@ export class Feedback {
   /**
    * Learns from a call. This process knows at once: later it would undo what calls that were made after this one have
    * taught.
-   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause, or a plain call has
-   *   to be made
+   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause, or a plain call
+   *   tells whether the service is down
    */
   learn(call: Ended): Fault | null | Promise<Fault | null> {
     const { caller, outage, pacer, estimate } = this.parts;
@@ -143,7 +143,7 @@ export class Feedback {
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
   async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
     const { outage, pacer, log } = this.parts;
-    const { fault, notReady } = failure;
+    const { fault, notReady, mayBeRequest = false } = failure;
     // A server that loads its model is as good as not there: that is never the fault of a row.
     const connected = failure.connected && !notReady;
     const held = pacer.failed(connected);
@@ -153,11 +153,16 @@ export class Feedback {
       const now = steadyNow();
       const before = outage.remaining(now);
       const { name, startedAt } = call;
-      let ms = outage.failed({ rows: [name], fault, connected, startedAt }, now, Math.random());
+      const failed = { rows: [name], fault, connected, mayBeRequest, startedAt };
+      let ms = outage.failed(failed, now, Math.random());
       if (ms === 'doubt') {
-        const passed = await this.#passes(call);
-        ms = outage.decided(passed, steadyNow(), Math.random());
-        if (passed) stop = this.#ofTheRows(fault);
+        let passed = false;
+        try {
+          passed = await this.#passes(call);
+        } finally {
+          ms = outage.decided(passed, steadyNow(), Math.random());
+        }
+        if (passed) stop = this.#ofTheRows(call, fault);
       }
       if (ms !== null && ms > before) {
         log.info({ ms, ...fault }, 'the service is down; pausing');
@@ -165,6 +170,7 @@ export class Feedback {
       }
     }
     await held;
+    await outage.certain;
     return stop;
   }
 
@@ -179,13 +185,13 @@ export class Feedback {
    * All rows fail alike, and a plain call is answered: what they ask for is the cause. Where no row was ever answered, all
    * the others would fail as well.
    */
-  #ofTheRows({ message }: Fault): Fault | null {
-    this.parts.log.info(
-      { message },
-      'the service answers a plain request: the requests of the rows are what fails',
-    );
-    if (this.answered || ++this.#allAlike < ALL_ALIKE) return null;
-    this.#allAlike = 0;
+  #ofTheRows({ chunk: { run } }: Ended, { message }: Fault): Fault | null {
+    const times = this.#alike.run === run ? this.#alike.times + 1 : 1;
+    this.#alike = { run, times };
+    const said =
+      'the service fails every row alike and answers a plain request: the requests of the rows are the cause';
+    this.parts.log[times === 1 ? 'warn' : 'info']({ run, message }, said);
+    if (this.answered || times < ALL_ALIKE) return null;
     return {
       code: 'not_supported',
       message:

@@ -13,14 +13,16 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
   let work: Workplace;
   let service: ScriptedService;
   let failed = 0;
+  let isBack: () => boolean;
 
   beforeEach(async () => {
     work = new Workplace();
     failed = 0;
+    isBack = () => failed >= FAILURES;
     service = await startScriptedService(({ total }) => {
-      if (total <= 50 || failed >= FAILURES) return {};
+      if (total <= 50 || isBack()) return {};
       failed++;
-      return { status: 503, text: 'down' };
+      return { status: 500, text: 'down' };
     });
   });
   afterEach(async () => {
@@ -50,5 +52,24 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
     const { calls } = JSON.parse(work.read('out.summary.json'));
     expect(calls).toEqual({ sent, retried: sent - ROWS - plain, rate_limited: 0, repeated: 0 });
     task.meta.fault = { rows: ROWS, calls: service.requests.length, repeated: calls.repeated };
+  }, 600_000);
+
+  it('fault 20: and has many calls in flight fails no more rows than tell that it is down', async () => {
+    isBack = () => service.calls('Hello') > 2;
+    const job = work.job({
+      input: { path: work.rows(ROWS) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 40, attempts: 1 },
+    });
+    const { code, stderr } = await work.run(['run', job], {
+      PROMPTMILL_BASE_URL: service.url,
+      PROMPTMILL_QUEUE: store().target,
+      PROMPTMILL_STATE_DIR: store().stateDir,
+    });
+    expect(code, stderr).toBeLessThanOrEqual(1);
+    const statuses = work.records('out.csv').map(({ status }) => status);
+    expect(statuses.length).toBe(ROWS);
+    expect(statuses.filter((status) => status !== 'completed').length).toBeLessThan(10);
+    expect(failed, 'calls in flight').toBeGreaterThan(20);
   }, 600_000);
 });

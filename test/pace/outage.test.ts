@@ -6,6 +6,7 @@ const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): Faile
   rows: [`run:${row}`],
   fault: DOWN,
   connected: true,
+  mayBeRequest: false,
   startedAt,
   ...more,
 });
@@ -125,7 +126,7 @@ describe('an outage', () => {
   });
 
   const alike = (row: number, message = 'cannot do that (HTTP 500)'): FailedCall =>
-    call(row, 0, { fault: { code: 'server_error', message } });
+    call(row, 0, { fault: { code: 'server_error', message }, mayBeRequest: true });
   const failAlike = (outage: Outage) => {
     for (let row = 1; row < 10; row++) expect(outage.failed(alike(row), 0, 0)).toBeNull();
     expect(outage.failed(alike(10), 0, 0)).toBe('doubt');

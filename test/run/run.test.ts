@@ -190,8 +190,10 @@ describeEachStore(
         goOn = resolve;
       });
       place.script = async ({ prompt }) => {
-        if (rowOf(prompt) === 60) reached();
-        if (rowOf(prompt) >= 60) await signalled;
+        // Rows of several chunks are called in turns, so row 60 need not be the first of those that wait.
+        if (rowOf(prompt) < 60) return {};
+        reached();
+        await signalled;
         return {};
       };
       const job = place.work.job({
