@@ -7,9 +7,9 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Takes the pictures of docs/terminal.md, as text: the real command line in a terminal of 80 × 24 (tmux), against the emulator with
- * a seed, a quota and a short outage. Each frame goes between its marks, `<!-- cast:run -->` and `<!-- /cast:run -->`. Takes about a
- * minute and a half.
+ * Takes the pictures of docs/terminal.md, as text: the real command line in a terminal of 80 × 24 (tmux; 28 lines at the
+ * end), against the emulator with a seed, a quota and a short outage. Each frame goes between its marks, `<!-- cast:run -->` and
+ * `<!-- /cast:run -->`. Takes about a minute and a half.
  *
  *   npm run cast
  */
@@ -87,6 +87,8 @@ try {
   type('C-c');
   frames['stopped'] = await ended(/state +out/);
 
+  // What it says at its start has room above the summary.
+  tmux('resize-window', '-x', '80', '-y', '28');
   command(run);
   frames['end'] = await ended(/files +output/);
 

@@ -42,9 +42,9 @@ import {
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
  * | "maximum context length", "context length is only", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
- * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported", for a field of the row's own | final: `failed` | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`), for a field of the row's own | final: `failed` | `not_supported` |
  * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
- * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" | stop | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`) | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | 503 | retry | `server_error` |
  * | other 5xx | retry; where all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
