@@ -177,7 +177,8 @@ function readBytes(path: string): Buffer {
     if (!there.isFile()) {
       throw new UsageError('job_unreadable', `${path} is a pipe or a device`, 'A job file is a plain file.');
     }
-    if (formatOfName(path) !== null) {
+    // JSON is YAML, so a job may be in a file of that name.
+    if (formatOfName(path) !== null && extname(path).toLowerCase() !== '.json') {
       throw new UsageError(
         'job_is_data',
         `${path} is data by its name, and a job is a YAML file`,

@@ -115,6 +115,11 @@ describe('a job file', () => {
     expect(() => readJobFile('jobs/none.yaml')).toThrow('no job file jobs/none.yaml');
   });
 
+  it('reads a job in JSON, which is YAML', () => {
+    const text = '{"service": {"deployment": "d"}, "input": {"path": "reviews.csv"}}';
+    expect(job(text, 'moods.json')).toMatchObject({ name: 'moods', service: { deployment: 'd' } });
+  });
+
   it('names the one that was most likely meant', () => {
     expect(() => readJobFile('jobs/sentiment.yml')).toThrow(
       'no job file jobs/sentiment.yml; did you mean jobs/sentiment.yaml?',
