@@ -17,12 +17,15 @@ export function jsonMembers(object: Buffer): JsonMembers {
   const { ends, isPlain } = endsIn(object);
   const nameAt = (i: number): string =>
     JSON.parse(object.toString('utf8', (ends[i] ?? 0) - 1, (ends[i + 1] ?? 0) + 1));
-  const isNamed = (i: number, name: string): boolean =>
-    isPlain ? isAscii(object, ends[i] ?? 0, ends[i + 1] ?? 0, name) : nameAt(i) === name;
   return {
     placeOf: (name) => {
-      for (let i = ends.length - EACH; i >= 0; i -= EACH)
-        if (isNamed(i, name)) return { start: ends[i + 2] ?? 0, end: ends[i + 3] ?? 0 };
+      const bytes = Buffer.from(name);
+      // Bytes that are no text, and half a character in a name that is looked for, become U+FFFD.
+      const isExact = isPlain && !bytes.includes(NO_TEXT);
+      for (let i = ends.length - EACH; i >= 0; i -= EACH) {
+        const isNamed = isExact ? isAt(object, ends[i] ?? 0, ends[i + 1] ?? 0, bytes) : nameAt(i) === name;
+        if (isNamed) return { start: ends[i + 2] ?? 0, end: ends[i + 3] ?? 0 };
+      }
       return null;
     },
     names: () => Array.from({ length: ends.length / EACH }, (_, i) => nameAt(i * EACH)),
@@ -44,7 +47,7 @@ const ESCAPE = 0x5c;
 const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
-const MOST_ASCII = 0x7f;
+const NO_TEXT = Buffer.from('\ufffd');
 const DEPTH = new Int8Array(256);
 DEPTH[OPEN_OBJECT] = 1;
 DEPTH[OPEN_ARRAY] = 1;
@@ -52,7 +55,7 @@ DEPTH[CLOSE_OBJECT] = -1;
 DEPTH[CLOSE_ARRAY] = -1;
 DEPTH[QUOTE] = 2;
 
-/** @returns also whether all names are written as they are, in ASCII */
+/** @returns also whether all names are written as they are, without escapes */
 function endsIn(object: Buffer): { ends: number[]; isPlain: boolean } {
   const ends: number[] = [];
   let isPlain = true;
@@ -63,10 +66,7 @@ function endsIn(object: Buffer): { ends: number[]; isPlain: boolean } {
   while (!isEnded) {
     if (object[at] !== QUOTE) throw new SyntaxError('a name is missing');
     const nameEnd = stringEnd(object, at);
-    for (let i = at + 1; i < nameEnd; i++) {
-      const byte = object[i] ?? 0;
-      if (byte === ESCAPE || byte > MOST_ASCII) isPlain = false;
-    }
+    for (let i = at + 1; i < nameEnd; i++) if (object[i] === ESCAPE) isPlain = false;
     const colon = afterSpace(object, nameEnd + 1);
     if (object[colon] !== COLON) throw new SyntaxError('a name has no value');
     const start = afterSpace(object, colon + 1);
@@ -122,8 +122,8 @@ function stringEnd(text: Buffer, start: number): number {
   throw new SyntaxError('a string is not closed');
 }
 
-function isAscii(text: Buffer, start: number, end: number, name: string): boolean {
+function isAt(text: Buffer, start: number, end: number, name: Buffer): boolean {
   if (end - start !== name.length) return false;
-  for (let i = 0; i < name.length; i++) if (text[start + i] !== name.charCodeAt(i)) return false;
+  for (let i = 0; i < name.length; i++) if (text[start + i] !== name[i]) return false;
   return true;
 }

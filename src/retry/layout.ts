@@ -1,5 +1,4 @@
 import { UsageError } from '../errors.js';
-import { membersOf, parseJson } from '../json.js';
 import { outputBytes } from '../output/output-bytes.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
 import { PARTS } from '../output/result-columns.js';
@@ -43,14 +42,10 @@ async function beginningOf(output: string, bytes: number): Promise<string> {
   return found.toString('utf8');
 }
 
-/** The names of the first record's members; null where there is none. */
+/** The names of the first record's members; null where there is none. @throws UsageError `output_edited` */
 async function membersIn(output: string, format: OutputFormat): Promise<string | null> {
-  for await (const [record] of standingRecords(outputBytes(output), format, output)) {
-    const text = record?.bytes.toString();
-    if (text === undefined) continue;
-    if (typeof parseJson(text) !== 'object') return text;
-    return membersText([...membersOf(text)].map(({ name }) => name));
-  }
+  for await (const [record] of standingRecords(outputBytes(output), format, output))
+    if (record !== undefined) return membersText(record.names());
   return null;
 }
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { jsonMembers } from '../../src/output/json-members.js';
 
 const read = (text: string): [string, unknown][] => {
@@ -37,6 +37,25 @@ describe('the members of a JSON object in bytes', () => {
     ]);
     const members = jsonMembers(Buffer.from('{"ab":1,"in":{"c":2}}'));
     expect(['a', 'abc', 'é', 'c'].map(members.placeOf)).toEqual([null, null, null, null]);
+    // Half a character is not the sign that stands for it.
+    const odd = jsonMembers(Buffer.from('{"größe":1,"":2,"\ufffd":3,"größe":4}'));
+    expect(['größe', '', '\ufffd', '\ud800', 'gr'].map((name) => odd.placeOf(name)?.start)).toEqual([
+      ...[36, 16, 24, undefined, undefined],
+    ]);
+    expect(jsonMembers(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])).placeOf('\ufffd')).toEqual({
+      ...{ start: 5, end: 6 },
+    });
+  });
+
+  it('are found without reading a name as JSON, where none has an escape', () => {
+    const parse = vi.spyOn(JSON, 'parse');
+    try {
+      const members = jsonMembers(Buffer.from('{"größe":1,"naïve":2}'));
+      expect([members.placeOf('größe')?.start, members.placeOf('none')]).toEqual([11, null]);
+      expect(parse).not.toHaveBeenCalled();
+    } finally {
+      parse.mockRestore();
+    }
   });
 
   it('are refused where the object is cut off at any byte, or anything else stands in its place', () => {
