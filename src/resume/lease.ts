@@ -96,10 +96,13 @@ export class RunLease {
   }
 
   /** @param seed what the counters begin with in a store that does not know the run; null opens nothing there */
-  #open(seed: Counters | null): Promise<boolean> {
+  async #open(seed: Counters | null): Promise<boolean> {
     const { run, execution, rows } = this.committer.manifest;
+    // A store that is away is not asked a second time meanwhile.
+    this.#renewAt = Number.POSITIVE_INFINITY;
+    const isOpen = await this.store.ledger.open(run, execution, rows, seed, !this.hold);
     this.#renewAt = performance.now() + LEASE_MS / 4;
-    return this.store.ledger.open(run, execution, rows, seed, !this.hold);
+    return isOpen;
   }
 
   /** A store that came back empty does not know which rows were called. */

@@ -156,7 +156,8 @@ class Engine {
 
   #pulse(): void {
     const now = steadyNow();
-    const { tally, calls } = this.parts.committer.manifest;
+    const { committer, lease } = this.parts;
+    const { tally, calls } = committer.manifest;
     const { sent, rate_limited, prompt_tokens, completion_tokens } = calls;
     this.#events.emit({
       type: 'pulse',
@@ -170,6 +171,8 @@ class Engine {
     });
     const fault = this.#watchdog.overdue(now);
     if (fault !== null) this.stop(fault);
+    // The collector renews the lease between two commits, and a reader may rest for longer than it lasts.
+    if (committer.unreadSince !== null && this.world.halt.reason === null) lease.keep().catch(this.#failed);
   }
 
   async #produce(): Promise<void> {

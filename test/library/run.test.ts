@@ -13,6 +13,7 @@ import {
   startEmulator,
   UsageError,
 } from '../../src/index.js';
+import { RunLease } from '../../src/resume/lease.js';
 import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
@@ -107,6 +108,10 @@ describe('rows that go to the caller', () => {
       const reader = rows[Symbol.asyncIterator]();
       expect((await reader.next()).value?.row).toBe(1);
       await rest;
+      // Nothing is written meanwhile, and workers take rows only of a run whose lease is kept.
+      const kept = vi.spyOn(RunLease.prototype, 'keep');
+      await vi.waitFor(() => expect(kept).toHaveBeenCalled(), 10_000);
+      kept.mockRestore();
       // What was taken, what waits to be taken, and the window behind it, each at most 50 rows and the rest of a chunk.
       expect(calls()).toBeLessThanOrEqual(3 * 69);
       const others = [];
