@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { type FileHandle, open, rename, rm, writeFile } from 'node:fs/promises';
+import { lstatSync, rmSync } from 'node:fs';
+import { type FileHandle, open, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { steadyNow } from '../clock.js';
@@ -47,7 +47,7 @@ export class PartFile implements RecordWriter {
         if (bytes > 0 && (anew || (await file.stat()).nlink > 1)) {
           const original = file;
           file = await throughTemporary(path, async (temporary) => {
-            const copy = await createOwn(temporary);
+            const copy = await begin(temporary);
             await copyBytes(original, copy, bytes).finally(() => original.close());
             return copy;
           });
@@ -219,50 +219,63 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
   }
 }
 
-/** Temporary files that are written now. A second signal ends the process at once, and leaves none of them either. */
-const temporaries = new Set<string>();
+/** A temporary file that is written now. */
+interface Temporary {
+  readonly path: string;
+  /** By which it is known from one that another process has made in its place since; null before it is there. */
+  file: FileId | null;
+}
+
+/** A second signal ends the process at once, and leaves none of them either. */
+const temporaries = new Set<Temporary>();
 process.on('exit', () => {
+  for (const temporary of temporaries) remove(temporary);
+});
+
+function remove({ path, file }: Temporary): void {
   try {
-    for (const path of temporaries) rmSync(path, { force: true });
+    const found = lstatSync(path, { throwIfNoEntry: false }) ?? null;
+    if (file === null || isSame(found, file)) rmSync(path, { force: true });
   } catch {
     // The next execution takes its place.
   }
-});
+}
+
+/** Makes the file, empty. */
+async function begin(temporary: Temporary): Promise<FileHandle> {
+  const file = await createOwn(temporary.path);
+  temporary.file = await file.stat();
+  return file;
+}
 
 /** Has a temporary file made. On a full disk the half of it would take space that the next try needs. */
-async function making<T>(temporary: string, make: () => Promise<T>): Promise<T> {
+async function making<T>(path: string, make: (temporary: Temporary) => Promise<T>): Promise<T> {
+  const temporary: Temporary = { path, file: null };
   temporaries.add(temporary);
   try {
-    return await make();
+    return await make(temporary);
   } catch (error) {
-    if (!(error instanceof OvertakenError)) await rm(temporary, { force: true }).catch(() => {});
+    if (temporary.file !== null) remove(temporary);
     throw error;
   } finally {
     temporaries.delete(temporary);
   }
 }
 
-/** Another process writes the same file, and has begun later: the temporary file is that one's now. */
-class OvertakenError extends Error {
-  override readonly message = 'another process is writing it now';
-}
-
 /** Has a file made beside its place, and puts it there. */
-const throughTemporary = <T>(path: string, make: (temporary: string) => Promise<T>): Promise<T> => {
-  const temporary = `${path}.tmp`;
-  return making(temporary, async () => {
+const throughTemporary = <T>(path: string, make: (temporary: Temporary) => Promise<T>): Promise<T> =>
+  making(`${path}.tmp`, async (temporary) => {
     const made = await make(temporary);
-    await rename(temporary, path);
+    await rename(temporary.path, path);
     return made;
   });
-};
 
 /** What is written into a file. */
 export type Content = string | AsyncIterable<string | Buffer>;
 
 /** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
-async function fill(path: string, content: Content, mode?: number): Promise<FileId> {
-  const file = await createOwn(path);
+async function fill(temporary: Temporary, content: Content, mode?: number): Promise<FileId> {
+  const file = await begin(temporary);
   try {
     if (mode !== undefined) await file.chmod(mode);
     await writeFile(file, content);
@@ -280,7 +293,7 @@ async function fill(path: string, content: Content, mode?: number): Promise<File
  * @throws WriteError; then there is none
  */
 export const writeAside = (path: string, content: Content, mode?: number): Promise<FileId> =>
-  writing(path, () => making(path, () => fill(path, content, mode)));
+  writing(path, () => making(path, (temporary) => fill(temporary, content, mode)));
 
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
@@ -289,10 +302,10 @@ export const writeAside = (path: string, content: Content, mode?: number): Promi
  * @throws WriteError; then the old file stands
  */
 export async function writeDurably(path: string, content: Content, mode?: number): Promise<FileId | null> {
-  const make = async (temporary: string): Promise<void> => {
+  const make = async (temporary: Temporary): Promise<void> => {
     const made = await fill(temporary, content, mode);
     // Not every place has a lock, and the half of another file would get the name.
-    if (!isSame(await fileAt(temporary), made)) throw new OvertakenError();
+    if (!isSame(await fileAt(temporary.path), made)) throw new Error('another process is writing it now');
   };
   await writing(path, () => throughTemporary(path, make));
   await syncFolder(dirname(path));

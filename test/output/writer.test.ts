@@ -85,19 +85,22 @@ it('a file that two processes replace at once is whole at any moment, and the on
     async function* content() {
       yield `${name} `;
       gate.emit('half');
-      await once(gate, 'rest');
+      const [fault] = await once(gate, 'rest');
+      if (fault !== undefined) throw fault;
       yield 'whole';
     }
     const done = writeDurably(path, content());
     await half;
-    return async () => {
-      gate.emit('rest');
+    return async (fault?: Error) => {
+      gate.emit('rest', fault);
       await done;
     };
   };
+  const failFirst = await begin('failing');
   const endFirst = await begin('first');
   const endSecond = await begin('second');
   await expect(endFirst()).rejects.toThrow(`cannot write ${path}: another process is writing it now`);
+  await expect(failFirst(new Error('the disk is full'))).rejects.toThrow('the disk is full');
   expect(readFileSync(path, 'utf8')).toBe('old');
   await endSecond();
   const found = [readFileSync(path, 'utf8'), readdirSync(folder)];
