@@ -75,7 +75,7 @@ export function rowsText({ rows, answered, only_in_a, only_in_b, by }: CompareRe
     answered.rows === rows || answered.agreement === null
       ? []
       : [
-          `without failed and skipped rows ${count(answered.rows)}, of which ${percent(answered.agreement, 1)} have the same answer`,
+          `of the ${counted(answered.rows, 'row')} that neither has as failed or skipped, ${percent(answered.agreement, 1)} have the same answer`,
         ];
   return [`${count(rows)} in both, ${told}`, ...only, ...ended].join('; ');
 }
