@@ -100,9 +100,11 @@ export class RunLease {
     const { run, execution, rows } = this.committer.manifest;
     // A store that is away is not asked a second time meanwhile.
     this.#renewAt = Number.POSITIVE_INFINITY;
-    const isOpen = await this.store.ledger.open(run, execution, rows, seed, !this.hold);
-    this.#renewAt = performance.now() + LEASE_MS / 4;
-    return isOpen;
+    try {
+      return await this.store.ledger.open(run, execution, rows, seed, !this.hold);
+    } finally {
+      this.#renewAt = performance.now() + LEASE_MS / 4;
+    }
   }
 
   /** A store that came back empty does not know which rows were called. */
