@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, renameSync, statSync } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { constants, readdirSync, renameSync, statSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { type Running, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
 const ROWS = 200;
@@ -11,8 +11,19 @@ const ROWS = 200;
 /** When a run was last heard of. */
 const lastBeat = (): number => {
   const folder = work.path('.promptmill/board/run');
-  return Math.max(...readdirSync(folder).map((name) => statSync(join(folder, name)).mtimeMs));
+  // A name with a dot before it is a draft, which is soon renamed.
+  const names = readdirSync(folder).filter((name) => !name.startsWith('.'));
+  return Math.max(...names.map((name) => statSync(join(folder, name)).mtimeMs));
 };
+
+/** Opens a named pipe to write into it once a run reads it; never waits for a run that has ended. */
+const openPipe = (path: string, { ended }: Running): Promise<FileHandle> =>
+  Promise.race([
+    vi.waitFor(() => open(path, constants.O_WRONLY | constants.O_NONBLOCK), { timeout: 30_000 }),
+    ended.then(({ stderr }) => {
+      throw new Error(`the run has ended and did not read ${path}: ${stderr}`);
+    }),
+  ]);
 
 let work: Workplace;
 let service: ScriptedService;
@@ -43,17 +54,18 @@ it('fault 45: SIGINT while a run that has all its rows compares them with the la
   execFileSync('mkfifo', [work.path(output)]);
 
   const running = work.start(['run', job], env);
-  const pipe = await open(work.path(output), 'w');
+  let pipe: FileHandle | null = null;
   try {
+    pipe = await openPipe(work.path(output), running);
     await pipe.write(work.read('kept').split('\n').slice(0, 10).join('\n'));
     // The run says that it lives, so nobody takes it for lost, however long that lasts.
     for (let beat = 0; beat < 3; beat++) {
       const before = lastBeat();
       await expect.poll(lastBeat, { timeout: 30_000 }).toBeGreaterThan(before);
     }
-    running.process.kill('SIGINT');
   } finally {
-    await pipe.close();
+    running.process.kill('SIGINT');
+    await pipe?.close();
   }
   const { code, stderr } = await running.ended;
   expect(code, stderr).toBe(130);

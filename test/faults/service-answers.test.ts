@@ -6,8 +6,8 @@ import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import {
   completionBody,
+  promptsOf,
   type Script,
-  type ScriptedRequest,
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
@@ -39,8 +39,6 @@ const INDEXES: readonly ((index: number, prompts: number) => unknown)[] = [
   (index) => String(index),
   (index) => -index,
 ];
-
-const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
 /** A folder, a service and a way to run a job, anew for each test of a suite. */
 function bench(store: () => Pick<StoreUnderTest, 'env'>) {

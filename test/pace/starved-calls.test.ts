@@ -33,11 +33,11 @@ describe('a server starves calls', () => {
     expect(calls.isStarved(99_500)).toBe(true);
   });
 
-  it('not when one call in ten thousand is lost, for days', () => {
+  it('not when one call in 200 is lost, for hours', () => {
     const calls = new StarvedCalls();
-    for (let i = 0; i < 1_000_000; i++) {
+    for (let i = 0; i < 200_000; i++) {
       calls.answered(i * 50, 1_000, TIMEOUT_MS);
-      if (i % 10_000 === 0) expect(calls.starved(i * 50 - 1, i * 50 + TIMEOUT_MS)).toBeNull();
+      if (i % 200 === 0) expect(calls.starved(i * 50 - 1, i * 50 + TIMEOUT_MS)).toBeNull();
     }
   });
 

@@ -42,15 +42,17 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     'calls the failed rows of %s again, and leaves every other byte',
     async (output) => {
       const prices = { prompt: 1, completion: 2 };
-      const run = await work.call(['run', job({ output: { path: output }, prices })], env());
+      const embedded = { PROMPTMILL_BASE_URL: service.url };
+      const run = await work.call(['run', job({ output: { path: output }, prices })], embedded);
       expect(run.code, run.stderr).toBe(1);
       expect(run.stderr).toContain(`2 rows failed. Call them again with:\n  promptmill retry ${output}`);
       const before = work.read(output).split('\n');
       const first = work.json('out.summary.json');
       failing = new Set([7]);
-      rmSync(store().PROMPTMILL_STATE_DIR, { recursive: true });
+      // It needs nothing of its run but the output, the summary and the job.
+      rmSync(work.path('.promptmill'), { recursive: true });
       const calls = service.calls();
-      const retried = await work.call(['retry', output], env());
+      const retried = await work.call(['retry', output], embedded);
       expect(retried.code, retried.stderr).toBe(1);
       expect(retried.stderr).toContain(`retrying 2 of 12 rows of ${output} (--status failed)`);
       expect(service.calls() - calls).toBe(2);

@@ -72,25 +72,27 @@ describe.runIf(haveRedis())('a fleet', () => {
       return {};
     });
     const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: server.url };
+    // So few that the worker has calls left for the other run.
+    const input = { path: work.rows(3) };
+    const good = work.job({ input, output: { path: 'good.csv' } }, 'good.yaml');
     const worker = work.start(['work'], env);
+    const finishes = work.start(['run', good, '--no-work'], env);
     try {
-      // So few that the worker has calls left for the other run.
-      const input = { path: work.rows(3) };
-      const good = work.job({ input, output: { path: 'good.csv' } }, 'good.yaml');
       const bad = work.job(
         { input, output: { path: 'bad.csv' }, parameters: { suffix: ' end' } },
         'bad.yaml',
       );
-      const finishes = work.run(['run', good, '--no-work'], env);
       await isCalled;
       const stopped = await work.run(['run', bad, '--no-work'], env);
       expect(stopped.code, stopped.stderr).toBe(3);
       expect(stopped.stderr).toContain('not_supported: Unsupported param: suffix');
       release();
-      const { code, stderr } = await finishes;
+      const { code, stderr } = await finishes.ended;
       expect(code, stderr).toBe(0);
     } finally {
       release();
+      finishes.process.kill('SIGKILL');
+      await finishes.ended;
       worker.process.kill('SIGTERM');
       await worker.ended;
       await service.close();

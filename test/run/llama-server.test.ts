@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
-import { type LlamaServer, llamaServer, promptsOf, tokensOf } from '../support/llama-server.js';
+import { type LlamaServer, llamaServer, tokensOf } from '../support/llama-server.js';
 import { scriptedPlace } from '../support/scripted-place.js';
+import { promptsOf } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
 const BUILDS = ['b4748', 'v0.5.0'] as const;

@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { scriptedPlace } from '../support/scripted-place.js';
-import type { ScriptedRequest } from '../support/scripted-service.js';
+import { promptsOf, type ScriptedRequest } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
-
-/** The prompts of a request, one or many. */
-const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
 /** An answer to each prompt of a request, the choices in reverse order. */
 function answer(request: ScriptedRequest): object {

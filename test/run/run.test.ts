@@ -118,7 +118,7 @@ describeEachStore('a run', (store) => {
   });
 });
 
-// The embedded store has the same statements as a PostgreSQL server.
+// What holds a run up is not of its store, and PostgreSQL takes twelve seconds for it; all three stop and go on above.
 describeEachStore(
   'a run that is held up',
   (store) => {

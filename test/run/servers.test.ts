@@ -1,10 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Ended } from '../support/promptmill.js';
 import { scriptedPlace } from '../support/scripted-place.js';
-import type { ScriptedRequest } from '../support/scripted-service.js';
+import { promptsOf, type ScriptedRequest } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
-
-const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
 /** One choice for each prompt of a request. */
 const choices = (request: ScriptedRequest, more: object = {}) =>

@@ -511,6 +511,12 @@ describe('the verdict on what servers of the same shape say', () => {
       stop('not_supported'),
     ],
     [
+      'llama.cpp, the prompt in its answer',
+      500,
+      { error: { code: 500, message: 'Only no echo is supported', type: 'server_error' } },
+      stop('not_supported'),
+    ],
+    [
       'llama.cpp, several choices, of a build that gives one',
       500,
       { error: { code: 500, message: 'Only one completion choice is allowed', type: 'server_error' } },
@@ -579,6 +585,16 @@ describe('the verdict on what servers of the same shape say', () => {
   ])('%s', (_, status, body, expected) => {
     expect(judge(status, body)).toMatchObject(expected);
   });
+
+  it.each(['best_of', 'echo', 'logprobs', 'logit_bias'])(
+    'on the field %s, which a server does not know',
+    (field) => {
+      for (const status of [400, 422]) {
+        const body = model('invalid_request_error', `${field} is not supported`);
+        expect(judge(status, body), `${status}`).toMatchObject(stop('not_supported'));
+      }
+    },
+  );
 
   it('on a field that only its row has is one on the row', () => {
     const refused = (message: string, ownFields: readonly string[], status = 500) => {

@@ -1,4 +1,4 @@
-import type { ScriptedReply, ScriptedRequest } from './scripted-service.js';
+import { promptsOf, type ScriptedReply, type ScriptedRequest } from './scripted-service.js';
 
 /**
  * How llama.cpp's own server answers `/v1/completions`: as two of its builds did when they were tried, and where nobody tried, as
@@ -110,8 +110,6 @@ function logprobsOf(body: Body, token: string) {
   const said = { id: 1, token, bytes: [...Buffer.from(token)], logprob: -0.5 };
   return { content: [{ ...said, top_logprobs: [said] }] };
 }
-
-export const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
 
 const error = (code: number, type: string, message: string, more: object = {}): ScriptedReply => ({
   status: code,

@@ -26,12 +26,18 @@ export interface Running {
 
 /** A folder to work in, as a user has one; every path is relative to it. */
 export class Workplace {
-  readonly folder = mkdtempSync(join(tmpdir(), 'promptmill-work-'));
+  #folder: string | null = null;
   readonly #storeIsMade: boolean;
 
   /** @param storeIsMade false where a run has to make its embedded store itself. @default true */
   constructor({ storeIsMade = true }: { readonly storeIsMade?: boolean } = {}) {
     this.#storeIsMade = storeIsMade;
+  }
+
+  /** Made when it is first asked for: tests that are not run leave none. */
+  get folder(): string {
+    this.#folder ??= mkdtempSync(join(tmpdir(), 'promptmill-work-'));
+    return this.#folder;
   }
 
   path(name: string): string {
@@ -138,6 +144,6 @@ export class Workplace {
   }
 
   remove(): void {
-    rmSync(this.folder, { recursive: true, force: true });
+    if (this.#folder !== null) rmSync(this.#folder, { recursive: true, force: true });
   }
 }

@@ -19,6 +19,9 @@ export interface ScriptedRequest {
   readonly total: number;
 }
 
+/** The prompts of a request, one or several. */
+export const promptsOf = ({ body }: ScriptedRequest): string[] => [body['prompt']].flat().map(String);
+
 /**
  * What to answer. `reset` destroys the connection after the request was read, `hang` never answers; both are
  * ended by `close`. Otherwise a response, whole unless one of the ways to break it is given.

@@ -88,9 +88,10 @@ export function oneStore(): () => {
   readonly PROMPTMILL_QUEUE: string;
   readonly PROMPTMILL_STATE_DIR: string;
 } {
-  const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+  let stateDir = '';
   let server: Server | null = null;
   beforeAll(async () => {
+    stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
     if (haveRedis()) server = await startRedis();
   });
   afterAll(async () => {
