@@ -9,7 +9,8 @@ const PERIOD_MS = 600_000;
 /**
  * Tells whether a server starves calls: it leaves connections alone until their calls time out, while it answers others fast.
  * A call counts when it was sent over a connection on which nothing was ever heard, and one that began later was answered
- * fast. A row whose answer takes too long is no starved call: it goes over connections on which others were answered before.
+ * fast. A row whose answer takes too long is none where connections are kept: it goes over one on which others were answered. Where
+ * they are not, it looks like one, and what is few among the answers counts as an odd loss.
  */
 export class StarvedCalls {
   #answered = 0;
