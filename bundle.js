@@ -43,8 +43,8 @@ const { metafile } = await build({
     js: "import { createRequire as requireFrom } from 'node:module';\nconst require = requireFrom(import.meta.url);",
   },
   external: [
-    // They read files beside their own: the database in WebAssembly, the pages of the board.
-    ...['@electric-sql/pglite', '@bull-board/*', 'fastify', '@fastify/*'],
+    // They read files beside their own: the pages of the board.
+    ...['@bull-board/*', 'fastify', '@fastify/*'],
     // Parts of other packages that these try, and do without.
     ...['pg-native', 'msgpackr-extract'],
   ],

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
@@ -8,27 +8,9 @@ const files = readdirSync('test', { recursive: true, encoding: 'utf8' })
 /** A mock takes the place of a module only where nothing has loaded it before. */
 const mocking = files.filter((path) => /\bvi\.mock\(/.test(readFileSync(path, 'utf8')));
 
-/**
- * Where there is room, temporary files are kept in memory: most tests begin with an embedded store of 300 files, and a third of the
- * processor time went to the disk. `test:faults` stays on the disk.
- */
-const MEMORY = '/dev/shm';
-const ROOM = 4 * 2 ** 30;
-if (process.env['TMPDIR'] === undefined && freeBytes(MEMORY) > ROOM) process.env['TMPDIR'] = MEMORY;
-
-function freeBytes(folder: string): number {
-  try {
-    const { bavail, bsize } = statfsSync(folder);
-    return bavail * bsize;
-  } catch {
-    return 0;
-  }
-}
-
 export default defineConfig({
   test: {
     reporters: ['default', './test/faults/shown.ts'],
-    globalSetup: ['test/support/folder-of-all.ts'],
     // Only what hangs for good should fail by it: the machines of CI are slow and busy.
     testTimeout: 120_000,
     hookTimeout: 120_000,

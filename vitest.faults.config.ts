@@ -25,7 +25,6 @@ export default defineConfig({
     include: CLAIMING,
     testNamePattern: new RegExp(CLAIM.source),
     reporters: ['./test/faults/table.ts'],
-    globalSetup: ['test/support/folder-of-all.ts'],
     // Only what hangs for good should fail by it: three times what the longest of those without a limit of their own take.
     testTimeout: 300_000,
     hookTimeout: 120_000,

@@ -78,11 +78,11 @@ try {
 
   const run = 'promptmill run jobs/year.yaml';
   command(run);
-  frames['run'] = await shows(/^rows .* (1[5-9]|2\d) %/m);
+  frames['run'] = await shows(/^known .* (1[5-9]|2\d) %/m);
   frames['outage'] = await shows(/^waits +since/m);
-  await shows(/^rows .* 6\d %/m);
+  await shows(/^known .* 6\d %/m);
   tmux('resize-window', '-x', '40', '-y', '24');
-  frames['narrow'] = await shows(/^rows {5}\d+ %/m);
+  frames['narrow'] = await shows(/^known {4}\d+ %/m);
   tmux('resize-window', '-x', '80', '-y', '24');
   type('C-c');
   frames['stopped'] = await ended(/state +out/);

@@ -26,8 +26,8 @@ export interface Contestant {
   readonly title: string;
   /** What the rows of a measurement are divided by, so that a slow one takes no longer than the others. */
   readonly slow: number;
-  /** Port of its store, `statements` where it is asked by statements; null without a store. */
-  readonly store: string | 'statements' | null;
+  /** Port of its store, `ledger` where that is a file; null without a store. */
+  readonly store: string | 'ledger' | null;
   command(task: Task): Command;
   stop?(): Promise<void>;
 }
@@ -66,7 +66,6 @@ export function promptmill(server: Server | null, { url, job, input, output, sta
       PROMPTMILL_BASE_URL: url,
       PROMPTMILL_API_KEY: 'bench',
       PROMPTMILL_STATE_DIR: stateDir,
-      ...(server === null && { BENCH_STATEMENTS: '1' }),
     },
   };
 }
@@ -78,7 +77,7 @@ const onStore =
     return {
       ...about,
       slow: 1,
-      store: server === null ? 'statements' : new URL(server.url).port,
+      store: server === null ? 'ledger' : new URL(server.url).port,
       command: (task) => promptmill(server, task),
       stop: async () => await server?.stop(),
     };

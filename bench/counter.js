@@ -6,15 +6,12 @@ import { Socket } from 'node:net';
 /**
  * Preloaded into a process whose doings are counted (`node --import`), which takes some tenths of a second and a little of
  * each call, so such a process is not timed. When it ends, the counts are written as JSON to the file that BENCH_COUNTS
- * names; `meter.ts` has the form. With BENCH_STATEMENTS=1 it counts the statements that PGlite gets, and the writes to
- * the file of the ledger: the embedded store has no connection whose writes could be counted.
+ * names; `meter.ts` has the form. The embedded store has no connection whose writes could be counted: what counts there are the
+ * writes to the file of its ledger.
  */
-const counted = { fsyncs: 0, statements: 0 };
+const counted = { fsyncs: 0, changes: 0 };
 /** Writes to connections, by the port at the other end: one for each time that something is sent. */
 const writes = {};
-
-/** First bytes of messages to PostgreSQL. */
-const [SYNC, QUERY] = Buffer.from('SQ');
 
 /** Has `count` called whenever one of the methods is, with its arguments and its object. */
 function watch(object, names, count) {
@@ -35,28 +32,19 @@ const handle = await fs.promises.open(process.execPath);
 watch(Object.getPrototypeOf(handle), ['sync', 'datasync'], sync);
 await handle.close();
 watch(fs, ['fsync', 'fsyncSync', 'fdatasync', 'fdatasyncSync'], sync);
-if (process.env.BENCH_STATEMENTS === '1') {
-  // PGlite writes its own files with the same functions, so the ledger's is told by its name.
-  const { openSync } = fs;
-  let ledger = null;
-  fs.openSync = (path, ...rest) => {
-    const descriptor = openSync(path, ...rest);
-    if (/\/ledger(\.new)?$/.test(path)) ledger = descriptor;
-    else if (ledger === descriptor) ledger = null;
-    return descriptor;
-  };
-  watch(fs, ['writeSync'], ([descriptor]) => {
-    if (descriptor === ledger) counted.statements++;
-  });
-}
+const { openSync } = fs;
+/** Descriptor of the file that was opened last of those of a ledger: while it is written anew that is the new one. */
+let ledger = null;
+fs.openSync = (path, ...rest) => {
+  const descriptor = openSync(path, ...rest);
+  if (/\/ledger(\.new-\w+)?$/.test(path)) ledger = descriptor;
+  else if (ledger === descriptor) ledger = null;
+  return descriptor;
+};
+watch(fs, ['writeSync'], ([descriptor]) => {
+  if (descriptor === ledger) counted.changes++;
+});
 syncBuiltinESMExports();
-if (process.env.BENCH_STATEMENTS === '1') {
-  const { PGlite } = await import('@electric-sql/pglite');
-  // A statement is several messages of PostgreSQL's protocol, and one of them is a Sync or a Query.
-  watch(PGlite.prototype, ['execProtocolStream'], ([message]) => {
-    if (message[0] === SYNC || message[0] === QUERY) counted.statements++;
-  });
-}
 
 process.on('exit', () => {
   fs.writeFileSync(process.env.BENCH_COUNTS, JSON.stringify({ writes, ...counted, modules: modules() }));

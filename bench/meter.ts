@@ -29,8 +29,8 @@ export type Metered = Meter & Timed;
 export interface Counts {
   /** Writes to connections, by the port at the other end. */
   readonly writes: Readonly<Record<string, number>>;
-  /** Statements to PGlite, where they are counted. */
-  readonly statements: number;
+  /** Writes to the file of an embedded ledger. */
+  readonly changes: number;
   readonly fsyncs: number;
   /** Files of code that were loaded. */
   readonly modules: number;

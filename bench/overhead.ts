@@ -176,8 +176,8 @@ async function countsOf(): Promise<Counted[]> {
     const plan = { round: 0, latencyMs: 0, promptKb: 0.3, rows, state: 'state' };
     const found = await orLeaveOut(contestant, plan, async () => {
       const { figures } = await runOf(contestant, plan, counted);
-      const { writes, statements, modules } = figures;
-      const trips = store === 'statements' ? statements : (writes[store ?? ''] ?? 0);
+      const { writes, changes, modules } = figures;
+      const trips = store === 'ledger' ? changes : (writes[store ?? ''] ?? 0);
       return {
         contestant: name,
         title,

@@ -82,6 +82,7 @@ async function makeOutput(path: string): Promise<string> {
   await once(file, 'close');
   const summary = summarise({
     ...{ run: '20261121-020000-4f9c1a', job: 'report', deployment: 'd', api_version: 'v' },
+    emulated: false,
     input: { path: 'rows.csv', sha256: '0'.repeat(64), rows: ROWS },
     output: path,
     ...{ started_at: '2026-11-21T02:00:00.000Z', finished_at: '2026-11-21T03:00:00.000Z', duration_s: 3_600 },
@@ -90,7 +91,15 @@ async function makeOutput(path: string): Promise<string> {
     details: {
       timeline,
       settings: {},
-      limits: { concurrency: 50, requests_per_minute: null, tokens_per_minute: null },
+      limits: {
+        ...{ concurrency: 50, requests_per_minute: null, tokens_per_minute: null, prompts_per_request: 1 },
+        ...{ timeout_s: 120, attempts: 6, unknown_outcome: 'retry', give_up_s: 3600, deadline_s: null },
+        ...{
+          budget: { tokens: null, cost: null },
+          stop_after: { failures: null, abstained: null },
+          canary: 0,
+        },
+      },
       input_bytes: 1,
       prompt: '{{ review }}',
     },

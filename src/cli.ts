@@ -1,11 +1,22 @@
 #!/usr/bin/env node
 import { writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
-import { lastWords, UnderWay } from './commands/last-words.js';
+import { nodeProblem } from './node-version.js';
+
+// Everything else is loaded below: an older Node.js does not understand it.
+const problem = nodeProblem(process.versions.node);
+if (problem !== null) {
+  process.stderr.write(
+    `promptmill: ${problem}\nInstall it from https://nodejs.org, and run the same command again.\n`,
+  );
+  process.exit(2);
+}
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
 // take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200 MB).
 setFlagsFromString('--heap-growing-percent=30');
+
+const { lastWords, UnderWay } = await import('./commands/last-words.js');
 
 // A reader that has gone (`| head`, a closed terminal) is told to whoever writes and minds; without a listener it
 // would end the process in the middle of a run, with the exit code of failed rows (fault 51).

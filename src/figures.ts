@@ -42,6 +42,9 @@ export function duration(seconds: number): string {
   return `${count(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
+/** `2026-11-21 02:00:05 UTC` @param iso as `toISOString` has it */
+export const moment = (iso: string): string => `${iso.slice(0, 19).replace('T', ' ')} UTC`;
+
 /**
  * What a run that goes on need not call again: `33 rows known, 20 of them written; …`.
  * @param known rows that are written, and outcomes that the store keeps until they are

@@ -41,6 +41,7 @@ export { type RetryOptions, type RetryResult, retry } from './library/retry.js';
 export type { Rows } from './library/rows.js';
 export {
   type FileRunOptions,
+  type Recorded,
   type Results,
   type RowRunOptions,
   type RunResult,
@@ -56,10 +57,11 @@ export type {
   Parameters,
   Usage,
 } from './model.js';
+export type { Quota } from './pace/shared-pace.js';
 export type { Summary } from './report/summary.js';
-export type { Quota } from './report/run-screen.js';
 export type { Share } from './report/score.js';
 export type { RowCounts } from './report/tally.js';
 export type { RunEvent } from './run/events.js';
+export type { Speed } from './run/speed.js';
 export type { CallCounts, Counters } from './store/counters.js';
 export type { CallEnded } from './worker/caller.js';

@@ -6,6 +6,9 @@
  * - **execution**: one process at work on a run; each resume begins the next.
  * - **row**: one input record; it becomes one prompt and exactly one output record.
  * - **chunk**: up to `chunk_size` consecutive rows; one BullMQ job.
+ * - **known**: said of a row whose outcome is in the ledger or on disk: it is not called again.
+ * - **written**: said of a row whose record is on disk.
+ * - **answered**: said of a completed row whose answer is valid and was not left out.
  * - **outcome**: how a row ended: `completed`, `filtered`, `failed` or `skipped`.
  * - **interim outcome**: an answer that does not fit; the ledger keeps it until its row, which is asked again, has ended.
  * - **tally**: what is counted of all outcomes; the summary and the report are made of it.

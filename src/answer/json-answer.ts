@@ -1,9 +1,10 @@
 import { createRequire } from 'node:module';
-import type { Ajv, ErrorObject, Options } from 'ajv';
+import type { Ajv, ErrorObject, ValidateFunction } from 'ajv';
 import { errorText, UsageError } from '../errors.js';
 import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd } from '../json.js';
 import type { Answer, AnswerSpec, Fault, Json } from '../model.js';
 import { jsonRepairer } from './json-repair.js';
+import { refusedPlace, type SchemaProblem, unknownKeywords } from './schema-problems.js';
 import { excerpt, listed, type ReadFrom } from './text.js';
 
 const require = createRequire(import.meta.url);
@@ -65,20 +66,23 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
 const isCut = ({ finish_reason, damaged }: ReadFrom): boolean =>
   finish_reason === 'length' || finish_reason === 'content_filter' || damaged === 'cut';
 
+/** What keeps a schema from saying what it seems to say; empty where nothing does. */
+export function schemaProblems(schema: Schema): readonly SchemaProblem[] {
+  const slips = unknownKeywords(schema);
+  if (slips.length > 0) return slips;
+  const ajv = validatorFor(schema);
+  try {
+    compile(ajv, schema);
+    return [];
+  } catch (error) {
+    return [refusedPlace(ajv, schema, error)];
+  }
+}
+
 /** What is wrong with a value by the schema, or `null`. */
 function validator(schema: Schema): (value: Json) => string | null {
-  const options = {
-    strict: false,
-    validateFormats: false,
-    logger: false,
-    code: { regExp: boundedPattern },
-  } as const;
-  const ajv = validatorOf(String(schema['$schema'] ?? ''), options);
   try {
-    // "$async" would make the validator answer with a promise.
-    if (schema['$async'] !== undefined) throw new Error('$async is not supported');
-    ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS);
-    const validate = ajv.compile(schema);
+    const validate = compile(validatorFor(schema), schema);
     return (value) => (validate(value) ? null : described(validate.errors?.[0]));
   } catch (error) {
     throw new UsageError(
@@ -89,9 +93,21 @@ function validator(schema: Schema): (value: Json) => string | null {
   }
 }
 
+function compile(ajv: Ajv, schema: Schema): ValidateFunction {
+  // "$async" would make the validator answer with a promise.
+  if (schema['$async'] !== undefined) throw new Error('$async is not supported');
+  return ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS).compile(schema);
+}
+
 /** The library is loaded for jobs that have a schema only. */
-function validatorOf(draft: string, options: Options): Ajv {
-  if (draft.includes('2020-12')) {
+function validatorFor(schema: Schema): Ajv {
+  const options = {
+    strict: false,
+    validateFormats: false,
+    logger: false,
+    code: { regExp: boundedPattern },
+  } as const;
+  if (String(schema['$schema'] ?? '').includes('2020-12')) {
     const { Ajv2020 }: typeof import('ajv/dist/2020.js') = require('ajv/dist/2020.js');
     return new Ajv2020(options);
   }

@@ -32,6 +32,12 @@ export const most = (a: Tokens, b: Tokens): Tokens => ({
   completion_tokens: Math.max(a.completion_tokens, b.completion_tokens),
 });
 
+/** The smaller of two counts, kind by kind. */
+export const least = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: Math.min(a.prompt_tokens, b.prompt_tokens),
+  completion_tokens: Math.min(a.completion_tokens, b.completion_tokens),
+});
+
 /**
  * More tokens than any answer has, in one of which no sum of calls gets beyond what a number, and the integers of the
  * stores, can hold. A `max_tokens` of 2^53−1 is a way to say "as many as there are".

@@ -4,8 +4,12 @@ import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../report/progress.js';
 import { canDraw } from '../report/screen.js';
+import { told } from '../report/terminal-text.js';
+import { assertNotInput } from '../resume/output-checks.js';
+import { outputFiles } from '../resume/output-files.js';
 import { checkDrift } from '../run/drift.js';
 import { type Input, openInput } from '../run/input.js';
+import { mistakes } from '../run/mistakes.js';
 import { type Plan, planRows } from '../run/plan.js';
 import { CHUNK_BYTES } from '../run/producer.js';
 import type { World } from '../run/world.js';
@@ -42,16 +46,19 @@ export async function checkJob(
   limits: QuoteLimits,
   world: CheckWorld,
 ): Promise<CheckReport> {
+  const { output } = settings;
+  if (output.path !== '-') assertNotInput(outputFiles(output.path), settings);
   const input = await readInput(settings, world);
   try {
     const { note } = input.survey;
-    if (note !== undefined && !world.quiet) world.stderr.write(`${nameOf(input.spec)}: ${note}\n`);
+    if (note !== undefined && !world.quiet) world.stderr.write(told(`${nameOf(input.spec)}: ${note}\n`));
     const counting = countingFor(settings);
     const plan = await planRows(settings, input.survey);
     checkDrift(settings, input.survey, plan.format);
+    const likely = await mistakes(settings, input, plan, world.halt);
     const inspected = await inspect(input, plan, settings, counting, limits, world);
-    const columns = settings.output.columns && plan.format.names;
-    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns };
+    const columns = plan.format.names;
+    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns, mistakes: likely };
     return checkReport(settings, surveyed, counting, inspected, limits);
   } finally {
     input.discard();

@@ -4,7 +4,7 @@ import type { Prices } from '../report/summary.js';
 import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import {
-  ASSUMED,
+  assumed,
   costRange,
   EXACT,
   type Quote,
@@ -24,6 +24,8 @@ export interface CheckReport {
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
   readonly warnings: Inspected['warnings'];
+  /** What of the job is sound and most likely not meant, a sentence for each. */
+  readonly mistakes: readonly string[];
   readonly tokens: {
     readonly tokenizer: Encoding;
     /**
@@ -31,6 +33,8 @@ export interface CheckReport {
      * wider than our count.
      */
     readonly tokenizer_assumed: boolean;
+    /** How far the true count of the prompts may be from this one, as factors of it. */
+    readonly spread: Range;
     /** `null` when the model is not known: no prompt was held against it. */
     readonly context_window: number | null;
     readonly prompt_tokens: number;
@@ -59,8 +63,8 @@ export interface CheckReport {
     readonly cost: Range | null;
     readonly examples: Inspected['duplicates']['examples'];
   };
-  /** Of the output, where `output.columns` chooses them: cells of CSV, parts of JSONL. `null` is all. */
-  readonly columns: readonly string[] | null;
+  /** Of the output: cells of CSV, parts of JSONL. */
+  readonly columns: readonly string[];
   /** In the currency of the prices; `null` without prices. */
   readonly cost: Range | null;
   readonly time: Quote['time'];
@@ -98,14 +102,15 @@ export function checkReport(
   surveyed: {
     readonly sha256: string;
     readonly rows: number;
-    readonly columns: readonly string[] | null;
+    readonly columns: readonly string[];
+    readonly mistakes: readonly string[];
   },
   counting: Counting,
   inspected: Inspected,
   limits: QuoteLimits,
 ): CheckReport {
   const { tokens, duplicates, first_prompt: first } = inspected;
-  const spread = counting.assumed ? ASSUMED : EXACT;
+  const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
   const quoted = quote(tokens, inspected.requests, limits, prices, spread);
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
@@ -119,9 +124,11 @@ export function checkReport(
     skipped: inspected.skipped,
     problems: inspected.problems,
     warnings: inspected.warnings,
+    mistakes: surveyed.mistakes,
     tokens: {
       tokenizer: counting.encoding,
       tokenizer_assumed: counting.assumed,
+      spread,
       context_window: counting.contextWindow,
       prompt_tokens: tokens.prompt_tokens,
       completion_tokens: quoted.completion_tokens,

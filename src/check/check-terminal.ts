@@ -1,4 +1,5 @@
 import { cost, count, duration } from '../figures.js';
+import { adviceOn } from '../report/advice.js';
 import { bodyWidth, clip, flow, painter, plain, sectionLines, words } from '../report/terminal-text.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
@@ -14,8 +15,8 @@ interface CheckTerminalOptions {
 
 /** Rows that are named for one finding; `--json` has more. */
 const MOST_NAMED = 5;
-/** Columns of the output that are shown. */
-const MOST_COLUMNS = 40;
+/** Columns of the output that are shown: on 24 lines the rows above them stay in sight. */
+const MOST_COLUMNS = 16;
 
 /** Lines of the first prompt that are shown. */
 const MOST_PROMPT_LINES = 30;
@@ -30,6 +31,7 @@ export function renderCheck(report: CheckReport, { width: columns, color }: Chec
   const sections = [
     ['skipped', report.skipped.flatMap((finding) => skippedLines(finding, width))],
     ['failing', report.problems.flatMap((finding) => findingLines(finding, width))],
+    ['mistakes?', report.mistakes.flatMap((mistake) => words(plain(mistake), width))],
     ['warnings', report.warnings.flatMap((finding) => findingLines(finding, width))],
     ['tokens', tokenLines(report, width)],
     ['duplicates', duplicateLines(report, width)],
@@ -75,15 +77,16 @@ function findingLines({ code, rows, examples }: Finding, width: number): string[
     `${count(rows)} ${plain(code)}`,
     ...named.map(({ line, message }) => clip(`  line ${count(line)}: ${plain(message)}`, width)),
     ...(rows > named.length ? [`  and ${count(rows - named.length)} more`] : []),
+    ...words(adviceOn(code) ?? '', width - 2).map((line) => `  ${line}`),
   ];
 }
 
 function tokenLines({ tokens, rows }: CheckReport, width: number): string[] {
   if (rows.to_send === 0) return [];
-  const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest } = tokens;
+  const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest, spread } = tokens;
   const assumed = tokens.tokenizer_assumed
     ? ' is assumed: the model of the deployment is not known, and service.model can name it. The count is approximate, so ' +
-      'totals and costs go from 25 % below it to 50 % above'
+      `totals and costs go from ${percentOf(1 - spread.least)} below it to ${percentOf(spread.most - 1)} above`
     : '';
   const sum = [
     `${tokens.tokenizer_assumed ? 'about ' : ''}${count(prompt_tokens)} prompt`,
@@ -197,11 +200,10 @@ function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckRepor
   }
 }
 
-/** Only where the job chooses them; an input may have hundreds. */
+/** An input may have hundreds. */
 function columnLines({ columns }: CheckReport, width: number): string[] {
-  const all = columns ?? [];
-  const named = all.slice(0, MOST_COLUMNS).map((name) => clip(plain(name), width - 1));
-  const more = all.length > named.length ? [`and ${count(all.length - named.length)} more`] : [];
+  const named = columns.slice(0, MOST_COLUMNS).map((name) => clip(plain(name), width - 1));
+  const more = columns.length > named.length ? [`and ${count(columns.length - named.length)} more`] : [];
   return flow([...named, ...more], SEPARATOR, width);
 }
 
@@ -216,3 +218,5 @@ function promptLines({ first_prompt: first }: CheckReport, width: number): strin
     ...(isCut ? ['… --json has more'] : []),
   ];
 }
+
+const percentOf = (share: number): string => `${Math.round(100 * share)} %`;

@@ -53,6 +53,8 @@ export interface Inspected {
   /** What may go wrong with rows that are sent. */
   readonly warnings: readonly Finding[];
   readonly tokens: TokenSums;
+  /** Share of the prompts, by their tokens, that is not in the Latin script; from 0 to 1, by the bytes of the characters. */
+  readonly other_scripts: number;
   readonly longest_prompt: Pick<RenderedPrompt, 'row' | 'line' | 'tokens'> | null;
   /** Requests, when none is retried. */
   readonly requests: number;
@@ -74,6 +76,7 @@ export class Inspection {
   #copied = 0;
   #skippedRows = 0;
   #tokens = NO_TOKENS;
+  #otherScripts = 0;
   #longest: Inspected['longest_prompt'] = null;
   #first: RenderedPrompt | null = null;
 
@@ -123,6 +126,7 @@ export class Inspection {
       problems: this.#problems.toList(),
       warnings: this.#warnings.toList(),
       tokens: this.#tokens,
+      other_scripts: this.#otherScripts / Math.max(1, this.#tokens.prompt_tokens),
       longest_prompt: this.#longest,
       requests: this.#requests.requests,
       duplicates: this.#duplicates.result(),
@@ -166,6 +170,7 @@ export class Inspection {
     if (gold !== null && emptyFields(row, [gold]).length === 0) this.#warnings.add(row, goldIsSent(gold));
     this.#sent++;
     this.#tokens = added(this.#tokens, sums);
+    this.#otherScripts += tokens * Math.min(1, Buffer.byteLength(text) / Math.max(1, text.length) - 1);
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
     this.#first ??= { row: number, line, tokens, parameters, text };
     return false;

@@ -5,7 +5,11 @@ import { renderCheck } from '../check/check-terminal.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { Halt } from '../halt.js';
+import { wrapped } from '../report/terminal-text.js';
+import { hasPlaceholder } from '../resume/output-files.js';
+import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
+import { asStarted } from '../started.js';
 import { openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -52,7 +56,8 @@ export function checkCommand(exit: Exit): Command {
 
 /** @returns the exit code */
 export async function check(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  const { job, settings } = openJob(jobPath, options);
+  const { job, settings, environment } = openJob(jobPath, options);
+  assertProgram(job, environment.variable);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
@@ -63,6 +68,9 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
       quiet: options.quiet ?? false,
     });
     print(report, options);
+    const { path } = settings.output;
+    if (job.schedule !== undefined && !hasPlaceholder(path) && !options.quiet)
+      process.stderr.write(`\n${wrapped(sameOutput(path), process.stderr)}\n`);
     return checkExitCode(report);
   } catch (error) {
     if (halt.reason?.kind !== 'signal') throw error;
@@ -72,6 +80,9 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
   }
 }
 
+const sameOutput = (path: string): string =>
+  `warning: each run of the schedule replaces ${path}. With {{date}} or {{run}} in output.path each has a file of its own.`;
+
 function print(report: CheckReport, { json, quiet }: Options): void {
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   if (quiet) return;
@@ -79,5 +90,5 @@ function print(report: CheckReport, { json, quiet }: Options): void {
     width: process.stderr.columns ?? 100,
     color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
   });
-  process.stderr.write(`\n${text}`);
+  process.stderr.write(asStarted(`\n${text}`));
 }

@@ -54,6 +54,7 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
     const changed = output === undefined ? undefined : { path: output, overwrite };
     const page = html === undefined ? undefined : { path: html, overwrite, render: await pageRenderer() };
     const report = await compareOutputs(a, b, { by, changed, page, signal: halt.signal });
+    for (const note of report.notes) process.stderr.write(`warning: ${note}\n`);
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {
       const text = renderCompare(report, {

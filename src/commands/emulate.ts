@@ -73,12 +73,14 @@ export async function emulate(
   stop: AbortSignal,
 ): Promise<void> {
   const emulator = await listening(options);
-  say(`The emulator listens on ${emulator.url}; Ctrl-C stops it. In another terminal:`);
+  say(`The emulator listens on ${emulator.url}; Ctrl-C stops it.`);
+  say('In another terminal:');
   say('');
   say(`  export PROMPTMILL_BASE_URL=${emulator.url}`);
   // A key out of the environment is never printed, fault 53.
   if (ownKeys) {
-    say(`  export PROMPTMILL_API_KEY=${emulator.keys[0]} PROMPTMILL_API_KEY_2=${emulator.keys[1]}`);
+    say(`  export PROMPTMILL_API_KEY=${emulator.keys[0]}`);
+    say(`  export PROMPTMILL_API_KEY_2=${emulator.keys[1]}`);
   } else {
     say('  # with the PROMPTMILL_API_KEY of this environment');
   }

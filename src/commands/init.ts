@@ -13,7 +13,7 @@ import { parseJson } from '../json.js';
 import { outputFormatOf } from '../output/format.js';
 import { packageFile } from '../package-file.js';
 import { compileTemplate } from '../prompt/template.js';
-import { plain, words } from '../report/terminal-text.js';
+import { plain, told, words } from '../report/terminal-text.js';
 import { INPUT_ENDINGS } from '../source/format.js';
 import { EXIT_OF_SIGNAL, type Exit } from './signals.js';
 
@@ -115,7 +115,7 @@ async function write(
   const text = jobText({ name, data, task, answer, output: path, file, schema }, environment);
   save(file, text, options.force === true);
   const [check, rehearse] = nextCommands(file);
-  output.write(`\n${plain(file)} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`);
+  output.write(told(`\n${file} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`));
 }
 
 /** The data file as the argument or the option names it. */

@@ -7,16 +7,16 @@ import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { finishedOutput } from '../resume/finished-output.js';
 
 /** @throws UsageError for a job that cannot be run, whatever its input */
-export const openJob = (path: string, flags: RunFlags): OpenedJob =>
-  openedJob(readJobFile(path), readEnvironment(process.env), flags);
+export function openJob(path: string, flags: RunFlags): OpenedJob {
+  const environment = readEnvironment(process.env);
+  return openedJob(readJobFile(path, environment), environment, flags);
+}
 
 /** The job of a finished output, by which its answers are read. */
 export interface AnsweredJob {
   readonly settings: Settings;
   /** The job file. */
   readonly file: string;
-  /** Records that the run wrote; `null` where its summary is not there. */
-  readonly rows: number | null;
 }
 
 /**
@@ -24,10 +24,10 @@ export interface AnsweredJob {
  * @throws UsageError when there is no such output, its job is not known, or has no answer that could be right or wrong
  */
 export function jobOfOutput(output: string, named: string | undefined): AnsweredJob {
-  const { jobFile, rows } = finishedOutput(output);
+  const { jobFile } = finishedOutput(output);
   const file = jobFileOf(output, named ?? jobFile);
   const { settings } = openJob(file, {});
-  if (settings.answer.kind !== 'text') return { settings, file, rows };
+  if (settings.answer.kind !== 'text') return { settings, file };
   throw new UsageError(
     'no_answer',
     `${file} has no answer: its answers are free text, and no text is the right one`,

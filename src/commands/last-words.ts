@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
 import { errorCode, isFileLimit, PromptmillError } from '../errors.js';
+import { told } from '../report/terminal-text.js';
 
 /** What is said of an error that ends the process, and the exit code. */
 interface LastWords {
@@ -72,7 +73,7 @@ function isUnopened(error: Error): boolean {
 }
 
 const lines = (message: string, ...more: readonly (string | null | undefined)[]): string =>
-  `promptmill: ${[message, ...more].filter((line) => line !== undefined && line !== null).join('\n')}\n`;
+  `promptmill: ${told([message, ...more].filter((line) => line !== undefined && line !== null).join('\n'))}\n`;
 
 /**
  * What would be left behind if the process ended now, for an error that nobody caught. While nothing was sent that is

@@ -3,6 +3,7 @@ import { errorText, StopError, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { WriteError } from '../output/writer.js';
+import { told } from '../report/terminal-text.js';
 import { outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { renewReport } from '../resume/report-file.js';
@@ -39,9 +40,9 @@ export function mergeReviewCommand(exit: Exit): Command {
 }
 
 async function merge(output: string, review: string, job: string | undefined, exit: Exit): Promise<number> {
-  const { settings, rows } = jobOfOutput(output, job);
+  const { settings } = jobOfOutput(output, job);
   const say = (line: string): void => {
-    process.stderr.write(`${line}\n`);
+    process.stderr.write(`${told(line)}\n`);
   };
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
@@ -52,7 +53,7 @@ async function merge(output: string, review: string, job: string | undefined, ex
   };
   try {
     await lock.take(output);
-    say(mergedText(output, await mergeReview(output, review, settings, rows, mayGoOn)));
+    say(mergedText(output, await mergeReview(output, review, settings, mayGoOn)));
     await renewReport(outputFiles(output)).catch((error: unknown) =>
       say(`warning: the answers are merged, but the report could not be made anew: ${errorText(error)}`),
     );

@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { Command } from 'commander';
+import { Command, type OutputConfiguration } from 'commander';
 import { UsageError } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { packageFile } from '../package-file.js';
+import { told } from '../report/terminal-text.js';
+import { shellWord } from '../shell-word.js';
+import { asStarted, type COMMAND_NAMES } from '../started.js';
 import type { UnderWay } from './last-words.js';
 import type { Exit } from './signals.js';
 
@@ -27,7 +30,7 @@ const COMMANDS = {
     (await import('./completion.js')).completionCommand(() =>
       programOf(Object.values(COMMANDS), exit, underWay),
     ),
-};
+} satisfies Record<(typeof COMMAND_NAMES)[number], (exit: Exit, underWay: UnderWay) => Promise<Command>>;
 
 /** What else the commands are called elsewhere. */
 const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
@@ -50,7 +53,10 @@ export async function runCommandLine(
   exit: Exit,
   underWay: UnderWay,
 ): Promise<void> {
-  const program = await programOf(named(words[0]), exit, underWay);
+  const [word] = words;
+  if (word !== undefined && word !== 'help' && !word.startsWith('-') && !Object.hasOwn(COMMANDS, word))
+    throw await unknownCommand(word);
+  const program = await programOf(named(word), exit, underWay);
   await program.parseAsync(words, { from: 'user' });
 }
 
@@ -66,22 +72,44 @@ async function programOf(
     .showHelpAfterError('(--help lists commands and options)')
     // Every command has options. Without the word the descriptions have room beside the names at 80 columns.
     .configureHelp({ subcommandTerm: (command) => `${command.name()} ${argumentsOf(command)}`.trimEnd() })
-    .exitOverride()
-    .on('command:*', ([word = '']: readonly string[]) => {
-      throw unknownCommand(word);
-    });
+    .configureOutput(OUTPUT)
+    .exitOverride();
   for (const load of commands) {
     const command = (await load(exit, underWay)).exitOverride();
+    for (const each of [command, ...command.commands]) each.configureOutput(OUTPUT);
     program.addCommand(command.showHelpAfterError(`(promptmill ${command.name()} --help says more)`));
   }
   return program;
 }
 
+/** Help and what is wrong with options. */
+const OUTPUT: OutputConfiguration = {
+  writeOut: (text) => process.stdout.write(asStarted(text)),
+  writeErr: (text) => process.stderr.write(told(text)),
+};
+
 /** `<output> <review>`, `[paths...]` */
 const argumentsOf = (command: Command): string =>
   command.usage().replace(/^\[options\] ?(\[command\] ?)?/, '');
 
-function unknownCommand(word: string): UsageError {
+async function unknownCommand(word: string): Promise<UsageError> {
+  const { formatOfName } = await import('../source/format.js');
+  const { kindOfName } = await import('../source/kind.js');
+  const file = shellWord(word);
+  if (formatOfName(word) !== null || kindOfName(word) !== null) {
+    return new UsageError(
+      'unknown_command',
+      `there is no command ${word}; it is data by its name`,
+      `Write a job file for it with: promptmill init ${file}`,
+    );
+  }
+  if (/\.ya?ml$/i.test(word)) {
+    return new UsageError(
+      'unknown_command',
+      `there is no command ${word}; it is a job file by its name`,
+      `Check it with: promptmill check ${file}\nRun it with: promptmill run ${file}`,
+    );
+  }
   const names = Object.keys(COMMANDS);
   const meant = Object.hasOwn(MEANT, word) ? MEANT[word] : nearest(word, names);
   return new UsageError(
@@ -91,7 +119,7 @@ function unknownCommand(word: string): UsageError {
   );
 }
 
-/** What the first word is about: one command, none, or all of them in the help and in the answer to a slip. */
+/** What the first word is about: one command, none, or all of them in the help. */
 function named(word = '--help') {
   if (word === '--version' || word === '-V') return [];
   const command = Object.entries(COMMANDS).find(([name]) => name === word);

@@ -5,12 +5,12 @@ import { UsageError } from '../errors.js';
 import { knownFormatOf } from '../output/format.js';
 import { assertFree, placeOf, type WantedFile, writeWanted } from '../output/wanted-file.js';
 import { renderMarkdown } from '../report/markdown.js';
-import { readSummary } from '../report/read-summary.js';
+import { type FinishedSummary, readSummary } from '../report/read-summary.js';
 import { renderReport } from '../report/report-terminal.js';
 import { type RunReport, reportOf, runReport } from '../report/run-report.js';
-import type { Summary } from '../report/summary.js';
-import { assertNotReplaced, finishedOutput } from '../resume/finished-output.js';
+import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
+import { asStarted } from '../started.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -73,23 +73,25 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   const found = findRun(file);
   if (found.isThere) assertNotReplaced(outputFiles(found.output));
   for (const wanted of files) assertNotOfRun(wanted, found);
+  const warning = found.isThere ? await warningOf(found.output, found.summary) : null;
+  if (warning !== null) process.stderr.write(`warning: ${warning}\n`);
   const made = found.isThere
-    ? await reportOf(found.summary, found.output)
+    ? await reportOf(found.summary, found.output, warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
   // All are made before one is written.
   const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
   for (const { form, text } of texts) {
-    if (form.path !== STDOUT) await writeWanted(form, text);
+    if (form.path !== STDOUT)
+      await writeWanted({ ...form, like: [found.isThere ? found.output : found.path] }, text);
     else await new Promise((resolve) => process.stdout.write(text, resolve));
   }
   if (texts.length > 0) return;
-  process.stderr.write(
-    renderReport(made, {
-      width: process.stderr.columns ?? 100,
-      color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-      files: [...(found.isThere ? ([['output', found.output]] as const) : []), ['summary', found.path]],
-    }),
-  );
+  const text = renderReport(made, {
+    width: process.stderr.columns ?? 100,
+    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+    files: [...(found.isThere ? ([['output', found.output]] as const) : []), ['summary', found.path]],
+  });
+  process.stderr.write(asStarted(text));
 }
 
 /** The files of a run; they may have been moved together, so the output is looked for beside the summary. */
@@ -98,7 +100,7 @@ interface FoundRun {
   readonly isThere: boolean;
   /** The path of the summary. */
   readonly path: string;
-  readonly summary: Summary;
+  readonly summary: FinishedSummary;
 }
 
 function findRun(file: string): FoundRun {

@@ -5,17 +5,17 @@ import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import type { OpenedJob } from '../library/opened-job.js';
-import { service } from '../library/service.js';
+import { Connection } from '../library/connection.js';
 import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
 import { failedCodes, retryCommandFor } from '../report/retry-command.js';
-import { type Summary, summaryText } from '../report/summary.js';
+import { type StoredSummary, summaryText } from '../report/summary.js';
 import { reasonLine, renderSummary } from '../report/terminal.js';
-import { wrapped } from '../report/terminal-text.js';
-import { onFinish, readyHooks } from '../run/on-finish.js';
+import { told, wrapped } from '../report/terminal-text.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
-import type { World } from '../run/world.js';
+import type { Unconnected } from '../run/world.js';
 import { shellWord } from '../shell-word.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
+import { asStarted } from '../started.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import { openJob, wholeNumber } from './job.js';
@@ -82,7 +82,7 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
 }
 
 async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  if (!options.quiet) process.stderr.write('--dry-run is promptmill check: nothing is sent\n');
+  if (!options.quiet) process.stderr.write(told('--dry-run is promptmill check: nothing is sent\n'));
   return await (await import('./check.js')).check(jobPath, options, exit);
 }
 
@@ -107,14 +107,13 @@ export async function runHere(
   options: Pick<Options, 'json' | 'quiet'>,
   exit: Exit,
   underWay: UnderWay,
-  work: (settings: Settings, world: World) => Promise<RunResult>,
+  work: (settings: Settings, world: Unconnected) => Promise<RunResult>,
 ): Promise<number> {
   const say = (line: string): void => {
-    if (!options.quiet) process.stderr.write(`${wrapped(line, process.stderr)}\n`);
+    if (!options.quiet) process.stderr.write(`${wrapped(told(line), process.stderr)}\n`);
   };
   const log = createLog(settings.logLevel);
-  const hooks = readyHooks(job, environment.variable);
-  const { address, keys, close } = await service(settings, environment, say);
+  const connection = new Connection({ environment, job, settings }, say);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit, () => {
     // Behind the bar, where there is one.
@@ -123,32 +122,33 @@ export async function runHere(
       say(`${line}stopped at once; what was answered is kept. Resume with:\n  ${commandLine()}`);
   });
   try {
-    const result = await work(settings, {
-      address,
-      keys,
-      halt,
-      log,
-      stdin: process.stdin,
-      stdout: process.stdout,
-      stderr: process.stderr,
-      quiet: options.quiet ?? false,
-      say,
-      onBegun: async (manifest) =>
-        underWay.begin(
-          manifest === null
-            ? 'Begin again: a run to standard output cannot be continued.'
-            : `Resume with:\n  ${commandLine()}`,
-        ),
-    });
+    const result = await work(
+      settings,
+      connection.around({
+        halt,
+        log,
+        stdin: process.stdin,
+        stdout: process.stdout,
+        stderr: process.stderr,
+        quiet: options.quiet ?? false,
+        say,
+        onBegun: async (manifest) =>
+          underWay.begin(
+            manifest === null
+              ? 'Begin again: a run to standard output cannot be continued.'
+              : `Resume with:\n  ${commandLine()}`,
+          ),
+      }),
+    );
     const isUnread = options.json && !(await isRead(summaryText(result.summary)));
     if (result.retried === 0) return isUnread ? EXIT_OF_SIGNAL.SIGPIPE : 0;
     if (!options.quiet) print(result, settings);
     // Without the summary nothing else would say why, and cron has only this to send.
     else if (result.halted?.kind === 'stop' || result.summary.missed !== null)
-      process.stderr.write(`promptmill: ${reasonLine(result.summary)}\n`);
+      process.stderr.write(`promptmill: ${asStarted(reasonLine(result.summary))}\n`);
     release();
     await whileNotSignalled(exit, (signal) =>
-      onFinish(hooks, result, { env: process.env, onWarning: (message) => log.warn(message), signal }),
+      connection.finish(result, { env: process.env, onWarning: (message) => log.warn(message), signal }),
     );
     if (isUnread) return EXIT_OF_SIGNAL.SIGPIPE;
     return result.halted?.kind === 'signal' ? EXIT_OF_SIGNAL[result.halted.signal] : exitOf(result);
@@ -159,7 +159,7 @@ export async function runHere(
     return EXIT_OF_SIGNAL[halt.reason.signal];
   } finally {
     release();
-    await close();
+    await connection.close();
   }
 }
 
@@ -213,11 +213,11 @@ function print(
       : isOver && failed > 0 && jobFile !== null && canRetry(summary, settings)
         ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
         : '';
-  process.stderr.write(`\n${text}${rest}`);
+  process.stderr.write(`\n${asStarted(text)}${told(rest)}`);
 }
 
 /** Whether the records say which rows failed, and together with the summary why. */
-function canRetry(summary: Summary, settings: Settings): boolean {
+function canRetry(summary: StoredSummary, settings: Settings): boolean {
   const { format } = settings.output;
   const { names } = recordFormat({ ...recordOptions(settings), format, inputColumns: null });
   const code = format.hasHeader ? 'error_code' : 'error';
@@ -237,9 +237,5 @@ function commandLine(without?: '--limit'): string {
       (without === undefined ||
         (word !== without && typed[i - 1] !== without && !word.startsWith(`${without}=`))),
   );
-  return [
-    // What npx started is seldom in the PATH.
-    process.env['npm_command'] === 'exec' ? 'npx promptmill' : 'promptmill',
-    ...words.map(withoutPassword).map(shellWord),
-  ].join(' ');
+  return ['promptmill', ...words.map(withoutPassword).map(shellWord)].join(' ');
 }

@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
 import { readRuns, type SeenRun } from '../fleet/beats.js';
+import { told } from '../report/terminal-text.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/job-files.js';
 import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../schedule/schedule.js';
 import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
@@ -60,7 +61,7 @@ export function scheduleCommand(exit: Exit): Command {
 }
 
 const say = (line: string): void => {
-  process.stderr.write(`${line}\n`);
+  process.stderr.write(`${told(line)}\n`);
 };
 
 async function withSchedule<T>(
@@ -106,7 +107,7 @@ async function list(options: Options): Promise<void> {
   const folder = serveFolder(environment.stateDir);
   const states = readJobStates(folder);
   const entries = listed(jobs, { states, runs: await lastBeats(options, environment) }, now);
-  const problems = standingProblems(folder);
+  const problems = standingProblems(folder, jobs);
   if (options.json) process.stdout.write(`${JSON.stringify([...entries, ...problems], null, 2)}\n`);
   else if (entries.length === 0) say('nothing is scheduled; promptmill schedule sync looks at the job files');
   else process.stdout.write(renderSchedule(entries, now));

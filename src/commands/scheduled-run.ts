@@ -36,7 +36,7 @@ async function runToEnd(
   flags: RunFlags,
   log: Logger,
 ): Promise<RunResult | null> {
-  const opened = openJob(path, { ...flags, overwrite: true });
+  const opened = openJob(path, { ...flags, overwrite: true, scheduled: true });
   if (opened.job.schedule === undefined || opened.settings.job !== job) return null;
   const world = {
     halt,
@@ -54,12 +54,13 @@ async function runToEnd(
 
 function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {
   const { run } = summary;
-  const facts = { run, output: summary.output };
+  const facts = { run, output: summary.output, ...summary.rejected };
   const result = resultOf(summary);
   if (halted === null) {
     const level = summary.missed !== null ? 'error' : summary.rows.failed > 0 ? 'warn' : 'info';
-    log[level](facts, `finished: ${result}`);
-    return { run, state: 'finished', result };
+    const state = summary.rejected ? 'rejected' : 'finished';
+    log[level](facts, `${state}: ${result}`);
+    return { run, state, result };
   }
   if (halted.kind === 'signal') {
     log.info(facts, `interrupted: ${result}`);

@@ -1,6 +1,8 @@
 import { Command } from 'commander';
 import { scoreOutput } from '../score/score-output.js';
 import { renderScore } from '../score/score-text.js';
+import { summaryIfAny, warningOf } from '../resume/finished-output.js';
+import { asStarted } from '../started.js';
 import { jobOfOutput } from './job.js';
 import type { Exit } from './signals.js';
 
@@ -49,14 +51,16 @@ export function scoreCommand(exit: Exit): Command {
 }
 
 async function score(output: string, { gold = [], job, json }: Options): Promise<void> {
-  const { settings, file, rows } = jobOfOutput(output, job);
-  const report = await scoreOutput(output, { ...settings, file }, gold, rows);
+  const { settings, file } = jobOfOutput(output, job);
+  const warning = await warningOf(output, summaryIfAny(output));
+  if (warning !== null) process.stderr.write(`warning: ${warning}\n`);
+  const report = await scoreOutput(output, { ...settings, file }, gold, warning);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   else {
     const text = renderScore(report, {
       width: process.stderr.columns ?? 100,
       color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
     });
-    process.stderr.write(text);
+    process.stderr.write(asStarted(text));
   }
 }

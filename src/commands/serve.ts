@@ -27,13 +27,14 @@ Examples:
       follow the schedules of the job files in jobs/
   $ promptmill serve jobs/nightly.yaml --jobs 1 --no-dashboard
   $ promptmill serve --emulate
-      rehearse a night without a bill; replaces outputs as a night does
+      rehearse a night without a bill, into outputs of its own
 
 Runs each job when it is due, once at a time, and once after downtime for all
 the times it missed. The output of a scheduled run replaces one of the same
-name: {{date}} or {{run}} in output.path keeps them apart. SIGTERM and Ctrl-C
-halt what runs, and the next serve completes it. The job files are read every
-minute, and at once after SIGHUP. The dashboard needs
+name: {{date}} or {{run}} in output.path keeps them apart. One whose answers are
+below answer.require is named .rejected, and the good one stays. SIGTERM and
+Ctrl-C halt what runs, and the next serve completes it. The job files are read
+every minute, and at once after SIGHUP. The dashboard needs
 PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not
 start; 3 the queue cannot be used any longer.
 `;

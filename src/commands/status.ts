@@ -8,6 +8,7 @@ import { readRuns, readWorkers } from '../fleet/beats.js';
 import { type Status, statusOf } from '../fleet/status.js';
 import { renderStatus } from '../fleet/status-text.js';
 import { nearest } from '../nearest.js';
+import { asStarted } from '../started.js';
 import { type Lookout, openLookout, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
 
@@ -72,7 +73,7 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
       const found = await Promise.race([look(opened, name), asked]);
       if (found === null) break;
       process.stdout.write(
-        json ? jsonText(found, watch === true) : screenText(found, opened, watch === true),
+        json ? jsonText(found, watch === true) : asStarted(screenText(found, opened, watch === true)),
       );
       if (watch) await sleep(WATCH_MS, undefined, { signal: ended.signal }).catch(() => {});
     } while (watch && !ended.signal.aborted);

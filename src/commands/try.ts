@@ -11,11 +11,12 @@ import { errorText, UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { runOpened } from '../library/run-opened.js';
+import { marked, stemOf } from '../output/output-name.js';
 import { sha256Of } from '../output/own-file.js';
-import { clip, plain } from '../report/terminal-text.js';
+import { clip, plain, told } from '../report/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
-import { outputFiles, stemOf } from '../resume/output-files.js';
+import { outputFiles } from '../resume/output-files.js';
 import { openInput } from '../run/input.js';
 import { runJob } from '../run/pipeline.js';
 import { planRows } from '../run/plan.js';
@@ -70,16 +71,16 @@ async function tryPrompts(
   exit: Exit,
 ): Promise<number> {
   const environment = readEnvironment(process.env);
-  const { on_finish: _, schedule: __, ...job } = readJobFile(jobPath);
+  const { on_finish: _, schedule: __, ...job } = readJobFile(jobPath, environment);
+  const named = (path: string): string => (flags.emulate ? marked(path, 'emulated') : path);
   const stem = stemOf(
-    (job.output.path ?? openedJob(job, environment, flags).settings.output.path).replaceAll(
-      PLACEHOLDER,
-      'try',
-    ),
+    (
+      job.output.path ?? openedJob(job, environment, { ...flags, emulate: false }).settings.output.path
+    ).replaceAll(PLACEHOLDER, 'try'),
   );
   const side = (name: 'a' | 'b', prompt: string | undefined): OpenedJob => {
     const { settings, ...opened } = openedJob({ ...job, prompt }, environment, flags);
-    const path = `${stem}.try-${name}${settings.output.format.endings[0]}`;
+    const path = named(`${stem}.try-${name}${settings.output.format.endings[0]}`);
     const { output, reuse } = settings;
     const own = {
       output: { ...output, path },
@@ -98,7 +99,7 @@ async function tryPrompts(
       const stopped = await answered(opened, halt);
       if (stopped !== null) return stopped;
     }
-    const changed = { path: `${stem}.try-changed.csv`, overwrite: true };
+    const changed = { path: named(`${stem}.try-changed.csv`), overwrite: true };
     const [pathA, pathB] = [a.settings.output.path, b.settings.output.path];
     const report = await compareOutputs(pathA, pathB, { changed, signal: halt.signal });
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
@@ -161,12 +162,12 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   const print = fingerprint(settings, await sha256Of(settings.input.path));
   const isSame = left !== null && changedParts(left.fingerprint, print).length === 0;
   if (isSame && left.finished !== undefined && left.rows === settings.input.limit) {
-    process.stderr.write(`${path} is answered already\n`);
+    process.stderr.write(told(`${path} is answered already\n`));
     return null;
   }
   const goesOn = isSame && left.rows <= (settings.input.limit ?? Number.POSITIVE_INFINITY);
   const run = { ...opened, settings: { ...settings, overwrite: !goesOn, restart: !goesOn } };
-  process.stderr.write(`calling ${settings.endpoint.deployment} for ${path}\n`);
+  process.stderr.write(told(`calling ${settings.endpoint.deployment} for ${path}\n`));
   const world = {
     halt,
     log: createLog(settings.logLevel),

@@ -5,7 +5,7 @@ import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
-import { wrapped } from '../report/terminal-text.js';
+import { told, wrapped } from '../report/terminal-text.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
@@ -65,7 +65,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
   const deployments = options.deployment === undefined ? null : new Set(options.deployment);
   const log = createLog(logLevelOf(options.logLevel ?? environment.logLevel));
   const say = (line: string): void => {
-    process.stderr.write(`${wrapped(line, process.stderr)}\n`);
+    process.stderr.write(`${wrapped(told(line), process.stderr)}\n`);
   };
   const access = serviceAccess(environment);
   const store = await sharedStore(options.queue ?? environment.queue, environment, say);

@@ -1,15 +1,15 @@
-import { existsSync } from 'node:fs';
-import { basename, extname } from 'node:path';
+import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
 import { clipped, count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
+import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
-import { readSummary } from '../report/read-summary.js';
+import type { FinishedSummary } from '../report/read-summary.js';
 import type { Share } from '../report/score.js';
-import type { Summary } from '../report/summary.js';
-import { assertNotReplaced, finishedOutput } from '../resume/finished-output.js';
+import type { StoredSummary } from '../report/summary.js';
+import { assertNotReplaced, finishedOutput, summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement } from './comparison.js';
@@ -47,6 +47,8 @@ export interface CompareReport {
   readonly b: OutputFacts;
   /** The column that rows were told by; `null` where it was their number. */
   readonly by: string | null;
+  /** What a reader must know of the outputs first: one was changed since it was written, or has no summary. */
+  readonly notes: readonly string[];
 }
 
 interface OutputFacts {
@@ -55,6 +57,8 @@ interface OutputFacts {
   readonly rows: number;
   /** Of its summary; `null` without one. */
   readonly job: string | null;
+  /** An emulator answered. */
+  readonly emulated: boolean;
   readonly run: string | null;
 }
 
@@ -97,8 +101,8 @@ export async function compareOutputs(
   const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
   const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
   const files = {
-    changed: changed && wanted('--output', '.csv', changed, read),
-    page: page && wanted('--html', '.html', page, read),
+    changed: changed && { ...wanted('--output', '.csv', changed, read), like: [pathA, pathB] },
+    page: page && { ...wanted('--html', '.html', page, read), like: [pathA, pathB] },
   };
   const spool = new Spool();
   try {
@@ -106,7 +110,8 @@ export async function compareOutputs(
     const b = await ComparedOutput.open(onDisk(pathB, summaryB));
     const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
     const plainA = () => spool.plain(pathA, signal);
-    const pass = new Pass([a, summaryA], [b, summaryB], column, plainA, signal);
+    const notes = [...(await notesOf(pathA, summaryA, column)), ...(await notesOf(pathB, summaryB, column))];
+    const pass = new Pass([a, summaryA], [b, summaryB], column, notes, plainA, signal);
     const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
     else await writeWanted(files.changed, lines);
@@ -118,7 +123,7 @@ export async function compareOutputs(
   }
 }
 
-type WithSummary = readonly [ComparedOutput, Summary | null];
+type WithSummary = readonly [ComparedOutput, StoredSummary | null];
 
 /** One pass over two outputs. */
 class Pass {
@@ -132,6 +137,7 @@ class Pass {
     private readonly a: WithSummary,
     private readonly b: WithSummary,
     private readonly by: string | null,
+    private readonly notes: readonly string[],
     plainA: () => Promise<string>,
     signal: AbortSignal | undefined,
   ) {
@@ -147,7 +153,7 @@ class Pass {
 
   /** Compares, and gives the rows that changed as CSV. @param wanted false where nobody reads them */
   async *changedLines(wanted: boolean): AsyncGenerator<string> {
-    const [[a, summaryA], [b, summaryB]] = [this.a, this.b];
+    const [[a], [b]] = [this.a, this.b];
     const several = a.several ?? b.several ?? false;
     const [saidA, saidB] = [a.saidBy(several), b.saidBy(several)];
     const idOf = this.by === null ? null : a.idBy(this.by);
@@ -168,8 +174,6 @@ class Pass {
       });
       if (text.length > 0) yield text.join('');
     }
-    assertWhole(a.name, summaryA, this.#figuresA.rows);
-    assertWhole(b.name, summaryB, this.#figuresB.rows);
     if (this.#comparison.result().rows === 0) throw nothingInCommon(a, b, this.by);
   }
 
@@ -201,6 +205,7 @@ class Pass {
       a: factsOf(this.a, figuresA),
       b: factsOf(this.b, figuresB),
       by: this.by,
+      notes: this.notes,
     };
   }
 }
@@ -215,19 +220,30 @@ const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): Outpu
   rows,
   job: summary?.job ?? null,
   run: summary?.run ?? null,
+  emulated: summary?.emulated ?? isMarked(name, 'emulated'),
 });
 
 const line = (cells: readonly string[]): string =>
   stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
 
 /** The summary beside an output; null without one, and where it is that of another file. */
-function summaryBeside(output: string): Summary | null {
+function summaryBeside(output: string): FinishedSummary | null {
   finishedOutput(output);
-  const files = outputFiles(output);
-  assertNotReplaced(files);
-  const { summary: path } = files;
-  const summary = existsSync(path) ? readSummary(path) : null;
-  return summary !== null && basename(summary.output) === basename(output) ? summary : null;
+  assertNotReplaced(outputFiles(output));
+  return summaryIfAny(output);
+}
+
+async function notesOf(
+  output: string,
+  summary: FinishedSummary | null,
+  by: string | null,
+): Promise<string[]> {
+  const warning = await warningOf(output, summary);
+  if (warning !== null) return [warning];
+  if (summary !== null || by !== null) return [];
+  return [
+    `${output} has no summary beside it, so nothing says that its rows are all there and in their order`,
+  ];
 }
 
 /**
@@ -253,7 +269,7 @@ function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): stri
 }
 
 /** `input.id` of the job that wrote an output; null where the job says none, or is not there any more. */
-function idOfJob(summary: Summary | null): string | null {
+function idOfJob(summary: StoredSummary | null): string | null {
   if (summary?.job_file === undefined) return null;
   try {
     const job = readJobFile(summary.job_file);
@@ -265,7 +281,7 @@ function idOfJob(summary: Summary | null): string | null {
 }
 
 /** Files of an output, with the input and the job file that it was made of. */
-const filesOf = (output: string, summary: Summary | null): (string | undefined)[] => [
+const filesOf = (output: string, summary: StoredSummary | null): (string | undefined)[] => [
   ...Object.values(outputFiles(output)),
   ...[summary?.input.path, summary?.job_file],
 ];
@@ -286,16 +302,6 @@ function wanted(
     );
   assertFree(file, kept);
   return file;
-}
-
-/** @throws UsageError when an output is not what its run wrote */
-function assertWhole(name: string, summary: Summary | null, rows: number): void {
-  if (summary === null || summary.rows.total === rows) return;
-  throw new UsageError(
-    'output_edited',
-    `${name} is not as the run wrote it: it has ${counted(rows, 'record')}, and its summary counts ${count(summary.rows.total)}`,
-    'Put the file of the run back.',
-  );
 }
 
 function nothingInCommon(a: ComparedOutput, b: ComparedOutput, by: string | null): UsageError {

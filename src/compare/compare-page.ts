@@ -3,7 +3,7 @@ import { htmlPage, type PageSection } from '../report/page/html-page.js';
 import { type Html, html } from '../report/page/markup.js';
 import { figureTable, matrixTable, rowTable } from '../report/page/tables.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
-import { changesOf, figuresOf, namesOf, rowsText, verdict } from './compare-text.js';
+import { changesOf, figuresOf, namesOf, rowsText, sideName, verdict } from './compare-text.js';
 import type { Transitions } from './pairs.js';
 
 /** Answers with which a matrix is still looked at; of more, the changes are listed. */
@@ -21,8 +21,8 @@ export function renderComparePage(report: CompareReport, changed: ChangedRows): 
   ];
   return htmlPage({
     title: 'What has changed',
-    lead: html`<p class="under">a: ${report.a.output}</p>
-<p class="under">b: ${report.b.output}</p>
+    lead: html`<p class="under">a: ${sideName(report.a)}</p>
+<p class="under">b: ${sideName(report.b)}</p>
 <div class="verdict" data-state="${report.changed === 0 ? 'good' : 'warn'}">
 <p><strong>${verdict(report)}</strong></p>
 <p>${rowsText(report)}</p>

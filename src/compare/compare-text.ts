@@ -1,4 +1,5 @@
 import { cost, count, counted, duration, percent } from '../figures.js';
+import { REHEARSAL } from '../report/terminal.js';
 import {
   bodyWidth,
   cells,
@@ -39,7 +40,7 @@ export function renderCompare(
   const width = bodyWidth(columns);
   const paint = painter(color);
   const lines = [
-    ...(['a', 'b'] as const).map((side) => paint('bold', plain(`${side}: ${report[side].output}`))),
+    ...(['a', 'b'] as const).map((side) => paint('bold', `${side}: ${sideName(report[side])}`)),
     '',
     ...words(verdict(report), columns).map((line) => paint('bold', line)),
     '',
@@ -58,6 +59,10 @@ export function renderCompare(
   return `${lines.join('\n')}\n`;
 }
 
+/** The output, and whether it is a rehearsal. */
+export const sideName = ({ output, emulated }: CompareReport['a']): string =>
+  `${plain(output)}${emulated ? REHEARSAL : ''}`;
+
 /** `933 of 1,000 rows have the same answer (93.3 %), 67 changed, kappa 0.871` */
 export function verdict({ rows, changed, agreement, kappa }: CompareReport): string {
   const same = `${count(rows - changed)} of ${counted(rows, 'row')} have the same answer`;
@@ -65,7 +70,7 @@ export function verdict({ rows, changed, agreement, kappa }: CompareReport): str
   return `${same}${share}, ${count(changed)} changed${kappa === null ? '' : `, kappa ${kappa.toFixed(3)}`}`;
 }
 
-export function rowsText({ rows, answered, only_in_a, only_in_b, by }: CompareReport): string {
+export function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareReport): string {
   const told = by === null ? 'told by their number' : `told by ${JSON.stringify(plain(by))}`;
   const only = [
     ...(only_in_a === 0 ? [] : [`${count(only_in_a)} only in a`]),
@@ -77,7 +82,7 @@ export function rowsText({ rows, answered, only_in_a, only_in_b, by }: CompareRe
       : [
           `of the ${counted(answered.rows, 'row')} that neither has as failed or skipped, ${percent(answered.agreement, 1)} have the same answer`,
         ];
-  return [`${count(rows)} in both, ${told}`, ...only, ...ended].join('; ');
+  return [`${count(rows)} in both, ${told}`, ...only, ...ended, ...notes.map(plain)].join('; ');
 }
 
 /** A matrix, or the most frequent changes where it would be too large. */

@@ -6,15 +6,15 @@ import { pipeline } from 'node:stream/promises';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { outputFormatOf } from '../output/format.js';
 import { isPacked, outputBytes, readable } from '../output/output-bytes.js';
-import type { Summary } from '../report/summary.js';
+import type { StoredSummary } from '../report/summary.js';
 import type { OutputToCompare } from './compared-output.js';
 
 /** A finished output, to be compared. @param summary `null` where there is none */
-export const onDisk = (path: string, summary: Summary | null): OutputToCompare => ({
+export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
   name: path,
   format: outputFormatOf(path),
   bytes: () => readable(path, outputBytes(path)),
-  settings: summary?.details?.settings ?? {},
+  settings: summary?.details.settings ?? {},
 });
 
 /** Plain copies of packed outputs, of which single records are read again. */

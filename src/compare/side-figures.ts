@@ -4,11 +4,11 @@ import type { Fields } from '../output/record.js';
 import type { StandingRecord } from '../output/rewrite.js';
 import { type Latency, percentiles, withLatencies } from '../report/latency.js';
 import type { Share } from '../report/score.js';
-import type { Summary } from '../report/summary.js';
+import type { StoredSummary } from '../report/summary.js';
 
 const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
 
-type Tokens = Summary['usage'];
+type Tokens = StoredSummary['usage'];
 
 /** What a run took: as its summary says it, and without one as far as its records do. */
 export class SideFigures {
@@ -17,7 +17,7 @@ export class SideFigures {
   #tokens: Tokens | null = null;
   #latency: Latency = null;
 
-  constructor(private readonly summary: Summary | null) {}
+  constructor(private readonly summary: StoredSummary | null) {}
 
   /** The records as they are, counted on their way. */
   async *over(records: AsyncIterable<readonly StandingRecord[]>): AsyncGenerator<readonly StandingRecord[]> {
@@ -38,7 +38,7 @@ export class SideFigures {
     return this.summary?.cost ?? null;
   }
 
-  get latency_ms(): Summary['latency_ms'] {
+  get latency_ms(): StoredSummary['latency_ms'] {
     return this.summary?.latency_ms ?? percentiles(this.#latency);
   }
 

@@ -21,6 +21,8 @@ export interface Environment {
   readonly dashboardPassword: string | undefined;
   /** Looks any other variable up, such as one whose name a job file gives. */
   readonly variable: (name: string) => string | undefined;
+  /** Names of all variables that are set. */
+  readonly names: readonly string[];
 }
 
 /** Those that may be in a file; the address of a queue has its password in it. */
@@ -55,6 +57,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath: string | nul
     dashboardUser: value('PROMPTMILL_DASHBOARD_USER') ?? 'promptmill',
     dashboardPassword: value('PROMPTMILL_DASHBOARD_PASSWORD'),
     variable: value,
+    names: Object.keys({ ...file, ...env }),
   };
 }
 

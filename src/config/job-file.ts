@@ -10,6 +10,7 @@ import {
   isScalar,
   isSeq,
   LineCounter,
+  type Node,
   Parser,
   parseDocument,
   visit,
@@ -20,16 +21,26 @@ import { count } from '../figures.js';
 import { nearest } from '../nearest.js';
 import { shellWord } from '../shell-word.js';
 import { formatOfName } from '../source/format.js';
+import { kindOfName } from '../source/kind.js';
+import { type Environment, readEnvironment } from './environment.js';
 import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';
+import { fillVariables } from './variables.js';
 
-/** Reads a job file. @throws UsageError naming file and line for anything that is not a valid job */
-export const readJobFile = (path: string): NamedJob => parseJob(readText(path), path);
+/**
+ * Reads a job file.
+ * @param environment where the values of `${NAME}` come from. @default that of the process, with `.env`
+ * @throws UsageError naming file and line for anything that is not a valid job
+ */
+export const readJobFile = (path: string, environment?: Environment): NamedJob =>
+  parseJob(readText(path), path, environment);
 
 /** The job that a text is. @param path how messages call it @throws UsageError as {@link readJobFile} does */
-export function parseJob(text: string, path: string): NamedJob {
+export function parseJob(text: string, path: string, environment?: Environment): NamedJob {
   const { document, lines, value } = readYaml(text, path);
-  const parsed = jobSchema.safeParse(value ?? {}, { reportInput: true });
+  const place = ({ range }: Node): string => `${path}:${lines.linePos(range?.[0] ?? 0).line}`;
+  const isFilled = fillVariables(document, place, () => environment ?? readEnvironment(process.env));
+  const parsed = jobSchema.safeParse((isFilled ? document.toJS() : value) ?? {}, { reportInput: true });
   if (!parsed.success) {
     throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
   }
@@ -177,6 +188,14 @@ function readBytes(path: string): Buffer {
     if (!there.isFile()) {
       throw new UsageError('job_unreadable', `${path} is a pipe or a device`, 'A job file is a plain file.');
     }
+    const kind = kindOfName(path);
+    if (kind !== null) {
+      throw new UsageError(
+        'job_is_data',
+        `${path} ${kind.is} by its name, and a job is a YAML file`,
+        kind.remedy,
+      );
+    }
     // JSON is YAML, so a job may be in a file of that name.
     if (formatOfName(path) !== null && extname(path).toLowerCase() !== '.json') {
       throw new UsageError(
@@ -253,12 +272,15 @@ function wrongName(
 
 const PROTO = 'a field cannot be called __proto__: choose another name';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
+const VARIABLE_QUOTES = `put a text with \${ } in quotes where braces or brackets are around it`;
 
 /** What is wrong with the YAML, and what to do, in place of the parser's words where these are its own. */
 function syntaxProblem({ code, message, pos }: YAMLParseError, text: string): string {
   const line = lineAt(text, pos[0]);
   if (line.includes('{{') && (code === 'UNEXPECTED_TOKEN' || code === 'MISSING_CHAR'))
     return `${QUOTES}: ${line.trim()}`;
+  if (line.includes('${') && (code === 'UNEXPECTED_TOKEN' || code === 'MISSING_CHAR'))
+    return `${VARIABLE_QUOTES}: ${line.trim()}`;
   switch (code) {
     case 'TAB_AS_INDENT':
       return 'a tab begins the line: YAML takes spaces only';
@@ -267,10 +289,10 @@ function syntaxProblem({ code, message, pos }: YAMLParseError, text: string): st
     case 'BAD_SCALAR_START':
       return `put a text that begins with ${text.charAt(pos[0])} in quotes: ${line.trim()}`;
     case 'MISSING_CHAR':
-      return 'a quote or a bracket before this line is never closed';
+      return 'a quote or a bracket before this line is never closed: put its other one where it ends';
     default:
       if (code === 'BAD_INDENT' && message.startsWith('Flow')) {
-        return 'a bracket before this line is never closed';
+        return 'a bracket before this line is never closed: put its other one where it ends';
       }
       return [firstLine(message), line.trim()].filter((part) => part !== '').join(': ');
   }

@@ -164,9 +164,13 @@ function received(issue: z.core.$ZodIssue): string {
 
 function remedy(issue: z.core.$ZodIssue): string {
   if (issue.code === 'invalid_value' && typeof issue.input === 'string') {
+    if (written(issue.path) === 'service.style' && /chat/i.test(issue.input)) return `: ${NO_CHAT}`;
     const near = nearest(issue.input, issue.values.map(String));
     return near === null ? '' : `; did you mean ${near}?`;
   }
+  const { input: value } = issue;
+  if (issue.code === 'too_big' && issue.maximum === 1 && typeof value === 'number' && value <= 100)
+    return `: write ${value / 100} for ${value} %`;
   if (issue.code !== 'invalid_type' || isOwn(issue.message)) return '';
   if (issue.expected === 'object') {
     const fields = fieldsAt(issue.path);
@@ -177,15 +181,33 @@ function remedy(issue: z.core.$ZodIssue): string {
   if (issue.expected === 'string' && (typeof input === 'number' || typeof input === 'boolean')) {
     return `: write "${input}", in quotes`;
   }
-  if (
-    (issue.expected === 'number' || issue.expected === 'int') &&
-    typeof input === 'string' &&
-    isNumber(input)
-  ) {
-    return `: write ${Number(input)}, without quotes`;
+  if ((issue.expected === 'number' || issue.expected === 'int') && typeof input === 'string') {
+    return asNumber(input, issue.path);
   }
   return '';
 }
+
+/** How a text is written as a number, where it is plain which one is meant. */
+function asNumber(text: string, path: readonly PropertyKey[]): string {
+  if (isNumber(text)) return `: write ${Number(text)}, without quotes`;
+  const [, digits = '', unit = ''] = /^\s*(\d[\d_, ']*(?:\.\d+)?)\s*([a-z%]*)\s*$/i.exec(text) ?? [];
+  const value = Number(digits.replace(/[_, ']/g, ''));
+  const factors = String(path.at(-1)).endsWith('_seconds') ? SECONDS : FACTORS;
+  const factor = factors[unit.toLowerCase()];
+  return digits === '' || factor === undefined ? '' : `: write ${Number((value * factor).toPrecision(12))}`;
+}
+
+/** What a unit behind a number stands for. */
+const FACTORS: Readonly<Record<string, number>> = { '': 1, '%': 0.01, k: 1e3, m: 1e6 };
+const SECONDS: Readonly<Record<string, number>> = {
+  '': 1,
+  s: 1,
+  sec: 1,
+  seconds: 1,
+  m: 60,
+  min: 60,
+  h: 3600,
+};
 
 const isNumber = (text: string): boolean => text.trim() !== '' && Number.isFinite(Number(text));
 
@@ -214,12 +236,18 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
     const others = choicesAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
     return `${written(parent)} has ${[key, ...others].join(' and ')}: remove one of them`;
   }
+  const notYet = CHAT.get(key);
+  if (notYet !== undefined) return `${unknown}: ${notYet}`;
   const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
   if (refused !== null) return `${written(place)} ${refused}`;
   const variable = VARIABLES.get(key);
   if (variable !== undefined) return `${unknown}: set ${variable} in the environment or in .env`;
-  if (elsewhere.length > 0) return `${unknown}: write it as ${either(elsewhere.map(written))}`;
   const siblings = fieldsAt(parent);
+  const withUnit = siblings.find((name) => name.startsWith(`${key}_`));
+  if (withUnit !== undefined) return `${unknown}: did you mean ${written([...parent, withUnit])}?`;
+  const called = CALLED.get(key);
+  if (called !== undefined) return `${unknown}: write it as ${called}`;
+  if (elsewhere.length > 0) return `${unknown}: write it as ${either(elsewhere.map(written))}`;
   const near = nearest(key, siblings);
   if (near !== null) return `${unknown}: did you mean ${written([...parent, near])}?`;
   const names = allFields().flatMap((path) => path.at(-1) ?? []);
@@ -238,6 +266,30 @@ const VARIABLES: ReadonlyMap<string, string> = new Map([
   ['base_url', 'PROMPTMILL_BASE_URL'],
   ['url', 'PROMPTMILL_BASE_URL'],
   ['queue', 'PROMPTMILL_QUEUE'],
+]);
+
+const NO_CHAT = 'conversation (chat) endpoints cannot be called yet';
+const AS_PROMPT = `${NO_CHAT}: write the whole text as prompt, for a deployment of a completions model`;
+
+/** Fields of requests to conversation models. */
+const CHAT: ReadonlyMap<string, string> = new Map([
+  ['messages', AS_PROMPT],
+  ['system', AS_PROMPT],
+  ['operation', `${NO_CHAT}: take the line out, and name a deployment of a completions model`],
+]);
+
+/** What fields are called elsewhere. */
+const CALLED: ReadonlyMap<string, string> = new Map([
+  ['timeout', 'limits.timeout_seconds, a number of seconds'],
+  ['retries', 'limits.attempts'],
+  ['max_retries', 'limits.attempts'],
+  ['workers', 'limits.concurrency'],
+  ['threads', 'limits.concurrency'],
+  ['rpm', 'limits.requests_per_minute'],
+  ['tpm', 'limits.tokens_per_minute'],
+  ['template', 'prompt'],
+  ['schema', 'answer.json'],
+  ['file', 'input.path'],
 ]);
 
 const written = (path: readonly PropertyKey[]): string => path.map(String).join('.');

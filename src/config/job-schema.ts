@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/several-labels.js';
 import { either } from '../errors.js';
 import type { Parameters } from '../model.js';
@@ -234,6 +235,10 @@ const answerSchema = z
       ...answerShared,
       json: z
         .record(z.string(), z.json())
+        .check(({ value, issues }) => {
+          for (const { path, ...problem } of schemaProblems(value))
+            issues.push({ code: 'custom', input: undefined, ...problem, path: [...path] });
+        })
         .describe('A JSON Schema: the answer is JSON; each top-level property becomes a column.'),
     }),
   ])
@@ -647,8 +652,14 @@ export const jobSchema = z
   .check(({ value: { limits, prices }, issues }) => {
     const input = limits.budget?.cost;
     if (input === undefined || prices !== undefined) return;
-    const message = 'needs prices, without which tokens have no cost';
+    const message = `needs prices, without which tokens have no cost, got ${input}: add a line such as prices: { prompt: 0.0015, completion: 0.002 }`;
     issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
+  })
+  .check(({ value: { answer, parameters, row_parameters }, issues }) => {
+    const { max_tokens: input } = parameters;
+    if (answer === undefined || input !== 0 || row_parameters.includes('max_tokens')) return;
+    const message = 'must be at least 1 where the job has an answer: with 0 no answer is written';
+    issues.push({ code: 'custom', path: ['parameters', 'max_tokens'], message, input });
   })
   .check(({ value, issues }) => {
     for (const problem of [

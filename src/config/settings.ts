@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { UsageError } from '../errors.js';
 import type { AnswerSpec, Json, Parameters } from '../model.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
+import { isMarked, marked } from '../output/output-name.js';
 import type { FixedParameters } from '../prompt/row-request.js';
 import type { ReuseSettings } from '../reuse/keys.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
@@ -23,6 +24,8 @@ export interface RunFlags {
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
+  /** The clock has started it, and nobody looks on. @default false */
+  readonly scheduled?: boolean | undefined;
   /** Which rows of a finished output are called again, as `promptmill retry` takes it. @default none: it is a run */
   readonly retry?: string | undefined;
   readonly logLevel?: string | undefined;
@@ -45,7 +48,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const inputPath = flags.input ?? job.input.path;
   const format = flags.format === undefined ? job.input.format : formatNamed(flags.format).name;
   const usualOutput = defaultOutput(job.name, format, inputPath);
-  const outputPath = flags.output ?? job.output.path ?? usualOutput;
+  const outputPath = placeFor(flags.output ?? job.output.path ?? usualOutput, flags);
   const namedOutput =
     job.output.path === undefined || job.output.path === '-' ? usualOutput : job.output.path;
   return Object.freeze({
@@ -136,6 +139,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     work: flags.work ?? true,
     restart: flags.restart ?? false,
     overwrite: flags.overwrite ?? false,
+    /** Answers below `answer.require` replace none that are good, and no output of another job is replaced. */
+    scheduled: flags.scheduled ?? false,
     /** The rows of a finished output that are called again, in the words of the command line; `null` for a run. */
     retry: flags.retry ?? null,
   });
@@ -143,8 +148,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
 
 /**
  * Rows in a chunk: whole requests, as many as are called at once, and at most about a hundred. A larger chunk makes
- * the queue's share of the work smaller (bench/overhead: 100 rows instead of 50 are 9 % more rows a second on Redis
- * and 20 % more embedded), and takes more rows away from other workers.
+ * the queue's share of the work smaller (bench/overhead: 100 rows instead of 50 are 9 % more rows a second on Redis),
+ * and takes more rows away from other workers.
  */
 function chunkSize(concurrency: number, promptsPerRequest: number): number {
   const requests = Math.min(Math.ceil(100 / promptsPerRequest), concurrency);
@@ -224,6 +229,20 @@ function onInvalidOf(answer: Job['answer']) {
   return Object.freeze({ repair, askAgain, prompt, deployment });
 }
 
+/**
+ * The answers of an emulator go to a name of their own, also where the command line names the output: no file without
+ * `.emulated` in its name has any, and none with it has others. What `retry` is given is there already, and says itself what it is.
+ */
+function placeFor(output: string, { emulate = false, retry }: RunFlags): string {
+  if (output === '-' || retry !== undefined || isMarked(output, 'emulated') === emulate) return output;
+  if (emulate) return marked(output, 'emulated');
+  throw new UsageError(
+    'output_of_rehearsal',
+    `${output} is the name of a rehearsal, and this run is none`,
+    'Name another output, or add --emulate.',
+  );
+}
+
 /** Where a job writes that does not say: in the format of the input, where an output can have it. */
 export function defaultOutput(job: string, format: string | undefined, input: string): string {
   const name = format ?? formatOfName(input)?.name;
@@ -235,5 +254,9 @@ export function defaultOutput(job: string, format: string | undefined, input: st
 export function logLevelOf(value: string): LogLevel {
   const level = LOG_LEVELS.find((known) => known === value.toLowerCase());
   if (level !== undefined) return level;
-  throw new UsageError('bad_log_level', `log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`);
+  throw new UsageError(
+    'bad_log_level',
+    `the log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`,
+    'Correct --log-level, or PROMPTMILL_LOG_LEVEL in the environment or .env.',
+  );
 }

@@ -150,7 +150,8 @@ async function answer(
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, request.stream ? 0 : completions.longest, jitter), gone);
   const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);
-  const delivery = deliveryOf(completions, called, request, target, drawn, limits, pause);
+  const model = `${service.modelPrefix}${target.model.id}`;
+  const delivery = deliveryOf(completions, called, request, { ...target, model }, drawn, limits, pause);
   return {
     delivery,
     visit: {
@@ -175,7 +176,7 @@ function deliveryOf(
   completions: Completions,
   called: EmulatedOperation,
   { stream, streamUsage }: CompletionRequest,
-  { model, filters }: Target,
+  { model, filters }: Pick<Target, 'filters'> & { readonly model: string },
   drawn: DrawnFault | null,
   headers: Readonly<Record<string, string>>,
   pause: () => number,
@@ -184,7 +185,7 @@ function deliveryOf(
     called,
     id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
     created: Math.floor(Date.now() / 1000),
-    model: model.id,
+    model,
   };
   if (!stream) {
     const reply = { status: 200, headers, body: responseBody(completions, envelope, filters) };

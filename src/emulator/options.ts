@@ -20,6 +20,8 @@ export interface EmulatorOptions {
   readonly refusedKey?: 1 | 2;
   /** Deployment name → model ID, besides the deployments that are called as their model. @default none */
   readonly deployments?: Readonly<Record<string, string>>;
+  /** Stands before the name of the model in each answer, so that nobody takes it for the model's. @default nothing */
+  readonly modelPrefix?: string;
   /** Changes the answers that are not fixed by their prompt, the jitter, and what chance decides. @default 1 */
   readonly seed?: number;
   /** @default no latency */
@@ -45,6 +47,7 @@ export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emu
 
 /** An emulator at work: its settings, and what it keeps between requests. */
 export interface Service extends Gate {
+  readonly modelPrefix: string;
   readonly seed: number;
   readonly latency: Latency;
   readonly filter: FilterSettings;
@@ -77,6 +80,7 @@ export function serviceOf(options: EmulatorOptions): Service {
     segment: options.segment ?? 'openai',
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
     deployments: new Map(Object.entries(options.deployments ?? {})),
+    modelPrefix: options.modelPrefix ?? '',
     seed,
     latency: options.latency ?? { baseMs: 0, perTokenMs: 0 },
     filter: {

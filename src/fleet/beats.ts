@@ -39,8 +39,12 @@ const runBeat = z.object({
   known: amount,
   /** Rows of the input that are behind its `--limit`. Absent: none, or an earlier version said it. */
   beyond: z.exactOptional(amount),
-  /** Rows a second over the last half minute; null while there is nothing to measure. */
+  /** Rows that needed a call and got their outcome, in this execution. */
+  called: amount,
+  /** The same a second over the last half minute; null while there is nothing to measure. */
   rows_per_second: amount.nullable(),
+  /** Until the rows that are to be called have their outcomes; null while it is not known. */
+  seconds_left: amount.nullable(),
   /** What it waits for, in words; null while it gets on. */
   waiting: words.nullable(),
   /** What workers must know to call for it. The bounds are those of the job file: a worker sizes what it takes by these. */
@@ -71,6 +75,15 @@ const workerQueue = z.object({
   in_flight: amount,
   /** What it waits for, in words; null while it calls. */
   waiting: words.nullable(),
+  /** What it knows of the quota of the queue; null while nothing is known. */
+  quota: z
+    .object({
+      requests_per_minute: perMinute,
+      /** Whether only refusals told the requests. */
+      is_found: z.boolean(),
+      tokens_per_minute: perMinute,
+    })
+    .nullable(),
 });
 
 /** What a process that makes calls says of itself every few seconds. */

@@ -110,6 +110,17 @@ interface RunHeartbeatParts {
   readonly latency: () => Latency;
 }
 
+/** How a run stands, as its heartbeat takes it. */
+interface Pulse {
+  readonly known: number;
+  readonly waiting: string | null;
+  readonly speed: {
+    readonly called: number;
+    readonly perSecond: number | null;
+    readonly secondsLeft: number | null;
+  };
+}
+
 /** What a run says of itself. Nobody in the run waits for it but for its last word. */
 export class RunHeartbeat {
   readonly #process = thisProcess();
@@ -117,7 +128,7 @@ export class RunHeartbeat {
   #state: RunState = 'running';
   #known: number;
   #waiting: string | null = null;
-  #rate: RateWindow = [];
+  #speed: Pulse['speed'] = { called: 0, perSecond: null, secondsLeft: null };
   /** A request that is not made after all is taken back; what was said of it once is not, because counters never fall. */
   #said: CallCounts = NO_CALLS;
 
@@ -147,9 +158,10 @@ export class RunHeartbeat {
   }
 
   /** How the run stands now; goes with the next beat. */
-  tell(known: number, waiting: string | null): void {
+  tell({ known, waiting, speed }: Pulse): void {
     this.#known = known;
     this.#waiting = waiting;
+    this.#speed = speed;
   }
 
   /** Says how the run ended, within a few seconds whatever state the store is in. Safe to call again. */
@@ -175,7 +187,6 @@ export class RunHeartbeat {
     this.#said = highest(CALLS, this.#said, now.calls);
     // The last rows may have been written since the run was last looked at.
     const known = Math.max(this.#known, now.rows.total);
-    this.#rate = sampled(this.#rate, { at: performance.now(), done: known });
     return {
       v: 1,
       run,
@@ -185,7 +196,9 @@ export class RunHeartbeat {
       ...this.#process,
       known,
       ...(beyond > 0 && { beyond }),
-      rows_per_second: rateOf(this.#rate),
+      called: this.#speed.called,
+      rows_per_second: this.#speed.perSecond,
+      seconds_left: this.#speed.secondsLeft,
       waiting: this.#waiting,
       limits: limitsOf(settings),
       summary: { ...now, calls: this.#said, ...(scores && { scores: inShort(scores) }) },

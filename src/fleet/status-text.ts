@@ -45,7 +45,7 @@ const RUN_COLUMNS: readonly Column<RunStatus>[] = [
   { title: 'job', text: ({ job }) => clip(plain(job), 18) },
   { title: 'run', text: ({ run }) => clip(plain(run), 22) },
   { title: '', text: bar },
-  { title: 'rows', text: ({ rows }) => count(rows.known), right: true },
+  { title: 'known', text: ({ rows }) => count(rows.known), right: true },
   {
     title: 'rows/s',
     text: ({ rows_per_second: r }) => (r === null ? '' : rate(r).replace('/s', '')),
@@ -78,7 +78,12 @@ function bar({ rows: { known, total } }: RunStatus): string {
 }
 
 /** What a line has no room for. */
-function runNote(run: RunStatus): string[] {
+const runNote = (run: RunStatus): string[] => [
+  ...(run.emulated ? ['rehearsal, answered by an emulator'] : []),
+  ...standingNote(run),
+];
+
+function standingNote(run: RunStatus): string[] {
   const { state, waiting, stopped, missed, rows, beyond, answers_invalid: invalid } = run;
   const { seen_s, host, pid } = run;
   const failed = [

@@ -31,7 +31,7 @@ export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'
   readonly rows: RowCounts & { readonly known: number };
   /** Rows of the input behind its `--limit`, which the same command without it goes on with. */
   readonly beyond: number;
-  /** Seconds to its end at this rate; null while it is not known. */
+  /** Seconds to its end: the calls that are left, at this rate or at the quota where that is less; null while it is not known. */
   readonly eta_s: number | null;
 }
 
@@ -86,7 +86,7 @@ function runStatus(seen: SeenRun): RunStatus {
   const { completed, filtered, failed, skipped } = summary.rows;
   const state = standingOf(seen);
   const rate = state === 'running' ? beat.rows_per_second : null;
-  const left = Math.max(0, summary.input.rows - beat.known);
+  const left = state === 'running' ? beat.seconds_left : null;
   return {
     run: beat.run,
     job: summary.job,
@@ -102,7 +102,7 @@ function runStatus(seen: SeenRun): RunStatus {
     answers_invalid: summary.answers_invalid,
     beyond: beat.beyond ?? 0,
     rows_per_second: rate === null ? null : Math.round(rate * 100) / 100,
-    eta_s: rate === null || rate === 0 || beat.waiting !== null ? null : Math.ceil(left / rate),
+    eta_s: left === null || beat.waiting !== null ? null : Math.ceil(left),
     waiting: state === 'running' ? beat.waiting : null,
     stopped: summary.stopped,
     missed: summary.missed,

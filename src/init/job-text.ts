@@ -37,7 +37,7 @@ export type AnswerWish =
 export function jobText(wishes: JobWishes, environment: Environment): string {
   const { data, file } = wishes;
   const text = textOf(wishes);
-  const { prompt, answer } = settle(parseJob(text, file), environment, {});
+  const { prompt, answer } = settle(parseJob(text, file, environment), environment, {});
   if (prompt !== null)
     compileTemplate(prompt, { name: data.seen, columns: data.columns, format: data.format });
   answerReader(answer);
@@ -120,7 +120,7 @@ function promptOf({ task, data, answer }: JobWishes): {
   readonly about: string | null;
 } {
   if (task === '') return { prompt: null, about: null };
-  if (task.includes('{{')) return { prompt: task, about: null };
+  if (task.includes('{{')) return { prompt: task, about: aboutOf(task, data) };
   const { text } = data;
   if (text === null) {
     throw new UsageError(
@@ -133,6 +133,14 @@ function promptOf({ task, data, answer }: JobWishes): {
   const title = /^[\p{L}\p{N}_][\p{L}\p{N}\p{M}_ -]*$/u.test(text.column) ? text.column : 'Text';
   const lines = [task, ...formLines(answer), '', `${title}: ${text.tag}`, 'Answer:'];
   return { prompt: lines.join('\n'), about: text.column };
+}
+
+/** The column that a template of the user's own is about; null where it has several, or asks whether one is empty. */
+function aboutOf(task: string, data: DataFile): string | null {
+  if (/\{\{\s*[#^]/.test(task)) return null;
+  const { names } = compileTemplate(task, { name: data.seen, columns: data.columns, format: data.format });
+  const [only, ...others] = new Set(names);
+  return others.length === 0 ? (only ?? null) : null;
 }
 
 /** What the prompt says of the form of an answer. */

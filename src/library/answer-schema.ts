@@ -40,7 +40,7 @@ export function jsonSchemaOf({ '~standard': standard }: AnswerSchema): Record<st
   if (standard.jsonSchema === undefined) {
     throw new UsageError(
       'schema_invalid',
-      `answer.json: this schema of ${standard.vendor} does not say itself as a JSON Schema`,
+      `answer.json: this schema of ${standard.vendor} cannot write itself as a JSON Schema`,
       'Take a version with Standard JSON Schema (zod from 4.2 on), or give the JSON Schema itself.',
     );
   }
@@ -50,7 +50,7 @@ export function jsonSchemaOf({ '~standard': standard }: AnswerSchema): Record<st
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new UsageError(
       'schema_invalid',
-      `answer.json cannot be said as a JSON Schema: ${why}`,
+      `answer.json cannot be written as a JSON Schema: ${why}`,
       'Describe what the model writes, and make something else of it with a transform.',
       { cause },
     );

@@ -2,7 +2,7 @@ import type { RunFlags, Settings } from '../config/settings.js';
 import type { Halt } from '../halt.js';
 import type { RunEvent } from '../run/events.js';
 import type { RunResult } from '../run/pipeline.js';
-import type { World } from '../run/world.js';
+import type { Unconnected } from '../run/world.js';
 import { haltOn, type JobOptions, type Opened } from './open.js';
 import { runOpened, type Surroundings } from './run-opened.js';
 
@@ -49,12 +49,13 @@ export async function begin<R extends RunResult>(
   { source, env, log, ...opened }: Opened,
   options: RunOptions,
   halt: Halt,
-  work: (settings: Settings, world: World) => Promise<R>,
+  work: (settings: Settings, world: Unconnected) => Promise<R>,
   reader: Pick<Surroundings, 'stdout' | 'ahead'> = {},
 ): Promise<R> {
   const { signal } = options;
-  const release = haltOn(signal, halt);
+  let release = (): void => {};
   try {
+    release = haltOn(signal, halt);
     const leave = signal && { leave: signal };
     const onEvent = tellerOf(options, halt);
     const world = { ...reader, ...leave, halt, log, env, stdin: source.stream, onEvent };
@@ -64,6 +65,7 @@ export async function begin<R extends RunResult>(
     throw error;
   } finally {
     release();
+    source.stream.destroy();
   }
 }
 

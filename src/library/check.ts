@@ -2,6 +2,7 @@ import { PassThrough } from 'node:stream';
 import { checkJob, quoteLimits } from '../check/check-job.js';
 import type { CheckReport } from '../check/check-report.js';
 import { Halt } from '../halt.js';
+import { assertProgram } from '../run/on-finish.js';
 import type { Job } from './job.js';
 import { haltOn, type JobOptions, open } from './open.js';
 
@@ -14,6 +15,7 @@ import { haltOn, type JobOptions, open } from './open.js';
  */
 export async function check<A>(job: Job<A> | string, options: JobOptions = {}): Promise<CheckReport> {
   const opened = open(job, options);
+  assertProgram(opened.job, opened.environment.variable);
   const halt = new Halt();
   const release = haltOn(options.signal, halt);
   try {
@@ -28,5 +30,6 @@ export async function check<A>(job: Job<A> | string, options: JobOptions = {}): 
     throw error;
   } finally {
     release();
+    opened.source.stream.destroy();
   }
 }

@@ -1,4 +1,5 @@
 import type * as z from 'zod';
+import type { Environment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import { invalidJob } from '../config/job-problem.js';
 import { jobSchema, type NamedJob } from '../config/job-schema.js';
@@ -70,7 +71,7 @@ export interface Job<A = Json> {
  *   answer: { labels: ['positive', 'negative'] },
  * });
  * ```
- * @throws UsageError `job_invalid`, with a line for each field that is wrong; `schema_invalid` for a schema that cannot be said
+ * @throws UsageError `job_invalid`, with a line for each field that is wrong; `schema_invalid` for a schema that cannot be written
  *   as a JSON Schema
  */
 export function defineJob<const A extends AnswerDefinition = never>(
@@ -92,8 +93,8 @@ export function defineJob(definition: JobDefinition): Job<unknown> {
 const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
 
 /** @throws UsageError for a job file that is no valid job */
-export function jobOf<A>(job: Job<A> | string): Job<unknown> {
+export function jobOf<A>(job: Job<A> | string, environment: Environment): Job<unknown> {
   if (typeof job !== 'string') return job;
-  const fields = readJobFile(job);
+  const fields = readJobFile(job, environment);
   return { name: fields.name, fields, read: asRecorded };
 }

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { readEnvironment } from '../config/environment.js';
 import type { RunFlags } from '../config/settings.js';
@@ -42,16 +43,25 @@ export interface Opened extends OpenedJob {
 /** @throws UsageError for a job that cannot be run, whatever its input */
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
   const { rows, format, limit, concurrency, env = process.env, log = pino({ level: 'silent' }) } = options;
-  const typed = jobOf(job);
+  const environment = readEnvironment(env, null);
+  const typed = jobOf(job, environment);
   const source = rowSource(rows, format, typed.fields.input.path);
   const all = { ...flags, input: source.path, format: source.format, limit, concurrency };
-  const { settings, ...opened } = openedJob(typed.fields, readEnvironment(env, null), all);
+  const { settings, ...opened } = openedJob(typed.fields, environment, all);
   const { encoding, delimiter, ...rest } = settings.input;
+  const isRows = settings.input.path === '-';
   const input = {
     ...(source.objects ? rest : settings.input),
-    ...(settings.input.path === '-' && { name: 'the rows' }),
+    ...(isRows ? { name: 'the rows' } : { path: resolve(settings.input.path) }),
   };
-  return { ...opened, settings: { ...settings, input }, typed, source, env, log };
+  const { output, stateDir, jobFile } = settings;
+  // The program may change its folder while the run goes on (fault 111).
+  const places = {
+    output: output.path === '-' ? output : { ...output, path: resolve(output.path) },
+    stateDir: resolve(stateDir),
+    jobFile: jobFile && resolve(jobFile),
+  };
+  return { ...opened, settings: { ...settings, input, ...places }, typed, source, env, log };
 }
 
 /**

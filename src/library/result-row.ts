@@ -2,11 +2,11 @@ import type { AnswerSource, Fault, Filters, Json, Outcome, Usage } from '../mode
 import type { AnswerRead } from './answer-schema.js';
 
 /** How a row ended: the record that a JSONL output has of it, with the answer in the job's type. */
-export interface ResultRow<A = Json> {
+export interface ResultRow<A = Json, Input = { readonly [column: string]: Json }> {
   /** Position in the input, from 1. */
   readonly row: number;
   /** The row as it was given. Empty where it was a line that is no JSON object. */
-  readonly input: { readonly [column: string]: Json };
+  readonly input: Input;
   /** `completed`: an answer that no filter blocked. `skipped`: a required field is empty. */
   readonly status: Outcome['status'];
   /** `null` where there is none: then `error` says why, or the row abstained. */

@@ -42,49 +42,90 @@ export function rowSource(rows: Rows | undefined, format: string | undefined, jo
     return { ...(rows !== undefined && { path: rows }), ...given, stream: Readable.from([]), objects: false };
   }
   const objects = format === undefined;
-  const bytes = piecesOf(rows, objects);
-  return {
-    path: '-',
-    format: format ?? 'jsonl',
-    stream: Readable.from(bytes, { objectMode: false }),
-    objects,
-  };
+  return { path: '-', format: format ?? 'jsonl', stream: new RowStream(rows, objects), objects };
 }
 
 /** Characters of rows that are handed on at a time. */
 const PIECE = 64 * 1024;
 
-/** The rows as bytes of a file. @throws UsageError `bad_rows`, `rows_failed` */
-async function* piecesOf(rows: Exclude<Rows, string>, objects: boolean): AsyncGenerator<Buffer> {
-  let number = 0;
-  let lines = '';
-  for await (const each of told(rows)) {
-    number++;
-    if (objects) lines += `${lineOf(each, number)}\n`;
-    else yield bytesOf(each, number);
-    if (lines.length < PIECE) continue;
-    yield Buffer.from(lines);
-    lines = '';
+/**
+ * The rows of a caller as the bytes of a file. What is destroyed pulls no further, and lets the caller's source go at once,
+ * also where that is silent just then (fault 111).
+ */
+class RowStream extends Readable {
+  readonly #rows: Exclude<Rows, string>;
+  readonly #objects: boolean;
+  #iterator: Iterator<unknown> | AsyncIterator<unknown> | null = null;
+  #number = 0;
+
+  constructor(rows: Exclude<Rows, string>, objects: boolean) {
+    super();
+    this.#rows = rows;
+    this.#objects = objects;
   }
-  if (lines !== '') yield Buffer.from(lines);
+
+  override _read(): void {
+    this.#pull().catch((error: Error) => this.destroy(error));
+  }
+
+  /** @throws UsageError `bad_rows`, `rows_failed` */
+  async #pull(): Promise<void> {
+    let lines = '';
+    while (lines.length < PIECE) {
+      const next = await this.#next();
+      if (this.destroyed) return;
+      if (next.done) {
+        if (lines !== '') this.push(lines);
+        this.push(null);
+        return;
+      }
+      this.#number++;
+      if (!this.#objects) {
+        const bytes = bytesOf(next.value, this.#number);
+        // Nothing is asked for again where nothing was handed on.
+        if (bytes.length === 0) continue;
+        this.push(bytes);
+        return;
+      }
+      lines += `${lineOf(next.value, this.#number)}\n`;
+    }
+    this.push(lines);
+  }
+
+  /** What the caller's own source throws is told as what it is. */
+  async #next(): Promise<IteratorResult<unknown>> {
+    try {
+      this.#iterator ??= iteratorOf(this.#rows);
+      const { done = false, value } = await this.#iterator.next();
+      if (done) this.#iterator = null;
+      return { done, value: await value };
+    } catch (cause) {
+      this.#iterator = null;
+      throw new UsageError('rows_failed', `the rows could not be read: ${errorText(cause)}`, undefined, {
+        cause,
+      });
+    }
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const iterator = this.#iterator;
+    this.#iterator = null;
+    // It is not waited for: a generator that waits for something itself returns after that.
+    (async () => iterator?.return?.())().catch(() => {});
+    done(error);
+  }
 }
 
-/** What the caller's own source throws, told as what it is. */
-async function* told(rows: Exclude<Rows, string>): AsyncGenerator<unknown> {
-  try {
-    if (Symbol.asyncIterator in rows || Symbol.iterator in rows) yield* rows;
-    else throw new TypeError('they can not be iterated');
-  } catch (cause) {
-    throw new UsageError('rows_failed', `the rows could not be read: ${errorText(cause)}`, undefined, {
-      cause,
-    });
-  }
+function iteratorOf(rows: Exclude<Rows, string>): Iterator<unknown> | AsyncIterator<unknown> {
+  if (Symbol.asyncIterator in rows) return rows[Symbol.asyncIterator]();
+  if (Symbol.iterator in rows) return rows[Symbol.iterator]();
+  throw new TypeError('they cannot be iterated');
 }
 
 function lineOf(row: unknown, number: number): string {
   const isBytes = typeof row === 'string' || row instanceof Uint8Array;
   if (isBytes || typeof row !== 'object' || row === null || Array.isArray(row)) {
-    const what = isBytes ? 'text' : row === null ? 'null' : Array.isArray(row) ? 'a list' : `a ${typeof row}`;
+    const what = isBytes ? 'text' : Array.isArray(row) ? 'a list' : kindOf(row);
     throw new UsageError(
       'bad_rows',
       `row ${number} is ${what}, and a row is an object`,
@@ -94,8 +135,8 @@ function lineOf(row: unknown, number: number): string {
   try {
     return JSON.stringify(row);
   } catch (cause) {
-    const message = `row ${number} cannot be said as JSON: ${errorText(cause)}`;
-    throw new UsageError('bad_rows', message, 'Give values that JSON has.', { cause });
+    const message = `row ${number} cannot be written as JSON: ${errorText(cause)}`;
+    throw new UsageError('bad_rows', message, 'Give values that JSON can hold.', { cause });
   }
 }
 
@@ -104,7 +145,13 @@ function bytesOf(piece: unknown, number: number): Buffer {
   if (piece instanceof Uint8Array) return Buffer.from(piece);
   throw new UsageError(
     'bad_rows',
-    `piece ${number} of the rows is a ${typeof piece}, and with format they are the text of a file`,
+    `piece ${number} of the rows is ${kindOf(piece)}, and with format they are the text of a file`,
     'Leave format out where the rows are objects.',
   );
 }
+
+/** `a number`, `an object`, `undefined` */
+const kindOf = (value: unknown): string =>
+  value === null || value === undefined
+    ? String(value)
+    : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;

@@ -1,11 +1,10 @@
 import { PassThrough, Readable } from 'node:stream';
 import type { Logger } from 'pino';
-import { onFinish, readyHooks } from '../run/on-finish.js';
 import type { Settings } from '../config/settings.js';
 import type { RunResult } from '../run/pipeline.js';
-import type { World } from '../run/world.js';
+import type { Unconnected, World } from '../run/world.js';
+import { Connection } from './connection.js';
 import type { OpenedJob } from './opened-job.js';
-import { service } from './service.js';
 
 /** What a run takes from the program around it that has no terminal. */
 export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent' | 'ahead'> {
@@ -29,33 +28,31 @@ export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent'
 export async function runOpened<R extends RunResult>(
   { environment, job, settings }: OpenedJob,
   { env, leave, stdin, stdout, ...world }: Surroundings,
-  work: (settings: Settings, world: World) => Promise<R>,
+  work: (settings: Settings, world: Unconnected) => Promise<R>,
 ): Promise<R> {
   const { log } = world;
-  const hooks = readyHooks(job, environment.variable);
   const say = (line: string): void => {
     const warning = /^warning: (.*)/s.exec(line)?.[1];
     if (warning === undefined) log.info(line);
     else log.warn(warning);
   };
-  const { address, keys, close } = await service(settings, environment, say);
+  const connection = new Connection({ environment, job, settings }, say);
   try {
-    const result = await work(settings, {
+    const around = connection.around({
       ...world,
-      address,
-      keys,
       stdin: stdin ?? Readable.from([]),
       stdout: stdout ?? new PassThrough().resume(),
       stderr: new PassThrough().resume(),
       quiet: true,
       say,
     });
+    const result = await work(settings, around);
     const onWarning = (message: string): void => log.warn(message);
     // A retry that found no row has changed nothing.
     if (result.retried !== 0)
-      await onFinish(hooks, result, { env, onWarning, signal: leave ?? new AbortController().signal });
+      await connection.finish(result, { env, onWarning, signal: leave ?? new AbortController().signal });
     return result;
   } finally {
-    await close();
+    await connection.close();
   }
 }

@@ -37,13 +37,19 @@ export interface RowRunOptions extends RunOptions {
 export type RunResult = Omit<PipelineResult, 'halted'>;
 
 /** The rows of a run, in input order. The run begins when the first is asked for. */
-export interface Results<A> extends AsyncIterable<ResultRow<A>> {
+export interface Results<A, Input = { readonly [column: string]: Json }>
+  extends AsyncIterable<ResultRow<A, Input>> {
   /**
    * What came of it, once it has ended. Rejects with what keeps the run from starting, and with a UsageError `not_begun` where it
    * is asked for before the first row.
    */
   readonly summary: Promise<Summary>;
 }
+
+/** A row of a caller as JSON has it, and so the results: a `Date` is a text. */
+export type Recorded<R> = {
+  readonly [K in keyof R]: R[K] extends { toJSON(...args: never): infer J } ? J : R[K];
+};
 
 /**
  * Runs a job. With `output` into a file, as `promptmill run` does: an unfinished run is continued, and a run that stops early,
@@ -61,6 +67,13 @@ export interface Results<A> extends AsyncIterable<ResultRow<A>> {
  * @throws the reason of `signal`, where nothing has begun, and out of the loop
  */
 export function run<A = Json>(job: Job<A> | string, options: FileRunOptions): Promise<RunResult>;
+export function run<A = Json, R extends object = { readonly [column: string]: Json }>(
+  job: Job<A> | string,
+  options: RowRunOptions & {
+    readonly rows: Iterable<R> | AsyncIterable<R>;
+    readonly format?: undefined;
+  },
+): Results<A, Recorded<R>>;
 export function run<A = Json>(job: Job<A> | string, options?: RowRunOptions): Results<A>;
 export function run(
   job: Job<unknown> | string,
@@ -89,7 +102,8 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
   const output = { ...opened.settings.output, format: outputFormatOf('rows.jsonl'), columns: null };
   const settings = { ...opened.settings, output };
   let summary: Promise<Summary> | null = null;
-  const rows = iterate({ ...opened, settings }, options, (begun) => {
+  const halt = new Halt();
+  const rows = iterate({ ...opened, settings }, options, halt, (begun) => {
     summary = begun;
     // Whoever reads the rows hears of it there.
     summary.catch(() => {});
@@ -98,7 +112,14 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
     get summary() {
       return summary ?? Promise.reject(notBegun());
     },
-    [Symbol.asyncIterator]: () => rows,
+    [Symbol.asyncIterator]: () => ({
+      next: () => rows.next(),
+      // Also while a row is waited for, when the generator itself would return after that row only.
+      return: () => {
+        halt.pull({ kind: 'signal', signal: 'AbortSignal' });
+        return rows.return();
+      },
+    }),
   };
 }
 
@@ -112,10 +133,10 @@ const notBegun = (): UsageError =>
 async function* iterate(
   opened: Opened,
   options: RowRunOptions,
+  halt: Halt,
   begun: (summary: Promise<Summary>) => void,
 ): AsyncGenerator<ResultRow<unknown>, void> {
   const { ahead = AHEAD } = options;
-  const halt = new Halt();
   // Holds the records of one commit: the run waits until they are taken.
   const sink = new PassThrough({ objectMode: true, highWaterMark: 1 });
   const running = begin(opened, options, halt, runJob, { stdout: sink, ahead }).finally(() => sink.end());

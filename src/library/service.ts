@@ -26,7 +26,7 @@ export async function service(
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service needs none of it.
     const { startEmulator } = await import('../emulator/server.js');
-    const emulator = await startEmulator({ deployments: { [deployment]: model } });
+    const emulator = await startEmulator({ deployments: { [deployment]: model }, modelPrefix: 'emulator:' });
     return {
       address: { baseUrl: emulator.url, segment: 'openai' },
       keys: new KeyRing(emulator.keys),

@@ -50,11 +50,15 @@ function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw
   };
   const whole = (cells: readonly string[]): string => stringify([cells], options);
   const alone = { ...options, eof: false };
-  const quoted = (text: string): string => (QUOTED.test(text) ? stringify([[text]], alone) : text);
-  const line = (cells: readonly string[]): string =>
-    cells.length === 1 || cells.filter((text) => QUOTED.test(text)).length > FEW
-      ? whole(cells)
-      : `${cells.map(quoted).join(',')}\n`;
+  const quoted = (text: string): string => stringify([[text]], alone);
+  const quotedIfNeeded = (text: string): string => (QUOTED.test(text) ? quoted(text) : text);
+  const line = (cells: string[]): string => {
+    const toQuote: number[] = [];
+    for (let i = 0; i < cells.length; i++) if (QUOTED.test(cells[i] ?? '')) toQuote.push(i);
+    if (cells.length === 1 || toQuote.length > FEW) return whole(cells);
+    for (const i of toQuote) cells[i] = quoted(cells[i] ?? '');
+    return `${cells.join(',')}\n`;
+  };
   return {
     header: line(columns.map(({ name }) => cell(name))),
     reviewed: columns.filter(({ part }) => REVIEWED.has(part)).map(({ name }) => cell(name)),
@@ -77,7 +81,7 @@ function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw
       return new Map(
         columns
           .filter(({ part }) => changed.has(part))
-          .map(({ name, value }) => [cell(name), quoted(cell(valueText(value(facts))))]),
+          .map(({ name, value }) => [cell(name), quotedIfNeeded(cell(valueText(value(facts))))]),
       );
     },
   };

@@ -13,11 +13,17 @@ export const isPacked = (path: string): boolean => /\.gz$/i.test(path);
 /**
  * The records of an output, as bytes: inflated where it is packed. Nothing is open until they are asked for.
  * @param packed whether it is, where its name does not say so. @default by its name
+ * @param onFile gets the bytes of the file itself, as they are read
  * @throws UsageError `output_damaged` for gzip that is cut off, is not sound, or has other data behind it
  * @throws the file system's error
  */
-export async function* outputBytes(path: string, packed = isPacked(path)): AsyncGenerator<Buffer> {
-  const bytes = createReadStream(path, { highWaterMark: PIECE });
+export async function* outputBytes(
+  path: string,
+  packed = isPacked(path),
+  onFile?: (piece: Buffer) => unknown,
+): AsyncGenerator<Buffer> {
+  const file: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: PIECE });
+  const bytes = onFile === undefined ? file : told(file, onFile);
   if (!packed) return yield* bytes;
   try {
     yield* inflate(bytes);
@@ -30,6 +36,16 @@ export async function* outputBytes(path: string, packed = isPacked(path)): Async
         : `is not sound gzip (${errorText(error)})`;
     const hint = 'Put the file back as the run wrote it.';
     throw new UsageError('output_damaged', `${path} ${what}`, hint, { cause: error });
+  }
+}
+
+async function* told(
+  bytes: AsyncIterable<Buffer>,
+  onPiece: (piece: Buffer) => unknown,
+): AsyncGenerator<Buffer> {
+  for await (const piece of bytes) {
+    onPiece(piece);
+    yield piece;
   }
 }
 

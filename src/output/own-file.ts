@@ -7,6 +7,7 @@ import {
   lstatSync,
   openSync,
   readFileSync,
+  statSync,
 } from 'node:fs';
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
 import { errorCode } from '../errors.js';
@@ -25,16 +26,33 @@ export interface FileId {
   readonly ino: number;
 }
 
-/** Makes a new file; what has the name, a link for example, loses it and is not touched otherwise. */
-export async function createOwn(path: string): Promise<FileHandle> {
+/**
+ * Makes a new file; what has the name, a link for example, loses it and is not touched otherwise.
+ * @param mode its permissions, from the first moment (fault 107). @default those that the system gives
+ */
+export async function createOwn(path: string, mode?: number): Promise<FileHandle> {
   const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | NO_SURPRISE;
-  try {
-    return await open(path, flags);
-  } catch (error) {
+  const file = await open(path, flags, mode).catch(async (error: unknown) => {
     if (errorCode(error) !== 'EEXIST') throw error;
     await rm(path, { force: true });
-    return await open(path, flags);
-  }
+    return await open(path, flags, mode);
+  });
+  // What the umask has taken away.
+  if (mode !== undefined && ((await file.stat()).mode & 0o777) !== mode) await file.chmod(mode);
+  return file;
+}
+
+/** The permissions of a file; undefined where there is none, or it is no plain file. */
+export function modeOf(path: string): number | undefined {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  return found?.isFile() ? found.mode & 0o777 : undefined;
+}
+
+/** The permissions of a new file with texts of others: nobody may read it who may not read all of them. */
+export function modeLike(...paths: readonly string[]): number | undefined {
+  const modes = paths.flatMap((path) => statSync(path, { throwIfNoEntry: false })?.mode ?? []);
+  if (modes.length === 0) return undefined;
+  return modes.reduce((all, mode) => all & (mode | 0o600), 0o666 & ~process.umask());
 }
 
 /** Opens a file that is there, and no link. @throws the file system's error */
@@ -96,8 +114,10 @@ function nullIfMissing(error: unknown): null {
 }
 
 /** The digest of a file, as `sha256sum` shows it. */
-export async function sha256Of(path: string): Promise<string> {
+export const sha256Of = (path: string): Promise<string> => sha256OfBytes(createReadStream(path));
+
+export async function sha256OfBytes(bytes: AsyncIterable<Buffer | string>): Promise<string> {
   const hash = createHash('sha256');
-  for await (const piece of createReadStream(path)) hash.update(piece);
+  for await (const piece of bytes) hash.update(piece);
   return hash.digest('hex');
 }

@@ -42,7 +42,7 @@ export async function* standingRecords(
   name = UNNAMED,
 ): AsyncGenerator<StandingRecord[]> {
   const lineOf = lineReader(format, name);
-  for await (const lines of cut(bytes, format)) {
+  for await (const lines of recordsWithEnds(bytes, format)) {
     for (let i = 0; i < lines.length; i += TOGETHER)
       yield lines.slice(i, i + TOGETHER).flatMap((line) => lineOf(line).record ?? []);
   }
@@ -55,7 +55,7 @@ export async function* rewritten(
   change: (record: StandingRecord) => Change,
 ): AsyncGenerator<Buffer> {
   const lineOf = lineReader(format, UNNAMED);
-  for await (const lines of cut(bytes, format)) {
+  for await (const lines of recordsWithEnds(bytes, format)) {
     const pieces = lines.map((line) => {
       const { record, with: changedTo } = lineOf(line);
       const changed = record === null ? null : change(record);
@@ -84,7 +84,7 @@ export async function* merged(
   let place = places.next();
   let number = 0;
   const isRecord = recordTest(format);
-  for await (const lines of cut(bytes, format)) {
+  for await (const lines of recordsWithEnds(bytes, format)) {
     const pieces: Buffer[] = [];
     for (const line of lines) {
       if (place.done || !isRecord(line) || ++number !== place.value) {
@@ -110,7 +110,7 @@ export async function* merged(
 /** The bytes of the records alone. */
 async function* recordsOf(bytes: AsyncIterable<Buffer>, format: OutputFormat): AsyncGenerator<Buffer[]> {
   const isRecord = recordTest(format);
-  for await (const lines of cut(bytes, format)) yield lines.filter(isRecord);
+  for await (const lines of recordsWithEnds(bytes, format)) yield lines.filter(isRecord);
 }
 
 /** Tells, asked for every line in order, the records from the header and blank lines. */
@@ -217,14 +217,17 @@ const QUOTE = 0x22;
 const LF = 0x0a;
 const CR = 0x0d;
 
-const isBlank = (line: Buffer): boolean =>
+export const isBlank = (line: Buffer): boolean =>
   (line.length === 1 && line[0] === LF) || (line.length === 2 && line[0] === CR && line[1] === LF);
 
 /**
  * Cuts an output into records with their line ends. A record ends at a line feed that is not inside quotes, where the format
  * has them; neither byte is ever part of another character in UTF-8.
  */
-async function* cut(bytes: AsyncIterable<Buffer>, { hasQuotes }: OutputFormat): AsyncGenerator<Buffer[]> {
+export async function* recordsWithEnds(
+  bytes: AsyncIterable<Buffer>,
+  { hasQuotes }: OutputFormat,
+): AsyncGenerator<Buffer[]> {
   let begun: Buffer[] = [];
   let quoted = false;
   for await (const chunk of bytes) {

@@ -1,6 +1,7 @@
 import { existsSync, lstatSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { PromptmillError, UsageError } from '../errors.js';
+import { modeLike } from './own-file.js';
 import { type Content, WriteError, writeDurably } from './writer.js';
 
 /** A file that somebody asks for, besides the files of a run. */
@@ -10,6 +11,8 @@ export interface WantedFile {
   readonly path: string;
   /** Replaces a file that is there. @default false */
   readonly overwrite?: boolean;
+  /** Files whose texts are in it: it is as private as they are. @default none */
+  readonly like?: readonly string[];
 }
 
 /**
@@ -47,8 +50,8 @@ export function placeOf(path: string): string {
 }
 
 /** Writes it as a whole. @throws UsageError when it cannot be written, or what fails while its content is made */
-export async function writeWanted({ option, path }: WantedFile, content: Content): Promise<void> {
-  await writeDurably(path, content).catch((error: unknown) => {
+export async function writeWanted({ option, path, like = [] }: WantedFile, content: Content): Promise<void> {
+  await writeDurably(path, content, modeLike(...like)).catch((error: unknown) => {
     if (!(error instanceof WriteError)) throw error;
     if (error.cause instanceof PromptmillError) throw error.cause;
     throw new UsageError('output_not_written', error.message, anotherFor(option), { cause: error });

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { steadyNow } from '../clock.js';
 import { isDiskFull } from '../errors.js';
-import { createOwn, type FileId, fileAt, isSame, openOwn } from './own-file.js';
+import { createOwn, type FileId, fileAt, isSame, modeOf, openOwn } from './own-file.js';
 
 /** Appends text whose bytes are on disk when a commit returns. */
 export interface RecordWriter {
@@ -38,16 +38,17 @@ export class PartFile implements RecordWriter {
    * @param bytes what the manifest says of the file: everything behind is not trusted (fault 50)
    * @param anew go on in a copy, so that a process that has the file open, and was only frozen, writes into nothing.
    *   A file that has a second name is always copied, because its other name is not ours to write to.
+   * @param mode of a new file. @default as the system gives it
    * @throws WriteError
    */
-  static async open(path: string, bytes: number, anew = false): Promise<PartFile> {
+  static async open(path: string, bytes: number, anew = false, mode?: number): Promise<PartFile> {
     return await writing(path, async () => {
-      let file = bytes === 0 ? await createOwn(path) : await openOwn(path);
+      let file = bytes === 0 ? await createOwn(path, mode) : await openOwn(path);
       try {
         if (bytes > 0 && (anew || (await file.stat()).nlink > 1)) {
           const original = file;
           file = await throughTemporary(path, async (temporary) => {
-            const copy = await begin(temporary);
+            const copy = await begin(temporary, (await original.stat()).mode & 0o777);
             await copyBytes(original, copy, bytes).finally(() => original.close());
             return copy;
           });
@@ -95,7 +96,7 @@ export class PartFile implements RecordWriter {
   /** Puts what is committed into a new file: a file that was deleted is there for as long as it is open. */
   async rescue(path: string): Promise<void> {
     await writing(path, async () => {
-      const file = await open(path, 'wx');
+      const file = await open(path, 'wx', (await this.file.stat()).mode & 0o777);
       await copyBytes(this.file, file, this.position).finally(() => file.close());
     });
   }
@@ -215,7 +216,7 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
   try {
     return await work();
   } catch (cause) {
-    throw new WriteError(path, cause);
+    throw cause instanceof WriteError ? cause : new WriteError(path, cause);
   }
 }
 
@@ -242,8 +243,8 @@ function remove({ path, file }: Temporary): void {
 }
 
 /** Makes the file, empty. */
-async function begin(temporary: Temporary): Promise<FileHandle> {
-  const file = await createOwn(temporary.path);
+async function begin(temporary: Temporary, mode?: number): Promise<FileHandle> {
+  const file = await createOwn(temporary.path, mode);
   temporary.file = await file.stat();
   return file;
 }
@@ -275,9 +276,8 @@ export type Content = string | AsyncIterable<string | Buffer>;
 
 /** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
 async function fill(temporary: Temporary, content: Content, mode?: number): Promise<FileId> {
-  const file = await begin(temporary);
+  const file = await begin(temporary, mode);
   try {
-    if (mode !== undefined) await file.chmod(mode);
     await writeFile(file, content);
     await file.sync();
     return await file.stat();
@@ -297,13 +297,21 @@ export const writeAside = (path: string, content: Content, mode?: number): Promi
 
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
- * @param mode its permissions. @default those that the system gives
+ * @param mode its permissions. One that is there is never opened to others by this. @default those of the file that is there
+ * @param ready gets the path of the temporary file when it is durable, and is done before the rename
  * @returns the file, by which it is known from one that somebody else puts there
  * @throws WriteError; then the old file stands
  */
-export async function writeDurably(path: string, content: Content, mode?: number): Promise<FileId | null> {
+export async function writeDurably(
+  path: string,
+  content: Content,
+  mode?: number,
+  ready?: (path: string) => Promise<void>,
+): Promise<FileId | null> {
   const make = async (temporary: Temporary): Promise<void> => {
-    const made = await fill(temporary, content, mode);
+    const there = modeOf(path);
+    const made = await fill(temporary, content, there === undefined ? mode : there & (mode ?? there));
+    await ready?.(temporary.path);
     // Not every place has a lock, and the half of another file would get the name.
     if (!isSame(await fileAt(temporary.path), made)) throw new Error('another process is writing it now');
   };

@@ -7,6 +7,7 @@ import {
   type PaceChange,
   PaceChanges,
   type PaceLimits,
+  type Quota,
   quotaOf,
   takePermits,
 } from './shared-pace.js';
@@ -98,8 +99,8 @@ export class Pacer {
     return needsPermits(this.#shared.pace, this.parts.limits);
   }
 
-  /** Calls a minute that the fleet may make, as far as this process knows; null while nothing bounds them but the concurrency. */
-  get quota(): { readonly perMinute: number; readonly isFound: boolean } | null {
+  /** What the fleet may do in a minute, as far as this process knows; null while nothing bounds its calls but the concurrency. */
+  get quota(): Quota | null {
     return quotaOf(this.#shared.pace, this.parts.limits);
   }
 
@@ -173,16 +174,37 @@ export class Pacer {
     this.#changes.tell('held', this.#shared.pace);
   }
 
+  /** Calls that this process has at once, as far as the limit lets it. */
+  get atOnce(): number {
+    return Math.min(this.#start.limit, this.parts.underWay());
+  }
+
+  /** End of the last pause that this process knows of. */
+  get pausedUntil(): number {
+    return this.#start.pausedUntil;
+  }
+
   /**
-   * The server starves calls: fewer at once.
-   * @returns false where it is one call already, or where half of them are not made anyway
+   * The calls at once are too many for the server.
+   * @param most how many are not
+   * @param startedAt of the call that shows it
+   * @param firstMs time after which one more is tried. @default a minute
+   * @returns false where no more are made anyway
    */
-  starved(): boolean {
-    // Where no more than half are made, half as many are no fewer.
-    if (this.parts.underWay() * 2 <= this.#start.limit) return false;
-    const fewer = this.#start.starved(this.#clock());
-    if (fewer) this.parts.onConcurrency(this.#start.limit);
-    return fewer;
+  lower(most: number, startedAt: number, firstMs?: number): boolean {
+    if (most >= this.atOnce || !this.#start.lower(most, startedAt, this.#clock(), firstMs)) return false;
+    this.parts.onConcurrency(this.#start.limit);
+    return true;
+  }
+
+  /** They were not. */
+  raise(most: number): void {
+    this.#start.raise(most, this.#clock());
+  }
+
+  /** An answer came so late that more calls at once would not be answered in time. */
+  late(): void {
+    this.#start.late(this.#clock());
   }
 
   /**

@@ -29,9 +29,9 @@ const paceSchema = z.object({
   /** The last waves of refusals, oldest first; none where nothing was refused for a minute. */
   waves: z.array(z.object({ admitted: z.number(), refused: z.number(), ms: z.number(), wait: z.number() })),
   /** Cuts in a row that did not help, and the peak before the first of them. */
-  inVain: z.object({ cuts: z.number(), peak: z.number().positive() }).nullable().default(null),
+  inVain: z.object({ cuts: z.number(), peak: z.number().positive() }).nullable(),
   /** Until then single refusals are taken to be chance: they cost their pause, and no rate is cut. */
-  chanceUntil: z.number().default(0),
+  chanceUntil: z.number(),
   /** The quota per minute as the service says it in its answers; null where it says nothing. */
   advertised: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
   /** What the service is estimated to take, by its refusals; null while it hardly refused. */
@@ -47,8 +47,8 @@ const paceSchema = z.object({
     .nullable(),
 });
 export type SharedPace = Readonly<z.output<typeof paceSchema>>;
-/** With when it was written; earlier versions left that out. */
-const writtenSchema = paceSchema.extend({ at: z.number().optional() });
+/** With when it was written. */
+const writtenSchema = paceSchema.extend({ at: z.number() });
 
 /** A quota per minute, as a job or the service says it; null where it says nothing. */
 export interface PaceLimits {
@@ -94,7 +94,7 @@ export function readPace(text: string | null, now: number): SharedPace {
   const written = text === null ? null : parse(text);
   if (written === null) return newPace();
   // Written at a time that is yet to come: the clock was set back, and the times are moved with it (fault 90).
-  const back = (written.at ?? now) - now;
+  const back = written.at - now;
   const pace = back > SET_MS ? moved(written.pace, -back) : written.pace;
   const last = Math.max(pace.permit, pace.since, pace.waitUntil, pace.estimate?.at ?? 0);
   return Math.abs(last - now) > PACE_TTL_MS + MINUTE ? newPace() : pace;
@@ -120,7 +120,7 @@ export function moved(pace: SharedPace, by: number): SharedPace {
   };
 }
 
-function parse(text: string): { readonly pace: SharedPace; readonly at: number | undefined } | null {
+function parse(text: string): { readonly pace: SharedPace; readonly at: number } | null {
   try {
     const { at, ...pace } = writtenSchema.parse(JSON.parse(text));
     return { pace, at };
@@ -137,17 +137,23 @@ export function allowedRate(pace: SharedPace, configured: PaceLimits): number | 
   return Math.min(rateOf(pace.estimate), most ?? Number.POSITIVE_INFINITY);
 }
 
-/** The same for people: the quota itself where it is told, and what was found out where refusals say that it is less. */
-export function quotaOf(
-  pace: SharedPace,
-  configured: PaceLimits,
-): { readonly perMinute: number; readonly isFound: boolean } | null {
-  const told = known(pace, configured).requestsPerMinute;
+/** What people are told of a quota. */
+export interface Quota {
+  /** Calls; null where nothing is known of them. */
+  readonly perMinute: number | null;
+  /** Whether only refusals told the calls. */
+  readonly isFound: boolean;
+  /** Null where nothing is known of tokens. */
+  readonly tokensPerMinute: number | null;
+}
+
+/** The quota itself where it is told, and what was found out where refusals say that it is less; null where nothing is known. */
+export function quotaOf(pace: SharedPace, configured: PaceLimits): Quota | null {
+  const { requestsPerMinute: told, tokensPerMinute } = known(pace, configured);
   const allowed = allowedRate(pace, configured);
-  if (allowed === null) return null;
-  return told === null || allowed < told * USED.requests
-    ? { perMinute: allowed, isFound: true }
-    : { perMinute: told, isFound: false };
+  if (allowed === null && tokensPerMinute === null) return null;
+  const isFound = allowed !== null && (told === null || allowed < told * USED.requests);
+  return { perMinute: isFound ? allowed : told, isFound, tokensPerMinute };
 }
 
 /** Whether calls need a permit: only then does anybody ask the store for one. */

@@ -3,8 +3,8 @@ const FIRST = 10;
 /** Time after a failed call during which the limit does not grow, in milliseconds, unless so many answers came since. */
 const CALM_MS = 5_000;
 const CALM_ANSWERS = 10;
-/** Time after which twice as many calls are tried again, where a server starved some of them, in milliseconds. */
-const REST_MS = 1_800_000;
+/** Time after which one call more is tried again where they were too many, at first and at most, in milliseconds. */
+const STEP_MS = { first: 60_000, most: 1_800_000 };
 
 /**
  * How many calls one process makes at once, from a few up to its ceiling: each answer adds one, which doubles the
@@ -14,7 +14,9 @@ const REST_MS = 1_800_000;
  * It begins again after a pause of which no rate was learned. Where a rate is known the limit stays, because the service
  * counts calls a second and not calls at once. A 5xx only stops the growth for a while, or until ten calls were answered:
  * a service that fails at one call in thirty, whatever the load, would else be called by ten at once for hours.
- * A server that starves calls gets half as many at once, for half an hour at least.
+ *
+ * Where the calls at once are too many for the server, the ceiling is lowered, and then rises by one a minute, or as soon as the
+ * reason allows. Where the first one more proves too many again, the steps take twice as long.
  */
 export class SlowStart {
   #limit: number;
@@ -23,9 +25,16 @@ export class SlowStart {
   /** Answers since the last failed call. */
   #since = 0;
 
-  /** The ceiling, or less while the server starves calls. */
+  /** The ceiling, or less where that was too much for the server. */
   #most: number;
-  #raisedFrom = Number.POSITIVE_INFINITY;
+  /** When the ceiling was lowered last, and from where; null where it never was. */
+  #lowered: { readonly at: number; readonly from: number } | null = null;
+  /** Time between two steps back, now and at first. */
+  #stepMs = 0;
+  #firstMs = STEP_MS.first;
+  #stepAt = Number.POSITIVE_INFINITY;
+  /** How often it was raised since. */
+  #raises = 0;
 
   /** @param ceiling the concurrency that the user set */
   constructor(private readonly ceiling: number) {
@@ -36,6 +45,11 @@ export class SlowStart {
   /** Calls that may be made at once. */
   get limit(): number {
     return this.#limit;
+  }
+
+  /** End of the last pause. */
+  get pausedUntil(): number {
+    return this.#pausedUntil;
   }
 
   /** A call was answered. @returns true when the limit grew */
@@ -67,21 +81,46 @@ export class SlowStart {
     return this.#limit < before;
   }
 
-  /** The server starves calls. @returns true when the limit fell */
-  starved(now: number): boolean {
-    const before = this.#limit;
-    this.#limit = Math.max(1, Math.floor(before / 2));
+  /**
+   * The calls at once are too many for the server.
+   * @param most how many are not
+   * @param startedAt of the call that shows it: one that began before the last cut shows nothing of what came after
+   * @param firstMs time after which one more is tried, unless that has proved too many before
+   * @returns true when the limit fell
+   */
+  lower(most: number, startedAt: number, now: number, firstMs = STEP_MS.first): boolean {
+    if (startedAt < (this.#lowered?.at ?? 0) || most >= this.#limit) return false;
+    // The first one more was too many. After several it is chance, or something else has changed.
+    const factor = this.#raises === 0 ? 1 : this.#raises === 1 ? 2 : 1 / 2;
+    this.#stepMs = Math.max(firstMs, Math.min(this.#stepMs * factor, STEP_MS.most));
+    this.#firstMs = firstMs;
+    this.#lowered = { at: now, from: this.#limit };
+    this.#limit = Math.max(1, most);
     this.#most = this.#limit;
-    this.#raisedFrom = now + REST_MS;
-    return this.#limit < before;
+    this.#raises = 0;
+    this.#stepAt = now + this.#stepMs;
+    return true;
+  }
+
+  /** They were not: the ceiling is at least so high again. */
+  raise(most: number, now: number): void {
+    this.#most = Math.min(Math.max(this.#most, most), this.ceiling);
+    this.#stepAt = now + this.#stepMs;
+  }
+
+  /** More calls at once would be answered too late. */
+  late(now: number): void {
+    this.#stepAt = Math.max(this.#stepAt, now + this.#stepMs);
   }
 
   #grow(limit: number, now: number): boolean {
-    if (now >= this.#raisedFrom) {
-      this.#most = Math.min(this.#most * 2, this.ceiling);
-      this.#raisedFrom = this.#most < this.ceiling ? now + REST_MS : Number.POSITIVE_INFINITY;
+    if (now >= this.#stepAt && this.#most < this.ceiling) {
+      this.#most++;
+      this.#raises++;
+      if (this.#most > (this.#lowered?.from ?? 0)) this.#stepMs = this.#firstMs;
+      this.#stepAt = now + this.#stepMs;
     }
-    if (now < this.#pausedUntil || this.#limit === this.#most) return false;
+    if (now < this.#pausedUntil || this.#limit >= this.#most) return false;
     if (now < this.#failedUntil && this.#since < CALM_ANSWERS) return false;
     this.#limit = Math.min(limit, this.#most);
     return true;

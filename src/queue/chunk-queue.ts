@@ -3,9 +3,9 @@ import { type Job, type JobType, Queue } from 'bullmq';
 import type { Logger } from 'pino';
 import { errorText } from '../errors.js';
 import type { Store } from '../store/store.js';
-import { type Chunk, type ChunkData, encodeChunk } from './chunk.js';
+import { type Chunk, type ChunkData, decodeChunk, encodeChunk } from './chunk.js';
 import { FairOrder } from './fair-order.js';
-import { chunkId } from './names.js';
+import { chunkId, isEntryOf } from './names.js';
 
 /** Pause before entries that the store refused are added again, in milliseconds. */
 const AGAIN_MS = 1_000;
@@ -20,6 +20,9 @@ const ASKED = 3;
 /** Workers that a chunk may lose before it is given up as a chunk (fault 44); 1 would give it up at a second crash. */
 export const MOST_LOSSES = 3;
 
+/** Failed entries tell the producer that a chunk crashed its workers; it removes them. The rest go after a day. */
+export const KEEP_FAILED = { age: 24 * 3600, count: 1000 };
+
 /** Moves an entry of BullMQ whoever holds its lock. */
 const NO_TOKEN = '0';
 
@@ -27,8 +30,8 @@ const NO_TOKEN = '0';
 export const REFUSED = 'refused:';
 
 /**
- * Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept. `refused`: a worker does
- * not know what the entry asks for, because it is of an earlier version.
+ * Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept, and where the store has
+ * lost a part of its entry. `refused`: a worker does not know what the entry asks for, because it is of an earlier version.
  */
 type ChunkState = 'queued' | 'active' | 'failed' | 'refused' | 'missing';
 
@@ -94,14 +97,13 @@ export class ChunkQueue {
         name: 'chunk',
         data: encodeChunk(chunk),
         opts: {
-          jobId: chunkId(chunk.run, chunk.execution, chunk.first, alone?.(chunk)),
+          jobId: idOf(chunk, alone),
           attempts: this.attempts,
           priority: this.#order.priorityOf(chunk.first),
           backoff: { type: 'custom' },
           // Nothing reads finished entries: the ledger has the outcomes.
           removeOnComplete: true,
-          // Failed entries tell the producer that a chunk crashed its workers; it removes them.
-          removeOnFail: { age: 24 * 3600, count: 1000 },
+          removeOnFail: KEEP_FAILED,
           stackTraceLimit: 1,
         },
       })),
@@ -125,10 +127,46 @@ export class ChunkQueue {
   async state(id: string): Promise<ChunkState> {
     if (this.#givenUp.has(id)) return 'failed';
     const state = await this.#queue.getJobState(id);
-    if (state === 'unknown' || state === 'completed') return 'missing';
-    if (state !== 'failed') return state === 'active' ? state : 'queued';
-    const { failedReason = '' } = (await this.#queue.getJob(id)) ?? {};
-    return failedReason.startsWith(REFUSED) ? 'refused' : 'failed';
+    if (state === 'active') return state;
+    if (state === 'prioritized' || state === 'waiting' || state === 'delayed') return 'queued';
+    if (state !== 'failed') return 'missing';
+    const job = await this.#queue.getJob(id);
+    const { failedReason = '' } = job ?? {};
+    // BullMQ gives a reason for whatever it fails.
+    if (failedReason === '') return 'missing';
+    if (!failedReason.startsWith(REFUSED)) return 'failed';
+    return decodeChunk(job?.data) === null ? 'missing' : 'refused';
+  }
+
+  /**
+   * Adds chunks again whose entries the store has lost, in part or in full. What is left of them goes first: BullMQ takes an id
+   * of which it has anything for one that it has already. An entry that a worker has locked stays as it is until the lock ends.
+   * One that was active and is locked no more has lost its worker, and is `failed` when it has lost too many.
+   * @returns how many entries there are now that were not
+   */
+  async addAgain(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<number> {
+    const ids = chunks.map((chunk) => idOf(chunk, alone));
+    await Promise.all(ids.map((id) => this.#clear(id)));
+    const gone = await this.#missing(ids);
+    await this.add(
+      chunks.filter((chunk) => !this.#givenUp.has(idOf(chunk, alone))),
+      alone,
+    );
+    return gone - (await this.#missing(ids));
+  }
+
+  async #clear(id: string): Promise<void> {
+    const wasActive = (await this.state(id)) === 'active';
+    const isRemoved = (await this.#queue.remove(id)) === 1;
+    if (!wasActive || !isRemoved) return;
+    const losses = (this.#losses.get(id) ?? 0) + 1;
+    this.#losses.set(id, losses);
+    if (losses > MOST_LOSSES) this.#givenUp.add(id);
+  }
+
+  async #missing(ids: readonly string[]): Promise<number> {
+    const states = await Promise.all(ids.map((id) => this.state(id)));
+    return states.filter((state) => state === 'missing').length;
   }
 
   async remove(id: string): Promise<void> {
@@ -144,7 +182,7 @@ export class ChunkQueue {
    */
   async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
     const active = await this.#queue.getJobs(['active']);
-    const held = active.filter((job) => job?.data.run === run && workers.has(job.processedBy ?? ''));
+    const held = active.filter((job) => job?.data?.run === run && workers.has(job.processedBy ?? ''));
     let moved = 0;
     for (const job of held) {
       const id = job.id ?? '';
@@ -170,7 +208,7 @@ export class ChunkQueue {
     const ids: string[] = [];
     for (let start = 0; ; start += 100) {
       const jobs = await this.#queue.getJobs(types, start, start + 99);
-      for (const job of jobs) if (job?.id !== undefined && job.data.run === run) ids.push(job.id);
+      for (const job of jobs) if (job?.id !== undefined && isEntryOf(run, job.id)) ids.push(job.id);
       if (jobs.length === 0) break;
     }
     for (const id of ids) await this.#queue.remove(id);
@@ -181,3 +219,6 @@ export class ChunkQueue {
     await this.#queue.close();
   }
 }
+
+const idOf = (chunk: Chunk, alone?: (chunk: Chunk) => number): string =>
+  chunkId(chunk.run, chunk.execution, chunk.first, alone?.(chunk));

@@ -59,16 +59,17 @@ export interface ChunkData {
   readonly x: number;
   readonly first: number;
   /**
-   * Everything else as one encoded string: PostgreSQL's jsonb refuses NUL and lone surrogates and reorders
-   * keys (fault 8), and inside a JSON string both are plain ASCII escapes.
+   * What all chunks of an execution have in common, encoded, and the rows. As strings: PostgreSQL's jsonb refuses NUL and lone
+   * surrogates and reorders keys (fault 8), and inside a JSON string both are plain ASCII escapes.
    */
-  readonly body: string;
+  readonly common: string;
+  readonly rows: string;
 }
 
-type BodyRow = readonly [row: number, prompt: string, parameters: Parameters | null];
+type EncodedRow = readonly [row: number, prompt: string, parameters: Parameters | null];
 
-/** Checked by hand: there is one for each row, and zod would take as long for them as all else here together. */
-const isRow = (each: unknown): boolean =>
+/** Checked by hand, as {@link isData}: zod takes longer for these than all else that is done with an entry. */
+const isRow = (each: unknown): each is EncodedRow =>
   Array.isArray(each) &&
   each.length === 3 &&
   Number.isSafeInteger(each[0]) &&
@@ -76,19 +77,14 @@ const isRow = (each: unknown): boolean =>
   typeof each[1] === 'string' &&
   (each[2] === null || parametersSchema.safeParse(each[2]).success);
 
-const budgetSchema = z
-  .strictObject({
-    tokens: z.int().positive().nullable(),
-    cost: z.number().positive().nullable(),
-    prices: z
-      .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
-      .nullable(),
-    unheard: z.int().nonnegative(),
-  })
-  .transform(({ unheard, ...budget }): ChunkBudget => ({ ...budget, orphaned: unheard }));
-
-/** In entries of every version the orphaned calls have this name. */
-const encodeBudget = ({ orphaned, ...budget }: ChunkBudget) => ({ ...budget, unheard: orphaned });
+const budgetSchema = z.strictObject({
+  tokens: z.int().positive().nullable(),
+  cost: z.number().positive().nullable(),
+  prices: z
+    .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
+    .nullable(),
+  orphaned: z.int().nonnegative(),
+});
 
 const asksSchema = z.strictObject({
   // What it means is for the reader of answers to say, which refuses what it does not know.
@@ -98,50 +94,64 @@ const asksSchema = z.strictObject({
   deployment: z.string().min(1).nullable(),
 });
 
-const dataSchema = z.strictObject({
-  v: z.literal(1),
-  run: z.string().min(1),
-  x: z.int().positive(),
-  first: z.int().positive(),
-  body: z.string(),
-});
-
-const bodySchema = z.strictObject({
-  // Flat, as versions of before read and write it.
-  ...endpointSpecSchema.shape,
+const commonSchema = z.strictObject({
+  endpoint: endpointSpecSchema,
   promptsPerRequest: z.int().min(1).max(2048),
   parameters: requestParametersSchema,
   budget: budgetSchema.nullable(),
-  // Only where it is meant: workers of versions that did not know it take the rows of the other runs.
-  hold: z.boolean().default(false),
-  asks: asksSchema.nullable().default(null),
-  rows: z.custom<readonly BodyRow[]>((rows) => Array.isArray(rows) && rows.length > 0 && rows.every(isRow)),
+  hold: z.boolean(),
+  asks: asksSchema.nullable(),
 });
+type Common = Omit<Chunk, 'run' | 'execution' | 'first' | 'rows'>;
 
-export function encodeChunk(chunk: Chunk): ChunkData {
-  const { run, execution, first, endpoint, rows, hold, asks, budget, ...rest } = chunk;
-  const body = {
-    ...endpoint,
-    ...rest,
-    budget: budget && encodeBudget(budget),
-    ...(hold && { hold }),
-    ...(asks && { asks }),
-    rows: rows.map(({ row, prompt, parameters }) => [row, prompt, parameters]),
-  };
-  return { v: 1, run, x: execution, first, body: JSON.stringify(body) };
+/** Executions whose common part is remembered; a worker has chunks of few at a time. */
+const REMEMBERED = 16;
+const commons = new Map<string, Common>();
+
+export function encodeChunk({ run, execution, first, rows, ...common }: Chunk): ChunkData {
+  const encoded = rows.map(({ row, prompt, parameters }): EncodedRow => [row, prompt, parameters]);
+  return { v: 1, run, x: execution, first, common: JSON.stringify(common), rows: JSON.stringify(encoded) };
 }
 
 /** Reads a queue entry, trusting nothing in it (fault 58). Null when it is no chunk of ours. */
 export function decodeChunk(data: unknown): Chunk | null {
-  const outer = dataSchema.safeParse(data);
-  if (!outer.success) return null;
-  const body = bodySchema.safeParse(parseJson(outer.data.body));
-  if (!body.success) return null;
-  const { run, x: execution, first } = outer.data;
-  const { promptsPerRequest, parameters, budget, hold, asks, rows, ...endpoint } = body.data;
+  if (!isData(data)) return null;
+  const common = commonOf(data.common);
+  const rows = parseJson(data.rows);
+  if (common === null || !Array.isArray(rows) || rows.length === 0 || !rows.every(isRow)) return null;
+  const { run, x: execution, first } = data;
+  const { endpoint, promptsPerRequest, parameters, budget, hold, asks } = common;
   return {
     ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold, asks },
     // Of the parameters only what was checked: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own && parametersSchema.parse(own) })),
   };
+}
+
+function isData(data: unknown): data is ChunkData {
+  if (typeof data !== 'object' || data === null) return false;
+  const { v, run, x, first, common, rows, ...others }: { [name: string]: unknown } = { ...data };
+  return (
+    v === 1 &&
+    typeof run === 'string' &&
+    run !== '' &&
+    isNumber(x) &&
+    isNumber(first) &&
+    typeof common === 'string' &&
+    typeof rows === 'string' &&
+    Object.keys(others).length === 0
+  );
+}
+
+const isNumber = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) > 0;
+
+/** One object for all chunks of an execution. Null when it is none of ours. */
+function commonOf(text: string): Common | null {
+  const known = commons.get(text);
+  if (known !== undefined) return known;
+  const { data: common } = commonSchema.safeParse(parseJson(text));
+  if (common === undefined) return null;
+  if (commons.size >= REMEMBERED) commons.clear();
+  commons.set(text, common);
+  return common;
 }

@@ -46,3 +46,6 @@ export function chunkId(run: string, execution: number, first: number, row?: num
   const id = `${run}-x${execution}-${first}`;
   return row === undefined ? id : `${id}-r${row}`;
 }
+
+/** Whether an entry is one of a run, of any execution. By its id, because its data may be lost. */
+export const isEntryOf = (run: string, id: string): boolean => id.startsWith(`${run}-x`);

@@ -43,7 +43,7 @@ const ADVICE: { readonly [code: string]: string } = {
   empty_prompt:
     'The prompt of these rows is empty. Fill their columns, or name them in input.require to have such rows skipped.',
   bad_json: `The line is no JSON. ${ROW}`,
-  ragged_record: `The record has more or fewer cells than the header. ${ROW}`,
+  ragged_record: `The record has more or fewer cells than the header: put a cell with a separator or a quote in it into quotes. ${ROW}`,
 
   unauthorized: 'The key was refused. Put a valid one into the environment, then promptmill retry OUTPUT.',
   proxy_unauthorized: `The proxy asks for a user and a password: put them into HTTPS_PROXY. ${NETWORK}`,
@@ -77,11 +77,16 @@ const ADVICE: { readonly [code: string]: string } = {
   connection_refused: NETWORK,
   connection_failed: NETWORK,
   connection_reset: NETWORK,
+  connection_closed: NETWORK,
+  unknown_encoding:
+    'The server compresses its answers in a way that cannot be read. Switch that off in the server or its gateway, then run the same command again.',
   truncated_response: NETWORK,
   invalid_http: NETWORK,
   proxy_refused: NETWORK,
+  plain_http: 'The port speaks http: write http:// in PROMPTMILL_BASE_URL, then promptmill retry OUTPUT.',
   tls_failure: `The certificate is not trusted. For one of your own, set NODE_EXTRA_CA_CERTS. ${NETWORK}`,
   too_many_open_files: `The machine may open no more files: ulimit -n 1024, or lower limits.concurrency. ${AGAIN}`,
+  no_memory: `The machine gives too little address space for a connection: ulimit -v unlimited. ${AGAIN}`,
   aborted: AGAIN,
 
   outcome_unknown:

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { count, counted, percent } from '../figures.js';
 import type { Fault } from '../model.js';
+import { marked } from '../output/output-name.js';
 import { shellWord } from '../shell-word.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
 
@@ -10,7 +11,7 @@ const share = z.number().transform((value) => Math.min(Math.max(0, value), 1));
 export const driftSchema = z.object({
   /** The run that it was compared with. */
   against: words,
-  /** Its output; where this is that of the run itself, it was replaced. */
+  /** Its output; where this is that of the run itself, it was replaced, and a copy kept where the alarm was raised. */
   output: words,
   /** Rows that both have, and that neither has as failed or skipped. */
   rows: amount,
@@ -42,9 +43,7 @@ export function driftText({ against, rows, changed, alarm }: Drift): string {
 export function driftMiss(drift: Drift, output: string, id: string | null): Fault | null {
   if (drift.share === null || drift.share <= drift.alarm) return null;
   const by = id === null ? '' : ` --by ${shellWord(id)}`;
-  const next =
-    drift.output === output
-      ? ' With {{date}} or {{run}} in output.path the last output would be there still, to be compared.'
-      : ` What changed: promptmill compare ${shellWord(drift.output)} ${shellWord(output)}${by}`;
-  return { code: 'drifted', message: `${driftText(drift)}.${next}` };
+  const before = drift.output === output ? marked(output, 'measure') : drift.output;
+  const compare = `promptmill compare ${shellWord(before)} ${shellWord(output)}${by}`;
+  return { code: 'drifted', message: `${driftText(drift)}. What changed: ${compare}` };
 }

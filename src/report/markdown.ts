@@ -2,6 +2,7 @@ import { count, duration, percent } from '../figures.js';
 import { isToLookAt, type ReportTable } from './report-rows.js';
 import type { RunReport } from './run-report.js';
 import type { ReportSection, SectionRow } from './sections.js';
+import { jobTitle } from './terminal.js';
 import { plain, plainLines } from './terminal-text.js';
 import { periodsOf } from './timeline.js';
 
@@ -13,7 +14,7 @@ export function renderMarkdown(report: RunReport): string {
     summary: { details },
   } = report;
   const blocks = [
-    `# ${text(report.job)}`,
+    `# ${text(jobTitle(report.summary))}`,
     `**${text(report.reconciliation)}**`,
     text(verdict.text),
     ...verdict.next.flatMap(({ text: what, command }) => [
@@ -43,7 +44,7 @@ export function renderMarkdown(report: RunReport): string {
     ...listBlocks(
       'Over time',
       ['from', 'rows', 'failed', 'tokens', 'calls', 'refused', 'mean latency'],
-      periodsOf(details?.timeline, 12).map((point) => [
+      periodsOf(details.timeline, 12).map((point) => [
         duration(point.from_s),
         ...[point.rows, point.failed, point.prompt_tokens + point.completion_tokens].map(count),
         ...[point.sent, point.rate_limited].map(count),

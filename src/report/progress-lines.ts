@@ -1,4 +1,5 @@
 import { count, duration, rate } from '../figures.js';
+import { asStarted } from '../started.js';
 import { cells, clip, type Paint, plain } from './terminal-text.js';
 
 /** What a progress line tells. */
@@ -19,6 +20,8 @@ export interface ProgressView {
   readonly waiting: string | null;
   /** Rows per second; `null` while it is not known. */
   readonly rate: number | null;
+  /** Seconds until all is done; `null` while it is not known. */
+  readonly secondsLeft: number | null;
 }
 
 /** A piece of a line; where room is short, the pieces of lowest importance give way. An empty one is none. */
@@ -41,15 +44,15 @@ export const BAR = { least: 8, most: 30 } as const;
 
 const unpainted: Paint = (_style, text) => text;
 
-/** For logs: `12,000 / 100,000 rows  12 %  850/s  about 1 min 43 s left  50 in flight  3 failed  7 invalid`. */
+/** For logs: `12,000 / 100,000 rows known  12 %  850/s  about 1 min 43 s left  50 in flight  3 failed  7 invalid`. */
 export function plainLine(view: ProgressView): string {
   const left = timeLeft(view);
   return [
-    `${rowsDone(view)} ${view.unit ?? 'rows'}`,
+    `${rowsDone(view)} ${view.unit ?? 'rows known'}`,
     percentDone(view),
     rateText(view),
     left && `about ${left} left`,
-    plain(view.waiting ?? ''),
+    asStarted(plain(view.waiting ?? '')),
     inFlightText(view),
     view.inFlight === null && view.failed === 0 ? '' : `${count(view.failed)} failed`,
     invalidText(view),
@@ -70,7 +73,7 @@ export function barLine(view: ProgressView, width: number): string {
     { text: left && `${left} left`, importance: 4 },
     // The reason for standing still is shown in part rather than not at all.
     {
-      text: clip(plain(view.waiting ?? ''), Math.max(1, width - cells(percent) - GAP.length)),
+      text: clip(asStarted(plain(view.waiting ?? '')), Math.max(1, width - cells(percent) - GAP.length)),
       importance: 2,
     },
     { text: inFlightText(view), importance: 8 },
@@ -133,7 +136,5 @@ export const fractionDone = ({ done, total }: ProgressView): number =>
   total === 0 ? 1 : Math.min(1, done / total);
 
 /** Empty where nothing can be said. */
-export function timeLeft({ total, done, waiting, rate: perSecond }: ProgressView): string {
-  if (waiting !== null || perSecond === null || perSecond === 0 || done >= total) return '';
-  return duration(Math.ceil((total - done) / perSecond));
-}
+export const timeLeft = ({ total, done, waiting, secondsLeft }: ProgressView): string =>
+  waiting !== null || secondsLeft === null || done >= total ? '' : duration(Math.ceil(secondsLeft));

@@ -1,3 +1,4 @@
+import { asStarted } from '../started.js';
 import { barLine, type ProgressView, plainLine } from './progress-lines.js';
 import { type RateWindow, rateOf, sampled } from './rate.js';
 import { Screen, type TerminalStream } from './screen.js';
@@ -9,6 +10,8 @@ type ProgressUpdate = Pick<ProgressView, 'done' | 'failed' | 'invalid'> & {
   readonly inFlight?: number;
   /** What the run waits for, in words: "waiting for the service until 10:42:05". @default null */
   readonly waiting?: string | null;
+  /** How fast it gets on. @default measured by what is done */
+  readonly speed?: { readonly perSecond: number | null; readonly secondsLeft: number | null };
 };
 
 /** Shows a person how a run gets on. */
@@ -73,14 +76,17 @@ class Gauge {
   /** Samples the rate as well: every line is a sample, so a run that stands still slows down on the display. */
   read(): ProgressView {
     this.#window = sampled(this.#window, { at: performance.now(), done: this.#now.done });
-    const { inFlight = 0, ...now } = this.#now;
+    const measured = rateOf(this.#window);
+    const { inFlight = 0, speed, ...now } = this.#now;
+    const left = measured ? (this.total - now.done) / measured : null;
     return {
       waiting: null,
       ...now,
       inFlight: this.unit === undefined ? inFlight : null,
       total: this.total,
       unit: this.unit,
-      rate: rateOf(this.#window),
+      rate: speed === undefined ? measured : speed.perSecond,
+      secondsLeft: speed === undefined ? left : speed.secondsLeft,
     };
   }
 }
@@ -100,7 +106,7 @@ function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): 
   return {
     update: (now) => gauge.set(now),
     note(message) {
-      if (!stopped) stream.write(`${plain(message)}\n`);
+      if (!stopped) stream.write(`${asStarted(plain(message))}\n`);
     },
     stop() {
       stopped = true;
@@ -118,7 +124,7 @@ function startScreen({ stream, lines = oneLine }: ProgressOptions, gauge: Gauge)
   return {
     update: (now) => gauge.set(now),
     note(message) {
-      if (!stopped) screen.above(`${words(plain(message), stream.columns ?? 80).join('\n')}\n`);
+      if (!stopped) screen.above(`${words(asStarted(plain(message)), stream.columns ?? 80).join('\n')}\n`);
     },
     stop() {
       if (stopped) return;

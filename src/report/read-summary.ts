@@ -2,23 +2,32 @@ import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
-import { type Summary, summarySchema } from './summary.js';
-import { invalidIn, STATUSES } from './tally.js';
+import type { Written } from '../output/written.js';
+import { checkOf, type StoredSummary, summarySchema } from './summary.js';
+
+/** What the file beside an output has, and a summary that is still being made does not. */
+export const finishedSchema = summarySchema.extend({
+  details: summarySchema.shape.details.required({ written: true, check: true }),
+});
+
+/** A summary as it stands beside its output. */
+export type FinishedSummary = StoredSummary & { readonly details: { readonly written: Written } };
 
 /**
- * Reads the summary of a finished run, also one of an earlier version.
+ * Reads the summary of a finished run.
  * @throws UsageError `summary_missing`, `summary_unreadable`, `summary_unknown`, `summary_version`, `summary_edited`
  */
-export function readSummary(path: string): Summary {
-  const value = parseJson(textOf(path));
+export function readSummary(path: string): FinishedSummary {
+  const text = textOf(path);
+  const value = parseJson(text);
   if (isOfOtherVersion(value)) {
     throw new UsageError(
       'summary_version',
-      `${path} was written by another version of Promptmill, whose details this one cannot read`,
+      `${path} was written by another version of Promptmill, and this one cannot read it`,
       'Take the version that wrote it.',
     );
   }
-  const { data: summary, error } = summarySchema.safeParse(value);
+  const { data: summary, error } = finishedSchema.safeParse(value);
   if (summary === undefined) {
     const { path: field = [], message = '' } = error?.issues[0] ?? {};
     throw new UsageError(
@@ -27,21 +36,12 @@ export function readSummary(path: string): Summary {
       'Give the file that a finished run has written beside its output, for example out/reviews.summary.json.',
     );
   }
-  const { total } = summary.rows;
-  const sum = STATUSES.reduce((rows, status) => rows + summary.rows[status], 0);
-  if (sum === total) return withInvalid(summary, value);
+  if (summary.details.check === checkOf(JSON.parse(text))) return summary;
   throw new UsageError(
     'summary_edited',
-    `${path} is not as the run wrote it: its rows add up to ${sum}, and rows.total is ${total}`,
+    `${path} was edited: it is not as Promptmill wrote it`,
     'Put the file of the run back.',
   );
-}
-
-/** An earlier version counted invalid answers among the errors only. */
-function withInvalid(summary: Summary, written: unknown): Summary {
-  if (z.object({ answers_invalid: z.number() }).safeParse(written).success) return summary;
-  const counts = Object.values(invalidIn(summary.errors) ?? {});
-  return { ...summary, answers_invalid: counts.reduce((sum, rows) => sum + rows, 0) };
 }
 
 function textOf(path: string): string {
@@ -57,6 +57,6 @@ function textOf(path: string): string {
   }
 }
 
-/** A later version that writes other details counts their form up. */
+/** A version that writes other summaries counts their form up. */
 const isOfOtherVersion = (value: unknown): boolean =>
   z.object({ details: z.object({ v: z.number().refine((v) => v !== 1) }) }).safeParse(value).success;

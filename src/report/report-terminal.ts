@@ -58,7 +58,7 @@ function pairLines(rows: readonly SectionRow[], width: number): string[] {
 
 /** `from 12 s  4,000 rows, 3 failed, 4,012 calls, mean latency 820 ms` */
 function periodLines({ summary: { details } }: RunReport, width: number): string[] {
-  const points = periodsOf(details?.timeline, PERIODS).map((point) => ({
+  const points = periodsOf(details.timeline, PERIODS).map((point) => ({
     from: `from ${duration(point.from_s)}`,
     said: [
       counted(point.rows, 'row'),

@@ -42,8 +42,14 @@ export function missText(judged: Judged, require: Require | null): string | null
 /**
  * What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached.
  * @param abstention what came of `answer.abstain`
+ * @param again what else is needed to run again, where that is not all
  */
-export function missOf(judged: Judged, require: Require | null, abstention?: Abstention): Fault | null {
+export function missOf(
+  judged: Judged,
+  require: Require | null,
+  abstention?: Abstention,
+  again = ', and run again with --overwrite',
+): Fault | null {
   const unreached = abstention === undefined ? null : unreachedText(abstention);
   const asked = listed([
     missText(judged, require),
@@ -59,8 +65,15 @@ export function missOf(judged: Judged, require: Require | null, abstention?: Abs
       : 'answer and error_message in the output, and scores in the summary';
   return {
     code: 'below_require',
-    message: `${missed}. See ${where}; correct the prompt, and run again with --overwrite, or ask for less in ${asks}.`,
+    message: `${missed}. See ${where}; correct the prompt${again}, or ask for less in ${asks}.`,
   };
+}
+
+/** That rows failed and none has an answer, of which `missOf` says nothing; null where it is not so. */
+export function noneAnswered(judged: Judged): Fault | null {
+  if (judged.rows.failed === 0 || usableOf(judged) > 0) return null;
+  const message = `${unusableText(judged)}, and no row has an answer. See error_message in the output.`;
+  return { code: 'below_require', message };
 }
 
 /** What a run misses of two things that are asked of it. */

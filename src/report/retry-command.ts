@@ -1,6 +1,6 @@
 import { damageOf } from '../output/result-columns.js';
 import { shellWord } from '../shell-word.js';
-import { type Summary, tallyOf } from './summary.js';
+import { type StoredSummary, tallyOf } from './summary.js';
 import { type Counts, sumOf } from './tally.js';
 
 /**
@@ -11,7 +11,7 @@ export const retryCommandFor = (output: string, emulated: boolean): string =>
   `promptmill retry ${shellWord(output)}${emulated ? ' --emulate' : ''}`;
 
 /** How often failed rows have each code, as far as the summary tells them from the other errors; else null. */
-export function failedCodes(summary: Summary): Counts | null {
+export function failedCodes(summary: StoredSummary): Counts | null {
   const { invalid = {} } = tallyOf(summary);
   const isOther = (code: string): boolean =>
     code === 'content_filter' || Object.hasOwn(invalid, code) || damageOf(code) !== undefined;

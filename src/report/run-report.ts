@@ -1,13 +1,11 @@
-import * as z from 'zod';
-import { count, counted, duration, rate } from '../figures.js';
-import { isObject, parseJson } from '../json.js';
-import type { Json } from '../model.js';
+import { count, counted, duration, moment, rate } from '../figures.js';
 import { shellWord } from '../shell-word.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { retryCommandFor } from './retry-command.js';
 import type { Scores } from './scores.js';
 import { type ReportSection, sectionsOf } from './sections.js';
-import type { Summary } from './summary.js';
+import { settingsInWords } from './setting-words.js';
+import { calledPerSecond, type StoredSummary, type Summary } from './summary.js';
 import { reconciliation } from './terminal.js';
 import { plain } from './terminal-text.js';
 import { pointsOf, type TimelinePoint } from './timeline.js';
@@ -27,12 +25,12 @@ export interface RunReport {
   readonly charts: ReportCharts;
   /** The template, its first 20,000 characters; `null` where each row has a prompt of its own, or it is not known. */
   readonly prompt: string | null;
-  /** What the records depend on, by part. */
+  /** What it was asked to do, limits and budget included. */
   readonly settings: readonly Fact[];
   /** `null` where the output is not there, or does not say how rows ended: `table_note` says why. */
   readonly table: ReportTable | null;
   readonly table_note: string | null;
-  readonly summary: Summary;
+  readonly summary: StoredSummary;
 }
 
 type Fact = readonly [name: string, value: string];
@@ -62,32 +60,37 @@ interface ReportCharts {
     readonly coverage: number;
     readonly accuracy: number;
   }[];
-  /** Empty for what an earlier version wrote. */
   readonly timeline: readonly TimelinePoint[];
   /** What the job allows; `null` where it says nothing. */
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
 }
 
-/** The report of a finished output. @throws UsageError where it is not as the run wrote it */
-export const reportOf = async (summary: Summary, output: string): Promise<RunReport> =>
-  runReport(summary, await reportRows(output, summary), output);
+/** The report of a finished output. @throws UsageError where it cannot be read */
+export const reportOf = async (
+  summary: StoredSummary,
+  output: string,
+  warning: string | null = null,
+): Promise<RunReport> => runReport(summary, await reportRows(output, summary), output, warning);
 
 /**
  * @param table its rows, or why there are none
  * @param output where the output is now
+ * @param warning what a reader must know of the rows first
  */
 export function runReport(
-  summary: Summary,
+  summary: StoredSummary,
   table: ReportTable | string,
   output: string = summary.output,
+  warning: string | null = null,
 ): RunReport {
   const { details, scores } = summary;
+  const verdict = verdictOf(summary, output);
   return {
     job: plain(summary.job),
-    verdict: verdictOf(summary, output),
+    verdict: warning === null ? verdict : { ...verdict, text: `${verdict.text} ${plain(warning)}.` },
     reconciliation: reconciliation(summary),
-    facts: factsOf(summary),
+    facts: [...identityOf(summary), ...timesOf(summary)],
     sections: sectionsOf(summary),
     charts: {
       answers: Object.entries(summary.answers)
@@ -96,21 +99,19 @@ export function runReport(
       confusion: scores === undefined ? null : confusionOf(scores),
       reliability: scores?.calibration ?? [],
       coverage: coverageOf(scores?.calibration ?? []),
-      timeline: details === undefined ? [] : pointsOf(details.timeline),
-      requests_per_minute: details?.limits.requests_per_minute ?? null,
-      tokens_per_minute: details?.limits.tokens_per_minute ?? null,
+      timeline: pointsOf(details.timeline),
+      requests_per_minute: details.limits.requests_per_minute,
+      tokens_per_minute: details.limits.tokens_per_minute,
     },
-    prompt: details?.prompt ?? null,
-    settings: Object.entries(details?.settings ?? {})
-      .filter(([name]) => name !== 'prompt')
-      .map(([name, value]) => [plain(name), plain(settingText(value))]),
+    prompt: details.prompt,
+    settings: settingsInWords(details),
     table: typeof table === 'string' ? null : table,
     table_note: typeof table === 'string' ? table : null,
     summary,
   };
 }
 
-function verdictOf(summary: Summary, output: string): Verdict {
+function verdictOf(summary: StoredSummary, output: string): Verdict {
   const { stopped, missed, rows, input, answers_invalid: invalid, answers_abstained: abstained } = summary;
   if (stopped !== null) {
     return {
@@ -137,13 +138,12 @@ function verdictOf(summary: Summary, output: string): Verdict {
 }
 
 /** @param output where it is now */
-function nextSteps(summary: Summary, output: string): Verdict['next'] {
+function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
   const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
-  const emulated = summary.details?.settings['--emulate'] === 'true';
   // Without its name in the summary the command asks for it.
   const job = summary.job_file === undefined ? ' --job FILE' : '';
   const step = (text: string, command: string) => ({ text, command: plain(command) + job });
-  const retry = retryCommandFor(output, emulated);
+  const retry = retryCommandFor(output, summary.emulated);
   return [
     ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),
     ...(invalid > 0 ? [step('Call the rows with an invalid answer again:', `${retry} --invalid`)] : []),
@@ -158,30 +158,8 @@ function nextSteps(summary: Summary, output: string): Verdict['next'] {
   ];
 }
 
-/** A setting as the manifest has it, in short words; one that was cut, or was no JSON, as it is. */
-function settingText(value: string): string {
-  const { data } = json.safeParse(parseJson(value));
-  return data === undefined ? value : wordsOf(data) || 'not set';
-}
-
-/** Not looked into: it comes from `JSON.parse`. */
-const json = z.custom<Json>((value) => value !== undefined);
-
-/** Empty for what is not set. */
-function wordsOf(value: Json): string {
-  if (value === null) return '';
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (Array.isArray(value)) return value.map(wordsOf).filter(Boolean).join(', ');
-  if (!isObject(value)) return String(value);
-  return Object.entries(value)
-    .map(([name, inner]) => [name, wordsOf(inner), isObject(inner) || Array.isArray(inner)] as const)
-    .filter(([, words]) => words !== '')
-    .map(([name, words, isGroup]) => (isGroup ? `${name} (${words})` : `${name} ${words}`))
-    .join(', ');
-}
-
 /** Which run it is. */
-export const factsOf = (summary: Summary): Fact[] => [
+export const identityOf = (summary: Summary): Fact[] => [
   ['Run', plain(summary.run)],
   ['Deployment', plain(summary.deployment)],
   ['API version', plain(summary.api_version)],
@@ -189,15 +167,20 @@ export const factsOf = (summary: Summary): Fact[] => [
   ['Rows of the input', count(summary.input.rows)],
   ['SHA-256 of the input', plain(summary.input.sha256)],
   ['Output', plain(summary.output)],
-  ['Finished at', summary.finished_at],
+];
+
+/** When it was, and how fast. */
+export const timesOf = (summary: Summary): Fact[] => [
+  ['Started at', moment(summary.started_at)],
+  [summary.stopped === null ? 'Finished at' : 'Stopped at', moment(summary.finished_at)],
   ['Duration', duration(summary.duration_s)],
-  ['Mean speed', rate(summary.rows_per_second, ' rows')],
+  ['Mean speed', rate(calledPerSecond(summary), ' rows')],
   ...changed('Rows called again since', summary.retried),
   ...changed('Answers of people put in since', summary.merged_review),
 ];
 
-const changed = (name: string, since: Summary['retried']): Fact[] =>
-  since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${since.at}`]];
+const changed = (name: string, since: StoredSummary['retried']): Fact[] =>
+  since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${moment(since.at)}`]];
 
 function confusionOf({ confusion }: Scores): ReportCharts['confusion'] {
   const right = Object.keys(confusion);

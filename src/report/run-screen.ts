@@ -1,5 +1,6 @@
-import { cost, count, duration, rate } from '../figures.js';
+import { cost, count, counted, duration, rate } from '../figures.js';
 import type { Tokens } from '../model.js';
+import { asStarted } from '../started.js';
 import {
   BAR,
   bar,
@@ -24,8 +25,8 @@ interface Spending {
 }
 
 /** The calls that may be made in a minute; `isFound` where only refusals told. */
-export interface Quota {
-  readonly perMinute: number;
+interface Quota {
+  readonly perMinute: number | null;
   readonly isFound: boolean;
 }
 
@@ -64,7 +65,7 @@ export function runLines(view: ProgressView, figures: RunFigures, width: number,
   const length = Math.max(BAR.least, Math.min(BAR.most, Math.floor(room * 0.3)));
   const inRoom = (pieces: readonly Piece[]): string => fitted(pieces, room, paint);
   return [
-    titled('rows', inRoom(rowPieces(view, length))),
+    titled('known', inRoom(rowPieces(view, length))),
     view.waiting === null
       ? titled('speed', inRoom(speedPieces(view, figures)))
       : titled('waits', paint('yellow', waitText(view.waiting, room))),
@@ -77,7 +78,7 @@ export function runLines(view: ProgressView, figures: RunFigures, width: number,
 
 /** What is waited for; where that is too long, the reason is cut and not what comes next: `…; next call at 10:42:05`. */
 function waitText(waiting: string, room: number): string {
-  const text = plain(waiting).replace(/^waiting /, '');
+  const text = asStarted(plain(waiting)).replace(/^waiting /, '');
   const [next = ''] = /; [^;]*$/.exec(text) ?? [];
   if (cells(text) <= room || cells(next) > room / 2) return clip(text, room);
   return clip(text.slice(0, -next.length || undefined), room - cells(next)) + next;
@@ -106,10 +107,11 @@ function callPieces(
   length: number,
 ): Piece[] {
   const now = callsPerMinute ?? 0;
-  const most = quota === null ? '' : ` of ${quota.isFound ? 'about ' : ''}${count(quota.perMinute)}`;
+  const most = quota?.perMinute ?? null;
+  const of = most === null ? '' : ` of ${quota?.isFound ? 'about ' : ''}${count(most)}`;
   return [
-    ...(quota === null ? [] : [bar(now / quota.perMinute, 4, length)]),
-    { text: `${count(now)}${most} a minute`, importance: 1 },
+    ...(most === null ? [] : [bar(now / most, 4, length)]),
+    { text: `${count(now)}${of} a minute`, importance: 1 },
     { text: inFlightText(view), importance: 2 },
     { text: rateLimited === 0 ? '' : `${count(rateLimited)} × 429`, importance: 3, style: 'yellow' },
   ];
@@ -176,6 +178,7 @@ function outcomePieces({ invalid = 0 }: ProgressView, { tally }: RunFigures): Pi
     ...(style !== undefined && { style }),
   });
   return [
+    { text: counted(rows.total, 'row'), importance: 7 },
     { text: `${count(Math.max(0, rows.completed - invalid - abstained))} answered`, importance: 1 },
     some(rows.failed, 'failed', 2, 'red'),
     some(invalid, 'invalid', 3, 'yellow'),

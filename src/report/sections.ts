@@ -1,4 +1,4 @@
-import { cost, count, duration, percent } from '../figures.js';
+import { cost, count, duration, moment, percent } from '../figures.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import { adviceOn } from './advice.js';
 import type { Summary } from './summary.js';
@@ -221,7 +221,7 @@ function against(summary: Summary): SectionRow[] {
   return [
     row('run', plain(last.run)),
     row('its output', plain(last.output)),
-    row('finished at', last.finished_at),
+    row('finished at', moment(last.finished_at)),
     ...pair('rows', last.rows.total, summary.rows.total, count),
     ...pair('failed', last.rows.failed, summary.rows.failed, count),
     ...pair('filtered', last.rows.filtered, summary.rows.filtered, count),

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import type { AnswerSource, Fault, Usage } from '../model.js';
+import { writtenSchema } from '../output/written.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import { type Drift, driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
 import { type Abstention, scoresOf, scoresSchema } from './scores.js';
-import { invalidIn, STATUSES, type Tally } from './tally.js';
+import { rowsCalled, STATUSES, type Tally } from './tally.js';
 import { timelineSchema } from './timeline.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
@@ -48,16 +50,35 @@ const detailsSchema = z.object({
   timeline: timelineSchema,
   /** What the records depend on, by part, in short: as in the manifest. */
   settings: z.record(z.string(), z.string()),
-  /** What the job says of its speed; `null` where it says nothing. */
+  /** What the job says of its speed, its patience and its budget; `null` where it says nothing. Times are seconds. */
   limits: z.object({
     concurrency: amount,
     requests_per_minute: amount.nullable(),
     tokens_per_minute: amount.nullable(),
+    prompts_per_request: amount,
+    timeout_s: amount,
+    attempts: amount,
+    unknown_outcome: words,
+    budget: z.object({ tokens: amount.nullable(), cost: amount.nullable() }),
+    give_up_s: amount,
+    deadline_s: amount.nullable(),
+    /** A number of rows that end so, or a share below 1, stops the run. */
+    stop_after: z.object({ failures: amount.nullable(), abstained: amount.nullable() }),
+    /** Rows that go ahead; 0 is none. */
+    canary: amount,
   }),
   /** Size of the input file. */
   input_bytes: amount,
   /** The template, its first 20,000 characters; `null` where each row has a prompt of its own. */
   prompt: z.string().nullable(),
+  /** By which the output is known to be what was written. In every file; not in what is printed of a run that has no output. */
+  written: z.exactOptional(writtenSchema),
+  /** What a merge of answers makes of output and summary. Where it was killed, the output says which of both it came to. */
+  next: z.exactOptional(
+    z.object({ written: writtenSchema, merged_review: z.object({ rows: amount, at: moment }) }),
+  ),
+  /** SHA-256 of the summary without this field, as JSON without spaces. */
+  check: z.exactOptional(z.string()),
 });
 
 /** A few figures of the run of the job before this one. A share is a number from 0 to 1. */
@@ -86,6 +107,8 @@ export const summarySchema = z.object({
   job_file: z.exactOptional(words),
   deployment: words,
   api_version: words,
+  /** An emulator answered (`--emulate`), and not the service. */
+  emulated: z.boolean(),
   /** `rows` is what the run was asked to do; a stopped run has done fewer. */
   input: z.object({ path: words, sha256: words, rows: amount }),
   output: words,
@@ -98,16 +121,21 @@ export const summarySchema = z.object({
   /** Why the run stopped early, as `code: message`; `null` when it finished. */
   stopped: words.nullable(),
   /** What a run that finished has missed of what its job asks, as `code: message`; `null` when nothing. */
-  missed: words.nullable().default(null),
+  missed: words.nullable(),
+  /**
+   * Only of a run of `promptmill serve` whose answers are below `answer.require`: `output` has `.rejected` before its ending. The
+   * newest output of the job that is good stays where it is; `null` where there is none.
+   */
+  rejected: z.exactOptional(z.object({ good_output: words.nullable() })),
   rows: rowCounts,
   finish_reasons: counts,
   answers: counts,
-  /** Completed rows whose answer is invalid. What the version before wrote has no count of them. */
-  answers_invalid: amount.default(0),
+  /** Completed rows whose answer is invalid. */
+  answers_invalid: amount,
   /** Completed rows whose label was left out for want of confidence. */
-  answers_abstained: amount.default(0),
-  /** Completed rows with an answer, by where it comes from. The version before had none but those that are `read`. */
-  answer_sources: z.object(eachOf(SOURCES, () => amount)).default(eachOf(SOURCES, () => 0)),
+  answers_abstained: amount,
+  /** Completed rows with an answer, by where it comes from. */
+  answer_sources: z.object(eachOf(SOURCES, () => amount)),
   /** Labels whose confidence is not known, although the job asks for it. Only where there are any. */
   answers_without_confidence: z.exactOptional(amount),
   usage,
@@ -149,15 +177,18 @@ export const summarySchema = z.object({
   last_run: z.exactOptional(lastRunSchema),
   /** Rows of the input that `--limit` left out. */
   beyond: z.exactOptional(amount),
-  /** Absent in what an earlier version wrote; never in a run's heartbeat. */
-  details: z.exactOptional(detailsSchema),
+  /** Never in a run's heartbeat. */
+  details: detailsSchema,
 });
 
-export type Summary = DeepReadonly<z.output<typeof summarySchema>>;
+export type StoredSummary = DeepReadonly<z.output<typeof summarySchema>>;
+
+/** The same, or what a run's heartbeat says of it: without the details. */
+export type Summary = Omit<StoredSummary, 'details'> & Partial<Pick<StoredSummary, 'details'>>;
 
 /** What of the details is not in the tally. */
 type DetailParts = Pick<
-  NonNullable<Summary['details']>,
+  StoredSummary['details'],
   'timeline' | 'settings' | 'limits' | 'input_bytes' | 'prompt'
 >;
 
@@ -170,6 +201,7 @@ export interface SummaryParts
     | 'job_file'
     | 'deployment'
     | 'api_version'
+    | 'emulated'
     | 'input'
     | 'output'
     | 'started_at'
@@ -179,6 +211,8 @@ export interface SummaryParts
   > {
   readonly stopped: Fault | null;
   readonly missed: Fault | null;
+  /** @default the run was not rejected */
+  readonly rejected?: Summary['rejected'];
   readonly tally: Tally;
   readonly prices: Prices | null;
   /** Whether the job reuses outcomes. @default false */
@@ -191,14 +225,13 @@ export interface SummaryParts
   readonly abstention?: Abstention | undefined;
   /** What came of `drift`. @default the job has none, or no last run, or rows are left */
   readonly drift?: Drift | undefined;
-  /** @default the summary has no details: it is for a heartbeat */
-  readonly details?: DetailParts;
+  readonly details: DetailParts;
   /** The run of the job before this one. @default there is none, or the run is not at its end */
   readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
 }
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
-export function summarise(parts: SummaryParts): Summary {
+export function summarise(parts: SummaryParts): StoredSummary {
   const { tally, stopped, missed, prices, input, calls } = parts;
   const { total, completed, filtered, failed, skipped } = tally.rows;
   assert.equal(total, completed + filtered + failed + skipped, 'rows do not add up to their total');
@@ -208,6 +241,7 @@ export function summarise(parts: SummaryParts): Summary {
     ...(parts.job_file !== undefined && { job_file: parts.job_file }),
     deployment: parts.deployment,
     api_version: parts.api_version,
+    emulated: parts.emulated,
     input: { path: input.path, sha256: input.sha256, rows: input.rows },
     output: parts.output,
     started_at: parts.started_at,
@@ -215,6 +249,7 @@ export function summarise(parts: SummaryParts): Summary {
     duration_s: rounded(parts.duration_s, 3),
     stopped: reasonOf(stopped),
     missed: reasonOf(missed),
+    ...(parts.rejected && { rejected: parts.rejected }),
     rows: { total, completed, filtered, failed, skipped },
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
@@ -245,7 +280,7 @@ export function summarise(parts: SummaryParts): Summary {
     }),
     ...(parts.drift && { drift: parts.drift }),
     ...(parts.lastRun && { last_run: inBrief(parts.lastRun) }),
-    ...(parts.details && { details: detailsOf(tally, parts.details) }),
+    details: detailsOf(tally, parts.details),
   };
 }
 
@@ -268,7 +303,7 @@ const inBrief = ({
 function detailsOf(
   { latency, gold, invalid, reused }: Tally,
   { timeline, settings, limits, input_bytes, prompt }: DetailParts,
-): NonNullable<Summary['details']> {
+): StoredSummary['details'] {
   return {
     v: 1,
     latency: latency?.histogram ?? null,
@@ -280,13 +315,12 @@ function detailsOf(
   };
 }
 
-/** The tally that a summary was made of. One of an earlier version has no details: then without latencies and gold. */
-export function tallyOf(summary: Summary): Tally {
+/** The tally that a summary was made of. */
+export function tallyOf(summary: StoredSummary): Tally {
   const { details, reused, latency_ms } = summary;
   const { read: _, ...others } = summary.answer_sources;
   const sources = Object.fromEntries(Object.entries(others).filter(([, rows]) => rows > 0));
-  const invalid = details === undefined ? invalidIn(summary.errors) : details.invalid;
-  const histogram = details?.latency ?? null;
+  const { invalid, latency: histogram } = details;
   return {
     rows: summary.rows,
     finish_reasons: summary.finish_reasons,
@@ -305,17 +339,25 @@ export function tallyOf(summary: Summary): Tally {
     latency: histogram === null ? null : { histogram, max: latency_ms.max ?? 0 },
     ...(reused &&
       reused.copied + reused.carried > 0 && {
-        reused: { ...reused, failed: details?.reused_failed ?? 0 },
+        reused: { ...reused, failed: details.reused_failed ?? 0 },
       }),
-    ...(details?.gold && { gold: details.gold }),
+    ...(details.gold && { gold: details.gold }),
   };
 }
 
 /** `summary.json`. The details have hundreds of numbers, and stand on one line. */
-export function summaryText({ details, ...figures }: { readonly details?: unknown }): string {
+export function summaryText(summary: StoredSummary): string {
+  const { details, ...figures } = { ...summary, details: { ...summary.details, check: checkOf(summary) } };
   const text = JSON.stringify(figures, null, 2);
-  if (details === undefined) return `${text}\n`;
   return `${text.slice(0, -'\n}'.length)},\n  "details": ${JSON.stringify(details)}\n}\n`;
+}
+
+/** What a summary says in `details.check`. @param summary as it is written, or as `JSON.parse` gives it */
+export function checkOf({ details, ...figures }: Pick<StoredSummary, 'details'>): string {
+  const { check: _, ...told } = details;
+  return createHash('sha256')
+    .update(JSON.stringify({ ...figures, details: told }))
+    .digest('hex');
 }
 
 /** An answer is read as it is where nothing else is counted for its row. */
@@ -328,6 +370,29 @@ function sourcesOf(tally: Tally): Summary['answer_sources'] {
 const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}: ${fault.message}`;
 
 const NO_GOLD: GoldTally = { rows: 0, right: 0, unanswered: 0 };
+
+/** How rows ended, in parts that add up to all of them: completed rows by their answers, where not all of them have a valid one. */
+export function outcomeParts(summary: Reconciled): [name: string, rows: number][] {
+  const { rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
+  const answered = rows.completed - invalid - abstained;
+  const completed: [string, number][] =
+    answered === rows.completed
+      ? [['completed', answered]]
+      : [
+          ['answered', answered],
+          ['invalid', invalid],
+          ...(abstained === 0 ? [] : [['abstained', abstained] as [string, number]]),
+        ];
+  const { filtered, failed, skipped } = rows;
+  return [...completed, ['filtered', filtered], ['failed', failed], ['skipped', skipped]];
+}
+
+/** What is counted of rows and their answers. */
+export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'>;
+
+/** Rows a second, of those that were called: the others would make a run of few calls a fast one. */
+export const calledPerSecond = (summary: Summary): number =>
+  summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
 
 /** What tokens cost, in the currency of the prices. */
 export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {

@@ -92,11 +92,11 @@ export const LIMITS = {
 /** How many codes have a sample, and the most characters of one. */
 const SAMPLES = { codes: 20, characters: 300 } as const;
 
-/** Those of the codes that say of an answer that it is invalid; undefined where there are none. For what an earlier version counted. */
-export function invalidIn(errors: Counts): Counts | undefined {
-  const found = Object.entries(errors).filter(([code]) => code.startsWith('answer_'));
-  return found.length === 0 ? undefined : Object.fromEntries(found);
-}
+/** Rows that ended with a call of their own, or failed before it. */
+export const rowsCalled = (of: {
+  readonly rows: RowCounts;
+  readonly reused?: Pick<ReusedCounts, 'copied' | 'carried'>;
+}): number => of.rows.total - of.rows.skipped - (of.reused?.copied ?? 0) - (of.reused?.carried ?? 0);
 
 export function emptyTally(): Tally {
   return {

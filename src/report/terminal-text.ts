@@ -1,4 +1,5 @@
 import { styleText } from 'node:util';
+import { asStarted } from '../started.js';
 
 /** Text on a terminal: made harmless, measured in cells, fitted into columns. */
 
@@ -20,6 +21,9 @@ export function plain(text: string): string {
 
 /** The same of a text of several lines: line feeds and tabs stay. */
 export const plainLines = (text: string): string => text.replace(/\r\n/g, '\n').replace(/[^\n\t]+/g, plain);
+
+/** What is said to a person who has a terminal: names of files and the like made plain, commands as they can be typed. */
+export const told = (text: string): string => asStarted(plainLines(text));
 
 /** Terminal cells that a plain text takes: by script, near enough to align columns. */
 export function cells(text: string): number {

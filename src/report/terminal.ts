@@ -3,7 +3,7 @@ import { CALLS } from '../store/counters.js';
 import { driftText } from './drift.js';
 import { scoreLines } from './score-lines.js';
 import { repeatsCost, sourceCounts } from './sections.js';
-import type { Summary } from './summary.js';
+import { calledPerSecond, type Reconciled, type Summary } from './summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
 import {
   bodyWidth,
@@ -75,11 +75,11 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
     ['errors', errorLines(summary, width)],
     ['calls', callLines(summary, width)],
     ['latency', latencyLines(summary, width)],
-    ['duration', [`${duration(summary.duration_s)}, ${rate(summary.rows_per_second, ' rows')}`]],
+    ['duration', [durationLine(summary)]],
     ['files', fileLines(options.files)],
   ];
   const lines = [
-    ...flow([plain(summary.job), `deployment ${plain(summary.deployment)}`], SEPARATOR, options.width),
+    ...flow([jobTitle(summary), `deployment ${plain(summary.deployment)}`], SEPARATOR, options.width),
     '',
     paint('bold', reconciliation(summary)),
     ...(summary.stopped === null ? [] : stoppedLines(summary, summary.stopped, options, paint)),
@@ -89,6 +89,13 @@ export function renderSummary(summary: Summary, options: TerminalOptions): strin
   ];
   return `${lines.join('\n')}\n`;
 }
+
+/** The job, with a word that nobody misses where an emulator answered. */
+export const jobTitle = ({ job, emulated }: Pick<Summary, 'job' | 'emulated'>): string =>
+  `${plain(job)}${emulated ? REHEARSAL : ''}`;
+
+/** Behind the name of what an emulator answered, on each page about it. */
+export const REHEARSAL = ' (rehearsal, answered by an emulator)';
 
 /**
  * Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. Behind them the
@@ -102,8 +109,6 @@ export function reconciliation({ rows, answers_invalid, answers_abstained }: Rec
   ];
   return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...answers].join('; ');
 }
-
-type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'>;
 
 function stoppedLines(
   { rows, input }: Summary,
@@ -223,6 +228,11 @@ function filterLines({ prompt, completion }: Summary['filters'], width: number):
       (line, index) => `${padEnd(index === 0 ? clip(name, nameWidth) : '', nameWidth)}  ${line}`,
     ),
   );
+}
+
+function durationLine(summary: Summary): string {
+  const perSecond = calledPerSecond(summary);
+  return duration(summary.duration_s) + (perSecond === 0 ? '' : `, ${rate(perSecond, ' rows')}`);
 }
 
 function callLines(summary: Summary, width: number): string[] {

@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
+import type { Fault } from '../model.js';
 import { isPacked, outputBytes, packedFor } from '../output/output-bytes.js';
-import { type FileId, fileAt, giveFreeName, isSame, isTaken, sha256Of } from '../output/own-file.js';
+import { type FileId, fileAt, giveFreeName, isSame, isTaken, modeLike, modeOf } from '../output/own-file.js';
 import {
   type Loss,
   PartFile,
@@ -16,14 +18,16 @@ import {
   writeDurably,
   writing,
 } from '../output/writer.js';
+import { writtenOf } from '../output/written.js';
 import type { Drift } from '../report/drift.js';
 import type { Abstention } from '../report/scores.js';
-import { type Summary, summaryText } from '../report/summary.js';
+import { type StoredSummary, summaryText } from '../report/summary.js';
 import { type Ended, fold, type Tally } from '../report/tally.js';
 import { advanced, beginTimeline, type Standing, type Timeline } from '../report/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
-import type { Totals } from '../worker/batcher.js';
+import { outputChanged } from './finished-output.js';
 import { type Manifest, ofPartFile, removeManifest } from './manifest.js';
+import { type OutputFiles, rejectedFiles } from './output-files.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
 /** A row's record as it goes to the output, and what the tally counts of it. */
@@ -41,25 +45,45 @@ interface Review {
   readonly replace?: boolean;
 }
 
+/** Time between two writes of what is counted, while no row is written, in milliseconds. */
+const KEEP_MS = 1_000;
+
 /** What a run has on disk: the part file and the manifest that says how much of it counts. */
 export class Committer {
   readonly #began = performance.now();
+  #target: OutputTarget | null;
   #manifest: Manifest;
   /** Where this execution begins on the timeline: a killed one has not kept its time. */
   readonly #workedBefore: number;
   /** Answers of the rows written by this execution that were called. */
   #answered = 0;
+  /** Answers of executions before that were not written, as far as is known, less those that count as repeated. */
+  #owed: number;
+  /** Answers of this process so far. */
+  #own: () => number = () => 0;
+  /** Answers of all processes that were seen in the ledger, behind those that it had at first. */
+  #seen = 0;
+  /** Of these, those that the ledger has lost since. */
+  #lost = 0;
+  /** Outcomes that the ledger had at first. */
+  #found = 0;
+  /** The manifest as it was saved last, and when. */
+  #saved = { text: '', at: Number.NEGATIVE_INFINITY };
   /** The output as it was written anew; null where it is as the part file. */
   #anew: { readonly path: string; readonly file: FileId } | null = null;
   /** The manifest as this process wrote it; null before it has. */
   #manifestFile: FileId | null = null;
 
   private constructor(
-    private readonly target: OutputTarget | null,
+    target: OutputTarget | null,
     manifest: Manifest,
     private readonly writer: RecordWriter,
+    /** Permissions of all files of the run: those of the output that they stand for, or stand beside. */
+    private readonly mode?: number,
   ) {
+    this.#target = target;
     this.#manifest = manifest;
+    this.#owed = manifest.unwritten;
     this.#workedBefore = Math.max(manifest.worked_ms, manifest.timeline?.until_ms ?? 0);
   }
 
@@ -67,6 +91,7 @@ export class Committer {
    * Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called.
    * @param total rows that the run is to have. Where more are wanted than the output has under its final name, that one
    *   stays until a longer one takes its place
+   * @param input a new output is as private as this file
    * @throws UsageError when either cannot be written
    */
   static async open(
@@ -75,17 +100,20 @@ export class Committer {
     header: string,
     stdout: NodeJS.WritableStream,
     total: number,
+    input?: string,
   ): Promise<Committer> {
     if (target === null) return new Committer(null, manifest, new StreamWriter(stdout, header));
     const { files, lock } = target;
     let writer: PartFile | null = null;
     try {
+      const mode =
+        modeOf(files.output) ?? modeOf(files.part) ?? (input === undefined ? undefined : modeLike(input));
       const goesOn = target.renamed && manifest.rows < total;
-      if (goesOn) await writeAside(files.part, outputBytes(files.output));
+      const replaces = goesOn ? await copyFinished(target, mode) : undefined;
       // Killed after the rename: nothing is left to append.
       const renamed = target.renamed && !goesOn;
       const left = goesOn ? ofPartFile(manifest) : manifest;
-      writer = await PartFile.open(renamed ? files.output : files.part, left.bytes, lock?.tookOver);
+      writer = await PartFile.open(renamed ? files.output : files.part, left.bytes, lock?.tookOver, mode);
       if (left.bytes === 0) await writer.commit(header);
       const committer = new Committer(
         { ...target, renamed },
@@ -95,9 +123,10 @@ export class Committer {
           seal: writer.seal,
           finishing: renamed,
           reach: Math.max(total, manifest.reach ?? 0),
-          ...(goesOn && { replaces: await sha256Of(files.output) }),
+          ...(goesOn && { replaces }),
         },
         writer,
+        mode,
       );
       await committer.#save();
       return committer;
@@ -110,6 +139,11 @@ export class Committer {
 
   get manifest(): Manifest {
     return this.#manifest;
+  }
+
+  /** Null for standard output. */
+  get files(): OutputFiles | null {
+    return this.#target?.files ?? null;
   }
 
   /** Since when records wait for the reader of standard output, by the steady clock; null while none do, and for a file. */
@@ -158,14 +192,62 @@ export class Committer {
     await this.#orStop(() => this.#save());
   }
 
+  /** The ledger has so many answers of executions before. Where that is less than those knew, some are lost. */
+  owes(answers: number): void {
+    this.#owed = Math.max(this.#owed, answers);
+    this.#found = answers;
+  }
+
+  /** @param own how many answers this process had so far, interim outcomes included */
+  countAnswers(own: () => number): void {
+    this.#own = own;
+  }
+
+  /**
+   * Workers of other processes do not say what they were answered; what was seen of it is known.
+   * @param outcomes that the ledger has of the rows in view
+   * @param lost those that it had before and has no longer
+   */
+  saw(outcomes: number, lost: number): void {
+    this.#lost = lost;
+    this.#seen = Math.max(this.#seen, this.#answered + outcomes + lost - this.#found);
+  }
+
+  /** Answers that this execution had, as far as it knows. */
+  get answers(): number {
+    return Math.max(this.#own(), this.#seen);
+  }
+
+  /** Answers that are paid for and not in the part file, as far as this process knows. */
+  get #unwritten(): number {
+    return Math.max(0, this.#owed + this.answers - this.#answered);
+  }
+
+  /**
+   * What is counted of calls and answers reaches the disk at least once a second, also while no row can be written: a kill may
+   * take the store with it (fault 110).
+   */
+  async keepCounts(): Promise<void> {
+    if (performance.now() - this.#saved.at < KEEP_MS || this.#text() === this.#saved.text) return;
+    await this.#orStop(async () => {
+      await this.#assertOurs();
+      await this.#save();
+    });
+  }
+
   /**
    * Counts again what this process did itself: increments of the ledger are lost with a store that comes back empty
    * (fault 35).
-   * @param before the run's counters before this execution called anything
-   * @param finished every row is written, so an answer more than they have is one that was paid for twice
+   * @param before the run's counters before this process called anything
+   * @param own what it called, and nothing of what others did
+   * @param kept answers that the ledger keeps for the next execution: one more than they and the written rows have was paid
+   *   for twice, or will be (fault 110). Null where the ledger cannot be asked, and the next execution finds out
    */
-  recount(before: Counters, own: Totals, finished: boolean): void {
-    const twice = finished ? Math.max(0, own.answers - this.#answered) : 0;
+  recount(before: Counters, own: Counters, kept: number | null): void {
+    // Some may have come since the last look at the rows.
+    if (kept !== null) this.saw(kept, this.#lost);
+    const twice = kept === null ? 0 : Math.max(0, this.#unwritten - kept);
+    this.#owed -= twice;
     const counted = added(before, { ...own, repeated: own.repeated + twice });
     const now = { ...counted, in_flight: Math.max(0, own.in_flight) };
     this.count(highest(COUNTERS, this.#manifest.calls, now));
@@ -226,7 +308,7 @@ export class Committer {
 
   /** A manifest that was deleted is written again; one of somebody else stays. */
   async #mayPause(): Promise<boolean> {
-    const { files, lock } = this.target ?? {};
+    const { files, lock } = this.#target ?? {};
     if (files === undefined || lock?.isHeld() === false) return false;
     const found = await fileAt(files.manifest);
     return found === null || isSame(found, this.#manifestFile);
@@ -237,14 +319,14 @@ export class Committer {
    * standard output.
    */
   written(): (() => AsyncIterable<Buffer>) | null {
-    const { files, renamed } = this.target ?? {};
+    const { files, renamed } = this.#target ?? {};
     if (files === undefined || renamed) return null;
     return () => outputBytes(files.part);
   }
 
   /** The records as the output will have them; null where it has its name already, and for standard output. */
   whole(): (() => AsyncIterable<Buffer>) | null {
-    const { files, renamed } = this.target ?? {};
+    const { files, renamed } = this.#target ?? {};
     if (files === undefined || renamed || this.#anew === null) return this.written();
     const { path } = this.#anew;
     return () => outputBytes(path, isPacked(files.output));
@@ -256,19 +338,26 @@ export class Committer {
     await this.#orStop(() => this.#save());
   }
 
+  /** The answers are below what is required: the output gets a name of its own, and what has the other one stays. */
+  async reject(why: Fault): Promise<void> {
+    if (this.#target === null || this.#manifest.rejected !== undefined) return;
+    this.#manifest = { ...this.#manifest, rejected: why };
+    await this.#orStop(() => this.#save());
+    this.#target = { ...this.#target, files: rejectedFiles(this.#target.files) };
+  }
+
   /**
    * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays
    * until the output has its name, so that the next execution can do this again.
-   * @param mode permissions of the file. @default those that the system gives
    * @throws StopError when the disk refuses, or the place is not this run's any more
    */
-  async rewrite(records: AsyncIterable<Buffer>, mode?: number): Promise<void> {
-    if (this.target === null) return;
-    const { rewritten: path, output } = this.target.files;
+  async rewrite(records: AsyncIterable<Buffer>): Promise<void> {
+    if (this.#target === null) return;
+    const { rewritten: path, output } = this.#target.files;
     await this.#orStop(async () => {
       await this.#assertOurs();
       await this.#assertReplaced();
-      this.#anew = { path, file: await writeAside(path, packedFor(output, records), mode) };
+      this.#anew = { path, file: await writeAside(path, packedFor(output, records), this.mode) };
       const { bytes, seal, tally } = this.#manifest;
       const part = { bytes, seal, tally };
       this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
@@ -286,11 +375,12 @@ export class Committer {
    * @param more the input has further rows: the manifest stays, so that the run can go on with them
    * @param review null for none
    * @param named what is made of the output when it has its name; done again where the process is killed meanwhile
+   * @returns the summary as it is written: it says how the output is known again
    * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
    *   left to do
    */
   async finish(
-    summary: Summary,
+    summary: StoredSummary,
     {
       keep = async () => {},
       more = false,
@@ -302,42 +392,43 @@ export class Committer {
       readonly review?: Review | null;
       readonly named?: () => Promise<void>;
     } = {},
-  ): Promise<void> {
-    await this.#orStop(async () => {
+  ): Promise<StoredSummary> {
+    return await this.#orStop(async () => {
       await this.#assertOurs();
       await this.#pack();
       await keep();
-      if (this.target === null) return;
-      const { manifest, summary: summaryPath, output, part } = this.target.files;
-      if (review !== null && !review.replace) this.#assertNoReview(this.target);
+      if (this.#target === null) return summary;
+      const { manifest, summary: summaryPath, output, part } = this.#target.files;
+      if (review !== null && !review.replace) this.#assertNoReview(this.#target);
       await this.#assertReplaced();
-      await writeDurably(summaryPath, summaryText(summary));
+      const { renamed } = this.#target;
+      const whole = renamed ? output : (this.#anew?.path ?? part);
+      const packed = whole !== part && isPacked(output);
+      const written = await writing(whole, () => writtenOf(whole, output, packed));
+      const stored = { ...summary, details: { ...summary.details, written } };
+      await writeDurably(summaryPath, summaryText(stored), this.mode);
       this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
-      const { renamed } = this.target;
-      const whole = renamed ? output : (this.#anew?.path ?? part);
       if (review !== null)
-        await writeReview(
-          this.target.files.review,
-          outputBytes(whole, whole !== part && isPacked(output)),
-          review,
-        );
+        await writeReview(this.#target.files.review, outputBytes(whole, packed), review, this.mode);
       await this.#assertOurs();
       if (!renamed) await this.#giveName(whole, output);
       await syncFolder(dirname(output));
       if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
       await named();
-      if (!more) return await writing(manifest, async () => removeManifest(manifest));
-      const finished = { sha256: await sha256Of(output) };
-      this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
-      await this.#save(this.workedMs);
+      if (more) {
+        const finished = { sha256: written.sha256 };
+        this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
+        await this.#save(this.workedMs);
+      } else await writing(manifest, async () => removeManifest(manifest));
+      return stored;
     }).finally(() => this.writer.close());
   }
 
   /** The part file is plain, so that records can be appended and cut off; an output that is to be packed is written anew. */
   async #pack(): Promise<void> {
     const written = this.written();
-    if (written === null || this.#anew !== null || !isPacked(this.target?.files.output ?? '')) return;
+    if (written === null || this.#anew !== null || !isPacked(this.#target?.files.output ?? '')) return;
     await this.rewrite(written());
   }
 
@@ -352,18 +443,18 @@ export class Committer {
    * @throws StopError when it is not
    */
   async #assertReplaced(): Promise<void> {
-    const { files, renamed = true } = this.target ?? {};
+    const { files, renamed = true } = this.#target ?? {};
     if (files === undefined || renamed || this.#manifest.replaces === undefined) return;
     const stands = this.#manifest.retry !== undefined || isTaken(files.output);
     if (stands && !(await mayReplace(files.output, this.#manifest)))
-      throw outOfPlace(this.#manifest.retry ? 'changed' : 'taken', files.output);
+      throw outOfPlace('changed', files.output);
   }
 
   /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
   async #giveName(whole: string, output: string): Promise<void> {
     if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(whole, output));
     else if (!(await writing(output, () => giveFreeName(whole, output))))
-      throw outOfPlace(this.#manifest.retry ? 'changed' : 'taken', output);
+      throw outOfPlace(this.#manifest.replaces === undefined ? 'taken' : 'changed', output);
   }
 
   /**
@@ -371,8 +462,8 @@ export class Committer {
    * A handful of looks, next to the sync of a commit nothing.
    */
   async #assertOurs(): Promise<void> {
-    if (this.target === null || !(this.writer instanceof PartFile)) return;
-    const { files, lock, renamed } = this.target;
+    if (this.#target === null || !(this.writer instanceof PartFile)) return;
+    const { files, lock, renamed } = this.#target;
     const folder = dirname(files.output);
     if (!existsSync(folder)) throw outOfPlace('moved', folder);
     if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
@@ -390,19 +481,43 @@ export class Committer {
     }
   }
 
-  async #orStop(work: () => Promise<void>): Promise<void> {
+  async #orStop<T>(work: () => Promise<T>): Promise<T> {
     try {
-      await work();
+      return await work();
     } catch (error) {
-      throw stopFor(this.target, error);
+      throw stopFor(this.#target, error);
     }
   }
 
-  async #save(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): Promise<void> {
-    if (this.target === null) return;
-    const text = JSON.stringify({ ...manifest, worked_ms: workedMs });
-    this.#manifestFile = await writeDurably(this.target.files.manifest, `${text}\n`);
+  async #save(workedMs?: number, manifest?: Manifest): Promise<void> {
+    if (this.#target === null) return;
+    const text = this.#text(workedMs, manifest);
+    this.#manifestFile = await writeDurably(this.#target.files.manifest, `${text}\n`, this.mode);
+    this.#saved = { text, at: performance.now() };
   }
+
+  #text(workedMs = this.#manifest.worked_ms, manifest = this.#manifest): string {
+    return JSON.stringify({ ...manifest, unwritten: this.#unwritten, worked_ms: workedMs });
+  }
+}
+
+/**
+ * The output with the first rows becomes the part file again.
+ * @returns the digest of the output
+ * @throws UsageError `output_changed`: it was another when the run was found, before the input was read
+ */
+async function copyFinished({ files, unfinished }: OutputTarget, mode?: number): Promise<string> {
+  const { output, part } = files;
+  const digest = createHash('sha256');
+  await writeAside(
+    part,
+    outputBytes(output, isPacked(output), (piece) => digest.update(piece)),
+    mode,
+  );
+  const sha256 = digest.digest('hex');
+  if (sha256 === (unfinished?.finished?.sha256 ?? sha256)) return sha256;
+  await rm(part, { force: true });
+  throw outputChanged(files, 'it was changed while the input was read');
 }
 
 const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): Standing => ({
@@ -418,9 +533,10 @@ async function writeReview(
   path: string,
   output: AsyncIterable<Buffer>,
   { of, onUnread }: Review,
+  mode: number | undefined,
 ): Promise<void> {
   try {
-    await writeDurably(path, of(output));
+    await writeDurably(path, of(output), mode);
   } catch (error) {
     if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
     onUnread(error.cause.message);
@@ -456,7 +572,7 @@ const WORDS = {
   changed: [
     'output_changed',
     (path: string) =>
-      `${path} was changed while its rows were retried. Every one of them is written, in ${path}.part.`,
+      `${path} was changed while the run went on. Every row of the run is written, in ${path}.part.`,
     `Put the file back and ${AGAIN}`,
   ],
   'review taken': [

@@ -55,30 +55,24 @@ const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';
 
 const shortHash = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
-/** What earlier versions counted among it: a run over more rows goes on now. */
-const LIMIT = '--limit';
-
 /** The parts that differ. */
 export const changedParts = (
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
 ): string[] =>
-  [...new Set([...Object.keys(before), ...Object.keys(now)])].filter(
-    (name) => name !== LIMIT && before[name] !== now[name],
-  );
+  [...new Set([...Object.keys(before), ...Object.keys(now)])].filter((name) => before[name] !== now[name]);
 
-/** What the parts of a run were when it began, and what they are; empty where an earlier version did not keep them. */
+/** What the parts of a run were when it began, and what they are. */
 interface Values {
   readonly before: Readonly<Record<string, string>>;
   readonly now: Readonly<Record<string, string>>;
 }
 
-/** What differs between the parts of a job then and now, in words; nothing where an earlier version did not keep them. */
+/** What differs between the parts of a job then and now, in words. */
 export function changes(
-  before: Readonly<Record<string, string>> | undefined,
+  before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
 ): string[] {
-  if (before === undefined || Object.keys(before).length === 0) return [];
   return changedParts(before, now).flatMap((name) =>
     differences(name, before[name] ?? 'none', now[name] ?? 'none'),
   );
@@ -96,11 +90,9 @@ export function assertSame(
   if (changed.length === 0) return;
   const what = changed.flatMap((name) => {
     const [was, is] = [values.before[name], values.now[name]];
-    if (name === 'input') return [pair(name, before[name] ?? 'none', now[name] ?? 'none')];
-    if (is === undefined && was === undefined) return [name];
+    if (name === 'input')
+      return [pair('the content of the input', digestOf(before[name]), digestOf(now[name]))];
     // A part that is not used has no value.
-    if (was === undefined && Object.keys(values.before).length === 0)
-      return [`${name} (${short(is ?? 'none')} now)`];
     return differences(name, was ?? 'none', is ?? 'none');
   });
   throw new UsageError(
@@ -113,6 +105,9 @@ export function assertSame(
       : 'Put it back to continue the run, or discard the unfinished run with --restart.',
   );
 }
+
+/** Enough of a SHA-256 to compare by eye. */
+const digestOf = (sha256 = 'none'): string => `SHA-256 ${sha256.slice(0, 12)}`;
 
 const pair = (name: string, was: string, is: string): string => `${name} (${was} then, ${is} now)`;
 

@@ -4,19 +4,16 @@ import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
-import { readOwn } from '../output/own-file.js';
-import { readSummary } from '../report/read-summary.js';
-import type { Summary } from '../report/summary.js';
+import { outputBytes, readable } from '../output/output-bytes.js';
+import { readOwn, sha256OfBytes } from '../output/own-file.js';
+import { differenceOf } from '../output/written.js';
+import { type FinishedSummary, readSummary } from '../report/read-summary.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
 /** What the summary beside an output says of it. `null`: there is no summary, or it does not say. */
 interface FinishedOutput {
   readonly jobFile: string | null;
-  /** Its records. */
-  readonly rows: number | null;
 }
-
-const said = z.object({ job_file: z.string().optional(), rows: z.object({ total: z.number() }) });
 
 /** @throws UsageError when it is not there, its run is not finished, or it is no output */
 export function finishedOutput(output: string): FinishedOutput {
@@ -39,8 +36,7 @@ export function finishedOutput(output: string): FinishedOutput {
       'Give the output of a finished run.',
     );
   }
-  const parsed = said.safeParse(parseJson(textOf(summary)));
-  return { jobFile: parsed.data?.job_file ?? null, rows: parsed.data?.rows.total ?? null };
+  return { jobFile: existsSync(summary) ? (readSummary(summary).job_file ?? null) : null };
 }
 
 /**
@@ -70,8 +66,67 @@ export function plainFile(output: string): Stats {
   );
 }
 
-/** The summary of a finished output. @throws UsageError when there is none, or it is not of this output */
-export function summaryBeside({ output, summary: path }: OutputFiles): Summary {
+/**
+ * The summary of a finished output that is, byte for byte, what Promptmill wrote last. Whatever replaces it or adds to it begins here:
+ * rows have only their place to be known by.
+ * @throws UsageError when there is no such summary, or the output was changed since
+ */
+export async function openFinished(files: OutputFiles): Promise<FinishedSummary> {
+  const { summary, difference } = await held(files.output, summaryBeside(files));
+  if (difference !== null) throw outputChanged(files, difference);
+  return summary;
+}
+
+/**
+ * A summary, held against its output.
+ * @returns what is different in the output, in words; null where it is as it was written
+ * @throws UsageError `output_unreadable`, and `output_damaged` for gzip that is not sound
+ */
+async function held(
+  output: string,
+  summary: FinishedSummary,
+): Promise<{ readonly summary: FinishedSummary; readonly difference: string | null }> {
+  const { next, ...details } = summary.details;
+  const sha256 = await sha256OfBytes(readable(output, outputBytes(output, false)));
+  // A merge of answers that was killed may have written its summary first, or its output as well.
+  if (sha256 === next?.written.sha256) {
+    const { written, merged_review } = next;
+    return { summary: { ...summary, merged_review, details: { ...details, written } }, difference: null };
+  }
+  const difference = sha256 === details.written.sha256 ? null : await differenceOf(output, details.written);
+  return { summary: { ...summary, details }, difference };
+}
+
+/**
+ * What a command that only reads says of an output that was changed, before it goes on.
+ * @param summary null where there is none, and nobody knows
+ * @returns null for an output that is as it was written
+ */
+export async function warningOf(output: string, summary: FinishedSummary | null): Promise<string | null> {
+  if (summary === null) return null;
+  const { difference } = await held(output, summary);
+  return difference === null ? null : changedText(output, difference);
+}
+
+const changedText = (output: string, difference: string): string =>
+  `${output} is not as Promptmill wrote it: ${difference}`;
+
+export const outputChanged = ({ output, summary }: OutputFiles, difference: string): UsageError =>
+  new UsageError(
+    'output_changed',
+    changedText(output, difference),
+    `Put the file back as it was, or ${summary} if that is the one that belongs to another output; or run the job again with --overwrite, which calls every row. To change answers by hand, use promptmill merge-review. Nothing was sent, and nothing was written.`,
+  );
+
+/** The summary beside an output; null without one, and where it is that of another file. */
+export function summaryIfAny(output: string): FinishedSummary | null {
+  const { summary: path } = outputFiles(output);
+  const summary = existsSync(path) ? readSummary(path) : null;
+  return summary !== null && basename(summary.output) === basename(output) ? summary : null;
+}
+
+/** @throws UsageError when there is no summary, or it is not of this output */
+function summaryBeside({ output, summary: path }: OutputFiles): FinishedSummary {
   const summary = readSummary(path);
   if (basename(summary.output) === basename(output) && summary.stopped === null) return summary;
   throw new UsageError(

@@ -3,14 +3,17 @@ import { basename } from 'node:path';
 import * as z from 'zod';
 import type { Settings } from '../config/settings.js';
 import { parseJson } from '../json.js';
-import { readOwn } from '../output/own-file.js';
-import { type Summary, summarySchema } from '../report/summary.js';
-import { filledPaths, outputFiles } from './output-files.js';
+import { outputBytes } from '../output/output-bytes.js';
+import { marked } from '../output/output-name.js';
+import { modeOf, readOwn } from '../output/own-file.js';
+import { writeAside, writeDurably } from '../output/writer.js';
+import { type StoredSummary, summarySchema, summaryText } from '../report/summary.js';
+import { filledPaths, hasPlaceholder, outputFiles } from './output-files.js';
 
 /** A finished run, by what it has left. */
 export interface LastRun {
   readonly output: string;
-  readonly summary: Summary;
+  readonly summary: StoredSummary;
 }
 
 /**
@@ -18,20 +21,22 @@ export interface LastRun {
  * newest file at the job's output path, by name where a date or a run is in it, and else the one that this run replaces. A
  * file whose summary is gone, or is of another job or file, is passed over; so is a rehearsal by a run that is none, and the other way round.
  * @param run the run that asks, which is not its own last run
+ * @param good only one that missed nothing of what its job asks: neither rejected, nor with an alarm of `drift`
  * @returns null where there is none, and where the output is standard output
  */
 export function lastRunOf(
   { job, output, emulated }: Pick<Settings, 'job' | 'output' | 'emulated'>,
   run: string,
+  good = false,
 ): LastRun | null {
   if (output.path === '-') return null;
-  for (const path of filledPaths(output.path, '')) {
+  const kept = good && !hasPlaceholder(output.path) ? [marked(output.path, 'measure')] : [];
+  for (const path of [...filledPaths(output.path, ''), ...kept]) {
     const { manifest, summary: summaryPath } = outputFiles(path);
     const summary = summaryAt(summaryPath);
     if (summary === null || summary.job !== job || summary.run === run) continue;
-    if (summary.beyond !== undefined) continue;
-    const rehearsed = summary.details?.settings['--emulate'];
-    if (rehearsed !== undefined && rehearsed !== String(emulated)) continue;
+    if (summary.emulated !== emulated || summary.beyond !== undefined) continue;
+    if (good && summary.missed !== null) continue;
     // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other,
     // unless it adds rows to it: then these are its own first rows.
     const left = runAt(manifest);
@@ -42,13 +47,26 @@ export function lastRunOf(
   return null;
 }
 
+/**
+ * Keeps an output that is about to be replaced by one that missed what its job asks: drift is measured by it until a good one is there.
+ * Done again, it does the same.
+ * @throws WriteError
+ */
+export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
+  const kept = outputFiles(marked(output, 'measure'));
+  // Those whom it was closed to may not read the copy.
+  const mode = modeOf(output);
+  await writeAside(kept.output, outputBytes(output, false), mode);
+  await writeDurably(kept.summary, summaryText({ ...summary, output: kept.output }), mode);
+}
+
 /** What a run has said of the one before, in a summary that it wrote before it was killed. */
-export function lastRunTold(summaryPath: string, run: string): Summary['last_run'] {
+export function lastRunTold(summaryPath: string, run: string): StoredSummary['last_run'] {
   const own = summaryAt(summaryPath);
   return own?.run === run ? own.last_run : undefined;
 }
 
-function summaryAt(path: string): Summary | null {
+function summaryAt(path: string): StoredSummary | null {
   return summarySchema.safeParse(jsonAt(path)).data ?? null;
 }
 

@@ -2,7 +2,7 @@ import { UsageError } from '../errors.js';
 import type { Halt } from '../halt.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
 import type { Counters } from '../store/counters.js';
-import { LEASE_MS } from '../store/ledger.js';
+import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Store } from '../store/store.js';
 import type { Committer } from './committer.js';
 
@@ -13,8 +13,16 @@ import type { Committer } from './committer.js';
 export const WINDOW_ROWS = 10_000;
 
 /** The rows behind one of which the ledger may know something. */
-export const windowBehind = (row: number): number[] =>
-  Array.from({ length: WINDOW_ROWS }, (_, i) => row + 1 + i);
+const windowBehind = (row: number): number[] => Array.from({ length: WINDOW_ROWS }, (_, i) => row + 1 + i);
+
+/**
+ * Answers that the ledger keeps for rows behind one. Of a row that was asked again and has ended it counts one.
+ */
+export async function unwrittenIn(ledger: Ledger, run: string, row: number): Promise<number> {
+  const interim = await ledger.interim(run, windowBehind(row));
+  const asked = [...interim.values()].reduce((sum, outcome) => sum + (outcome.asked ?? 1), 0);
+  return (await ledger.waiting(run)) + asked;
+}
 
 /** The run as the ledger has it: open for this execution, as long as the lease is renewed. */
 export class RunLease {
@@ -36,12 +44,16 @@ export class RunLease {
    * Opens the run for this execution. What an earlier one left in the queue is not wanted any more; its outcomes are in
    * the ledger. A halt ends the wait for the store, and never a write to the disk.
    * @param total rows that the run is to have
-   * @returns the counters of the executions before, and how many outcomes wait to be written
+   * @returns the counters of the executions before, how many outcomes wait to be written, how many answers were not written and
+   *   are lost because the store has none at all, and the rows of which processes of the run may have died
    * @throws UsageError `ledger_lost`, `limit_too_small`
    */
-  async take(queue: ChunkQueue, total: number): Promise<{ before: Counters; waiting: number }> {
+  async take(
+    queue: ChunkQueue,
+    total: number,
+  ): Promise<{ before: Counters; waiting: number; lost: number; deaths: ReadonlyMap<number, number> }> {
     const { ledger } = this.store;
-    const { run, execution, opened, calls } = this.committer.manifest;
+    const { run, execution, opened, calls, rows, unwritten } = this.committer.manifest;
     if (execution > 1) await this.halt.orHalted(queue.withdraw(run));
     const seed = this.hold && opened ? null : withLost(calls);
     if (!(await this.halt.orHalted(this.#open(seed)))) throw this.#forgotten();
@@ -49,9 +61,12 @@ export class RunLease {
     const { calls: before } = await this.halt.orHalted(ledger.progress(run, []));
     this.committer.count(before);
     const waiting = await this.halt.orHalted(ledger.waiting(run));
+    const found = execution === 1 ? 0 : await this.halt.orHalted(unwrittenIn(ledger, run, rows));
+    this.committer.owes(found);
+    const lost = found === 0 ? unwritten : 0;
     const inFlight = this.hold ? Math.max(0, before.in_flight) : 0;
     await this.halt.orHalted(this.#assertNoneBehind(total, waiting, inFlight));
-    return { before, waiting };
+    return { before, waiting, lost, deaths: await this.halt.orHalted(ledger.deaths(run)) };
   }
 
   /**

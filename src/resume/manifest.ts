@@ -5,18 +5,18 @@ import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
 import { driftSchema } from '../report/drift.js';
 import { abstentionSchema } from '../report/scores.js';
-import { type Summary, summarySchema } from '../report/summary.js';
-import { invalidIn, type Tally } from '../report/tally.js';
+import { type FinishedSummary, finishedSchema } from '../report/read-summary.js';
+import { summarySchema } from '../report/summary.js';
+import type { Tally } from '../report/tally.js';
 import { timelineSchema } from '../report/timeline.js';
-import { CALLS, type Counters, eachOf } from '../store/counters.js';
+import { CALLS, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();
 const tally = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
-/** The fields of a manifest. What a later version adds stays in it, and an earlier one lacks what is optional here. */
 const shape = z.object({
-  /** 2 where rows of a finished output are called again: an earlier version would take that for a run, and replace the output. */
-  v: z.literal([1, 2]),
+  /** Counted up with every other form; one of another is refused. */
+  v: z.literal(1),
   run: z.string().min(1),
   job: z.string(),
   /** Number of the process that works on the run, from 1: counted up by every resume. */
@@ -26,7 +26,7 @@ const shape = z.object({
     pid: z.int().positive(),
     host: z.string(),
     began: z.string().nullable(),
-    space: z.string().optional(),
+    space: z.string(),
   }),
   started_at: z.string(),
   /** Time that earlier executions worked on the run, in milliseconds. */
@@ -34,7 +34,7 @@ const shape = z.object({
   /** What the records depend on, as hashes by part; a resume with another value is refused. */
   fingerprint: z.record(z.string(), z.string()),
   /** The same parts as they were, in short, to tell what changed. @see partValues */
-  values: z.record(z.string(), z.string()).exactOptional(),
+  values: z.record(z.string(), z.string()),
   chunk_size: z.int().positive(),
   /** The store that holds the run's ledger: its folder, or its address without the password. */
   store: z.string().nullable(),
@@ -42,6 +42,11 @@ const shape = z.object({
   opened: z.boolean().exactOptional(),
   /** Rows whose records are in the part file. */
   rows: count,
+  /**
+   * Answers that are paid for and not in the part file, as the process knew it; a store that has lost them cannot say. Those of
+   * interim outcomes count as well.
+   */
+  unwritten: count,
   /** The last row for which calls may have been made; behind `--limit`, where an execution before had a larger one. */
   reach: count.exactOptional(),
   /** The last row that went ahead of the rest, where any did (`limits.canary`). */
@@ -49,22 +54,24 @@ const shape = z.object({
   /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
   bytes: count,
   /** Hash of the end of these bytes, by which the part file is known from another. */
-  seal: z.string().optional(),
-  /** The output may replace a file of its name. Earlier versions replaced any. */
-  overwrite: z.boolean().optional(),
+  seal: z.string(),
+  /** The output may replace a file of its name. */
+  overwrite: z.boolean(),
   /** Digest of the output whose place this one takes: with the first rows, or with those that are called again. */
   replaces: z.string().optional(),
   /** Every row is written, and the output gets its name now. */
-  finishing: z.boolean().optional(),
+  finishing: z.boolean(),
   /** The rows for review are written, or will be now: what has their name may be replaced. */
   reviewing: z.boolean().exactOptional(),
   /**
    * Only where the output that gets its name is not the part file but was written anew out of it: `bytes`, `seal` and `tally` are
    * then of the output, and these of the part file, out of which the next execution can write it again.
    */
-  part: z.object({ bytes: count, seal: z.string().optional(), tally }).exactOptional(),
+  part: z.object({ bytes: count, seal: z.string(), tally }).exactOptional(),
   /** What came of `answer.abstain`. */
   abstention: abstentionSchema.exactOptional(),
+  /** The answers are below what is required: the output gets the name of `rejectedFiles`. It is found once, before any file is named. */
+  rejected: z.object({ code: z.string(), message: z.string() }).exactOptional(),
   /** What came of `drift`. It is found before the summary of the last run is replaced. */
   drift: driftSchema.exactOptional(),
   /**
@@ -76,7 +83,7 @@ const shape = z.object({
       /** Which rows, as the command line says it. */
       asked: z.string(),
       /** The summary of the output as it was. */
-      before: summarySchema.transform((summary): Summary => summary),
+      before: finishedSchema.transform((summary): FinishedSummary => summary),
       /** Its tally without what was counted of these rows. */
       rest: tally,
       /** Whether the scores can be made again: `rest` has those of the other rows. */
@@ -88,11 +95,11 @@ const shape = z.object({
   calls: z.object({
     ...eachOf(CALLS, () => count),
     in_flight: z.int(),
-    prompt_tokens: z.int().optional(),
-    completion_tokens: z.int().optional(),
+    prompt_tokens: z.int(),
+    completion_tokens: z.int(),
   }),
   tally,
-  /** How the run went so far; an earlier version did not keep it. */
+  /** How the run went so far; not there before the first commit. */
   timeline: timelineSchema.exactOptional(),
   /**
    * Set when the run has finished with the first rows of its input (`--limit`): the digest of its output, from which
@@ -105,7 +112,7 @@ const shape = z.object({
  * What is known of an unfinished run, in `<output>.run.json` beside its part file. It is written after the
  * part file is on disk and before the ledger forgets, so it never says more than the part file holds.
  */
-export type Manifest = Readonly<Omit<z.output<typeof shape>, 'calls'>> & { readonly calls: Counters };
+export type Manifest = Readonly<z.output<typeof shape>>;
 
 /** Reads a manifest; null when there is none. @throws UsageError when the file is no manifest */
 export function readManifest(path: string): Manifest | null {
@@ -121,26 +128,21 @@ export function readManifest(path: string): Manifest | null {
       'It says how far an unfinished run came: make it readable, or name another file with --output.',
     );
   }
-  const parsed = shape.loose().safeParse(parseJson(text));
-  if (parsed.success)
-    return { ...parsed.data, calls: withTokens(parsed.data), tally: withInvalid(parsed.data.tally) };
+  const value = parseJson(text);
+  const parsed = shape.safeParse(value);
+  if (parsed.success) return parsed.data;
+  if (z.object({ v: z.number().refine((v) => v !== 1) }).safeParse(value).success) {
+    throw new UsageError(
+      'manifest_damaged',
+      `${path} was written by another version of Promptmill, and this one cannot go on from it`,
+      'Go on with the version that wrote it, or start over with --restart; rows already answered are then called again.',
+    );
+  }
   throw new UsageError(
     'manifest_damaged',
-    `${path} is not a run that this version can continue`,
+    `${path} is not as a run wrote it, so the run cannot be continued`,
     'Start over with --restart; rows already answered are then called again.',
   );
-}
-
-/** An earlier version did not count the tokens of calls; those of the rows that are written are known. */
-function withTokens({ calls, tally: { usage } }: z.output<typeof shape>): Counters {
-  const { prompt_tokens = usage.prompt_tokens, completion_tokens = usage.completion_tokens } = calls;
-  return { ...calls, prompt_tokens, completion_tokens };
-}
-
-/** An earlier version counted invalid answers among the errors only. */
-function withInvalid(tally: Tally): Tally {
-  const invalid = tally.invalid ?? invalidIn(tally.errors);
-  return { ...tally, ...(invalid && { invalid }) };
 }
 
 /** The run as its part file has it, where the output was written anew out of that. */

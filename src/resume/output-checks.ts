@@ -14,8 +14,9 @@ import type { Settings } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import { knownFormatOf } from '../output/format.js';
+import { stemOf } from '../output/output-name.js';
 import { isTaken, readOwn } from '../output/own-file.js';
-import { type OutputFiles, stemOf } from './output-files.js';
+import type { OutputFiles } from './output-files.js';
 
 /**
  * What a run will write to must be there to be written, and nobody else's.
@@ -50,8 +51,11 @@ const forPeople = ({ review, report }: OutputFiles, settings: Settings): readonl
   ...(settings.report ? [report] : []),
 ];
 
-/** With `--overwrite` the output would take the place of the input, which nothing brings back. */
-function assertNotInput(files: OutputFiles, settings: Settings): void {
+/**
+ * With `--overwrite` the output would take the place of the input, which nothing brings back.
+ * @throws UsageError `output_is_input`
+ */
+export function assertNotInput(files: OutputFiles, settings: Settings): void {
   const { input } = settings;
   if (input.path === '-' || !existsSync(input.path)) return;
   const read = realpathSync(input.path);
@@ -60,7 +64,7 @@ function assertNotInput(files: OutputFiles, settings: Settings): void {
     throw new UsageError(
       'output_is_input',
       `the input ${input.path} and ${path} are the same file`,
-      'Name another output with --output.',
+      'Name another output: output.path in the job file, or --output.',
     );
   }
 }
@@ -149,6 +153,40 @@ function summaryAt(path: string): { readonly output: string; readonly job: strin
     if (typeof output !== 'string' || typeof job !== 'string') return null;
     // Anybody may have written it: what would control a terminal is not shown.
     return { output: basename(output), job: job.replace(/\p{C}/gu, '\uFFFD') };
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Two jobs with one output would replace each other's answers at every tick (fault 108): a run that nobody looks at replaces only what
+ * is its own job's.
+ * @throws UsageError `output_of_another_job`, `output_exists`
+ */
+export function assertOwn(files: OutputFiles, { job }: Settings): void {
+  const { output, summary, manifest } = files;
+  const owner = isTaken(output) ? jobAt(summary) : job;
+  if (owner === null) {
+    throw new UsageError(
+      'output_exists',
+      `${output} exists: ${ownerOf(files, job)}`,
+      'Move it away, or give the job another output.path.',
+    );
+  }
+  const found = [owner, jobAt(manifest)].find((other) => other !== null && other !== job);
+  if (found == null) return;
+  throw new UsageError(
+    'output_of_another_job',
+    `${output} is the output of the job ${found}, and the job ${job} has the same output.path`,
+    'Move that file away, or give one of the two another output.path.',
+  );
+}
+
+/** The job that a summary or a manifest is of; null where there is none, or it does not say. */
+function jobAt(path: string): string | null {
+  try {
+    const { job } = JSON.parse(readOwn(path));
+    return typeof job === 'string' ? job.replace(/\p{C}/gu, '\uFFFD') : null;
   } catch {
     return null;
   }

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { extname, join } from 'node:path';
-import { isPacked } from '../output/output-bytes.js';
+import { join } from 'node:path';
+import { marked, stemOf } from '../output/output-name.js';
 
 /** The files that belong to an output. */
 export interface OutputFiles {
@@ -30,10 +30,13 @@ export function outputFiles(output: string): OutputFiles {
   };
 }
 
-/** The output without its ending: `out/reviews.csv` and `out/reviews.csv.gz` → `out/reviews`. */
-export function stemOf(output: string): string {
-  const plain = isPacked(output) ? output.slice(0, -'.gz'.length) : output;
-  return plain.slice(0, plain.length - extname(plain).length);
+/**
+ * The files of a run whose answers are below what is required: its output, and what stands beside it, have names of their own. Until
+ * it has a name it writes to the part file and the manifest of the output that it was to have.
+ */
+export function rejectedFiles(files: OutputFiles): OutputFiles {
+  const { part, rewritten, manifest } = files;
+  return { ...outputFiles(marked(files.output, 'rejected')), part, rewritten, manifest };
 }
 
 /** Fills `{{date}}` (local date, `2026-11-21`) and `{{run}}` into an output path. */

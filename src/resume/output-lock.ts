@@ -4,8 +4,9 @@ import { errorText, UsageError } from '../errors.js';
 import { makeFolder } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock, type Lock, LockedError } from '../lock.js';
+import { stemOf } from '../output/output-name.js';
 import { WriteError } from '../output/writer.js';
-import { hasPlaceholder, outputFiles, stemOf } from './output-files.js';
+import { hasPlaceholder, outputFiles } from './output-files.js';
 
 /** Says a line to a person. */
 type Say = (line: string) => void;

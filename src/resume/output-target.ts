@@ -10,13 +10,15 @@ import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
 import { type Manifest, ofPartFile, readManifest, removeManifest } from './manifest.js';
-import { assertUsable, ownerOf } from './output-checks.js';
+import { assertOwn, assertUsable, ownerOf } from './output-checks.js';
+import { openFinished, outputChanged } from './finished-output.js';
 import {
   filledPaths,
   fillOutputPath,
   hasPlaceholder,
   type OutputFiles,
   outputFiles,
+  rejectedFiles,
 } from './output-files.js';
 import { OutputLock } from './output-lock.js';
 import { repair } from './repair.js';
@@ -63,6 +65,8 @@ export async function takeOutput(
     await lock.take(path);
     const place = placeOutput(settings, now, lock);
     if (place.files.output !== path) await lock.take(place.files.output);
+    // Somebody may be at work on the answers that an earlier run was refused for.
+    if (settings.scheduled && settings.require !== null) await lock.take(rejectedFiles(place.files).output);
     return await findTarget(settings, now, place);
   } catch (error) {
     lock.release();
@@ -134,6 +138,13 @@ export async function findTarget(
 ): Promise<OutputTarget> {
   const { files } = place;
   assertUsable(files, settings);
+  if (settings.scheduled) {
+    assertOwn(files, settings);
+    if (settings.require !== null) {
+      assertUsable(rejectedFiles(files), settings);
+      assertOwn(rejectedFiles(files), settings);
+    }
+  }
   const left = readOrDiscard(files.manifest, settings.restart);
   if (left !== null && left.finished === undefined) assertLeft(files, left);
   if (left !== null) assertSameKind(files, left, settings);
@@ -206,7 +217,7 @@ function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }:
   );
 }
 
-/** An earlier version has its lock in the state directory; a run with another one is found by its manifest (fault 48). */
+/** A run whose lock was removed is found by its manifest (fault 48). */
 function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
   if (last.pid === process.pid || !isLiving(last)) return;
   throw new LockedError(files.output, { ...last, purpose: `writing ${files.output}` });
@@ -219,19 +230,19 @@ async function continued(
   settings: Settings,
   now: Date,
 ): Promise<OutputTarget> {
-  const { files } = place;
+  const files = left.rejected === undefined ? place.files : rejectedFiles(place.files);
   const { run } = left;
   assertMore(files, left, settings);
-  const found = { ...place, run, discarded: null, renamed: true, warning: null };
+  const found = { ...place, files, run, discarded: null, renamed: true, warning: null };
   if (left.finished !== undefined) {
-    await assertUnchanged(files.output, left.finished.sha256, left.rows);
+    await assertUnchanged(files, left.finished.sha256);
     return { ...found, unfinished: left };
   }
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
   // A part file beside it is the same file under its first name, a copy that was begun to go on with, or what it was made of.
   const isOld = left.retry !== undefined && part !== null && (await isReplaced(files.output, left));
-  if (named !== null && !isOld && (part === null || left.finishing === true)) {
+  if (named !== null && !isOld && (part === null || left.finishing)) {
     if (await isFinished(files.output, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       return { ...found, unfinished: left };
@@ -250,12 +261,14 @@ async function continued(
   if (named !== null && !settings.overwrite && !(await mayReplace(files.output, manifest))) {
     throw new UsageError(
       'output_exists',
-      `${files.output} was not there when the unfinished run of ${files.manifest} began, and is there now`,
+      manifest.replaces === undefined
+        ? `${files.output} was not there when the unfinished run of ${files.manifest} began, and is there now`
+        : `${files.output} was changed since the unfinished run of ${files.manifest} began`,
       'Move it away, or replace it with --overwrite.',
     );
   }
   if (size !== undefined && size >= manifest.bytes) {
-    if (await isSealedAs(files.part, manifest)) return target;
+    if (manifest.bytes === 0 || (await isSealed(files.part, manifest.bytes, manifest.seal))) return target;
     throw new UsageError(
       'part_foreign',
       `${files.part} is not what ${files.manifest} counts: another file has its name`,
@@ -264,17 +277,14 @@ async function continued(
   }
   // Nothing but the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
-  return { ...target, ...(await repaired(files, size, manifest, settings, newRun(now))) };
+  return { ...target, files: place.files, ...(await repaired(files, size, manifest, settings, newRun(now))) };
 }
 
 /** A run over the first rows goes on from its output as that run left it. */
-async function assertUnchanged(output: string, sha256: string, rows: number): Promise<void> {
-  if ((await sha256Of(output)) === sha256) return;
-  throw new UsageError(
-    'output_changed',
-    `${output} was changed since it got its first ${rows} rows`,
-    'Put it back to go on with the rows behind them, start over with --overwrite, or name another file with --output.',
-  );
+async function assertUnchanged(files: OutputFiles, sha256: string): Promise<void> {
+  if ((await sha256Of(files.output)) === sha256) return;
+  await openFinished(files);
+  throw outputChanged(files, 'it is of another run than the one that is to go on');
 }
 
 /** The run under another name, with what is left of its part file. @throws UsageError `part_damaged` */
@@ -303,19 +313,13 @@ async function repaired(
 
 /** True when the run was killed between giving the output its name and dropping the manifest (fault 42). */
 async function isFinished(output: string, size: number, manifest: Manifest): Promise<boolean> {
-  // An earlier version did not say that it is finishing.
-  const { finishing = manifest.bytes > 0 } = manifest;
-  return finishing && size === manifest.bytes && (await isSealedAs(output, manifest));
+  const { finishing, bytes, seal } = manifest;
+  return finishing && size === bytes && (await isSealed(output, bytes, seal));
 }
-
-/** An earlier version did not seal its part files. */
-const isSealedAs = async (path: string, { bytes, seal }: Manifest): Promise<boolean> =>
-  seal === undefined || (await isSealed(path, bytes, seal));
 
 /** Whether the output may take the place of what has its name: anything with `--overwrite`, else what it was made of. */
 export async function mayReplace(output: string, manifest: Manifest): Promise<boolean> {
-  const { overwrite = true } = manifest;
-  return overwrite || (await isReplaced(output, manifest));
+  return manifest.overwrite || (await isReplaced(output, manifest));
 }
 
 /** Whether the file is the one whose place the output takes. */

@@ -56,11 +56,14 @@ export async function repair(
     tally = fold(tally, ended);
   }
   const paidAgain = answered(manifest) - answered({ tally });
-  const { calls } = manifest;
+  // Its rows are called again, and judged again when they are answered.
+  const { calls, rejected: _, ...rest } = manifest;
   return {
-    ...manifest,
+    ...rest,
     run,
     rows: tally.rows.total,
+    // What the ledger holds of the old run counts as repeated when that is given up.
+    unwritten: 0,
     bytes,
     tally,
     calls: { ...calls, repeated: calls.repeated + paidAgain },

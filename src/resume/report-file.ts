@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises';
-import { readOwn } from '../output/own-file.js';
+import { modeOf, readOwn } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
 import { readSummary } from '../report/read-summary.js';
-import type { Summary } from '../report/summary.js';
+import type { StoredSummary } from '../report/summary.js';
 import type { OutputFiles } from './output-files.js';
 
 /* The page with the report beside an output. One of another run, or of the output as it was, is not left there. */
@@ -11,7 +11,7 @@ import type { OutputFiles } from './output-files.js';
  * Writes the page of an output that has its name. Charts and tables are loaded for it only.
  * @returns its path
  */
-export const writeReport = (files: OutputFiles, summary: Summary): Promise<string> =>
+export const writeReport = (files: OutputFiles, summary: StoredSummary): Promise<string> =>
   written(files, () => summary);
 
 /** Makes the page anew where one is there, because the output or its summary has changed. */
@@ -24,11 +24,15 @@ export async function removeReport(files: OutputFiles): Promise<void> {
   if (isThere(files)) await rm(files.report, { force: true }).catch(() => {});
 }
 
-async function written(files: OutputFiles, summary: () => Summary): Promise<string> {
+async function written(files: OutputFiles, summary: () => StoredSummary): Promise<string> {
   try {
     const { reportOf } = await import('../report/run-report.js');
     const { renderHtml } = await import('../report/page/render-html.js');
-    await writeDurably(files.report, await renderHtml(await reportOf(summary(), files.output)));
+    await writeDurably(
+      files.report,
+      await renderHtml(await reportOf(summary(), files.output)),
+      modeOf(files.output),
+    );
     return files.report;
   } catch (error) {
     await removeReport(files);

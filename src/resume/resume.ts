@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
-import { count, keptText } from '../figures.js';
+import { count, counted, keptText } from '../figures.js';
 import { forgetRun } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
@@ -17,7 +17,7 @@ import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { Committer } from './committer.js';
 import { assertSame, fingerprint, partValues } from './fingerprint.js';
-import { RunLease, windowBehind } from './lease.js';
+import { RunLease, unwrittenIn } from './lease.js';
 import type { Manifest } from './manifest.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 
@@ -58,6 +58,10 @@ export interface Execution {
   readonly lease: RunLease;
   /** The counters of the executions before. */
   readonly before: Counters;
+  /** Rows without an outcome, and how many processes of the run have died while they called them (fault 44). */
+  readonly deaths: ReadonlyMap<number, number>;
+  /** Outcomes that the store has from them. */
+  readonly kept: number;
   /** Closes what is open still, and leaves the store. */
   close(): Promise<void>;
 }
@@ -116,12 +120,17 @@ export async function goOn(
     if (reuse !== null) opened.push(reuse);
 
     const begun = { ...manifest, store: place, calls };
-    const committer = await Committer.open(target, begun, header, world.stdout, input.total).catch(
-      async (error) => {
-        await reuse?.abandon();
-        throw error;
-      },
-    );
+    const committer = await Committer.open(
+      target,
+      begun,
+      header,
+      world.stdout,
+      input.total,
+      settings.input.path,
+    ).catch(async (error) => {
+      await reuse?.abandon();
+      throw error;
+    });
     opened.push(committer);
     await world.onBegun?.(target?.files.manifest ?? null);
     if (settings.reuse.onlyNew)
@@ -131,7 +140,7 @@ export async function goOn(
     // Where the engine has not come to it: a `serve` would keep its connections.
     opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
     const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
-    const { before, waiting } = await halt
+    const { before, waiting, lost, deaths } = await halt
       .orHalted(giveUp(target, settings.stateDir, store, queue, world.log))
       .then(() => lease.take(queue, input.total))
       .catch((error) => {
@@ -139,7 +148,8 @@ export async function goOn(
       });
     if (manifest.execution > 1)
       say(`continuing run ${manifest.run}: ${keptText(manifest.rows + waiting, manifest.rows)}`);
-    return { target, store, queue, reuse, committer, lease, before, close };
+    if (lost > 0) say(`warning: ${lostText(lost, store.describe())}`);
+    return { target, store, queue, reuse, committer, lease, before, deaths, kept: waiting, close };
   } catch (error) {
     await close();
     throw error;
@@ -155,21 +165,21 @@ export function beginManifest(
 ): Manifest {
   const { unfinished, files } = target ?? {};
   if (unfinished && files) {
-    const values = { before: unfinished.values ?? {}, now: partValues(settings) };
+    const values = { before: unfinished.values, now: partValues(settings) };
     assertSame(unfinished.fingerprint, print, files.manifest, unfinished.finished !== undefined, values);
     const { finished, opened, reach, ...left } = unfinished;
     return {
       ...left,
       execution: unfinished.execution + 1,
       process: thisProcess(),
-      overwrite: settings.overwrite || (finished === undefined && (unfinished.overwrite ?? true)),
+      overwrite: settings.overwrite || (finished === undefined && unfinished.overwrite),
       // The ledger forgets a run that has finished, and then no call of it is unwritten.
       ...(finished === undefined && opened !== undefined && { opened }),
       ...(finished === undefined && reach !== undefined && { reach }),
     };
   }
   return {
-    v: target?.retry === undefined ? 1 : 2,
+    v: 1,
     run: target?.run ?? newRun(now),
     job: settings.job,
     execution: 1,
@@ -181,7 +191,9 @@ export function beginManifest(
     chunk_size: settings.limits.chunkSize,
     store: null,
     rows: 0,
+    unwritten: 0,
     bytes: 0,
+    seal: '',
     overwrite: settings.overwrite,
     finishing: false,
     calls: NO_CALLS,
@@ -221,7 +233,7 @@ async function callsOf(
   await ledger.open(run, execution + 1, rows, null);
   const { calls } = await ledger.progress(run, []);
   const known = calls.sent > written.sent ? calls : written;
-  const unwritten = (await ledger.waiting(run)) + (await ledger.interim(run, windowBehind(rows))).size;
+  const unwritten = Math.max(discarded.unwritten, await unwrittenIn(ledger, run, rows));
   const lost = own.repeated - written.repeated + unwritten;
   return { ...known, repeated: known.repeated + lost };
 }
@@ -245,5 +257,9 @@ async function giveUp(
   await ledger.close(run);
 }
 
+const lostText = (answers: number, place: string): string =>
+  `${place} has lost what it knew of the run: at least ${counted(answers, 'answer')} that had not been written ` +
+  'will be asked for again, and count as repeated';
+
 const movedText = (from: string): string =>
-  `the run was begun with its queue in ${from}; what it knew there and had not written is called again`;
+  `the run was begun with its queue in ${from}; what it knew there and had not written is called again, and counts as repeated`;

@@ -3,7 +3,7 @@ import { type Gold, goldCell } from '../answer/gold.js';
 import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
-import { count, counted } from '../figures.js';
+import { counted } from '../figures.js';
 import { isObject, valueText } from '../json.js';
 import type { Answer, Completion, Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
@@ -11,8 +11,8 @@ import { inputColumn, isAnswerInvalid, isUnreadable, outcomeOf } from '../output
 import { RESULTS } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { failedCodes } from '../report/retry-command.js';
-import { type Summary, tallyOf } from '../report/summary.js';
-import { type Ended, emptyTally, fold, type RowCounts, STATUSES, type Tally } from '../report/tally.js';
+import { type StoredSummary, tallyOf } from '../report/summary.js';
+import { type Ended, emptyTally, fold, type Tally } from '../report/tally.js';
 import { namesOf } from '../report/tally-sum.js';
 import { recordedAnswers } from '../score/recorded-answer.js';
 import type { Selection } from './selection.js';
@@ -33,20 +33,19 @@ export interface Chosen {
  * @param before the summary of the output
  * @param signal ends it
  * @param isChanged whether the job reads answers in another way than it did
- * @throws UsageError when the output is not as the run wrote it, or its columns leave out what is needed
+ * @throws UsageError when the columns of the output leave out what is needed
  * @throws the reason of the signal
  */
 export async function chooseRows(
   settings: Settings,
   selection: Selection,
   header: string,
-  before: Summary,
+  before: StoredSummary,
   signal: AbortSignal,
   isChanged = false,
 ): Promise<Chosen> {
   const { path, format } = settings.output;
   const numbers: number[] = [];
-  const found = { completed: 0, filtered: 0, failed: 0, skipped: 0 };
   let records = 0;
   const abstains = recordOptions(settings).answer.abstains ?? false;
   const wants = wanting(selection);
@@ -59,7 +58,6 @@ export async function chooseRows(
       for (const record of batch) {
         records++;
         if (records === 1) assertColumns(record, selection, settings.output, abstains);
-        found[statusOf(record, settings.output)]++;
         if (!wants(record)) continue;
         numbers.push(record.number);
         pieces.push(record.bytes);
@@ -77,9 +75,6 @@ export async function chooseRows(
       rows.map((row) => recorded.ended(row, numbers[row.number - 1] ?? 0)),
     );
   }
-  const isSame = STATUSES.every((status) => found[status] === before.rows[status]);
-  if (!isSame)
-    throw edited(path, `it has ${countsText(found)}, and its summary counts ${countsText(before.rows)}`);
   tally = withCodes(tally, before, settings);
   const last = selection.rows.at(-1)?.[1] ?? 0;
   if (last > records) {
@@ -91,9 +86,6 @@ export async function chooseRows(
   }
   return { numbers, tally, hasGold: recorded.hasGold() };
 }
-
-const countsText = (rows: Omit<RowCounts, 'total'>): string =>
-  STATUSES.map((status) => `${count(rows[status])} ${status}`).join(', ');
 
 function wanting({ statuses, invalid, abstained, rows }: Selection): (record: StandingRecord) => boolean {
   let range = 0;
@@ -122,20 +114,6 @@ function assertColumns(
     ...(abstained && !(abstains && fields.has('abstained')) ? ['abstained'] : []),
   ];
   if (lacking.length > 0) throw columnsMissing(path, lacking);
-}
-
-function statusOf(
-  { number, fields }: StandingRecord,
-  { path: output, format }: Settings['output'],
-): (typeof STATUSES)[number] {
-  const status = fields.get('status');
-  const known = STATUSES.find((each) => each === status);
-  if (known === undefined)
-    throw edited(output, `the status of row ${number} is ${JSON.stringify(status ?? '')}`);
-  // JSONL says which row a record is of.
-  if (!format.hasHeader && fields.has('input') && fields.has('row') && fields.get('row') !== number)
-    throw edited(output, `record ${number} is of row ${valueText(fields.get('row'))}`);
-  return known;
 }
 
 /** Columns of a result by which nothing is counted. */
@@ -231,13 +209,17 @@ function recordedRow(settings: Settings, isMerged: boolean, isChanged: boolean) 
     hasGold: () => hasGold,
     /** @param number of the row, for messages */
     ended(row: Row, number: number): Ended {
-      if (row.fault !== undefined) throw edited(output.path, `row ${number}: ${row.fault.message}`);
+      if (row.fault !== undefined) throw unreadable(output.path, number, row.fault.message);
       const code = codeOf(row);
       // Of a row that failed no more is looked at than is counted: there may be many.
       const failed = failedOf(row, code);
       const outcome =
         (asked.length === 0 ? failed : null) ?? outcomeOf(row, asked, output.formulas) ?? failed;
-      if (outcome === null) throw columnsMissing(output.path, lackingOf(row, asked));
+      if (outcome === null) {
+        const lacking = lackingOf(row, asked);
+        if (lacking.length === 0) throw unreadable(output.path, number, 'its values do not go together');
+        throw columnsMissing(output.path, lacking);
+      }
       const gold = goldOf(row, code);
       return { outcome, answer: answerOf(row, outcome, gold, code, number), gold };
     },
@@ -255,7 +237,7 @@ function failedOf({ fields, source }: Row, code: string): Outcome | null {
  * The tally with the errors of failed rows whose records leave them out: all of them together are those that the summary counts.
  * @throws UsageError where the summary does not tell them apart
  */
-function withCodes(tally: Tally, before: Summary, { gold, output }: Settings): Tally {
+function withCodes(tally: Tally, before: StoredSummary, { gold, output }: Settings): Tally {
   const { '': untold = 0, ...errors } = tally.errors;
   if (untold === 0) return tally;
   const codes = failedCodes(before);
@@ -297,9 +279,9 @@ const answerChanged = (output: string, number: number): UsageError =>
     'Choose other rows, or put answer back as it was.',
   );
 
-const edited = (output: string, what: string): UsageError =>
+const unreadable = (output: string, number: number, why: string): UsageError =>
   new UsageError(
     'output_edited',
-    `${output} is not as the run wrote it: ${what}`,
-    'Put the file of the run back. Rows of another file can be called with a run over it: --input FILE.',
+    `row ${number} of ${output} cannot be read back: ${why}`,
+    'Choose other rows, or run the job again with --overwrite.',
   );

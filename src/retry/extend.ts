@@ -1,14 +1,15 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { prepareStateDir } from '../folder.js';
 import { LockedError, thisProcess } from '../lock.js';
 import { isPacked, outputBytes } from '../output/output-bytes.js';
-import { type FileId, fileAt, isSame, isTaken, sha256Of } from '../output/own-file.js';
-import { writeDurably } from '../output/writer.js';
-import { type Summary, tallyOf } from '../report/summary.js';
+import { type FileId, fileAt, isSame, isTaken, modeOf } from '../output/own-file.js';
+import { sealOfFile, writeDurably } from '../output/writer.js';
+import type { FinishedSummary } from '../report/read-summary.js';
+import { type StoredSummary, tallyOf } from '../report/summary.js';
 import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
-import { plainFile, summaryBeside } from '../resume/finished-output.js';
+import { openFinished, plainFile } from '../resume/finished-output.js';
 import { type Manifest, removeManifest } from '../resume/manifest.js';
 import { hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
@@ -16,8 +17,7 @@ import { newRun } from '../resume/output-target.js';
 import { openInput } from '../run/input.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
 import { planRows } from '../run/plan.js';
-import type { World } from '../run/world.js';
-import { chooseRows } from './chosen-rows.js';
+import type { Unconnected } from '../run/world.js';
 import { assertExtended } from './input-of-output.js';
 import { assertSameLayout } from './layout.js';
 import { isUntouched } from './review-file.js';
@@ -27,17 +27,22 @@ import { isUntouched } from './review-file.js';
  * and goes on with that. Where there is no such output, or its run is not finished, it runs the job.
  * @throws UsageError when the input is another, or the output cannot be gone on with; then nothing was sent
  */
-export async function extendOutput(settings: Settings, world: World): Promise<RunResult> {
+export async function extendOutput(settings: Settings, world: Unconnected): Promise<RunResult> {
   assertExtendable(settings);
   const files = outputFiles(settings.output.path);
   if (!existsSync(files.output) || isTaken(files.manifest)) return await runJob(settings, world);
-  prepareStateDir(settings.stateDir);
   const lock = new OutputLock(world);
   let begun: FileId | null = null;
   try {
     await lock.take(files.output);
+    // Another process may have begun with it, and was killed.
+    if (isTaken(files.manifest)) {
+      lock.release();
+      return await runJob(settings, world);
+    }
     plainFile(files.output);
-    const before = summaryBeside(files);
+    const before = await openFinished(files);
+    prepareStateDir(settings.stateDir);
     const manifest = await grown(settings, before, world);
     if (manifest === null) {
       world.say(
@@ -55,7 +60,7 @@ export async function extendOutput(settings: Settings, world: World): Promise<Ru
         retried: 0,
       };
     }
-    begun = await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`);
+    begun = await writeDurably(files.manifest, `${JSON.stringify(manifest)}\n`, modeOf(files.output));
   } finally {
     lock.release();
   }
@@ -87,7 +92,11 @@ function assertExtendable({ output, overwrite, restart }: Settings): void {
 }
 
 /** The manifest of a run that has finished with its first rows; null where the input has no others. */
-async function grown(settings: Settings, before: Summary, world: World): Promise<Manifest | null> {
+async function grown(
+  settings: Settings,
+  before: FinishedSummary,
+  world: Unconnected,
+): Promise<Manifest | null> {
   const { path, format } = settings.output;
   const { details } = before;
   assertExtends(settings, before);
@@ -98,11 +107,10 @@ async function grown(settings: Settings, before: Summary, world: World): Promise
     if (survey.rows <= before.rows.total) return null;
     const plan = await planRows(settings, survey);
     await assertSameLayout(path, format, plan.format);
-    await chooseRows(settings, NO_ROWS, plan.header, before, world.halt.signal);
     const files = outputFiles(path);
     if (!(await isUntouched(files.review, plan, settings))) throw reviewInUse(files.review);
     const tally = tallyOf(before);
-    const bytes = statSync(path).size;
+    const size = await sealOfFile(path);
     return {
       v: 1,
       run: newRun(new Date()),
@@ -116,10 +124,12 @@ async function grown(settings: Settings, before: Summary, world: World): Promise
       chunk_size: settings.limits.chunkSize,
       store: null,
       rows: before.rows.total,
-      bytes,
+      unwritten: 0,
+      ...size,
       overwrite: false,
+      finishing: false,
       ...(plan.reviewed !== null && { reviewing: true }),
-      ...(isPacked(path) && { part: { bytes: await lengthOf(outputBytes(path)), tally } }),
+      ...(isPacked(path) && { part: { bytes: await lengthOf(outputBytes(path)), seal: '', tally } }),
       calls: {
         ...before.calls,
         in_flight: 0,
@@ -127,22 +137,20 @@ async function grown(settings: Settings, before: Summary, world: World): Promise
         completion_tokens: before.usage.completion_tokens,
       },
       tally,
-      ...(details && { timeline: details.timeline }),
+      timeline: details.timeline,
       since: {
         ...(before.merged_review && { merged_review: before.merged_review }),
         ...(before.retried && { retried: before.retried }),
       },
-      finished: { sha256: await sha256Of(path) },
+      finished: { sha256: before.details.written.sha256 },
     };
   } finally {
     input.discard();
   }
 }
 
-const NO_ROWS = { statuses: [], invalid: false, abstained: false, rows: [] };
-
 /** @throws UsageError when the job is another, or goes by all rows of its input at once */
-function assertExtends(settings: Settings, { details, output }: Summary): void {
+function assertExtends(settings: Settings, { details, output }: StoredSummary): void {
   const { answer, input, reuse } = settings;
   const refuse = (message: string, hint: string): never => {
     throw new UsageError('not_extendable', message, hint);
@@ -150,8 +158,6 @@ function assertExtends(settings: Settings, { details, output }: Summary): void {
   const again = 'Run the job again with --overwrite.';
   if (input.path === '-')
     refuse('--extend knows the input by its file, and this is standard input', 'Name a file with --input.');
-  if (details === undefined)
-    refuse(`an earlier version made ${output}, and did not say how long its input was`, again);
   if (answer.kind === 'labels' && answer.abstainFor !== undefined) {
     refuse(
       '--extend adds rows, and answer.abstain finds its threshold with all rows of an input together',
@@ -164,7 +170,7 @@ function assertExtends(settings: Settings, { details, output }: Summary): void {
       again,
     );
   }
-  const changed = changes(details?.settings, partValues(settings));
+  const changed = changes(details.settings, partValues(settings));
   if (changed.length > 0) {
     refuse(
       `since ${output} was made this changed: ${changed.join(', ')}`,

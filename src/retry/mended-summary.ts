@@ -2,7 +2,7 @@ import type { Settings } from '../config/settings.js';
 import { driftMiss } from '../report/drift.js';
 import { bothMissed, invalidOf, missOf } from '../report/require.js';
 import type { Abstention } from '../report/scores.js';
-import { costOf, type Summary, type SummaryParts, summarise, tallyOf } from '../report/summary.js';
+import { costOf, type StoredSummary, type SummaryParts, summarise, tallyOf } from '../report/summary.js';
 import type { Tally } from '../report/tally.js';
 import { without, withRows } from '../report/tally-sum.js';
 import { advanced } from '../report/timeline.js';
@@ -11,19 +11,21 @@ import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
 /** The tally of an output without that of some rows. @param scored whether its scores can be made again */
-export function restOf(before: Summary, rows: Tally, scored: boolean): Tally {
+export function restOf(before: StoredSummary, rows: Tally, scored: boolean): Tally {
   const { gold, ...rest } = without(tallyOf(before), rows);
   return { ...rest, ...(gold && scored && { gold }) };
 }
 
 /** Why the scores of an output are left out when some of its rows change; null where they are not, and where there are none. */
-export function scoresLost({ gold, jobFile }: Settings, before: Summary, hasGold: boolean): string | null {
+export function scoresLost(
+  { gold, jobFile }: Settings,
+  before: StoredSummary,
+  hasGold: boolean,
+): string | null {
   if (gold === null) return null;
   const again = `promptmill score makes them again${jobFile === null ? '' : ' from the output'}`;
   if (before.scores === undefined)
     return `the summary will have no scores: the output was made without answer.gold; ${again}`;
-  if (before.details === undefined)
-    return `the summary will have no scores: an earlier version wrote it; ${again}`;
   if (before.details.settings['answer.gold'] !== JSON.stringify(gold))
     return `the summary will have no scores: answer.gold was another column then; ${again}`;
   if (!hasGold)
@@ -36,7 +38,7 @@ export function scoresLost({ gold, jobFile }: Settings, before: Summary, hasGold
  * times is added up.
  * @param own what that of the retry alone is made of
  */
-export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Settings): Summary {
+export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Settings): StoredSummary {
   if (retry === undefined) throw new Error('only a retry has an output from before');
   const { before, rest, scored } = retry;
   const { gold, require, reuse } = settings;
@@ -46,7 +48,6 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
   const asked = require && !scored ? { ...require, accuracy: undefined, f1: undefined } : require;
   // The rows that were not called again are compared no more: what was found stays. The alarm may have changed.
   const drift = before.drift && { ...before.drift, alarm: settings.drift?.alarm ?? before.drift.alarm };
-  const details = detailsOf(own, before, { tally, calls }, settings);
   const { details: _, ...parts } = own;
   const { details: told, ...now } = summarise({
     ...parts,
@@ -69,7 +70,7 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
       ...(before.merged_review && { merged_review: before.merged_review }),
       retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
     },
-    ...(details && { details }),
+    details: detailsOf(own, before, { tally, calls }, settings),
   });
   const { prices } = own;
   return {
@@ -78,16 +79,15 @@ export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Se
     ...(before.cost !== null && {
       cost: before.cost + (prices === null ? 0 : costOf(own.tally.usage, prices)),
     }),
-    // Of what an earlier version wrote only these are known.
-    ...(before.details === undefined && { latency_ms: before.latency_ms }),
     ...(before.beyond && { beyond: before.beyond }),
+    ...(before.rejected && { rejected: before.rejected }),
     ...(before.last_run && { last_run: before.last_run }),
-    ...(told && { details: told }),
+    details: told,
   };
 }
 
 /** The threshold was found with all rows, and stays; how many rows have an answer changes. */
-function abstentionNow({ scores }: Summary, tally: Tally): Abstention | undefined {
+function abstentionNow({ scores }: StoredSummary, tally: Tally): Abstention | undefined {
   if (scores?.abstention === undefined) return undefined;
   const { rows, abstained = 0 } = tally;
   const answered = rows.completed - invalidOf(tally) - abstained;
@@ -97,12 +97,10 @@ function abstentionNow({ scores }: Summary, tally: Tally): Abstention | undefine
 /** The retry stands behind the time that the output took before. */
 function detailsOf(
   own: SummaryParts,
-  before: Summary,
+  before: StoredSummary,
   { tally, calls }: Pick<SummaryParts, 'tally' | 'calls'>,
   settings: Settings,
 ): SummaryParts['details'] {
-  const { details } = own;
-  if (details === undefined || before.details === undefined) return undefined;
   const { timeline } = before.details;
   const standing = {
     rows: tally.rows.total,
@@ -113,7 +111,7 @@ function detailsOf(
     rate_limited: calls.rate_limited,
   };
   return {
-    ...details,
+    ...own.details,
     timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, standing),
     settings: partValues(settings),
   };

@@ -1,22 +1,20 @@
-import { statSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { prepareStateDir } from '../folder.js';
 import type { Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
-import { sha256Of } from '../output/own-file.js';
 import { merged } from '../output/rewrite.js';
-import type { Summary } from '../report/summary.js';
+import type { FinishedSummary } from '../report/read-summary.js';
 import { changes, partValues } from '../resume/fingerprint.js';
-import { plainFile, summaryBeside } from '../resume/finished-output.js';
+import { openFinished, plainFile } from '../resume/finished-output.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { goOn } from '../resume/resume.js';
 import { type Input, openInput } from '../run/input.js';
 import { announce, execute, type RunResult } from '../run/pipeline.js';
 import { type Plan, planRows } from '../run/plan.js';
-import type { World } from '../run/world.js';
+import type { Unconnected } from '../run/world.js';
 import { chooseRows } from './chosen-rows.js';
 import { assertInput } from './input-of-output.js';
 import { assertSameLayout } from './layout.js';
@@ -37,16 +35,17 @@ type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
 export async function retryOutput(
   settings: Settings,
   selection: Selection,
-  world: World,
+  world: Unconnected,
 ): Promise<RetryResult> {
   const { path } = settings.output;
   plainFile(path);
-  prepareStateDir(settings.stateDir);
   const target = await takeOutput(settings, new Date(), world);
   if (target === null) throw new Error('a finished output is a file');
   try {
     assertSameRows(target, settings);
     const before = await summaryOf(target);
+    assertSameService(before, settings);
+    prepareStateDir(settings.stateDir);
     const job = mendingJob(settings, before);
     const input = await openInput(settings, world);
     try {
@@ -67,34 +66,32 @@ interface Retry {
   readonly job: Settings;
   readonly target: OutputTarget;
   /** The summary of the output as it is. */
-  readonly before: Summary;
+  readonly before: FinishedSummary;
   readonly input: Input;
   readonly plan: Plan;
 }
 
-async function retry(parts: Retry, selection: Selection, world: World): Promise<RetryResult> {
+async function retry(parts: Retry, selection: Selection, around: Unconnected): Promise<RetryResult> {
   const { settings, job, target, before, input, plan } = parts;
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
-  const { say } = world;
-  const mode = statSync(path).mode & 0o777;
-  const replaces = await sha256Of(path);
+  const { say } = around;
   if (!renamed) await assertSameLayout(path, format, plan.format);
-  const { answer: then } = before.details?.settings ?? {};
-  const isChanged = then !== undefined && then !== partValues(settings)['answer'];
+  const isChanged = before.details.settings['answer'] !== partValues(settings)['answer'];
   // Killed after the output got its name: nothing is left to be called.
   const chosen = renamed
     ? null
-    : await chooseRows(job, selection, plan.header, before, world.halt.signal, isChanged);
+    : await chooseRows(job, selection, plan.header, before, around.halt.signal, isChanged);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {
     say(`no row of ${path} is to be called again (${settings.retry}): nothing was changed`);
     return nothing(before, files);
   }
+  const world = await around.connect();
 
   say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
-  const changed = changes(before.details?.settings, partValues(settings));
+  const changed = changes(before.details.settings, partValues(settings));
   if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
   const lost = chosen === null ? null : scoresLost(settings, before, chosen.hasGold);
   if (lost !== null) say(`warning: ${lost}`);
@@ -109,7 +106,7 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
     ...target,
     ...(chosen !== null && {
       retry: {
-        replaces,
+        replaces: before.details.written.sha256,
         retry: {
           asked: settings.retry ?? '',
           before,
@@ -127,8 +124,7 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   const mending = {
     merge: async (committer: typeof execution.committer) => {
       const written = committer.written();
-      if (written !== null)
-        await committer.rewrite(merged(outputBytes(path), format, numbers, written()), mode);
+      if (written !== null) await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
     },
     summary: (own: Parameters<typeof summaryWith>[0]) =>
       summaryWith(own, execution.committer.manifest, settings),
@@ -151,6 +147,22 @@ async function retry(parts: Retry, selection: Selection, world: World): Promise<
   return { ...result, retried: total };
 }
 
+/** Neither the service pays for a rehearsal, nor do an emulator's answers stand among real ones. @throws UsageError */
+function assertSameService({ output, emulated }: FinishedSummary, settings: Settings): void {
+  if (emulated === settings.emulated) return;
+  throw emulated
+    ? new UsageError(
+        'output_of_rehearsal',
+        `${output} is a rehearsal: an emulator answered its rows, and the service is not called for them`,
+        'Add --emulate to call its rows again, or run the job without --emulate.',
+      )
+    : new UsageError(
+        'output_not_of_rehearsal',
+        `${output} has the answers of the service, and an emulator's are not put among them`,
+        'Leave out --emulate, or rehearse the job with: promptmill run JOB --emulate.',
+      );
+}
+
 /** @throws UsageError when the retry that waits there is of other rows */
 function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings): void {
   const { asked } = unfinished?.retry ?? {};
@@ -163,18 +175,18 @@ function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings
 }
 
 /** The summary of the output as it was before this retry. A retry that was killed may have replaced it already. */
-async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promise<Summary> {
+async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promise<FinishedSummary> {
   const { output } = files;
   if (unfinished?.retry !== undefined) return unfinished.retry.before;
   if (discarded?.retry !== undefined && (await isReplaced(output, discarded))) return discarded.retry.before;
-  return summaryBeside(files);
+  return await openFinished(files);
 }
 
 /**
  * The job as rows of an output are called with it. The threshold of `answer.abstain` is found with all rows, and was: it stays.
  * @throws UsageError when the summary does not know it
  */
-function mendingJob(settings: Settings, { output, scores }: Summary): Settings {
+function mendingJob(settings: Settings, { output, scores }: FinishedSummary): Settings {
   const { answer } = settings;
   if (answer.kind !== 'labels' || answer.abstainFor === undefined) return settings;
   const { abstainFor: _, ...spec } = answer;
@@ -188,7 +200,7 @@ function mendingJob(settings: Settings, { output, scores }: Summary): Settings {
 }
 
 /** There is no row of the kind. */
-function nothing(summary: Summary, files: OutputFiles): RetryResult {
+function nothing(summary: FinishedSummary, files: OutputFiles): RetryResult {
   const { total } = summary.rows;
   return { summary, halted: null, files, review: null, report: null, beyond: 0, kept: total, retried: 0 };
 }

@@ -7,7 +7,7 @@ import { readManifest } from '../resume/manifest.js';
 import { filledPaths, fillOutputPath, hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { newRun } from '../resume/output-target.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import type { World } from '../run/world.js';
+import type { Unconnected } from '../run/world.js';
 import { retryOutput } from './retry.js';
 import { readSelection, selectionText } from './selection.js';
 
@@ -16,7 +16,7 @@ import { readSelection, selectionText } from './selection.js';
  * retry is unfinished, it does only that.
  * @throws UsageError when it cannot start; then nothing was sent
  */
-export async function runAndRetry(settings: Settings, world: World): Promise<RunResult> {
+export async function runAndRetry(settings: Settings, world: Unconnected): Promise<RunResult> {
   const there = outputNow(settings);
   const output = hasFailedRows(there, settings) ? there : null;
   const result = output === null ? await runJob(settings, world) : null;

@@ -40,18 +40,48 @@ interface CollectorParts {
  */
 export async function collect(parts: CollectorParts): Promise<void> {
   const { window, committer, lease, rescue, events, drained } = parts;
+  let called = 0;
+  const seen = new SeenOutcomes();
   for (;;) {
     const last = drained.aborted;
     const look = await lookAt(parts);
     if (look.opened) committer.count(look.calls);
+    committer.saw(seen.look(look.counts), seen.lost);
     if (look.stop !== null) parts.stop(look.stop);
-    const rows = await commit(parts, look);
-    const { manifest } = committer;
-    events.emit({ type: 'rows settled', known: manifest.rows + look.known });
+    const { rows, sent } = await commit(parts, look);
+    called += sent;
+    events.emit({
+      type: 'rows settled',
+      known: committer.manifest.rows + look.known,
+      called: called + look.called,
+      toCall: window.sent - look.called,
+    });
     if (rows === 0 && (last || window.done)) return;
     await rescue.looked(window.heads(1)[0], look.headKnown);
     await lease.keep();
+    await committer.keepCounts();
     if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);
+  }
+}
+
+/** Outcomes of the chunks in view, and those that the store has lost since they were seen. */
+class SeenOutcomes {
+  #counts: ReadonlyMap<number, number> = new Map();
+  #lost = 0;
+
+  get lost(): number {
+    return this.#lost;
+  }
+
+  /** @returns how many the ledger has now */
+  look(counts: ReadonlyMap<number, number>): number {
+    let sum = 0;
+    for (const [first, known] of counts) {
+      this.#lost += Math.max(0, (this.#counts.get(first) ?? 0) - known);
+      sum += known;
+    }
+    this.#counts = counts;
+    return sum;
   }
 }
 
@@ -59,8 +89,12 @@ interface Look {
   readonly complete: readonly WindowChunk[];
   /** Outcomes that the ledger has of a chunk. */
   readonly knownOf: (chunk: WindowChunk) => number;
+  /** Outcomes that the ledger has of each chunk that was looked at, by its first row. */
+  readonly counts: ReadonlyMap<number, number>;
   /** Rows that are known and stand behind a row that is not. */
   readonly known: number;
+  /** Those of them that needed a call. */
+  readonly called: number;
   /** Rows of the oldest incomplete chunk that are known. */
   readonly headKnown: number;
   readonly calls: Counters;
@@ -89,8 +123,10 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
   return {
     complete,
     knownOf,
+    counts: byChunk,
     // A row that takes an outcome over needs nothing of its own any more.
     known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.rows.length - chunk.sent, 0),
+    called: rest.reduce((sum, chunk) => sum + knownOf(chunk), 0),
     headKnown: head === undefined ? 0 : knownOf(head),
     calls,
     opened,
@@ -100,9 +136,9 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
 
 /**
  * Commit order: append, fsync, manifest, forget. A crash between any two of them loses and doubles nothing.
- * @returns rows committed
+ * @returns rows committed, and those of them that needed a call
  */
-async function commit(parts: CollectorParts, look: Look): Promise<number> {
+async function commit(parts: CollectorParts, look: Look): Promise<{ rows: number; sent: number }> {
   const { ledger, committer, window, reuse, events } = parts;
   const { run } = committer.manifest;
   const outcomes = await Promise.all(
@@ -120,13 +156,13 @@ async function commit(parts: CollectorParts, look: Look): Promise<number> {
     for (const record of next) records.push(record);
     written.push(chunk);
   }
-  if (written.length === 0) return 0;
+  if (written.length === 0) return { rows: 0, sent: 0 };
   await committer.commit(records, async () => reuse?.keep(known));
   await ledger.forget(run, committer.manifest.rows, written.filter((chunk) => chunk.sent > 0).map(firstOf));
   window.release(written.length);
   const { tally, bytes } = committer.manifest;
   events.emit({ type: 'committed', rows: tally.rows, bytes });
-  return records.length;
+  return { rows: records.length, sent: written.reduce((sum, chunk) => sum + chunk.sent, 0) };
 }
 
 const NO_OUTCOMES: ReadonlyMap<number, CalledOutcome> = new Map();

@@ -6,6 +6,7 @@ import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
 import { type Drift, driftText } from '../report/drift.js';
 import type { Committer } from '../resume/committer.js';
+import { summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { type LastRun, lastRunOf } from '../resume/last-run.js';
 import type { Survey } from '../source/source.js';
 import type { World } from './world.js';
@@ -40,7 +41,7 @@ export function checkDrift(settings: Settings, survey: Survey, format: RecordFor
       'Add them to output.columns.',
     );
   }
-  const last = lastRunOf(settings, '');
+  const last = lastRunOf(settings, '', true);
   if (id !== null || last === null || isSameInput(last, survey)) return;
   throw new UsageError(
     'drift_needs_id',
@@ -67,10 +68,10 @@ export async function findDrift(
   const records = committer.whole();
   const { run, values = {}, drift: found } = committer.manifest;
   if (drift === null || found !== undefined || records === null) return;
-  const last = lastRunOf(settings, run);
+  const last = lastRunOf(settings, run, true);
   if (last === null) {
     say(
-      'no drift yet: the job has no last run that finished with all rows of its input, at the same output path',
+      'no drift yet: the job has no last run that finished with all rows of its input and missed nothing, at the same output path',
     );
     return;
   }
@@ -85,6 +86,15 @@ export async function findDrift(
     const bytes = () => readable(name, records());
     const now = { name, format: output.format, bytes, settings: values };
     const { rows: compared, changed, agreement } = await changeSince(last, now, reuse.id, halt.signal);
+    const warning = await warningOf(last.output, summaryIfAny(last.output));
+    if (warning !== null) {
+      if (reuse.id === null)
+        throw new UsageError(
+          'output_changed',
+          `${warning}; without input.id its rows have only their places`,
+        );
+      say(`warning: ${warning}`);
+    }
     const share = agreement === null ? null : changed / compared;
     const against = { against: last.summary.run, output: last.output };
     const drifted: Drift = { ...against, rows: compared, changed, share, alarm: drift.alarm };

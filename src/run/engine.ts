@@ -9,7 +9,9 @@ import { invalidOf } from '../report/require.js';
 import { WINDOW_ROWS } from '../resume/lease.js';
 import { answered } from '../resume/repair.js';
 import type { Execution } from '../resume/resume.js';
+import { COUNTERS, type Counters, eachOf, NO_CALLS } from '../store/counters.js';
 import { storeErrorOf } from '../store/error.js';
+import { NOTHING } from '../store/ledger.js';
 import { silenceOf } from '../store/silence.js';
 import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
 import { Canary } from './canary.js';
@@ -21,6 +23,7 @@ import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { Producer } from './producer.js';
 import { Rescue } from './rescue.js';
+import { SpeedGauge } from './speed.js';
 import { Watchdog } from './watchdog.js';
 import { Window } from './window.js';
 import type { World } from './world.js';
@@ -68,8 +71,11 @@ class Engine {
   /** The workers of all processes. */
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
+  readonly #speed: SpeedGauge;
   /** Outcomes that the store keeps and that are not on disk, when the run has been halted. */
   #waiting = 0;
+  /** Answers that they have; null where the store cannot be asked. */
+  #kept: number | null = null;
   /** Aborted when the run was halted and its calls have ended. */
   readonly #drained = new AbortController();
 
@@ -80,7 +86,7 @@ class Engine {
     heartbeat: RunHeartbeat,
     private readonly stop: (fault: Fault) => void,
   ) {
-    const { input, store, queue, committer, before } = parts;
+    const { input, store, queue, committer, before, kept } = parts;
     const { manifest } = committer;
     this.#window = new Window(Math.min(world.ahead ?? WINDOW_ROWS, WINDOW_ROWS), WINDOW_BYTES);
     const calling = { run: manifest.run, queue: queue.name, calls: before };
@@ -89,15 +95,26 @@ class Engine {
           this.#events.emit(call),
         )
       : null;
-    this.#fleet = watchFleet(store.keyValue, queue.name, world.log, (lost) =>
-      queue.takeBack(manifest.run, lost),
-    );
+    this.#fleet = watchFleet({
+      keyValue: store.keyValue,
+      queue: queue.name,
+      log: world.log,
+      takeBack: (lost) => queue.takeBack(manifest.run, lost),
+      onLost: (worker) => this.#events.emit({ type: 'worker lost', ...worker }),
+    });
+    this.#speed = new SpeedGauge(input.total, settings.limits, kept, steadyNow());
+    // Without those that the store has not taken: their calls count as lost where this process ends before it has.
+    committer.countAnswers(() => {
+      const worker = this.#own?.worker;
+      return worker === undefined ? 0 : worker.totals(manifest.run).answers - worker.unrecorded;
+    });
     this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
     committer.goAhead(this.#canary.last);
     this.#producer = new Producer(settings, parts, this.#window, this.#canary);
     const watched = {
       worker: this.#own?.worker ?? null,
       giveUpMs: settings.limits.giveUpMs,
+      timeoutMs: settings.endpoint.timeoutMs,
       total: input.total,
       queue: store.describe(),
       refusal: () => store.health.refusal,
@@ -114,7 +131,7 @@ class Engine {
         done: manifest.rows,
         tally: () => committer.manifest.tally,
       }),
-      (event) => event.type === 'pulse' && heartbeat.tell(event.known, event.waiting),
+      (event) => event.type === 'pulse' && heartbeat.tell(event),
       (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
       (event) => world.onEvent?.(event),
     );
@@ -122,7 +139,7 @@ class Engine {
 
   /** From the first row to the last, or to the halt. */
   async run(): Promise<number> {
-    const { committer, before, input } = this.parts;
+    const { committer, input } = this.parts;
     const { halt, say } = this.world;
     const { run, execution, rows: committed } = committer.manifest;
     this.#events.emit({ type: 'run started', run, execution, total: input.total, committed });
@@ -134,7 +151,7 @@ class Engine {
       this.#fleet.stop();
     });
     const worker = this.#own?.worker;
-    if (worker !== undefined) committer.recount(before, worker.totals(run), halt.reason === null);
+    this.#recount(halt.reason === null ? 0 : this.#kept);
     const gone = this.#own?.heartbeat.end();
     if (end !== 'away') await gone;
     this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
@@ -150,6 +167,7 @@ class Engine {
     if (event.type === 'committed') this.#canary.looked(tally);
     if (event.type !== 'rows settled') return;
     this.#watchdog.looked(event.known, steadyNow());
+    this.#speed.looked(event);
     const fault = reachedLimit(this.settings.limits, tally, ranMs);
     if (fault !== null && tally.rows.total < this.parts.input.total) this.stop(fault);
   }
@@ -159,6 +177,7 @@ class Engine {
     const { committer, lease } = this.parts;
     const { tally, calls } = committer.manifest;
     const { sent, rate_limited, prompt_tokens, completion_tokens } = calls;
+    const quota = this.#own?.worker.quota ?? this.#fleet.seen?.quota ?? null;
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
@@ -166,8 +185,9 @@ class Engine {
       invalid: invalidOf(tally),
       inFlight: this.#own?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
+      speed: this.#speed.at(now, this.#window, tally, quota),
       calls: { sent, rate_limited, prompt_tokens, completion_tokens },
-      quota: this.#own?.worker.quota ?? null,
+      quota,
     });
     const fault = this.#watchdog.overdue(now);
     if (fault !== null) this.stop(fault);
@@ -182,7 +202,7 @@ class Engine {
   }
 
   async #collect(): Promise<void> {
-    const { plan, store, queue, committer, lease, reuse } = this.parts;
+    const { plan, store, queue, committer, lease, reuse, deaths } = this.parts;
     const { ledger } = store;
     await collect({
       window: this.#window,
@@ -191,7 +211,7 @@ class Engine {
       committer,
       recordOf: plan.recordOf,
       reuse,
-      rescue: new Rescue(this.#window, this.#producer, queue, ledger, lease, this.world.log),
+      rescue: new Rescue(this.#window, this.#producer, queue, ledger, lease, this.world.log, deaths),
       events: this.#events,
       stop: this.stop,
       drained: this.#drained.signal,
@@ -226,6 +246,35 @@ class Engine {
     return await Promise.race([halted, done]).finally(() => over.abort());
   }
 
+  /** @param kept answers that the store keeps; null where it cannot be asked */
+  #recount(kept: number | null): void {
+    const { committer, before } = this.parts;
+    const { run, calls } = committer.manifest;
+    const worker = this.#own?.worker;
+    // What the workers of a fleet did only the ledger has counted.
+    if (worker === undefined) committer.recount(calls, NO_CALLS, kept);
+    else committer.recount(before, worker.totals(run), kept);
+  }
+
+  /** What the counters of the ledger lack of what this process knows. Calls in flight it knows by name. */
+  #lacking(calls: Counters): Partial<Counters> {
+    const { calls: known } = this.parts.committer.manifest;
+    return { ...eachOf(COUNTERS, (name) => known[name] - calls[name]), in_flight: 0 };
+  }
+
+  /** Answers that the store keeps beside those that rows have ended with; none where no row is asked twice. */
+  async #askedAgain(): Promise<number> {
+    const { committer, store } = this.parts;
+    if (this.settings.onInvalid === null) return 0;
+    const { run } = committer.manifest;
+    const chunks = this.#window.all();
+    const ended = await Promise.all(chunks.map(({ first }) => store.ledger.outcomes({ run, first })));
+    const rows = chunks.flatMap((chunk) => chunk.rows.map(({ row }) => row.number));
+    const interim = await store.ledger.interim(run, rows);
+    const before = ended.flatMap((outcomes) => [...outcomes.values()]).map(({ asked = 1 }) => asked - 1);
+    return [...before, ...[...interim.values()].map(({ asked = 1 }) => asked)].reduce((a, b) => a + b, 0);
+  }
+
   async #leave(): Promise<'left'> {
     const { queue, committer, store } = this.parts;
     const { run } = committer.manifest;
@@ -237,7 +286,13 @@ class Engine {
       const { calls, opened } = await store.ledger.progress(run, []);
       if (opened) committer.count(calls);
       // As the next execution will find it. To the collector rows that are not sent are known as well.
-      if (this.world.halt.reason !== null) this.#waiting = await store.ledger.waiting(run);
+      if (this.world.halt.reason !== null) {
+        this.#waiting = await store.ledger.waiting(run);
+        this.#kept = this.#waiting + (await this.#askedAgain());
+        this.#recount(this.#kept);
+        // Where the ledger knows the run, the next execution goes on with what it has.
+        if (opened) await store.ledger.write({ ...NOTHING, counts: new Map([[run, this.#lacking(calls)]]) });
+      }
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
       this.world.log.debug({ err: error }, 'the store refused the last words of the run');

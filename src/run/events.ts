@@ -1,15 +1,17 @@
 import type { Logger } from 'pino';
 import { NO_TOKENS } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
-import { counted } from '../figures.js';
+import { counted, duration } from '../figures.js';
 import { startProgress } from '../report/progress.js';
 import { type RateWindow, rateOf, sampled } from '../report/rate.js';
-import { type Quota, type RunFigures, runLines } from '../report/run-screen.js';
+import { type RunFigures, runLines } from '../report/run-screen.js';
 import { canDraw, type TerminalStream } from '../report/screen.js';
 import type { RowCounts, Tally } from '../report/tally.js';
 import { painter } from '../report/terminal-text.js';
+import type { Quota } from '../pace/shared-pace.js';
 import type { Counters } from '../store/counters.js';
 import type { CallEnded } from '../worker/caller.js';
+import type { Speed } from './speed.js';
 
 /** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
 export type RunEvent =
@@ -25,8 +27,16 @@ export type RunEvent =
   | { readonly type: 'input grown'; readonly from: number; readonly to: number }
   /** Of the worker of this process; those of a fleet have logs and heartbeats of their own. */
   | CallEnded
-  /** The collector has looked: `known` rows have an outcome, in the ledger or on disk. */
-  | { readonly type: 'rows settled'; readonly known: number }
+  /**
+   * The collector has looked: `known` rows have an outcome, in the ledger or on disk. Of the rows that need a call, this execution
+   * has found so many outcomes (`called`), and so many in the window have none yet (`toCall`).
+   */
+  | {
+      readonly type: 'rows settled';
+      readonly known: number;
+      readonly called: number;
+      readonly toCall: number;
+    }
   /** Further records are on disk: all together they are so many rows, which ended so, in `bytes` of the part file. */
   | { readonly type: 'committed'; readonly rows: RowCounts; readonly bytes: number }
   /** Four times a second: `inFlight` calls are under way, and what the run waits for, in words, if it does. */
@@ -37,10 +47,19 @@ export type RunEvent =
       readonly invalid: number;
       readonly inFlight: number;
       readonly waiting: string | null;
+      readonly speed: Speed;
       /** Of all executions: requests sent and refused, and tokens that were billed or may yet be. */
       readonly calls: Pick<Counters, 'sent' | 'rate_limited' | 'prompt_tokens' | 'completion_tokens'>;
       /** What is known of the quota; null while nothing is. */
       readonly quota: Quota | null;
+    }
+  /** A worker of another process is silent while others are heard, and its rows go to others. */
+  | {
+      readonly type: 'worker lost';
+      readonly host: string;
+      readonly pid: number;
+      readonly silentMs: number;
+      readonly inFlight: number;
     }
   /** The run stops early, by a signal or for a reason of its own; calls in flight are finished. */
   | { readonly type: 'run halted'; readonly signal: string | null; readonly inFlight: number }
@@ -122,6 +141,7 @@ export function progressReader({ stderr, quiet }: Shown, run: Watched): RunReade
       sent = sampled(sent, { at: performance.now(), done: event.calls.sent }, MINUTE_MS);
       progress.update({ ...event, done: event.known });
     } else if (event.type === 'run halted') progress.note(stoppingText(event, limits.unknownOutcome));
+    else if (event.type === 'worker lost') progress.note(lostText(event, limits.unknownOutcome));
     else if (event.type === 'input grown') progress.note(grownText(event));
     else if (event.type === 'run ended') progress.stop();
   };
@@ -140,8 +160,20 @@ function stoppingText(
   const stopping = `stopping: finishing ${calls} in flight`;
   if (signal === null) return stopping;
   const again = signal === 'SIGINT' ? 'Ctrl-C again' : 'a second signal';
-  const then = unknown === 'hold' ? 'may then end outcome_unknown' : 'may then be paid for twice';
-  return `${stopping}; ${again} stops at once, and ${calls} ${then}`;
+  return `${stopping}; ${again} stops at once, and ${calls} may then ${fateOf(unknown)}`;
+}
+
+/** What becomes of a call whose process has ended. */
+const fateOf = (unknown: Settings['limits']['unknownOutcome']): string =>
+  unknown === 'hold' ? 'end outcome_unknown' : 'be paid for twice';
+
+function lostText(
+  { host, pid, silentMs, inFlight }: Extract<RunEvent, { type: 'worker lost' }>,
+  unknown: Settings['limits']['unknownOutcome'],
+): string {
+  const silent = duration(Math.round(silentMs / 1000));
+  const lost = `warning: worker ${pid} on ${host} is lost: no word from it for ${silent}. Other workers take its rows`;
+  return inFlight === 0 ? lost : `${lost}, and ${counted(inFlight, 'call')} of it may ${fateOf(unknown)}`;
 }
 
 const grownText = ({ from, to }: Extract<RunEvent, { type: 'input grown' }>): string =>

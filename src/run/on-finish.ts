@@ -1,20 +1,26 @@
 import { spawn } from 'node:child_process';
-import { resolve } from 'node:path';
+import { accessSync, constants, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durationMs, type Job } from '../config/job-schema.js';
 import { errorText, UsageError } from '../errors.js';
 import { postOnce } from '../service/post.js';
 import { proxyFor, type ServiceProxy } from '../service/proxy.js';
+import { shellWord } from '../shell-word.js';
 import { exitOf, type RunResult } from './pipeline.js';
 
 /** What a job file asks for when a run has ended, ready to be done. */
-interface Hooks {
-  readonly command: { readonly argv: readonly string[]; readonly timeoutMs: number } | null;
+export interface Hooks {
+  readonly command: {
+    readonly argv: readonly string[];
+    readonly timeoutMs: number;
+    readonly cwd: string;
+  } | null;
   /** The variable's name is for messages: the address may hold a secret. */
   readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
 }
 
-interface HookWorld {
+export interface HookWorld {
   /** The environment that the command inherits, less the keys. */
   readonly env: NodeJS.ProcessEnv;
   readonly onWarning: (message: string) => void;
@@ -41,16 +47,63 @@ const KEYS = [
   'PROMPTMILL_QUEUE',
 ];
 
+type HookedJob = Pick<Job, 'on_finish'> & { readonly file?: string };
+
+/** Where a program is looked for without a PATH. */
+const USUAL_PATH = '/usr/bin:/bin';
+
+/**
+ * @param variable looks an environment variable up
+ * @throws UsageError for a job whose `on_finish.command` names a program that is not there
+ */
+export function assertProgram(
+  { on_finish, file }: HookedJob,
+  variable: (name: string) => string | undefined,
+): void {
+  const [program] = on_finish?.command ?? [];
+  if (program === undefined) return;
+  const isPath = program.includes('/');
+  const folders = isPath ? [''] : (variable('PATH') ?? USUAL_PATH).split(':');
+  const found = folders
+    .map((folder) => (isPath ? resolve(program) : join(folder || '.', program)))
+    .filter(isFile);
+  if (found.some(isExecutable)) return;
+  const [there] = found;
+  throw new UsageError(
+    'hook_program_missing',
+    `${file === undefined ? '' : `${file}: `}on_finish.command: ` +
+      (there !== undefined
+        ? `${there} may not be executed`
+        : `there is no program ${isPath ? resolve(program) : `${program} in the PATH`}`),
+    there !== undefined
+      ? `Make it executable: chmod +x ${shellWord(there)}`
+      : 'Give its path from the folder in which the command is started, or an absolute one; or take on_finish.command out.',
+  );
+}
+
+const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Makes the hooks of a job file ready, before anything is sent.
  * @param variable looks an environment variable up
- * @throws UsageError when the variable with the address is missing, or holds none
+ * @throws UsageError when the program is not there, and when the variable with the address is missing, or holds none
  */
-export function readyHooks(job: Job, variable: (name: string) => string | undefined): Hooks {
+export function readyHooks(job: HookedJob, variable: (name: string) => string | undefined): Hooks {
+  assertProgram(job, variable);
   const { command, post, timeout } = job.on_finish ?? {};
   const url = post === undefined ? null : addressIn(post, variable(post));
   return {
-    command: command && timeout ? { argv: command, timeoutMs: durationMs(timeout) } : null,
+    command:
+      command && timeout ? { argv: command, timeoutMs: durationMs(timeout), cwd: process.cwd() } : null,
     post: post && url ? { variable: post, url, proxy: proxyFor(url.href, variable) } : null,
   };
 }
@@ -85,12 +138,13 @@ export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld
 }
 
 async function runCommand(
-  { argv: [program = '', ...args], timeoutMs }: NonNullable<Hooks['command']>,
+  { argv: [program = '', ...args], timeoutMs, cwd }: NonNullable<Hooks['command']>,
   { summary, halted, files }: RunResult,
   body: string,
   { env, signal }: HookWorld,
 ): Promise<void> {
   const child = spawn(program, args, {
+    cwd,
     env: {
       ...Object.fromEntries(Object.entries(env).filter(([name]) => !KEYS.includes(name))),
       PROMPTMILL_STATUS: halted === null ? 'finished' : 'stopped',
@@ -98,6 +152,10 @@ async function runCommand(
       PROMPTMILL_JOB: summary.job,
       PROMPTMILL_RUN: summary.run,
       PROMPTMILL_OUTPUT: files === null ? '-' : resolve(files.output),
+      // What the run was rejected for leaves this one as it is.
+      ...(summary.rejected && {
+        PROMPTMILL_GOOD_OUTPUT: summary.rejected.good_output ? resolve(summary.rejected.good_output) : '',
+      }),
       // A run that stopped early has no summary on disk yet; standard input has it in all cases.
       PROMPTMILL_SUMMARY: files === null || halted !== null ? '' : resolve(files.summary),
     },

@@ -8,12 +8,12 @@ import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { review } from '../output/review.js';
 import { driftMiss } from '../report/drift.js';
-import { bothMissed, missOf } from '../report/require.js';
+import { bothMissed, missOf, noneAnswered } from '../report/require.js';
 import { retryCommandFor } from '../report/retry-command.js';
-import { type Summary, type SummaryParts, summarise } from '../report/summary.js';
+import { type StoredSummary, type SummaryParts, summarise } from '../report/summary.js';
 import type { Committer } from '../resume/committer.js';
-import { lastRunOf, lastRunTold } from '../resume/last-run.js';
-import type { OutputFiles } from '../resume/output-files.js';
+import { keepMeasure, lastRunOf, lastRunTold } from '../resume/last-run.js';
+import { type OutputFiles, rejectedFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
 import { type Begun, goOn } from '../resume/resume.js';
@@ -22,11 +22,12 @@ import { abstain } from './abstain.js';
 import { checkDrift, findDrift } from './drift.js';
 import { type EngineParts, runEngine } from './engine.js';
 import { type Input, openInput } from './input.js';
+import { mistakes } from './mistakes.js';
 import { planRows } from './plan.js';
-import type { World } from './world.js';
+import type { Unconnected, World } from './world.js';
 
 export interface RunResult {
-  readonly summary: Summary;
+  readonly summary: StoredSummary;
   /** Why the run ended before its last row; null when it is finished. */
   readonly halted: HaltReason | null;
   /** The files of the run; null where the output is standard output. */
@@ -54,7 +55,8 @@ export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'
  * Runs a job, or continues its unfinished run: from the input to the output and the summary.
  * @throws UsageError when it cannot start; then nothing was sent
  */
-export async function runJob(settings: Settings, world: World): Promise<RunResult> {
+export async function runJob(settings: Settings, around: Unconnected): Promise<RunResult> {
+  const world = await around.connect();
   prepareStateDir(settings.stateDir);
   const found = await takeOutput(settings, new Date(), world);
   try {
@@ -62,7 +64,11 @@ export async function runJob(settings: Settings, world: World): Promise<RunResul
     try {
       const plan = await planRows(settings, input.survey);
       checkDrift(settings, input.survey, plan.format);
-      const tell = (begun: Begun): void => announce(settings, world, input, begun);
+      const warnings = await mistakes(settings, input, plan, world.halt);
+      const tell = (begun: Begun): void => {
+        announce(settings, world, input, begun);
+        for (const warning of warnings) world.say(`warning: ${warning}`);
+      };
       const execution = await goOn(found, input, plan.header, settings, world, tell);
       return await execute({ ...execution, input, plan }, settings, world).finally(execution.close);
     } finally {
@@ -78,7 +84,7 @@ interface Mending {
   /** Has the output written anew, out of its other records and those of the run. */
   merge(committer: Committer): Promise<void>;
   /** The summary of the output. @param own what that of the run alone is made of */
-  summary(own: SummaryParts): Summary;
+  summary(own: SummaryParts): StoredSummary;
   /** Whether the rows for review may be written anew. */
   mayReview(committer: Committer): Promise<boolean>;
 }
@@ -90,9 +96,9 @@ interface RunParts extends EngineParts {
 /** From the first row to the summary. */
 export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
-  let ended: Pick<Summary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
+  let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
   // As it stands, whenever it is asked; its times are in the end those that the files say, which took time to write.
-  const summary = (): Summary => ({
+  const summary = (): StoredSummary => ({
     ...summarise(summaryParts(settings, parts, world.halt.reason)),
     ...ended,
   });
@@ -145,13 +151,19 @@ async function endRun(
     halted = halt.reason;
     isWhole = halted === null;
   }
+  if (isWhole && mending === undefined) await rejectBelow(committer, settings);
+  const files = committer.files;
+  const good = isWhole && !mending ? lastRunOf(settings, committer.manifest.run, true) : null;
   const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
-  const own = { ...summaryParts(settings, parts, halted), lastRun };
+  const own = {
+    ...summaryParts(settings, parts, halted),
+    lastRun,
+    ...(isWhole && committer.manifest.rejected && { rejected: { good_output: good?.output ?? null } }),
+  };
   // The summary of the last run may have been replaced by an execution that was killed then.
-  const told =
-    isWhole && target && !lastRun ? lastRunTold(target.files.summary, committer.manifest.run) : undefined;
+  const told = isWhole && files && !lastRun ? lastRunTold(files.summary, committer.manifest.run) : undefined;
   const now = (isWhole && mending?.summary(own)) || summarise(own);
-  const summary = {
+  let summary: StoredSummary = {
     ...now,
     ...(told && { last_run: told }),
     ...(halted === null && beyond > 0 && { beyond }),
@@ -162,8 +174,13 @@ async function endRun(
   const reviewed = mayReview ? plan.reviewed : null;
   let report: string | null = null;
   if (halted === null) {
-    await committer.finish(summary, {
-      keep: async () => reuse?.finish(),
+    summary = await committer.finish(summary, {
+      keep: async () => {
+        // Answers that are not good enough are none to carry over: every night behind this one would be rejected for them (fault 105).
+        await (committer.manifest.rejected === undefined ? reuse?.finish() : reuse?.discard());
+        const isReplaced = good !== null && good.output === files?.output;
+        if (settings.drift !== null && summary.missed !== null && isReplaced) await keepMeasure(good);
+      },
       more: beyond > 0,
       review: reviewed && {
         of: (bytes) => review(output.format.readBack(bytes, summary.output), reviewed, output.formulas),
@@ -171,9 +188,9 @@ async function endRun(
         replace: mending !== undefined,
       },
       named: async () => {
-        if (target === null) return;
-        if (!settings.report) return await removeReport(target.files);
-        report = await writeReport(target.files, summary).catch((error: unknown) => {
+        if (files === null) return;
+        if (!settings.report) return await removeReport(files);
+        report = await writeReport(files, summary).catch((error: unknown) => {
           say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
           return null;
         });
@@ -185,8 +202,21 @@ async function endRun(
     await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
-  const files = target?.files ?? null;
   return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, kept };
+}
+
+/** Nobody looks at a scheduled run when it ends: what is below what its job asks does not take the place of what is good. */
+async function rejectBelow(committer: Committer, { scheduled, require }: Settings): Promise<void> {
+  const { tally, abstention } = committer.manifest;
+  if (!scheduled || require === null) return;
+  const missed =
+    missOf(tally, require) === null ? noneAnswered(tally) : missOf(tally, require, abstention, '');
+  if (missed === null || committer.files === null) return;
+  const { output } = rejectedFiles(committer.files);
+  await committer.reject({
+    ...missed,
+    message: `${missed.message} The output is rejected: it is named ${output}.`,
+  });
 }
 
 const NO_THRESHOLD =
@@ -235,12 +265,12 @@ export function announce(
 
 function summaryParts(
   settings: Settings,
-  { input, target, committer }: EngineParts,
+  { input, committer }: EngineParts,
   halted: HaltReason | null,
 ): SummaryParts {
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
-  const output = target?.files.output ?? '-';
+  const output = committer.files?.output ?? '-';
   // The alarm may have changed since it was found.
   const drift =
     isWhole && manifest.drift && settings.drift ? { ...manifest.drift, alarm: settings.drift.alarm } : null;
@@ -250,6 +280,7 @@ function summaryParts(
     ...(settings.jobFile !== null && { job_file: settings.jobFile }),
     deployment: settings.endpoint.deployment,
     api_version: settings.endpoint.apiVersion,
+    emulated: settings.emulated,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },
     output,
     started_at: manifest.started_at,
@@ -258,7 +289,7 @@ function summaryParts(
     stopped: stopOf(halted),
     missed: isWhole
       ? bothMissed(
-          missOf(manifest.tally, settings.require, manifest.abstention),
+          manifest.rejected ?? missOf(manifest.tally, settings.require, manifest.abstention),
           drift && driftMiss(drift, output, settings.reuse.id),
         )
       : null,
@@ -273,16 +304,30 @@ function summaryParts(
     details: {
       timeline: committer.timeline,
       settings: manifest.values ?? {},
-      limits: {
-        concurrency: settings.limits.concurrency,
-        requests_per_minute: settings.limits.requestsPerMinute,
-        tokens_per_minute: settings.limits.tokensPerMinute,
-      },
+      limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
       prompt: settings.prompt,
     },
   };
 }
+
+const limitsOf = ({ limits, endpoint }: Settings): StoredSummary['details']['limits'] => ({
+  concurrency: limits.concurrency,
+  requests_per_minute: limits.requestsPerMinute,
+  tokens_per_minute: limits.tokensPerMinute,
+  prompts_per_request: limits.promptsPerRequest,
+  timeout_s: endpoint.timeoutMs / 1000,
+  attempts: limits.attempts,
+  unknown_outcome: limits.unknownOutcome,
+  budget: limits.budget ?? { tokens: null, cost: null },
+  give_up_s: limits.giveUpMs / 1000,
+  deadline_s: limits.deadlineMs === null ? null : limits.deadlineMs / 1000,
+  stop_after: {
+    failures: limits.stopAfterFailures.failures ?? null,
+    abstained: limits.stopAfterFailures.abstained ?? null,
+  },
+  canary: limits.canary,
+});
 
 function stopOf(halted: HaltReason | null) {
   switch (halted?.kind) {

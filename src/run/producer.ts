@@ -2,6 +2,7 @@ import type { Settings } from '../config/settings.js';
 import type { Row } from '../model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
+import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { Execution } from '../resume/resume.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
@@ -13,7 +14,7 @@ export const CHUNK_BYTES = 1024 * 1024;
 /** Chunks that share one write to the queue. */
 const BATCH = 16;
 
-interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before'> {
+interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before' | 'deaths'> {
   readonly input: Input;
   readonly plan: Pick<Plan, 'requests'>;
 }
@@ -54,7 +55,7 @@ export class Producer {
    */
   async run(signal: AbortSignal, onGrown: (to: number) => void): Promise<void> {
     const { window, canary } = this;
-    const { input, plan, queue, committer, reuse } = this.parts;
+    const { input, plan, queue, committer, reuse, deaths } = this.parts;
     const { rows: committed, chunk_size: chunkSize } = committer.manifest;
     let first = committed + 1;
     let rows: WindowRow[] = [];
@@ -68,8 +69,9 @@ export class Producer {
       batch = [];
     };
     const close = async (): Promise<void> => {
-      window.add({ first, rows, sent: requests.length, bytes: held + this.#commonBytes });
-      if (requests.length > 0) batch.push({ ...this.#common, first, rows: requests });
+      const isApart = requests.some(({ row }) => (deaths.get(row) ?? 0) >= MOST_LOSSES);
+      window.add({ first, rows, sent: requests.length, bytes: held + this.#commonBytes, isApart });
+      if (requests.length > 0 && !isApart) batch.push({ ...this.#common, first, rows: requests });
       first += rows.length;
       [rows, requests, bytes, held] = [[], [], 0, 0];
       if (batch.length >= BATCH || window.full) await send();

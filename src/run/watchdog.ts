@@ -6,6 +6,8 @@ import { type Calling, clock, serviceWait } from '../worker/service-wait.js';
 const SILENT_MS = 5_000;
 /** Workers on other machines are missed after this time, in milliseconds. */
 const IDLE_MS = 30_000;
+/** A service that answers nothing for this time, or for this part of a call's time, is told of, in milliseconds. */
+const UNANSWERED = { ms: 30_000, part: 1 / 4 };
 /** Time after which an outage is put down to the rows, when hardly any others are left, in milliseconds. */
 const BLAME_MS = 15 * 60_000;
 /** Rows that may be left and were not called in an outage that is put down to the rows. */
@@ -37,6 +39,8 @@ interface WatchdogOptions {
   readonly fleet?: () => Fleet | null;
   /** Time without an answered row after which the run is given up, in milliseconds. */
   readonly giveUpMs: number;
+  /** Longest time of one call, in milliseconds. */
+  readonly timeoutMs: number;
   /** Rows of the run. */
   readonly total: number;
   /** Where the queue is, for messages. */
@@ -99,7 +103,7 @@ export class Watchdog {
     const idle = this.idleMs(now);
     // Only its own rows wait for another deployment; the others may get on.
     const other = (): string | null => (idle > SILENT_MS ? (worker?.otherWait?.(now) ?? null) : null);
-    if (worker !== null) return serviceWait(worker, now) ?? other();
+    if (worker !== null) return serviceWait(worker, now) ?? other() ?? this.#unanswered(worker, now);
     const fleet = this.options.fleet?.() ?? null;
     if (fleet?.workers === 0 && idle > SILENT_MS)
       return `no worker listens; start one with: promptmill work --queue ${queue}`;
@@ -109,6 +113,18 @@ export class Watchdog {
         fleet.waiting ?? `waiting since ${clock(this.#progressAt)} for ${counted(fleet.workers, 'worker')}`
       );
     return `waiting since ${clock(this.#progressAt)} for workers`;
+  }
+
+  /** A server that shuts down may hold its connections open: then nothing comes until the calls time out. */
+  #unanswered({ inFlight }: Watched, now: number): string | null {
+    const { timeoutMs } = this.options;
+    // Not from before a pause that the service asked for.
+    const since = Math.max(this.#progressAt, this.#quietFrom);
+    if (inFlight === 0 || now - since <= Math.min(UNANSWERED.ms, timeoutMs * UNANSWERED.part)) return null;
+    return (
+      `no answer since ${clock(since)}: waiting for the service with ${counted(inFlight, 'call')} in flight, ` +
+      `time-out after ${timeoutMs / 1000} s (limits.timeout_seconds)`
+    );
   }
 
   /** Why the run should stop; null while there is hope. Workers on other machines may be started at any time. */

@@ -19,6 +19,8 @@ export interface WindowChunk {
   readonly sent: number;
   /** Bytes that the rows hold in memory and in the store, about. */
   readonly bytes: number;
+  /** Processes of the run may have died of one of its rows: they are tried one by one, and the chunk is not in the queue. */
+  readonly isApart: boolean;
 }
 
 /**
@@ -28,6 +30,7 @@ export interface WindowChunk {
 export class Window {
   readonly #chunks: WindowChunk[] = [];
   #rows = 0;
+  #sent = 0;
   #bytes = 0;
   #wake: (() => void) | null = null;
   #closed = false;
@@ -41,6 +44,11 @@ export class Window {
 
   get rows(): number {
     return this.#rows;
+  }
+
+  /** Those of the rows that need a call. */
+  get sent(): number {
+    return this.#sent;
   }
 
   get full(): boolean {
@@ -73,6 +81,7 @@ export class Window {
   add(chunk: WindowChunk): void {
     this.#chunks.push(chunk);
     this.#rows += chunk.rows.length;
+    this.#sent += chunk.sent;
     this.#bytes += chunk.bytes;
   }
 
@@ -80,6 +89,7 @@ export class Window {
   release(count: number): void {
     for (const chunk of this.#chunks.splice(0, count)) {
       this.#rows -= chunk.rows.length;
+      this.#sent -= chunk.sent;
       this.#bytes -= chunk.bytes;
     }
     this.#wake?.();

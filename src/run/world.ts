@@ -4,7 +4,15 @@ import type { ServiceAccess } from '../service/endpoint.js';
 import type { RunEvent } from './events.js';
 
 /** What a run takes from the process around it. */
-export interface World extends ServiceAccess {
+export interface World extends Unconnected, ServiceAccess {}
+
+/** The same before anybody knows whether a row is to be called: what calls none needs no address and no key. */
+export interface Unconnected {
+  /**
+   * Finds the service, and what the job wants done when the run has ended; the same each time.
+   * @throws UsageError when the environment does not have what they need
+   */
+  readonly connect: () => Promise<World>;
   readonly halt: Halt;
   readonly log: Logger;
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };

@@ -2,13 +2,20 @@ import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import { machineTimezone, type Timetable } from '../config/cron.js';
 import { readJobFile } from '../config/job-file.js';
+import { defaultOutput } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
+import { stemOf } from '../output/output-name.js';
 
 /** A job file with a schedule. */
 export interface ScheduledJob extends Timetable {
   readonly name: string;
   /** Absolute path of the job file. */
   readonly path: string;
+}
+
+/** A job file as it is now: with the path of its output, absolute, placeholders in one form. */
+interface FoundJob extends ScheduledJob {
+  readonly output: string;
 }
 
 /** Names that a schedule can have: they are parts of keys and of file names. */
@@ -49,13 +56,14 @@ export function findScheduledJobs(paths: readonly string[]): Found {
       .sort()
       .map((name) => join(folder, name)),
   );
-  const jobs: ScheduledJob[] = [];
+  const jobs: FoundJob[] = [];
   const broken: { path: string; error: UsageError }[] = [];
   for (const path of new Set([...files, ...inFolders])) {
     try {
       const job = readSchedule(path);
       if (job === null) continue;
       assertNameIsFree(job, jobs);
+      assertOutputIsFree(job, jobs);
       jobs.push(job);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
@@ -70,7 +78,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
 }
 
 /** The schedule of one job file; null when it has none. @throws UsageError for a file that is no job */
-export function readSchedule(path: string): ScheduledJob | null {
+export function readSchedule(path: string): FoundJob | null {
   const { name, schedule, input, output } = readJobFile(path);
   if (schedule === undefined) return null;
   if (!JOB_NAME.test(name)) {
@@ -90,7 +98,10 @@ export function readSchedule(path: string): ScheduledJob | null {
       `${path}: ${field} of a job with a schedule must be a file, got -`,
     );
   }
-  return { name, path, cron: schedule.cron.trim(), timezone: schedule.timezone ?? machineTimezone() };
+  return {
+    ...{ name, path, cron: schedule.cron.trim(), timezone: schedule.timezone ?? machineTimezone() },
+    output: placeOf(output.path ?? defaultOutput(name, input.format, input.path)),
+  };
 }
 
 const isJobFile = (name: string): boolean => ['.yaml', '.yml'].includes(extname(name).toLowerCase());
@@ -123,5 +134,22 @@ function assertNameIsFree({ name, path }: ScheduledJob, jobs: readonly Scheduled
     'job_name_twice',
     `${other.path} and ${path} are both named ${name}, and a schedule belongs to a name`,
     'Give one of them another name in the job file.',
+  );
+}
+
+/** Relative paths are those of the working directory, as in a run. */
+const placeOf = (output: string): string => absolute(output.replaceAll(/\{\{\s*(\w+)\s*\}\}/g, '{{$1}}'));
+
+export const OUTPUT_TWICE = 'job_output_twice';
+
+/** The same stem would have the same summary. With the name of the run in its path an output is no other's. */
+function assertOutputIsFree({ path, output }: FoundJob, jobs: readonly FoundJob[]): void {
+  if (output.includes('{{run}}')) return;
+  const other = jobs.find((job) => stemOf(job.output) === stemOf(output));
+  if (other === undefined) return;
+  throw new UsageError(
+    OUTPUT_TWICE,
+    `${path} would write ${output === other.output ? output : `${stemOf(output)}.summary.json`}, as ${other.path} does, and the two would replace each other's answers`,
+    'Give one of them another output.path.',
   );
 }

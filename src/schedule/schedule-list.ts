@@ -45,7 +45,8 @@ function lastBeat(job: string, runs: readonly SeenRun[]): LastRun | null {
   const ends = runs.flatMap((seen): LastRun[] => {
     const { state, summary, emulated } = seen.beat;
     if (summary.job !== job || emulated || state === 'running') return [];
-    return [{ ended_at: summary.finished_at, run: summary.run, state, result: resultOf(summary) }];
+    const ended = { ended_at: summary.finished_at, run: summary.run, result: resultOf(summary) };
+    return [{ ...ended, state: summary.rejected ? 'rejected' : state }];
   });
   return ends.reduce(latest, null);
 }

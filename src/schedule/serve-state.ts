@@ -6,7 +6,7 @@ import { makePrivateFolder } from '../folder.js';
 import { parseJson } from '../json.js';
 import { writeDurably } from '../output/writer.js';
 import type { Summary } from '../report/summary.js';
-import { type Found, readSchedule, type ScheduledJob } from './job-files.js';
+import { type Found, findScheduledJobs, OUTPUT_TWICE, readSchedule, type ScheduledJob } from './job-files.js';
 
 /** How a run of a job ended, in a few words. */
 const lastRun = z.object({
@@ -14,7 +14,7 @@ const lastRun = z.object({
   ended_at: z.string(),
   /** Id of the run; null for one that did not start. */
   run: z.string().nullable(),
-  state: z.enum(['finished', 'stopped', 'interrupted', 'not started']),
+  state: z.enum(['finished', 'rejected', 'stopped', 'interrupted', 'not started']),
   /** Rows by outcome, or why it did not start. */
   result: z.string(),
 });
@@ -113,10 +113,12 @@ export async function noteSchedule(
   const problems: JobProblem[] = broken.map(({ path, error }) => ({
     path,
     code: error.code,
-    problem: error.message,
+    problem: problemOf(error),
   }));
   await writeDurably(problemsIn(folder), `${JSON.stringify(problems)}\n`);
 }
+
+const problemOf = ({ message, hint }: UsageError): string => [message, hint ?? []].flat().join('\n');
 
 /** The schedule that a `serve` follows, for those who cannot look into its embedded store meanwhile. */
 export const notedSchedule = (folder: string): ScheduledJob[] =>
@@ -127,15 +129,28 @@ export const notedProblems = (folder: string): JobProblem[] =>
   z.array(jobProblem).safeParse(read(problemsIn(folder))).data ?? [];
 
 /** Of what was noted, what is still so: `serve` may not be at work, and a file may have been mended or removed since. */
-export function standingProblems(folder: string): JobProblem[] {
-  return notedProblems(folder).flatMap((noted) => {
+export function standingProblems(folder: string, jobs: readonly ScheduledJob[]): JobProblem[] {
+  const noted = notedProblems(folder);
+  return [...standing(noted), ...clashes([...jobs, ...noted])];
+}
+
+/** Two jobs with one output, as their files are now. */
+function clashes(files: readonly { readonly path: string }[]): JobProblem[] {
+  const { broken } = findScheduledJobs(files.map(({ path }) => path));
+  return broken.flatMap(({ path, error }) =>
+    error.code === OUTPUT_TWICE ? [{ path, code: error.code, problem: problemOf(error) }] : [],
+  );
+}
+
+function standing(problems: readonly JobProblem[]): JobProblem[] {
+  return problems.flatMap((noted) => {
     if (lstatSync(noted.path, { throwIfNoEntry: false }) === undefined) return [];
     if (noted.code === 'job_name_twice') return [noted];
     try {
       readSchedule(noted.path);
       return [];
     } catch (error) {
-      return error instanceof UsageError ? [{ ...noted, problem: error.message }] : [noted];
+      return error instanceof UsageError ? [{ ...noted, problem: problemOf(error) }] : [noted];
     }
   });
 }

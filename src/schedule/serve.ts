@@ -60,7 +60,7 @@ export async function serve(options: ServeOptions): Promise<void> {
 /** From the sync of the schedule to the end of the last run. */
 async function follow(found: Found, folder: string, options: ServeOptions): Promise<void> {
   const { queue, stateDir, emulated, jobs, run, log, halt } = options;
-  if (emulated) log.warn('a rehearsal: its outputs replace others of the same name');
+  if (emulated) log.warn('a rehearsal: an emulator answers, and outputs have .emulated before their endings');
   const store = await openScheduleStore({ queue, stateDir, onWarning: (message) => log.warn(message) });
   const onError = (error: Error): void => log.debug({ err: error }, 'schedule connection');
   const schedule = new Schedule(store, emulated, onError);
@@ -129,7 +129,7 @@ class JobFiles {
     const { log } = this.options;
     this.#follows = found.covers;
     for (const { path, error } of found.broken)
-      log.error({ path }, `${error.message}; its schedule stays as it was`);
+      log.error({ path, advice: error.hint }, `${error.message}; its schedule stays as it was`);
     const { put, kept, removed } = await this.schedule.sync(found);
     for (const job of put) log.info(lineOf(job), 'scheduled');
     for (const job of kept) log.info(lineOf(job), 'still scheduled');

@@ -11,9 +11,10 @@ import { isAnswerInvalid } from '../output/read-back.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { writtenOf } from '../output/written.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { summaryText } from '../report/summary.js';
-import { plainFile } from '../resume/finished-output.js';
+import { openFinished, plainFile } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
 
@@ -31,7 +32,6 @@ export interface Merged {
  * Puts the answers that people gave into a finished output, and says so in its summary. The output is written anew and
  * replaced in one step. What is wrong with the review is told all together, before anything is written.
  * @param output whose lock this process has
- * @param written records that the run wrote; `null` where its summary is not there
  * @param mayGoOn throws when the output is not this process's to write any more, or the command is to end
  * @throws UsageError
  */
@@ -39,10 +39,13 @@ export async function mergeReview(
   output: string,
   review: string,
   job: RecordSettings,
-  written: number | null,
   mayGoOn: () => void,
 ): Promise<Merged> {
   const before = assertFinished(output);
+  const files = outputFiles(output);
+  const summary = await openFinished(files);
+  let now = summary;
+  const mode = before.mode & 0o777;
   const problems = new Problems(review);
   const format = outputFormatOf(output);
   const options = recordOptions(job);
@@ -59,7 +62,6 @@ export async function mergeReview(
     for (const record of batch) merge.compare(record, output);
     records += batch.length;
   }
-  if (written !== null && records !== written) throw edited(output, records, written);
   merge.end(output, records);
 
   const { size: merged } = merge.changed;
@@ -69,13 +71,28 @@ export async function mergeReview(
         mayGoOn();
         yield piece;
       }
-      if (!isUnchanged(output, before)) throw changedMeanwhile(output);
     };
-    await writeDurably(output, packedFor(output, checked()), before.mode & 0o777).catch((error: unknown) => {
+    const rows = (summary.merged_review?.rows ?? 0) + merged;
+    const merged_review = { rows, at: new Date().toISOString() };
+    await writeDurably(output, packedFor(output, checked()), mode, async (path) => {
+      const written = await writtenOf(path, output);
+      now = { ...summary, merged_review, details: { ...summary.details, written } };
+      // Where the process is killed behind this, the output says whether the answers are in it.
+      const next = { written, merged_review };
+      await writeDurably(
+        files.summary,
+        summaryText({ ...summary, details: { ...summary.details, next } }),
+        mode,
+      );
+      mayGoOn();
+      if (!isUnchanged(output, before)) throw changedMeanwhile(output);
+    }).catch((error: unknown) => {
       throw error instanceof WriteError && error.cause instanceof PromptmillError ? error.cause : error;
     });
   }
-  await tellSummary(outputFiles(output).summary, merged, answers.size);
+  const told = summaryText(now);
+  // Also what a merge that was killed has left half-way.
+  if (readOwn(files.summary) !== told) await writeDurably(files.summary, told, mode);
   return { merged, already: answers.size - merged, empty };
 }
 
@@ -155,14 +172,20 @@ const NO_ANSWER: Answer = { values: [], counted: [], fault: null };
 const WITHOUT_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained']);
 const WITH_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained', 'error']);
 
+/** The manifest of a retry. */
+const retrying = z.object({ retry: z.object({ asked: z.string() }) });
+
 /** A finished output is a plain file, and no run goes on from it. @throws UsageError */
 function assertFinished(output: string): Stats {
   const { manifest } = outputFiles(output);
   if (isTaken(manifest)) {
+    const { data: left } = retrying.safeParse(parseJson(readOwn(manifest)));
     throw new UsageError(
       'run_unfinished',
-      `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`,
-      'The command that began it goes on with it: promptmill run JOB. Merge the review then.',
+      left === undefined
+        ? `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`
+        : `${manifest} is an unfinished retry of ${output}`,
+      `The command that began it goes on with it: ${left === undefined ? 'promptmill run JOB' : `promptmill retry ${output} ${left.retry.asked}`}. Merge the review then.`,
     );
   }
   return plainFile(output);
@@ -179,29 +202,3 @@ const changedMeanwhile = (output: string): UsageError =>
     `${output} was changed meanwhile; nothing was written`,
     'Run the same command again.',
   );
-
-const edited = (output: string, records: number, written: number): UsageError =>
-  new UsageError(
-    'output_changed',
-    `${output} has ${records} records, and its run wrote ${written}: it was changed, so the numbers of its rows say nothing`,
-    'Put the output back as the run wrote it.',
-  );
-
-/**
- * The figures of a run stay those of the run; that people gave answers, and how many over all merges, stands beside them.
- * @param there answers of this review that the output has now; a kill behind the output may have left some uncounted
- */
-async function tellSummary(path: string, merged: number, there: number): Promise<void> {
-  if (!isTaken(path)) return;
-  const parsed = z.looseObject({
-    merged_review: z.looseObject({ rows: z.number() }).optional(),
-    details: z.unknown().optional(),
-  });
-  const { data: summary } = parsed.safeParse(parseJson(readOwn(path)));
-  if (summary === undefined) return;
-  const before = summary.merged_review?.rows;
-  const rows = Math.max((before ?? 0) + merged, there);
-  if (rows === before) return;
-  const now = { ...summary, merged_review: { rows, at: new Date().toISOString() } };
-  await writeDurably(path, summaryText(now));
-}

@@ -1,6 +1,8 @@
 import { count, counted, percent } from '../figures.js';
+import { isMarked } from '../output/output-name.js';
 import { LEAST_ANSWERED } from '../report/require.js';
 import { scoreLines } from '../report/score-lines.js';
+import { REHEARSAL } from '../report/terminal.js';
 import { bodyWidth, flow, painter, plain, sectionLines } from '../report/terminal-text.js';
 import type { ScoreReport } from './score-output.js';
 
@@ -19,7 +21,7 @@ export function renderScore(report: ScoreReport, { width: columns, color }: Scor
   const { output, records, gold, scores, notes } = report;
   const against = `${counted(records, 'record')}, right answers in ${gold.join(', ')}`;
   const lines = [
-    paint('bold', plain(output)),
+    paint('bold', `${plain(output)}${isMarked(output, 'emulated') ? REHEARSAL : ''}`),
     ...flow(plain(against).split(' '), ' ', columns),
     '',
     ...sectionLines(

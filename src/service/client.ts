@@ -2,7 +2,9 @@ import { isUtf8 } from 'node:buffer';
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool, Client as UndiciClient } from 'undici';
 import { LARGEST_ANSWER } from './answer-size.js';
+import { decoded } from './content-encoding.js';
 import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.js';
+import { KeptConnections } from './kept-connections.js';
 import { type KeyCleaner, keyCleaner, proxyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
 import { type ServiceProxy, tunnelThrough } from './proxy.js';
@@ -53,13 +55,14 @@ export function createClient(settings: ClientSettings): Client {
   const path = `${forwarder === null ? '' : origin}${pathname}${search}`;
   const extra = forwarder === null ? [] : ['host', host, ...forwarder.headers];
   const where = proxy === null ? host : `${host} through the proxy ${proxy.address}`;
+  const maxBytes = settings.maxResponseBytes ?? LARGEST_ANSWER;
   const options: UndiciClient.Options = {
     pipelining: 1,
     // undici's own limits restart with every byte, so a drip outlives them (fault 25), and their default
     // cuts a completion of more than five minutes. The deadline below is the only clock.
     headersTimeout: 0,
     bodyTimeout: 0,
-    maxResponseSize: settings.maxResponseBytes ?? LARGEST_ANSWER,
+    maxResponseSize: maxBytes,
     // An idle connection may keep a thread of the server from one that waits.
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
@@ -71,6 +74,7 @@ export function createClient(settings: ClientSettings): Client {
   });
 
   const waiting = new WaitingCalls(settings.timeoutMs);
+  const kept = new KeptConnections();
   const largeBodies = new LargeBodies();
   const cleanOfProxy = proxyCleaner(forwarder?.user ?? '');
   let keyed: Keyed | null = null;
@@ -92,11 +96,13 @@ export function createClient(settings: ClientSettings): Client {
           clean,
           largeBodies.reader(),
           waiting,
+          kept,
           settings.timeoutMs,
+          maxBytes,
           resolve,
           forwarder?.address,
         );
-        const dispatched: Dispatched = { path, method: 'POST', headers, body, call };
+        const dispatched: Dispatched = { path, method: 'POST', headers, body, reset: kept.areClosed, call };
         pool.dispatch(dispatched, call);
       }),
     close: async () => {
@@ -114,7 +120,7 @@ interface Keyed {
 
 function requestHeaders(bearer: boolean, key: string): string[] {
   const auth = bearer ? ['authorization', `Bearer ${key}`] : ['api-key', key];
-  // undici does not decompress: without `identity` a gateway may choose an encoding by itself.
+  // Without `identity` a gateway may choose an encoding by itself; some do all the same.
   const fixed = ['content-type', 'application/json', 'accept', 'application/json', 'accept-encoding'];
   return [...auth, ...fixed, 'identity', 'user-agent', 'promptmill'];
 }
@@ -177,6 +183,8 @@ class Call implements Dispatcher.DispatchHandler {
   readonly #clean: KeyCleaner;
   readonly #large: LargeBody;
   readonly #waiting: WaitingCalls;
+  readonly #kept: KeptConnections;
+  readonly #maxBytes: number;
   readonly #resolve: (exchange: Exchange) => void;
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
@@ -187,6 +195,7 @@ class Call implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | null = null;
   #line: Line | null = null;
   #status = 0;
+  #encoding = '';
   #headers: { readonly [name: string]: string } = {};
   #chunks: Buffer[] = [];
 
@@ -195,7 +204,9 @@ class Call implements Dispatcher.DispatchHandler {
     clean: KeyCleaner,
     large: LargeBody,
     waiting: WaitingCalls,
+    kept: KeptConnections,
     timeoutMs: number,
+    maxBytes: number,
     resolve: (exchange: Exchange) => void,
     private readonly forwarder: string | undefined,
   ) {
@@ -203,6 +214,8 @@ class Call implements Dispatcher.DispatchHandler {
     this.#clean = clean;
     this.#large = large;
     this.#waiting = waiting;
+    this.#kept = kept;
+    this.#maxBytes = maxBytes;
     this.#resolve = resolve;
     this.#leftMs = timeoutMs;
     this.#startClock();
@@ -248,6 +261,8 @@ class Call implements Dispatcher.DispatchHandler {
     this.#waiting.delete(this);
     if (this.#line !== null) this.#line.isHeard = true;
     this.#status = status;
+    const encoding = [headers['content-encoding'] ?? []].flat().join(', ').trim().toLowerCase();
+    if (encoding !== 'identity') this.#encoding = encoding;
     const read: { [name: string]: string } = {};
     for (const name of READ_HEADERS) {
       const value = headers[name];
@@ -270,11 +285,34 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    if (this.#waiting.answered(this.#started, performance.now())) this.#line?.socket?.destroy();
+    const isHungUp = this.#waiting.answered(this.#started, performance.now());
+    const socket = this.#line?.socket;
+    if (isHungUp) socket?.destroy();
+    const latency = this.#elapsed();
     const [first, ...others] = this.#chunks;
     const bytes = first !== undefined && others.length === 0 ? first : Buffer.concat(this.#chunks);
     this.#chunks = [];
-    this.#end({
+    const exchange = this.#read(bytes, latency);
+    if (!socket || isHungUp || !this.#kept.watches) {
+      this.#end(exchange);
+      return;
+    }
+    // The whole answer is here; what follows is not the call's time.
+    this.#stopClock();
+    void this.#kept.look(socket).then(() => this.#end(exchange));
+  }
+
+  #read(bytes: Buffer, latency: number): Exchange {
+    if (this.#encoding === '' || bytes.length === 0) return this.#response(bytes, latency);
+    try {
+      return this.#response(decoded(bytes, this.#encoding, this.#maxBytes), latency);
+    } catch (error) {
+      return failureOf(error, this.#stage, this.#host, latency);
+    }
+  }
+
+  #response(bytes: Buffer, latency_ms: number): Exchange {
+    return {
       kind: 'response',
       status: this.#status,
       headers: this.#headers,
@@ -282,8 +320,8 @@ class Call implements Dispatcher.DispatchHandler {
       body: this.#clean(bytes.toString('utf8', BOM.equals(bytes.subarray(0, 3)) ? 3 : 0)),
       ...(!isUtf8(bytes) && { notUtf8: true }),
       ...(this.forwarder !== undefined && { proxy: this.forwarder }),
-      latency_ms: this.#elapsed(),
-    });
+      latency_ms,
+    };
   }
 
   onResponseError(_: unknown, error: Error): void {
@@ -291,8 +329,10 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
+    const isHeard = this.#line?.isHeard === true;
+    if (isHeard && this.#stage === 'sent' && this.#kept.wasClosedBefore(error)) this.#stage = 'unread';
     const failure = failureOf(error, this.#stage, this.#host, this.#elapsed());
-    const unheard = this.#stage === 'sent' && this.#line?.isHeard === false;
+    const unheard = this.#stage === 'sent' && !isHeard;
     this.#end(unheard ? { ...failure, unheard } : failure);
   }
 

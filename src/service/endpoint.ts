@@ -40,7 +40,10 @@ const OPERATION: Operation = completions;
 /** One deployment as this process calls it: where it is, how it is asked, and what its answers mean. */
 export class Endpoint {
   readonly #spec: EndpointSpec;
+  readonly #path: string;
   readonly #client: Client;
+  /** What requests have besides their prompts, encoded, by their parameters: rows without their own share an object. */
+  readonly #fields = new WeakMap<Parameters, string>();
 
   /**
    * @param connections most calls at once
@@ -48,8 +51,10 @@ export class Endpoint {
    */
   constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
     this.#spec = spec;
+    const url = callUrl(address, spec);
+    this.#path = new URL(url).pathname;
     this.#client = createClient({
-      url: callUrl(address, spec),
+      url,
       bearer: spec.style === 'openai',
       connections,
       timeoutMs: spec.timeoutMs,
@@ -59,7 +64,13 @@ export class Endpoint {
 
   /** Makes one call. Never rejects: what went wrong is in the exchange. */
   call(request: ServiceRequest, key: string): Promise<Exchange> {
-    return this.#client.call(requestBody(request, this.#spec), key);
+    const { parameters } = request;
+    let fields = this.#fields.get(parameters);
+    if (fields === undefined) {
+      fields = encodedFields(parameters, this.#spec);
+      this.#fields.set(parameters, fields);
+    }
+    return this.#client.call(requestBody(request, this.#spec, fields), key);
   }
 
   /**
@@ -73,7 +84,9 @@ export class Endpoint {
   ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
     const choices = parameters.n ?? 1;
-    const asked = { prompts: prompts.length, choices, withLogprobs, operation: OPERATION, ownFields };
+    const operation = OPERATION;
+    const path = this.#path;
+    const asked = { prompts: prompts.length, choices, withLogprobs, operation, ownFields, path };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 
@@ -98,24 +111,36 @@ export function callUrl(
 }
 
 /**
- * The body of one call. Its texts are sent well-formed: half of a surrogate pair is no UTF-8, and some servers answer it with
- * 500. Servers of the style `openai` have defaults of their own, so they are told what the hosted service would take: where
- * the job says no `max_tokens`, some would generate without an end.
+ * The body of one call.
+ * @param fields those besides the prompts, encoded
  */
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
+  spec: Pick<EndpointSpec, 'deployment' | 'style'>,
+  fields = encodedFields(parameters, spec),
+): string {
+  const asked = JSON.stringify(OPERATION.prompts(prompts.map((prompt) => prompt.toWellFormed())));
+  return fields === '{}' ? asked : `${fields.slice(0, -1)},${asked.slice(1)}`;
+}
+
+/**
+ * The fields of a request besides its prompts, as JSON. Its texts are sent well-formed: half of a surrogate pair is no UTF-8, and some servers answer it with
+ * 500. Servers of the style `openai` have defaults of their own, so they are told what the hosted service would take: where
+ * the job says no `max_tokens`, some would generate without an end.
+ */
+function encodedFields(
+  parameters: Parameters,
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
 ): string {
-  const asked = OPERATION.prompts(prompts.map((prompt) => prompt.toWellFormed()));
   const isHosted = style === 'deployments';
   // No spread: an object that begins with one takes three times as long to make and to write.
   const sent: { [field: string]: unknown } = isHosted ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
   for (const [name, value] of Object.entries(parameters))
     if (isHosted || value !== null) sent[name] = wellFormed(value);
-  if (isHosted) return JSON.stringify(Object.assign(sent, asked));
+  if (isHosted) return JSON.stringify(sent);
   // Some servers of this shape take `stop` as a list only.
   if (typeof sent['stop'] === 'string') sent['stop'] = [sent['stop']];
-  return JSON.stringify(Object.assign(sent, { model: deployment }, asked));
+  return JSON.stringify(Object.assign(sent, { model: deployment }));
 }
 
 /** The value of a field as it is sent: `suffix`, `user`, and `stop`, which may be a list, are texts. */

@@ -1,4 +1,4 @@
-import type { CalledOutcome, Completion, Fault, Filters } from '../model.js';
+import type { CalledOutcome, Completion, Fault, Filters, Tokens } from '../model.js';
 import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
@@ -36,7 +36,7 @@ import {
  * | 429 with a hint of exactly 86,400 s | final: `failed` | `request_exceeds_quota` |
  * | 429 | wait | `rate_limited` |
  * | 403 | stop | `forbidden` |
- * | 404 `DeploymentNotFound`, `model_not_found`, or words for it | stop | `deployment_not_found` |
+ * | 400, 404 `DeploymentNotFound`, `model_not_found`, or words for it | stop | `deployment_not_found` |
  * | 404, 405, 410 | stop | `not_found` |
  * | 408 | retry, possibly billed | `timeout` |
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
@@ -47,17 +47,22 @@ import {
  * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`) | stop | `not_supported` |
  * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
  * | 503 | retry | `server_error` |
+ * | other 5xx that begin with "Context size has been exceeded", "Input prompt is too big compared to KV size" | retry; beside other calls it is called again when fewer are under way | `context_length_exceeded` |
  * | other 5xx | retry; where all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
  * | 413 | final: `failed` | `request_too_large` |
  * | other 4xx | final: `failed` | `invalid_request` |
  * | never connected: no file descriptor is left | stop | `too_many_open_files` |
+ * | never connected: no address space is left | stop | `no_memory` |
+ * | TLS to a port that speaks plain HTTP | stop | `plain_http` |
  * | never connected | retry | `dns_failure`, `connection_refused`, `proxy_refused`, `connection_failed`, `tls_failure`, `timeout` |
+ * | a kept connection that was closed before the request was read | retry | `connection_closed` |
+ * | an answer in an encoding that nobody asked for, and that cannot be read | stop, possibly billed | `unknown_encoding` |
  * | cut off after the request left | retry, possibly billed | `connection_reset`, `truncated_response`, `response_too_large`, `invalid_http`, `timeout`, `aborted` |
  *
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
  * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
  */
-export type Verdict = Final | Unsettled | Wait;
+export type Verdict = Final | Unsettled | Wait | NoRoom;
 
 /** What came of a call for one row: its outcome. */
 export interface Final {
@@ -68,6 +73,8 @@ export interface Final {
    * `counted` and `guessed`: they are our own, by the model's tokenizer or, where the model is not known, without one.
    */
   readonly oddUsage?: 'sent' | 'counted' | 'guessed';
+  /** Where the counts are guessed: the most that they may be. */
+  readonly mostUsage?: Tokens;
   /** The token counts are those of this prompt alone, also where the request had several. */
   readonly ownUsage?: true;
   /** What the token counts tell of a server that cuts corners; the log says it once. */
@@ -95,6 +102,8 @@ export interface Unsettled {
   readonly mayBeRequest?: true;
   /** The server says that it cannot answer anything yet. */
   readonly notReady?: true;
+  /** The server had no room for it, and for those beside it: alone it may pass. */
+  readonly noRoom?: true;
   /** The answer may have been paid for, so that a second call is a possible repeat. */
   readonly possiblyBilled: boolean;
   /** The next request for the row is for it alone. @default false */
@@ -113,6 +122,12 @@ export interface Wait {
   readonly fault: Fault;
 }
 
+/** The server had no room for the call beside the others: it is called again when fewer are under way. */
+export interface NoRoom {
+  readonly kind: 'no_room';
+  readonly fault: Fault;
+}
+
 /**
  * How much one answer that asks for a stop says of those that follow. `sure`: the account itself refuses. `likely`: the
  * address, the deployment or the operation is wrong, unless a gateway sent one request astray. `vague`: a web page, which
@@ -128,23 +143,23 @@ export type Certainty = 'sure' | 'likely' | 'vague';
 export function verdicts(
   exchange: Exchange,
   now: number,
-  asked: Asked & OfRow,
+  asked: Asked & OfRequest,
   attempts: number,
 ): readonly Verdict[] {
   const called = { attempts, latency_ms: exchange.latency_ms };
-  const { operation, ownFields = [] } = asked;
   if (exchange.kind === 'response' && exchange.status >= 200 && exchange.status < 300) {
     return readAnswers(exchange.body, asked).map((reading) =>
-      ofReading(exchange.notUtf8 ? marked(reading) : reading, called, operation),
+      ofReading(exchange.notUtf8 ? marked(reading) : reading, called, asked.operation),
     );
   }
-  const one =
-    exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, called, operation, ownFields);
+  const one = exchange.kind === 'failure' ? ofFailure(exchange) : ofError(exchange, now, called, asked);
   return Array.from({ length: asked.prompts }, () => one);
 }
 
-/** What of a request is its row's. */
-interface OfRow {
+/** What else is known of a request. */
+interface OfRequest {
+  /** The path that was called. @default nobody says */
+  readonly path?: string;
   /** Fields that the row has of its own: what is wrong with them says nothing of other rows. @default none */
   readonly ownFields?: readonly string[];
 }
@@ -171,14 +186,18 @@ const FAILURES: { readonly [code in FailureCode]: string } = {
   refused: 'connection_refused',
   unreachable: 'connection_failed',
   tls: 'tls_failure',
+  plain_http: 'plain_http',
   proxy: 'proxy_refused',
   proxy_auth: 'proxy_unauthorized',
   reset: 'connection_reset',
+  closed: 'connection_closed',
+  encoded: 'unknown_encoding',
   truncated: 'truncated_response',
   too_large: 'response_too_large',
   not_http: 'invalid_http',
   aborted: 'aborted',
   no_descriptor: 'too_many_open_files',
+  no_memory: 'no_memory',
 };
 
 const PROXY_USER =
@@ -189,15 +208,28 @@ function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verd
     fault: { code: FAILURES[code], message },
     latency_ms,
     // Of a call that was given up nobody knows.
-    connected: phase !== 'connect' || code === 'aborted',
+    connected: phase !== 'connect' || code === 'aborted' || code === 'closed',
     possiblyBilled: phase === 'exchange',
     ...(unheard && { unheard }),
   };
   if (code === 'proxy_auth') {
     return { kind: 'stop', ...failed, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };
   }
-  if (code === 'no_descriptor') {
-    const hint = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
+  if (code === 'plain_http') {
+    const hint =
+      'Write http:// in place of https:// in PROMPTMILL_BASE_URL, or name the port that speaks https.';
+    return { kind: 'stop', ...failed, hint, certainty: 'likely' };
+  }
+  if (code === 'encoded') {
+    const hint =
+      'Have the server, or the gateway before it, answer without compression: Promptmill asks for none, and reads gzip, deflate and br.';
+    return { kind: 'stop', ...failed, hint, certainty: 'likely' };
+  }
+  if (code === 'no_descriptor' || code === 'no_memory') {
+    const hint =
+      code === 'no_memory'
+        ? 'Raise the limit (ulimit -v unlimited): a process that connects reserves 10 GB of addresses, and uses few of them.'
+        : 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
     return { kind: 'stop', ...failed, hint, certainty: 'sure', possiblyBilled: false };
   }
   return { kind: 'retry', ...failed };
@@ -219,7 +251,7 @@ const otherDeployment = (operation: Operation): string =>
   `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
 function ofReading(reading: Reading, called: Called, operation: Operation): Verdict {
-  const { latency_ms } = called;
+  const { attempts, latency_ms } = called;
   const unsettled = (fault: Fault) => ({ fault, latency_ms, connected: true, possiblyBilled: true });
   if (!reading.ok) {
     const { fault, form } = reading;
@@ -229,17 +261,21 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
     return { kind: 'retry', ...unsettled(fault), alone: form === 'mixed_up' };
   }
   const { completion, filters, noText } = reading;
-  const odd = {
-    ...(reading.oddUsage && ({ oddUsage: 'sent' } as const)),
-    ...(reading.ownUsage && { ownUsage: true as const }),
-  };
+  const finalOf = (outcome: CalledOutcome): Final =>
+    reading.oddUsage || reading.ownUsage
+      ? {
+          ...{ kind: 'final', outcome },
+          ...(reading.oddUsage && { oddUsage: 'sent' }),
+          ...(reading.ownUsage && { ownUsage: true }),
+        }
+      : { kind: 'final', outcome };
   const side = blockedSide(completion, filters);
   if (side !== null) {
     const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
-    return { kind: 'final', outcome: { status: 'filtered', completion, filters, error, ...called }, ...odd };
+    return finalOf({ status: 'filtered', completion, filters, error, attempts, latency_ms });
   }
   if (noText === undefined) {
-    return { kind: 'final', outcome: { status: 'completed', completion, filters, ...called }, ...odd };
+    return finalOf({ status: 'completed', completion, filters, attempts, latency_ms });
   }
   const { fault, isOther } = noText;
   if (isOther)
@@ -269,6 +305,7 @@ type Rule = {
       readonly possiblyBilled: boolean;
       readonly notReady?: true;
       readonly mayBeRequest?: true;
+      readonly noRoom?: true;
     }
 );
 
@@ -300,6 +337,28 @@ const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
   (status >= 500 && /^only one completion choice is allowed\b/i.test(message)) ||
   (status === 400 &&
     /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i.test(message));
+
+/** llama.cpp, to all calls under way when they outgrow the context that its slots share: in words of 2026, and of 2025. */
+const isOutOfRoom = ({ status, message }: ServiceError): boolean =>
+  status >= 500 &&
+  /^(context size has been exceeded|input prompt is too big compared to kv size)\b/i.test(message);
+
+/** One name between the words, so that a message that begins with a prompt is none of them. */
+const NO_MODEL =
+  /^(the )?(requested )?model:? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]+) (was not found|not found|does not exist|is not available|(is )?not loaded)\b/i;
+
+/**
+ * No model of this name, with 404 (the hosted service, vLLM, Ollama) or 400 (llama.cpp's router, LM Studio, the LiteLLM proxy). With
+ * 400 the words begin the message, because a server may quote the prompt further on.
+ */
+const isUnknownModel = ({ status, code, message }: ServiceError): boolean =>
+  ((status === 400 || status === 404) &&
+    (code === 'DeploymentNotFound' ||
+      code === 'model_not_found' ||
+      NO_MODEL.test(message) ||
+      /^(invalid model (identifier|id)|failed to load model|no models? loaded)\b/i.test(message) ||
+      /\binvalid model name passed\b/i.test(message))) ||
+  (status === 404 && /\bmodel\b.*\b(does not exist|not found)\b/i.test(message));
 
 const namedIn =
   (message: string) =>
@@ -360,11 +419,7 @@ const RULES: readonly Rule[] = [
     hint: "The service refuses this machine or this resource: check the resource's network rules and its state.",
   },
   {
-    when: (error) =>
-      (error.status === 404 && (error.code === 'DeploymentNotFound' || error.code === 'model_not_found')) ||
-      // vLLM and Ollama (404), the LiteLLM proxy (400): without this every row would fail, or the address be blamed.
-      (error.status === 404 && /\bmodel\b.*\b(does not exist|not found)\b/i.test(error.message)) ||
-      (error.status === 400 && /\binvalid model name passed\b/i.test(error.message)),
+    when: isUnknownModel,
     kind: 'stop',
     code: 'deployment_not_found',
     hint: 'Set service.deployment to a deployment of this resource, or a model of this server; a new one takes some minutes to appear.',
@@ -373,7 +428,7 @@ const RULES: readonly Rule[] = [
     when: statusIs(404, 405, 410),
     kind: 'stop',
     code: 'not_found',
-    hint: 'Check PROMPTMILL_BASE_URL, PROMPTMILL_SERVICE_SEGMENT, service.style and service.api_version.',
+    hint: 'Check PROMPTMILL_BASE_URL (the address without the path of the operation), PROMPTMILL_SERVICE_SEGMENT, service.style and service.api_version.',
   },
   { when: statusIs(408), kind: 'retry', code: 'timeout', possiblyBilled: true },
   { when: statusIs(409), kind: 'retry', code: 'conflict', possiblyBilled: false },
@@ -416,6 +471,14 @@ const RULES: readonly Rule[] = [
   },
   { when: statusIs(503), kind: 'retry', code: 'server_error', possiblyBilled: false },
   {
+    when: isOutOfRoom,
+    kind: 'retry',
+    code: 'context_length_exceeded',
+    possiblyBilled: false,
+    mayBeRequest: true,
+    noRoom: true,
+  },
+  {
     when: ({ status }) => status >= 500,
     kind: 'retry',
     code: 'server_error',
@@ -431,14 +494,14 @@ function ofError(
   response: Response,
   now: number,
   called: Called,
-  operation: Operation,
-  ownFields: readonly string[],
+  { operation, ownFields = [], path }: Asked & OfRequest,
 ): Verdict {
   const error = readError(response.status, response.body);
   const rule = RULES.find(({ when }) => when(error, ownFields)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
   const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
-  const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${through})` };
+  const at = rule.code === 'not_found' && path !== undefined ? ` at ${path}` : '';
+  const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${at}${through})` };
   const unsettled = { fault, latency_ms: response.latency_ms, connected: true };
   switch (rule.kind) {
     case 'filtered': {
@@ -462,6 +525,7 @@ function ofError(
         possiblyBilled: rule.possiblyBilled,
         ...(rule.notReady && { notReady: true }),
         ...(rule.mayBeRequest && { mayBeRequest: true }),
+        ...(rule.noRoom && { noRoom: true }),
       };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);

@@ -2,6 +2,7 @@ import { either, UsageError } from '../errors.js';
 import { csv, tsv } from './csv.js';
 import { type InputFormat, type InputSpec, nameOf } from './input.js';
 import { jsonl } from './jsonl.js';
+import { kindOfName } from './kind.js';
 
 /** The formats of the input. All that is said of them elsewhere comes from this list. */
 const INPUT_FORMATS: readonly InputFormat[] = [csv, tsv, jsonl];
@@ -26,6 +27,8 @@ export function formatOf(spec: InputSpec): InputFormat {
   if (spec.format !== undefined) return formatNamed(spec.format);
   const format = formatOfName(spec.path);
   if (format !== null) return format;
+  const kind = kindOfName(spec.path);
+  if (kind !== null) throw new UsageError(kind.code, `${nameOf(spec)} ${kind.is} by its name.`, kind.remedy);
   throw new UsageError(
     'unknown_format',
     spec.path === '-'

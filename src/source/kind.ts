@@ -1,3 +1,4 @@
+import { extname } from 'node:path';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import type { Beginning } from './beginning.js';
@@ -10,6 +11,12 @@ interface Kind {
   readonly remedy: string;
 }
 
+const PARQUET: Kind = {
+  code: 'input_is_parquet',
+  is: 'is a Parquet file',
+  remedy:
+    "Convert it to JSON lines or to CSV, for example with duckdb -c \"copy (from 'FILE') to 'rows.jsonl'\", or with pandas.",
+};
 const UNPACK = 'Unpack it, or compress it with gzip: .csv.gz, .tsv.gz and .jsonl.gz are read as they are.';
 const WORKBOOK = 'Save the sheet as "CSV UTF-8" in the spreadsheet program, and use that file.';
 
@@ -23,14 +30,7 @@ const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
     '\xd0\xcf\x11\xe0',
     { code: 'input_is_workbook', is: 'is an old Excel workbook (.xls)', remedy: WORKBOOK },
   ],
-  [
-    'PAR1\x15',
-    {
-      code: 'input_is_parquet',
-      is: 'is a Parquet file',
-      remedy: 'Convert it to CSV or to JSON lines, for example with DuckDB or pandas.',
-    },
-  ],
+  ['PAR1\x15', PARQUET],
   ['BZh91AY&SY', { code: 'input_is_compressed', is: 'is compressed with bzip2', remedy: UNPACK }],
   ['\xfd7zXZ\x00', { code: 'input_is_compressed', is: 'is compressed with xz', remedy: UNPACK }],
   ['\x28\xb5\x2f\xfd', { code: 'input_is_compressed', is: 'is compressed with zstd', remedy: UNPACK }],
@@ -61,6 +61,17 @@ const SHEETS: readonly (readonly [part: string, is: string])[] = [
   ['xl/', 'is an Excel workbook (.xlsx)'],
   ['opendocument.spreadsheet', 'is an OpenDocument spreadsheet (.ods)'],
 ];
+
+/** Endings of files that no format reads. */
+const ENDINGS: ReadonlyMap<string, Kind> = new Map([
+  ['.parquet', PARQUET],
+  ['.xlsx', { code: 'input_is_workbook', is: 'is an Excel workbook (.xlsx)', remedy: WORKBOOK }],
+  ['.xls', { code: 'input_is_workbook', is: 'is an old Excel workbook (.xls)', remedy: WORKBOOK }],
+  ['.ods', { code: 'input_is_workbook', is: 'is an OpenDocument spreadsheet (.ods)', remedy: WORKBOOK }],
+]);
+
+/** What a file is by its name, where no format reads that; else null. */
+export const kindOfName = (path: string): Kind | null => ENDINGS.get(extname(path).toLowerCase()) ?? null;
 
 /**
  * Refuses a file whose bytes are no text at all.

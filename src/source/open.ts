@@ -194,13 +194,19 @@ export async function beginsAsGzip(path: string): Promise<boolean> {
   }
 }
 
+function missingHint(name: string): string {
+  if (/^\w+:\/\//.test(name))
+    return 'An input is a file of this machine: fetch it first, or pipe it in with --input - and --format.';
+  if (/[*?]/.test(name))
+    return 'An input is one file: put the files together first, or pipe them in with --input - and --format.';
+  return 'Check input.path, or --input.';
+}
+
 function unreadable(name: string, cause: unknown): PromptmillError {
   if (cause instanceof PromptmillError) return cause;
   const code = errorCode(cause);
   if (code === 'ENOENT') {
-    return new UsageError('input_missing', `${name} does not exist.`, 'Check input.path, or --input.', {
-      cause,
-    });
+    return new UsageError('input_missing', `${name} does not exist.`, missingHint(name), { cause });
   }
   return new UsageError(
     'input_unreadable',

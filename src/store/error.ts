@@ -157,7 +157,7 @@ export function storeErrorOf(error: unknown): StoreError | null {
 
 function meaningOf(error: Error): Meaning | null {
   const code = errorCode(error);
-  // Both PostgreSQLs: `pg` puts the severity on what the server said, and on nothing else.
+  // `pg` puts the severity on what the server said, and on nothing else.
   if ('severity' in error) return OF_POSTGRES.find(([states]) => states.test(code))?.[1] ?? null;
   if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return 'noDescriptor';
   if (OF_NETWORK.test(code)) return 'away';

@@ -29,13 +29,9 @@ export class StoreHealth {
   #fault: Fault | null = null;
   #onFault: (fault: Fault) => void = () => {};
 
-  /**
-   * @param shown the address without its password, or the directory
-   * @param waits false for a store that nobody else can mend while this process has it
-   */
+  /** @param shown the address without its password, or the directory */
   constructor(
     private readonly shown: string,
-    private readonly waits = true,
     private readonly now: () => number = steadyNow,
   ) {}
 
@@ -54,16 +50,21 @@ export class StoreHealth {
     const since = goesOn && this.#refusal !== null ? this.#refusal.since : now;
     this.#refusal = { since, message, last: now };
     if (met.kind === 'refusing' && now - since < PATIENCE_MS) return;
+    this.fail({ code: met.code, message: `${message}. ${met.remedy}` });
+  }
+
+  /** From now on it cannot be used. */
+  fail(fault: Fault): void {
     if (this.#fault !== null) return;
-    this.#fault = { code: met.code, message: `${message}. ${met.remedy}` };
-    this.#onFault(this.#fault);
+    this.#fault = fault;
+    this.#onFault(fault);
   }
 
   /** True when what failed with this error is worth another try. */
   mayPass(error: unknown): boolean {
     const kind = storeErrorOf(error)?.kind;
     if (kind === 'away') return true;
-    if (!this.#opened || !this.waits) return false;
+    if (!this.#opened) return false;
     return kind === 'full' || (kind === 'refusing' && this.#fault === null);
   }
 

@@ -23,7 +23,7 @@ export interface Listed {
  * Small texts by name, in the same store as the queue, beside the ledger. Each is dropped when it was not written again for
  * its time to live. Rows and outcomes have their own place: a text that is lost costs none of them.
  *
- * Implementations: Redis, PostgreSQL, and files in the state directory for the embedded store, whose database only the
+ * Implementations: Redis, PostgreSQL, and files in the state directory for the embedded store, which only the
  * process of one run can open. One conformance suite proves all. Each of them calls the place where the texts are `board`,
  * as the versions before did, so that what those wrote is found.
  */

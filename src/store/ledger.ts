@@ -56,6 +56,9 @@ export interface Batch<Kept = CalledOutcome> {
   readonly atLeast: ReadonlyMap<string, Tokens>;
 }
 
+/** What {@link Ledger.deaths} says where nobody counts them. */
+export const NO_DEATHS: ReadonlyMap<number, number> = new Map();
+
 export const NOTHING: Batch = { settled: [], counts: new Map(), reservations: [], atLeast: new Map() };
 
 /**
@@ -172,6 +175,12 @@ export interface Ledger {
 
   /** How many outcomes of a run are not on disk. */
   waiting(run: string): Promise<number>;
+
+  /**
+   * Rows without an outcome that were in flight when processes of the run died, and how many did. On a server nobody knows: there
+   * BullMQ counts the workers that an entry has lost.
+   */
+  deaths(run: string): Promise<ReadonlyMap<number, number>>;
 
   /**
    * The outcomes of a chunk, by row number.

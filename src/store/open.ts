@@ -25,7 +25,7 @@ const STORES: readonly StoreKind[] = [
     isShared: false,
     isNamedBy: (target) => target === 'embedded',
     open: async (_, options) => (await import('./embedded/store.js')).openEmbeddedStore(options),
-    // One process only may open the database of a run; what it tells is beside it.
+    // One process only may open the store of a run; what it tells is beside it.
     look: async (_, { stateDir }) => ({
       keyValue: new FileKeyValue(stateDir),
       describe: () => stateDir,

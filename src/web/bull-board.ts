@@ -8,6 +8,8 @@ import { ENTRY_LIMIT } from '../worker/entry-limit.js';
 /** Where Bull Board is. */
 const PATH = '/queues';
 const ICON = '/assets/icon.svg';
+/** Its page asks a host on the internet for fonts. */
+const FOREIGN_LINK = /<link[^>]* ?href="https?:\/\/[^>]*>/g;
 
 /**
  * Bull Board, to look and not to touch: entries are disposable, and what a run counts on is that only it and its
@@ -40,6 +42,10 @@ export async function addBullBoard(
   });
 
   await app.register(async (scope) => {
+    scope.addHook('onSend', async (_request, reply, payload) => {
+      const isPage = typeof payload === 'string' && String(reply.getHeader('content-type')).includes('html');
+      return isPage ? payload.replace(FOREIGN_LINK, '') : payload;
+    });
     scope.addHook('preHandler', async () => {
       const views = await queues();
       for (const view of adapters.keys()) if (!views.includes(view)) adapters.delete(view);

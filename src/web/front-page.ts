@@ -1,8 +1,9 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
-import type { SeenWorker, WorkerBeat } from '../fleet/beats.js';
+import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { ratesOf } from '../report/rate.js';
-import type { Summary } from '../report/summary.js';
-import { type RowCounts, STATUSES } from '../report/tally.js';
+import { outcomeParts, type Summary } from '../report/summary.js';
+import { STATUSES } from '../report/tally.js';
+import { jobTitle } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
@@ -56,7 +57,8 @@ export interface RunCard {
 export interface PastRun {
   readonly id: string;
   readonly job: string;
-  readonly state: 'finished' | 'failures' | 'stopped' | 'interrupted';
+  /** `failures`: rows failed, or what is asked is missed, or no answer is valid. `invalid`: some answers are not. */
+  readonly state: 'finished' | 'failures' | 'invalid' | 'stopped' | 'interrupted';
   readonly stateText: string;
   /** Why it stopped, or what it missed. */
   readonly note: string | null;
@@ -82,7 +84,8 @@ export interface WorkerRow {
   readonly note: string;
 }
 
-const NONE = '–';
+/** Where there is no figure. */
+export const NONE = '–';
 
 /** The page's content. Everything out of a beat is made plain: no control character, nothing that turns text around. */
 export function frontPageOf(
@@ -109,19 +112,16 @@ function storeText({ ready, silentMs }: View): string {
     : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
 }
 
-function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
+export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
   const lost = standing === 'lost';
   const { summary, known } = beat;
   const total = summary.input.rows;
   const reachMs = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
   const recent = ratesOf(samples).map((rows) => Math.round(rows * 10) / 10);
   const state = lost ? 'lost' : beat.waiting === null ? 'running' : 'waiting';
-  const speed = beat.rows_per_second ?? summary.rows_per_second;
-  const left =
-    state === 'running' && speed > 0 && known < total ? duration(Math.ceil((total - known) / speed)) : NONE;
   return {
     id: beat.run,
-    job: plain(summary.job),
+    job: jobTitle(summary),
     state,
     stateText: { running: 'Running', waiting: 'Waiting', lost: 'Lost' }[state],
     note: lost
@@ -130,11 +130,10 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
       : beat.waiting && plain(beat.waiting),
     done: Math.min(known, total),
     total,
-    progressText: `${count(known)} of ${count(total)} rows`,
+    progressText: `${count(known)} of ${count(total)} rows known, ${count(summary.rows.total)} of them written`,
     percentText: total === 0 ? '100 %' : `${Math.floor(Math.min(1, known / total) * 100)} %`,
     figures: [
-      ['Speed', lost ? NONE : rate(speed, ' rows')],
-      ['Time left', left],
+      ...speedFigures(beat, state),
       ['Running for', duration(Math.round(summary.duration_s))],
       ['Tokens', count(summary.usage.total_tokens)],
       ['Cost so far', money(summary.cost)],
@@ -145,10 +144,10 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
       ['Latency p95', latency(summary.latency_ms.p95)],
       ...invalidFigure(summary),
     ],
-    shares: sharesOf(summary.rows, total),
+    shares: [...sharesOf(summary, total), ...knownShare(beat)],
     where: [
       ['Run', beat.run],
-      ['Deployment', plain(summary.deployment) + (beat.emulated ? ' (emulated)' : '')],
+      ['Deployment', plain(summary.deployment)],
       ['Input', plain(summary.input.path)],
       ['Output', plain(summary.output)],
       ['Process', `${plain(beat.host)}, ${beat.pid}`],
@@ -158,35 +157,51 @@ function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
   };
 }
 
+/** How fast a run that goes on is, and how long it takes yet. */
+const speedFigures = (
+  { rows_per_second: speed, seconds_left: left }: RunBeat,
+  state: RunCard['state'],
+): Figure[] => [
+  ['Speed', speed === null || state === 'lost' ? NONE : rate(speed, ' rows')],
+  ['Time left', left === null || state !== 'running' ? NONE : duration(Math.ceil(left))],
+];
+
 /** Only where there are any: many jobs have no answer that could be invalid. */
 const invalidFigure = ({ answers_invalid: invalid }: Summary): Figure[] =>
   invalid === 0 ? [] : [['Invalid answers', count(invalid)]];
 
 const FINISHED = 'Finished';
 
-/** `Finished`, and what a person should look at: `Finished, 11 failed` */
-export function finishedText({ rows, missed }: Summary): string {
-  if (missed !== null) return `${FINISHED}, below what is asked`;
-  return rows.failed > 0 ? `${FINISHED}, ${count(rows.failed)} failed` : FINISHED;
+/** `Finished`, and what a person should look at: `Finished, 11 failed, 3 invalid` */
+function finishedText({ rows, missed, rejected, answers_invalid: invalid }: Summary): string {
+  const failed = rows.failed > 0 ? `, ${count(rows.failed)} failed` : '';
+  const bad = invalid > 0 ? `, ${count(invalid)} invalid` : '';
+  return missed === null
+    ? FINISHED + failed + bad
+    : `${rejected ? 'Rejected' : FINISHED}, below what is asked`;
+}
+
+/** How a run ended, as a word for its colour and as a text. */
+export function endOf({
+  state,
+  summary,
+}: Pick<RunBeat, 'summary' | 'state'>): Pick<PastRun, 'state' | 'stateText'> {
+  if (state === 'stopped') return { state, stateText: 'Stopped' };
+  // `running` is none of the past.
+  if (state !== 'finished') return { state: 'interrupted', stateText: 'Interrupted' };
+  const { rows, missed, answers_invalid: invalid } = summary;
+  const noneValid = invalid > 0 && invalid === rows.completed;
+  const isBad = rows.failed > 0 || missed !== null || noneValid;
+  return { state: isBad ? 'failures' : invalid > 0 ? 'invalid' : state, stateText: finishedText(summary) };
 }
 
 function pastOf({ beat }: WatchedRun): PastRun {
   const { summary } = beat;
   const note = summary.stopped ?? summary.missed;
-  const finished = finishedText(summary);
-  const state = beat.state === 'finished' && finished !== FINISHED ? 'failures' : beat.state;
   return {
     id: beat.run,
-    job: plain(summary.job),
-    // `running` is none of the past.
-    state: state === 'running' ? 'interrupted' : state,
-    stateText: {
-      running: NONE,
-      finished,
-      failures: finished,
-      stopped: 'Stopped',
-      interrupted: 'Interrupted',
-    }[state],
+    job: jobTitle(summary),
+    ...endOf(beat),
     note: note && plain(note),
     startedAt: summary.started_at,
     duration: duration(summary.duration_s),
@@ -194,14 +209,14 @@ function pastOf({ beat }: WatchedRun): PastRun {
       summary.rows.total === summary.input.rows
         ? count(summary.rows.total)
         : `${count(summary.rows.total)} of ${count(summary.input.rows)}`,
-    shares: sharesOf(summary.rows),
+    shares: sharesOf(summary),
     sharesText: sharesText(summary),
     tokens: count(summary.usage.total_tokens),
     cost: money(summary.cost),
   };
 }
 
-function workerOf({ beat }: SeenWorker): WorkerRow {
+export function workerOf({ beat }: SeenWorker): WorkerRow {
   const waits = beat.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
   const notes = [...(beat.draining ? ['Draining: takes no more rows'] : []), ...waits];
   const sum = (of: (queue: WorkerBeat['queues'][number]) => number) =>
@@ -227,13 +242,21 @@ function workerOf({ beat }: SeenWorker): WorkerRow {
 }
 
 /** @param whole what the fractions are of; the percentages are of the rows that ended */
-export function sharesOf(rows: RowCounts, whole = rows.total): Share[] {
-  return STATUSES.map((name) => ({
+export function sharesOf(summary: Summary, whole = summary.rows.total): Share[] {
+  const { total } = summary.rows;
+  return outcomeParts(summary).map(([name, rows]) => ({
     name,
-    count: count(rows[name]),
-    percent: rows.total === 0 ? '0 %' : percent(rows[name], rows.total),
-    fraction: whole === 0 ? 0 : rows[name] / whole,
+    count: count(rows),
+    percent: total === 0 ? '0 %' : percent(rows, total),
+    fraction: whole === 0 ? 0 : rows / whole,
   }));
+}
+
+/** Rows whose outcome waits for those before them. */
+function knownShare({ known, summary: { rows, input } }: RunBeat): Share[] {
+  const ahead = known - rows.total;
+  if (ahead <= 0) return [];
+  return [{ name: 'known', count: count(ahead), percent: 'not yet written', fraction: ahead / input.rows }];
 }
 
 function sharesText({ rows, answers_invalid: invalid }: Summary): string {

@@ -10,7 +10,7 @@ const OPEN = new Set(['/healthz', '/readyz']);
 const STRICT =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/** Bull Board's page has styles in it, and a base. Its fonts are on a server of somebody else and stay there. */
+/** Bull Board's page has styles in it, and a base. */
 const BULL_BOARD =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; " +
   "font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";

@@ -53,7 +53,7 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
   });
   app.get<{ Params: { id: string } }>('/api/runs/:id', async ({ params }, reply) => {
     const seen = await find(params);
-    return seen === undefined ? unknownRun(reply) : runPageOf(seen);
+    return seen === undefined ? unknownRun(reply) : runPageOf(seen, (await watch.view()).workers);
   });
   app.get<{ Params: { id: string } }>('/runs/:id/summary.json', async ({ params }, reply) => {
     const seen = await find(params);

@@ -1,8 +1,10 @@
-import { factsOf } from '../report/run-report.js';
-import { type ReportSection, sectionsOf } from '../report/sections.js';
-import { reconciliation } from '../report/terminal.js';
+import { identityOf, timesOf } from '../report/run-report.js';
+import { moment } from '../figures.js';
+import type { RunBeat, SeenWorker } from '../fleet/beats.js';
+import { type ReportSection, type SectionRow, sectionsOf } from '../report/sections.js';
+import { jobTitle, reconciliation } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
-import { type Figure, finishedText, type Share, sharesOf } from './front-page.js';
+import { cardOf, endOf, type Figure, NONE, type Share, sharesOf, workerOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
 /** `GET /api/runs/ID`: what the page of a run shows. */
@@ -11,41 +13,68 @@ export interface RunPage {
   readonly job: string;
   /** Whether it changes yet. */
   readonly ended: boolean;
+  /** Its colour. */
+  readonly state: string;
   readonly stateText: string;
   readonly note: string | null;
-  readonly startedAt: string;
   readonly rowsText: string;
+  /** Of a run that goes on, the fractions are of all its rows. */
   readonly shares: readonly Share[];
+  /** Speed and time left, of a run that goes on. */
+  readonly figures: readonly Figure[];
   readonly facts: readonly Figure[];
   readonly sections: readonly ReportSection[];
 }
 
-/** The facts and sections of a report, of a run that goes on or has ended. */
-export function runPageOf({ beat, standing }: WatchedRun): RunPage {
+/**
+ * The facts and sections of a report, of a run that goes on or has ended.
+ * @param workers of all runs
+ */
+export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]): RunPage {
+  const { beat } = run;
   const { summary } = beat;
-  const { rows } = summary;
+  const facts = identityOf(summary);
+  const process: Figure = ['Process', `${plain(beat.host)}, ${beat.pid}`];
+  const page = { id: beat.run, job: jobTitle(summary) };
+  if (beat.state !== 'running') {
+    return {
+      ...page,
+      ...endOf(beat),
+      ended: true,
+      note: plainOrNull(summary.stopped ?? summary.missed),
+      rowsText: reconciliation(summary),
+      shares: sharesOf(summary),
+      figures: [],
+      facts: [...facts, ...timesOf(summary), process],
+      sections: sectionsOf(summary),
+    };
+  }
+  const { state, stateText, note, percentText, progressText, shares, figures } = cardOf(run);
   return {
-    id: beat.run,
-    job: plain(summary.job),
-    ended: beat.state !== 'running',
-    stateText: {
-      running: beat.waiting === null ? 'Running' : 'Waiting',
-      lost: 'Lost',
-      finished: finishedText(summary),
-      stopped: 'Stopped',
-      interrupted: 'Interrupted',
-    }[standing],
-    note: plainOrNull(summary.stopped ?? summary.missed ?? beat.waiting),
-    startedAt: summary.started_at,
-    rowsText: reconciliation(summary),
-    shares: sharesOf(rows),
-    facts: [
-      ...factsOf(summary),
-      ...(beat.emulated ? [['Calls', 'to an emulator'] as const] : []),
-      ['Process', `${plain(beat.host)}, ${beat.pid}`],
-    ],
-    sections: sectionsOf(summary),
+    ...page,
+    ...{ state, stateText, note, shares },
+    ended: false,
+    rowsText: `${percentText}: ${progressText}`,
+    figures: figures.slice(0, PACE_FIGURES),
+    facts: [...facts, ['Running since', moment(summary.started_at)], process],
+    sections: [...workerSection(beat, workers), ...sectionsOf(summary)],
   };
+}
+
+/** Those of a card that the sections do not have: speed, time left, how long it runs. */
+const PACE_FIGURES = 3;
+
+function workerSection({ run, queue }: RunBeat, workers: readonly SeenWorker[]): ReportSection[] {
+  const rows = workers
+    .filter(
+      ({ beat }) => beat.run === run || (beat.run === null && beat.queues.some((of) => of.queue === queue)),
+    )
+    .map((worker): SectionRow => {
+      const { name, inFlight, speed, note } = workerOf(worker);
+      const waits = note === NONE ? '' : `, ${note}`;
+      return { name, value: `${inFlight} in flight, ${speed}${waits}`, percent: null, fraction: null };
+    });
+  return rows.length === 0 ? [] : [{ id: 'workers', title: 'Workers', rows }];
 }
 
 const plainOrNull = (text: string | null): string | null => (text === null ? null : plain(text));

@@ -107,7 +107,7 @@ export class FleetWatch {
       const known = before.get(name);
       const beat = known?.text === text ? known.beat : readRuns([{ name, text, ageMs }])[0]?.beat;
       const samples =
-        beat?.state === 'running' ? sampled(known?.samples ?? [], { at, done: beat.known }, REACH_MS) : [];
+        beat?.state === 'running' ? sampled(known?.samples ?? [], { at, done: beat.called }, REACH_MS) : [];
       this.#beats.set(name, { text, beat, samples });
       if (beat !== undefined) runs.push({ beat, ageMs, standing: standingOf({ beat, ageMs }), samples });
     }

@@ -1,4 +1,4 @@
-import { most, mostBilled, NO_TOKENS } from '../budget/budget.js';
+import { least, most, mostBilled, NO_TOKENS } from '../budget/budget.js';
 import type { Parameters, Tokens } from '../model.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
@@ -6,14 +6,12 @@ import { modelBehind } from '../service/catalogue.js';
 import type { Deployed } from '../service/endpoint-spec.js';
 import type { Verdict } from '../service/verdict.js';
 import { completionOf } from './row-usage.js';
+import { AROUND } from './token-ratio.js';
 
 /** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
 export interface ReservedRow extends ChunkRow {
   readonly most: Tokens;
 }
-
-/** Tokens that some servers put around a text themselves. */
-const AROUND = 2;
 
 /** Member by member: a spread takes ten times as long, and this is done for each row. */
 function reserved({ row, prompt, parameters }: ChunkRow, most: Tokens): ReservedRow {
@@ -65,8 +63,8 @@ function countOf(deployed: Deployed): Counting {
 }
 
 /**
- * What a row counts when its call has ended: what it was billed, and where nobody knows whether or how much, all that
- * was reserved for it. A refusal is not billed.
+ * What a row counts when its call has ended: what it was billed, where nobody knows how much, the most that it may be, and where
+ * nobody knows whether, all that was reserved for it. A refusal is not billed.
  */
 export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Tokens {
   switch (verdict?.kind) {
@@ -74,7 +72,9 @@ export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Token
       const completion = completionOf(verdict);
       if (completion === null) return NO_TOKENS;
       if (completion.usage === null) return reserved;
-      return verdict.oddUsage === 'guessed' ? most(completion.usage, reserved) : completion.usage;
+      return verdict.oddUsage === 'guessed'
+        ? most(completion.usage, least(verdict.mostUsage ?? reserved, reserved))
+        : completion.usage;
     }
     case 'retry':
     case 'stop':

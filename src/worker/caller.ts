@@ -1,4 +1,5 @@
 import { NO_TOKENS } from '../budget/budget.js';
+import { steadyNow } from '../clock.js';
 import type { Parameters, Tokens } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
@@ -7,6 +8,7 @@ import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service
 import { StopStreak } from '../service/stop-streak.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import { withRowUsage } from './row-usage.js';
+import { TokenRatio } from './token-ratio.js';
 
 /** An exchange with the service that has ended: numbers and ids, and never a prompt, an answer or a key. */
 export interface CallEnded {
@@ -38,7 +40,12 @@ export class Caller {
   /** The same, by the object that a chunk has. */
   readonly #endpointOf = new WeakMap<EndpointSpec, Endpoint>();
   readonly #streak: StopStreak;
+  readonly #ratio = new TokenRatio();
+  /** Rows that had no room alone. They have none beside others either, and are no reason to call fewer at once. */
+  readonly #tooLarge = new Set<string>();
   #inFlight = 0;
+  /** When more than one call was in flight last. */
+  #crowdedAt = Number.NEGATIVE_INFINITY;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
@@ -87,17 +94,25 @@ export class Caller {
     const request = { prompts, parameters: parametersOf(chunk, rows), ownFields };
     const endpoint = this.#endpoint(chunk.endpoint);
     const of = { run: chunk.run, row: rows[0]?.row ?? chunk.first, rows: rows.length, attempt };
+    const startedAt = steadyNow();
     const exchange = await this.#exchange(of, endpoint, request, isCounted);
+    const name = `${chunk.run}:${rows[0]?.row}`;
+    const isAlone = rows.length === 1 && (this.#crowdedAt < startedAt || this.#tooLarge.has(name));
     if (exchange === null) return rows.map(() => NO_KEY_LEFT);
     if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
     const judged = endpoint.verdicts(exchange, request, attempt);
-    const verdicts = this.#streak.judge(`${chunk.run}:${rows[0]?.row}`, judged);
+    const inStreak = this.#streak.judge(name, judged);
+    const verdicts = isAlone ? inStreak : inStreak.map(besideOthers);
     const [first] = verdicts;
+    if (first?.kind === 'retry' && first.noRoom) {
+      if (this.#tooLarge.size >= MOST_TOO_LARGE) this.#tooLarge.clear();
+      this.#tooLarge.add(name);
+    }
     if (first?.kind === 'wait') this.count(chunk.run, 'rate_limited');
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && first?.kind === 'final';
     if (!refused || rows.length === 1)
-      return withRowUsage(verdicts, rows, request.parameters, chunk.endpoint);
+      return withRowUsage(verdicts, rows, request.parameters, chunk.endpoint, this.#ratio);
     const half = Math.ceil(rows.length / 2);
     const done = await this.call(chunk, rows.slice(0, half), attempt, false);
     const stopped = done.find(({ kind }) => kind === 'wait' || kind === 'stop');
@@ -133,15 +148,16 @@ export class Caller {
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
       if (refusal !== null) this.count(of.run, 'retried');
       if (refusal !== null || !isCounted) this.count(of.run, 'sent');
-      this.#inFlight++;
+      if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;
       try {
         exchange = await endpoint.call(request, key);
       } finally {
-        this.#inFlight--;
+        if (this.#inFlight-- > 1) this.#crowdedAt = steadyNow();
       }
       const status = exchange.kind === 'response' ? String(exchange.status) : exchange.code;
-      this.onCall({ type: 'call ended', ...of, status, latency_ms: exchange.latency_ms });
+      const { run, row, rows, attempt } = of;
+      this.onCall({ type: 'call ended', run, row, rows, attempt, status, latency_ms: exchange.latency_ms });
       if (exchange.kind === 'failure' || exchange.status !== 401) {
         if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;
@@ -166,6 +182,13 @@ export class Caller {
     await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()));
   }
 }
+
+/** Rows that are remembered as too large; then it begins again. */
+const MOST_TOO_LARGE = 1_000;
+
+/** What a verdict on a call means that was not the only one under way. */
+const besideOthers = (verdict: Verdict): Verdict =>
+  verdict.kind === 'retry' && verdict.noRoom ? { kind: 'no_room', fault: verdict.fault } : verdict;
 
 /** One short word, and one token back. */
 const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 } };

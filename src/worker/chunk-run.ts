@@ -119,7 +119,7 @@ export class ChunkRun {
   #failedRequests = 0;
   /** Rows to be called again at once, each alone. */
   #mixedUp: FailedCall[] = [];
-  /** Rows to be asked next, because their answers did not fit. */
+  /** Rows to be asked next, because their answers did not fit, or the server had no room for them beside others. */
   readonly #again = new Set<number>();
   /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
   #waits = false;
@@ -368,8 +368,10 @@ export class ChunkRun {
     // A plain call may have to tell whether the service is down. It takes the place of this one, and of what that has reserved.
     const stops = learned instanceof Promise ? await learned : learned;
     const isDown = wasDown || way.outage.view !== null;
-    const failure = verdicts.find(({ kind }) => kind === 'retry');
-    if (failure?.kind === 'retry') log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
+    const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
+    if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
+    if (failure?.kind === 'retry' || failure?.kind === 'no_room')
+      log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
     const failedBefore = this.#failed.length;
     const settled = rows.map((row, i) =>
       this.#settlement(row, this.#call, this.#conclude(row, verdicts[i], isDown, way), way),
@@ -408,6 +410,10 @@ export class ChunkRun {
       }
       case 'wait':
         this.#wait(way);
+        return null;
+      case 'no_room':
+        // No attempt, because nothing is wrong with the row: its turn comes again behind the others of the chunk.
+        this.#again.add(row.row);
         return null;
       case 'retry':
         if (verdict.possiblyBilled && chunk.hold) return { outcome: lostRow(verdict, attempt) };

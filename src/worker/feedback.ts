@@ -2,12 +2,13 @@ import type { Logger } from 'pino';
 import { NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import type { Fault, Tokens } from '../model.js';
+import { LateCalls } from '../pace/late-calls.js';
 import type { Pacer } from '../pace/pacer.js';
 import type { Outage } from '../pace/pauses.js';
 import { StarvedCalls } from '../pace/starved-calls.js';
 import type { Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Chunk } from '../queue/chunk.js';
-import type { Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
+import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Caller } from './caller.js';
 import { completionOf } from './row-usage.js';
 
@@ -44,6 +45,20 @@ const NOTICES: { readonly [notice in Notice]: string } = {
     'those rows are marked prompt_cut. Give it a larger context (llama.cpp: --ctx-size, which its slots share)',
 };
 
+/** One more than the server had room for is tried after the time of so many calls, and within these bounds in milliseconds. */
+const ROUNDS = 4;
+const SHORTEST_FIRST_MS = 1_000;
+const LONGEST_FIRST_MS = 60_000;
+
+/** Why fewer calls are made at once, and what helps. */
+const TOO_MANY = {
+  starved:
+    'Set limits.concurrency to what the server takes at once, or have it take more (llama.cpp: --threads-http, --parallel)',
+  late: 'Set limits.concurrency to what the server takes at once, have it take more (llama.cpp: --parallel), or raise limits.timeout_seconds',
+  no_room:
+    'No attempt is used up by it. Give the server a larger context (llama.cpp: --ctx-size, which its slots share), or lower limits.concurrency',
+};
+
 /** What calls teach of the service: that it is down, that it has no quota left, how much of it an answer takes. */
 export class Feedback {
   /** Answers to several prompts that could not be taken apart, with none between that could. */
@@ -51,6 +66,11 @@ export class Feedback {
   /** Notices that the log has. */
   readonly #noticed = new Set<Notice>();
   readonly #starved = new StarvedCalls();
+  readonly #late = new LateCalls();
+  /** Why fewer calls are made at once, as far as it was said. */
+  readonly #told = new Set<keyof typeof TOO_MANY>();
+  /** Most prompts that the server has room for in a request, as far as this process knows. */
+  #mostInPack = Number.POSITIVE_INFINITY;
   /** The run whose rows all failed alike last while a plain call was answered, and how often they did. */
   #alike = { run: '', times: 0 };
 
@@ -66,7 +86,8 @@ export class Feedback {
    */
   packSize(asked: number, attempt: number): number {
     // A row that the service cannot take would have its neighbours fail with it: at each attempt it has fewer.
-    return this.#mixedUp >= MIXED_UP ? 1 : Math.ceil(asked / 4 ** (attempt - 1));
+    if (this.#mixedUp >= MIXED_UP) return 1;
+    return Math.min(this.#mostInPack, Math.ceil(asked / 4 ** (attempt - 1)));
   }
 
   /**
@@ -88,8 +109,12 @@ export class Feedback {
     // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
     if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
-    const { startedAt, chunk } = call;
-    this.#starved.answered(startedAt, steadyNow() - startedAt, chunk.endpoint.timeoutMs);
+    const full = verdicts.find(isNoRoom);
+    if (full) {
+      this.#noRoom(call, full);
+      return null;
+    }
+    this.#answeredIn(call);
     this.answered ||= verdicts.some(({ kind }) => kind === 'final');
     const usage = usageOf(verdicts);
     // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
@@ -121,23 +146,75 @@ export class Feedback {
     );
   }
 
+  #answeredIn({ startedAt, chunk }: Ended): void {
+    const { timeoutMs } = chunk.endpoint;
+    const now = steadyNow();
+    this.#starved.answered(startedAt, now - startedAt, timeoutMs);
+    if (this.#late.answered(startedAt, timeoutMs, now)) this.parts.pacer.late();
+  }
+
   /**
-   * A server that answers some calls fast and leaves others alone gets fewer at once.
-   * @returns whether it left this one alone
+   * Calls that time out while others are answered are too many at once.
+   * @returns whether this one is such a call
    */
-  #isStarved({ startedAt }: Ended, { fault, unheard }: Unsettled): boolean {
-    if (fault.code !== 'timeout' || !unheard || !this.#starved.isStarved(startedAt)) return false;
-    const { pacer, log } = this.parts;
+  #isTooMany(call: Ended, { fault, unheard }: Unsettled): boolean {
+    if (fault.code !== 'timeout') return false;
+    return (unheard === true && this.#isStarved(call)) || this.#isLate(call);
+  }
+
+  /** A server that answers some calls fast and leaves others alone. */
+  #isStarved({ startedAt }: Ended): boolean {
+    if (!this.#starved.isStarved(startedAt)) return false;
     const ms = this.#starved.starved(startedAt, steadyNow());
-    if (ms === null || !pacer.starved()) return true;
-    const { concurrency } = pacer;
-    const answered = ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
-    log.warn(
-      { concurrency },
-      `calls time out while others are answered in ${answered}: at most ${concurrency} at once from now on. ` +
-        'Set limits.concurrency to what the server takes at once, or have it take more (llama.cpp: --threads-http, --parallel)',
-    );
+    if (ms !== null) {
+      const half = Math.max(1, Math.floor(this.parts.pacer.concurrency / 2));
+      this.#lower('starved', half, startedAt, `calls time out while others are answered in ${inTime(ms)}`);
+    }
     return true;
+  }
+
+  /** A server that calls wait in a line for, until their time is over. */
+  #isLate({ startedAt, chunk }: Ended): boolean {
+    const { pacer, log } = this.parts;
+    const { timeoutMs } = chunk.endpoint;
+    const late = this.#late.timedOut(startedAt, timeoutMs, pacer.atOnce, pacer.pausedUntil, steadyNow());
+    if (late === 'odd') return false;
+    if (late === 'known') return true;
+    if (late.kind === 'too many') {
+      const why = `calls time out while others are answered only after ${inTime(late.answeredMs)}`;
+      this.#lower('late', late.most, startedAt, why);
+    } else {
+      pacer.raise(late.back);
+      log.warn(
+        { concurrency: late.back },
+        'calls time out, and making fewer at once did not help: they take so long by themselves. Raise limits.timeout_seconds',
+      );
+    }
+    return true;
+  }
+
+  /** The calls at once outgrow what the server has room for. */
+  #noRoom({ startedAt, verdicts }: Ended, { fault }: NoRoom): void {
+    const { pacer } = this.parts;
+    if (verdicts.length > 1) this.#mostInPack = Math.min(this.#mostInPack, Math.ceil(verdicts.length / 2));
+    const half = Math.max(1, Math.floor(pacer.atOnce / 2));
+    const why = `the server has no room for the calls at once: ${fault.message}`;
+    // One long prompt may be the cause, and to be refused costs no attempt: more may be tried soon.
+    const rounds = ROUNDS * (steadyNow() - startedAt);
+    const firstMs = Math.min(LONGEST_FIRST_MS, Math.max(SHORTEST_FIRST_MS, rounds));
+    this.#lower('no_room', half, startedAt, why, firstMs);
+  }
+
+  #lower(cause: keyof typeof TOO_MANY, most: number, startedAt: number, why: string, firstMs?: number): void {
+    const { pacer, log } = this.parts;
+    if (!pacer.lower(most, startedAt, firstMs)) return;
+    const { concurrency } = pacer;
+    const level = this.#told.has(cause) ? 'info' : 'warn';
+    this.#told.add(cause);
+    log[level](
+      { concurrency },
+      `${why}; at most ${concurrency} at once for now; more are tried later, one by one. ${TOO_MANY[cause]}`,
+    );
   }
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
@@ -149,7 +226,7 @@ export class Feedback {
     const held = pacer.failed(connected);
     let stop: Fault | null = null;
     // A server that answers others is not down.
-    if (fault.code !== 'aborted' && !this.#isStarved(call, failure)) {
+    if (fault.code !== 'aborted' && !this.#isTooMany(call, failure)) {
       const now = steadyNow();
       const before = outage.remaining(now);
       const { name, startedAt } = call;
@@ -212,6 +289,11 @@ export class Feedback {
 }
 
 const isRetry = (verdict: Verdict): verdict is Unsettled => verdict.kind === 'retry';
+
+const isNoRoom = (verdict: Verdict): verdict is NoRoom => verdict.kind === 'no_room';
+
+/** `120 ms`, `3.5 s`. */
+const inTime = (ms: number): string => (ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`);
 
 const isWait = (verdict: Verdict): verdict is Wait => verdict.kind === 'wait';
 

@@ -7,6 +7,7 @@ import { type Model, modelBehind } from '../service/catalogue.js';
 import type { Deployed, EndpointSpec } from '../service/endpoint-spec.js';
 import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
+import { AROUND, TokenRatio } from './token-ratio.js';
 
 /** What of an endpoint decides how its counts are read. */
 type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
@@ -16,15 +17,19 @@ type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
  * by the tokens of its own prompt and answer, unless the service said it of each. Where it sent no counts, such as cannot be (fault
  * 77), or of several prompts or choices far too few, each row gets those that we count. Exact where the model's tokenizer is known.
  * @param parameters those of the request
+ * @param ratio what the counts of the server say of its tokenizer; learns from these
  */
 export function withRowUsage(
   verdicts: readonly Verdict[],
   rows: readonly ChunkRow[],
   parameters: Parameters,
   deployed: Asked,
+  ratio = new TokenRatio(),
 ): readonly Verdict[] {
   if (rows.length > 1 && verdicts.some((verdict) => verdict.kind === 'final' && verdict.ownUsage)) {
-    return rows.flatMap((row, i) => withRowUsage(verdicts.slice(i, i + 1), [row], parameters, deployed));
+    return rows.flatMap((row, i) =>
+      withRowUsage(verdicts.slice(i, i + 1), [row], parameters, deployed, ratio),
+    );
   }
   const model = modelBehind(deployed);
   const completions = verdicts.map(completionOf);
@@ -41,9 +46,18 @@ export function withRowUsage(
       ? missesChoices(said, completions, request)
       : isTooShort(said, rows, completions, request));
   if (!odd && !isShort && rows.length === 1)
-    return verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model));
+    return parameters.suffix
+      ? verdicts
+      : verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model, ratio));
 
-  const count = model === null ? estimateTokens : loadTokenizer(model.encoding).count;
+  const prompts = rows.map(({ prompt }) => prompt);
+  // A server that counts too little has counted the first alone.
+  if (!odd && said !== undefined && model === null && !parameters.suffix)
+    ratio.saw(isShort ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
+  const count =
+    model === null
+      ? (text: string) => ratio.likely(text) ?? estimateTokens(text)
+      : loadTokenizer(model.encoding).count;
   if (!odd && !isShort && said !== undefined) {
     const own = rows.map(({ prompt }, i) => ({
       prompt: count(prompt),
@@ -67,10 +81,32 @@ export function withRowUsage(
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
     return withUsage(verdict, usage, {
-      oddUsage: model === null ? 'guessed' : 'counted',
+      ...(model === null
+        ? {
+            oddUsage: 'guessed',
+            mostUsage: {
+              prompt_tokens: ratio.most(prompt) + (parameters.suffix ? ratio.most(parameters.suffix) : 0),
+              completion_tokens: mostGenerated(completions[i] ?? null, generated, parameters),
+            },
+          }
+        : { oddUsage: 'counted' }),
       ...(isShort && { notice: 'short_usage' }),
     });
   });
+}
+
+/** The most tokens that texts have, which one of several candidates shows; one that was cut has as many as it may have. */
+function mostGenerated(
+  completion: Completion | null,
+  texts: readonly string[],
+  parameters: Parameters,
+): number {
+  const ends = [completion?.finish_reason, ...(completion?.others ?? []).map((other) => other.finish_reason)];
+  if (ends.some((end) => end !== 'stop')) return Number.POSITIVE_INFINITY;
+  // No token has less than a byte. What ends a text is not in it.
+  const end = Math.max(0, ...[parameters.stop ?? []].flat().map((stop) => Buffer.byteLength(stop))) + AROUND;
+  const bytes = sumOf(texts, (text) => Buffer.byteLength(text) + end);
+  return Math.ceil(bytes * candidatesPerText(texts, parameters));
 }
 
 /** Less than this share of our own exact count is another count, whatever a template adds or a special token is. */
@@ -135,11 +171,17 @@ const isFarBelow = (tokens: number, texts: readonly string[], model: Model | nul
 const writtenIn = (completions: readonly (Completion | null)[]): readonly string[] =>
   completions.flatMap(textsOf).filter((text) => text !== '');
 
-/** Three for each character of Chinese, Japanese and Korean; repeated ones count once: a hundred spaces may be one token. */
+/** Three for each character of Chinese, Japanese and Korean. */
 const fewestCharacters = (text: string): number =>
-  text
-    .replace(/\s+|(.)\1+/gs, ' ')
-    .replace(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu, '   ').length;
+  withoutRepeats(text).replace(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu, '   ').length;
+
+/** The text with repeated characters once: a hundred spaces, or the rule of a table, may be one token. */
+const withoutRepeats = (text: string): string => text.replace(/\s+|(.)\1+/gs, ' ');
+
+/** A prompt of which the server counts less than this share of what its counts for others lead to expect was not read whole. */
+const FAR_FROM_OTHERS = 0.7;
+/** Tokens below which a prompt fits any context, and its count may well be odd. */
+const SHORT_PROMPT = 100;
 
 /**
  * Marks the answer to a prompt of which the server has read a part only: some cut what is too long and answer all the same. The
@@ -150,18 +192,33 @@ function markedIfCut(
   row: ChunkRow | undefined,
   { style }: Asked,
   model: Model | null,
+  ratio: TokenRatio,
 ): Verdict {
   const completion = completionOf(verdict);
-  if (style !== 'openai' || model === null || row === undefined || verdict.kind !== 'final') return verdict;
+  if (style !== 'openai' || row === undefined || verdict.kind !== 'final') return verdict;
   const read = completion?.usage?.prompt_tokens ?? 0;
-  if (completion === null || read === 0 || read * LONG_TOKENS >= row.prompt.length) return verdict;
-  if (read >= WELL_BELOW * loadTokenizer(model.encoding).count(row.prompt)) return verdict;
+  if (completion === null || read === 0) return verdict;
+  if (!isCut(read, row.prompt, model, ratio)) {
+    ratio.saw(row.prompt, read);
+    return verdict;
+  }
   const marked: Completion = { ...completion, damaged: completion.damaged ?? 'prompt' };
   return {
     ...verdict,
     outcome: { ...verdict.outcome, completion: marked } as CalledOutcome,
     notice: 'prompt_cut',
   };
+}
+
+function isCut(read: number, prompt: string, model: Model | null, ratio: TokenRatio): boolean {
+  // The server may have another tokenizer than the model that the job names, so its own counts say more.
+  const likely = ratio.likely(prompt);
+  if (likely !== null) {
+    const isFew = (tokens: number): boolean => tokens >= SHORT_PROMPT && read < FAR_FROM_OTHERS * tokens;
+    return isFew(likely) && isFew(ratio.likely(withoutRepeats(prompt)) ?? 0);
+  }
+  if (model === null || read * LONG_TOKENS >= prompt.length) return false;
+  return read < WELL_BELOW * loadTokenizer(model.encoding).count(prompt);
 }
 
 /**
@@ -217,7 +274,11 @@ const candidatesPerText = (texts: readonly string[], parameters: Parameters): nu
 export const completionOf = (verdict: Verdict): Completion | null =>
   verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;
 
-function withUsage(verdict: Verdict, usage: Usage, more: Pick<Final, 'oddUsage' | 'notice'> = {}): Verdict {
+function withUsage(
+  verdict: Verdict,
+  usage: Usage,
+  more: Pick<Final, 'oddUsage' | 'mostUsage' | 'notice'> = {},
+): Verdict {
   const completion = completionOf(verdict);
   if (verdict.kind !== 'final' || completion === null) return verdict;
   const outcome: CalledOutcome = {

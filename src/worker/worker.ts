@@ -20,7 +20,7 @@ import { Pacer, type PacerParts } from '../pace/pacer.js';
 import { Outage, type OutageView } from '../pace/pauses.js';
 import { TokenEstimate } from '../pace/usage.js';
 import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
-import { MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
+import { KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import { AnswerReaders } from './answer-readers.js';
@@ -142,6 +142,8 @@ export class ChunkWorker {
         stalledInterval: times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MOST_LOSSES,
         limiter: ENTRY_LIMIT,
+        // For an entry that has lost its own options with its data.
+        removeOnFail: KEEP_FAILED,
         // A worker without the strategy would stall every chunk that is to be retried.
         settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
       },
@@ -161,7 +163,7 @@ export class ChunkWorker {
       }),
       mostBilled: new MostBilled(),
       releasing: () => this.#releasing,
-      isStopped: (chunk) => this.#stopped.has(nameOf(chunk)),
+      isStopped: (chunk) => this.#stopped.size > 0 && this.#stopped.has(nameOf(chunk)),
       onRequest: () => this.#takeAnotherChunkIfLast(),
       stop: (chunk, fault) => this.#stop(chunk, fault),
     };
@@ -293,12 +295,18 @@ export class ChunkWorker {
 
   /** What the process says of this queue. */
   get heartbeat(): WorkerBeat['queues'][number] {
+    const { quota } = this;
     return {
       queue: this.wanted.queue,
       deployment: this.wanted.deployment,
       concurrency: this.#lane.limit.concurrency,
       in_flight: this.inFlight,
       waiting: serviceWait(this, steadyNow()),
+      quota: quota && {
+        requests_per_minute: quota.perMinute,
+        is_found: quota.isFound,
+        tokens_per_minute: quota.tokensPerMinute,
+      },
     };
   }
 
@@ -367,7 +375,9 @@ export class ChunkWorker {
     const chunk = decodeChunk(job.data);
     const asking = chunk === null ? null : this.#askingFor(chunk);
     if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
-      this.place.log.warn({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
+      // One without data is one that the store has lost, and its run adds it again.
+      const level = Object.keys(job.data ?? {}).length === 0 ? 'debug' : 'warn';
+      this.place.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError(`${REFUSED} not a chunk of this deployment`);
     }
     const id = job.id ?? '';

@@ -31,10 +31,12 @@ const report: CheckReport = {
       ],
     },
   ],
+  mistakes: [],
   warnings: [],
   tokens: {
     tokenizer: 'p50k_base',
     tokenizer_assumed: false,
+    spread: { least: 1, most: 1 },
     context_window: 4097,
     prompt_tokens: 138_331,
     completion_tokens: { least: 0, most: 6_690 },
@@ -54,7 +56,7 @@ const report: CheckReport = {
       { line: 1_200, same_as_line: 3 },
     ],
   },
-  columns: null,
+  columns: ['review', 'status', 'answer'],
   cost: { least: 2.76662, most: 2.90042 },
   time: { seconds: 267.6, limit: 'requests_per_minute', call_seconds: 2 },
   deadline: { seconds: 18_000, verdict: 'holds', call_seconds: 134.5 },
@@ -88,6 +90,9 @@ skipped         10 without review: lines 9, 80, 87, 88, 1,117 and 5 more
 failing         2 ragged_record
                   line 5: the record on line 5 has 3 cells, and the header has 2
                   line 9: the record on line 9 has 1 cells, and the header has 2
+                  The record has more or fewer cells than the header: put a cell with a
+                  separator or a quote in it into quotes. Mend these records in the input
+                  and run them alone: --input with a file of them.
 tokens          138,331 prompt + 0 to 6,690 completion = 138,331 to 145,021 total
                 longest prompt 254, line 104, context window 4,097
                 tokenizer p50k_base
@@ -102,6 +107,7 @@ deadline        5 h 0 min holds, as long as a call takes 2 min 15 s or less on a
 budget          140,000 tokens may not be enough: that depends on how long the answers
                 are; if not, the run will stop, resumably
                 cost 5.00 is enough
+columns         review, status, answer
 first prompt    line 2, 12 tokens
                 │ What is the main topic?
                 │
@@ -143,6 +149,9 @@ nightly-topics, deployment text-davinci-003
 failing         2 empty_prompt
                   line 2: the prompt is empty
                   and 1 more
+                  The prompt of these rows is empty. Fill their columns, or name them in
+                  input.require to have such rows skipped.
+columns         review, status, answer
 `);
 });
 
@@ -196,13 +205,12 @@ test('a long prompt is cut, and says so', () => {
   expect(shown).toContain('… --json has more');
 });
 
-test('the columns are shown where the job chooses them, and so many at most', () => {
-  const columnsOf = (columns: readonly string[] | null): string =>
+test('the columns are shown, and so many at most', () => {
+  const columnsOf = (columns: readonly string[]): string =>
     renderCheck({ ...report, columns }, { width: 80, color: false });
-  expect(columnsOf(null)).not.toContain('columns');
   expect(columnsOf(['id', 'an\u001b[31mswer'])).toMatch(/^columns +id, an\\u\{1b\}\[31mswer$/m);
   expect(columnsOf(Array.from({ length: 60 }, (_, i) => `column_${i}`))).toMatch(
-    /column_39,\s+and 20 more\n/,
+    /column_15,\s+and 44 more\n/,
   );
 });
 
@@ -241,6 +249,7 @@ test('nothing of a job or an input can reach the terminal as an escape code', ()
     deployment: evil,
     skipped: [finding],
     problems: [finding],
+    mistakes: [],
     warnings: [finding],
     first_prompt: { row: 1, line: 2, tokens: 1, parameters: {}, text: evil, clipped: false },
   });

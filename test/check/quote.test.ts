@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ASSUMED, type Quote, type QuoteLimits, quote } from '../../src/check/quote.js';
+import { assumed, type Quote, type QuoteLimits, quote } from '../../src/check/quote.js';
 
 const NO_LIMITS: QuoteLimits = {
   concurrency: 10,
@@ -24,11 +24,15 @@ describe('tokens and money', () => {
 
   it('are a wider range where the tokenizer is assumed, and the time goes by the count', () => {
     const limits = { ...NO_LIMITS, tokensPerMinute: 11_000, budget: { tokens: 50_000, cost: null } };
-    const { total_tokens, cost, budget, time } = quote(TOKENS, 600, limits, PRICES, ASSUMED);
+    const { total_tokens, cost, budget, time } = quote(TOKENS, 600, limits, PRICES, assumed(0));
     expect(total_tokens).toEqual({ least: 45_000, most: 96_000 });
     expect(cost).toEqual({ least: 0.0675, most: 0.147 });
     expect(budget).toMatchObject([{ verdict: 'depends' }]);
     expect(time).toMatchObject({ seconds: 360 });
+  });
+
+  it('are a still wider range for scripts in which tokenizers differ most', () => {
+    expect(assumed(1)).toEqual({ least: 0.75 - 0.45, most: 2.25 });
   });
 
   it('no money is quoted without prices', () => {

@@ -91,9 +91,24 @@ describe('promptmill init with options', () => {
     expect(code, stderr).toBe(0);
     const job = yaml('jobs/facts.yaml');
     expect(job.prompt).toBe(prompt);
+    expect(job.input).toEqual({ path: 'in.jsonl' });
     expect(job.answer.json.properties).toEqual({ 'order: no': { type: ['string', 'null'] } });
     expect(job.output.path).toBe('found.csv');
     expect((await work.call(['check', 'jobs/facts.yaml'])).code).toBe(0);
+  });
+
+  it.each([
+    ['its one column', 'Say {{ id }} aloud', ['id']],
+    [
+      'no column where it asks itself whether one is there',
+      '{{#review}}About {{ review }}{{/review}}',
+      undefined,
+    ],
+  ])('requires of a prompt with tags %s', async (_, prompt, require) => {
+    work.write('own.csv', 'id,review\n1,a long text about something\n');
+    const { code, stderr } = await work.call(['init', 'own.csv', '--yes', '--prompt', prompt, '--force']);
+    expect(code, stderr).toBe(0);
+    expect(yaml('jobs/own.yaml').input.require).toEqual(require);
   });
 
   it('leaves the prompt to rows that bring their own', async () => {

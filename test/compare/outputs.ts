@@ -8,8 +8,8 @@ import { outputFormatOf, recordFormat } from '../../src/output/format.js';
 import { type Summary, summarise } from '../../src/report/summary.js';
 import { type Ended, emptyTally, fold } from '../../src/report/tally.js';
 import { beginTimeline } from '../../src/report/timeline.js';
-import { outputFiles } from '../../src/resume/output-files.js';
 import { NO_CALLS } from '../../src/store/counters.js';
+import { leaveSummary } from '../support/written.js';
 
 /** What becomes of a row: the text of its completion, or how else it ended. */
 type Ends = string | 'failed!' | 'filtered!' | 'skipped!';
@@ -69,7 +69,7 @@ export class Outputs {
       output: JSON.stringify([format.name, null, formulas]),
     };
     const written = { ...summaryOf(path, job, input, settings, ended), ...Object(summary) };
-    writeFileSync(outputFiles(path).summary, JSON.stringify(written));
+    leaveSummary(path, written);
     return path;
   }
 }
@@ -86,6 +86,7 @@ function summaryOf(
   const at = '2026-11-21T02:00:00Z';
   return summarise({
     ...{ run: '20261121-020000-aaaaaa', job, deployment: 'd', api_version: 'v' },
+    emulated: false,
     ...{
       input: { path: 'in.csv', sha256: input, rows: ended.length },
       output,
@@ -97,7 +98,14 @@ function summaryOf(
     prices: { prompt: 1, completion: 2 },
     details: {
       ...{ timeline: beginTimeline(0, NOTHING), settings, input_bytes: 1, prompt: null },
-      limits: { concurrency: 1, requests_per_minute: null, tokens_per_minute: null },
+      limits: {
+        concurrency: 1,
+        requests_per_minute: null,
+        tokens_per_minute: null,
+        ...{ prompts_per_request: 1, timeout_s: 120, attempts: 6, unknown_outcome: 'retry' },
+        ...{ budget: { tokens: null, cost: null }, give_up_s: 3600, deadline_s: null },
+        ...{ stop_after: { failures: null, abstained: null }, canary: 0 },
+      },
     },
   });
 }

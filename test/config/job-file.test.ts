@@ -93,7 +93,8 @@ describe('a job file', () => {
   it('refuses a budget of money without prices', () => {
     const limits = 'limits: { budget: { tokens: 9, cost: 25 } }\n';
     expect(problem(`${MINIMAL}${limits}`)).toBe(
-      'job.yaml:3: limits.budget.cost needs prices, without which tokens have no cost, got 25',
+      'job.yaml:3: limits.budget.cost needs prices, without which tokens have no cost, got 25: add a line such as ' +
+        'prices: { prompt: 0.0015, completion: 0.002 }',
     );
     const { budget } = job(`${MINIMAL}${limits}prices: { prompt: 1, completion: 2 }\n`).limits;
     expect(budget).toEqual({ tokens: 9, cost: 25 });

@@ -62,7 +62,7 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ],
   [
     'answer: { labels: [a, b], require: { valid: 98 } }',
-    'job.yaml:3: answer.require.valid must be a number from 0 to 1, got 98',
+    'job.yaml:3: answer.require.valid must be a number from 0 to 1, got 98: write 0.98 for 98 %',
   ],
   [
     'answer: { labels: [a, b], require: { valdi: 1 } }',
@@ -283,7 +283,10 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer:\n  labels:\n    very good: []\n    1: []\n    very good: []',
     'job.yaml:7: not valid YAML: the field very good stands here a second time: take one away',
   ],
-  ['prompt: "x', 'job.yaml:4: not valid YAML: a quote or a bracket before this line is never closed'],
+  [
+    'prompt: "x',
+    'job.yaml:4: not valid YAML: a quote or a bracket before this line is never closed: put its other one where it ends',
+  ],
 ];
 
 describe('a wrong job file', () => {

@@ -114,5 +114,34 @@ export const FAULTS: readonly Fault[] = [
   { number: 88, title: 'two runs of one deployment' },
   { number: 89, title: 'kill -9 with unknown_outcome: hold' },
   { number: 90, title: 'clock changes' },
-  { number: 91, title: 'a reader of standard output that takes its time' },
+  // Finished outputs that were changed
+  { number: 91, title: 'a finished output sorted, cut, edited, saved again' },
+  { number: 92, title: 'the same for JSONL, .gz, and outputs of few columns' },
+  { number: 93, title: 'an input that grew behind a last line without an end' },
+  { number: 94, title: 'two commands on one output, each killed, each after the other' },
+  { number: 95, title: 'a summary edited, of another output, of another version' },
+  // Servers that people have
+  { number: 96, title: 'packed prompts and budget with an unknown tokenizer' },
+  { number: 97, title: 'a prompt that the server cuts in silence' },
+  { number: 98, title: '400 with "model not found"' },
+  { number: 99, title: 'a kept connection closed without a word' },
+  // What is shown
+  { number: 100, title: 'rows that need no call, in speed and time left' },
+  { number: 101, title: 'numbers clipped on a page' },
+  { number: 102, title: 'the page of a run that goes on' },
+  { number: 103, title: 'a page that asks another address' },
+  // Rehearsals, bad nights, mistakes
+  { number: 104, title: 'a rehearsal beside a real run' },
+  { number: 105, title: 'three nights, two of them bad' },
+  { number: 106, title: 'job files that are sound and mean nothing' },
+  { number: 107, title: 'private files, through every command' },
+  { number: 108, title: 'two jobs with one output' },
+  // Stores, hosts, slow servers
+  { number: 109, title: 'a key of the queue deleted alone' },
+  { number: 110, title: 'rows whose outcome the store lost' },
+  { number: 111, title: 'a host that aborts, moves or ends' },
+  { number: 112, title: 'more calls at once than a server has room for' },
+  { number: 113, title: 'slots that share one context' },
+  // Found later
+  { number: 114, title: 'a reader of standard output that takes its time' },
 ];

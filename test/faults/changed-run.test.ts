@@ -75,7 +75,7 @@ describe('a run on embedded that was killed, and then', () => {
       for (const edited of [original.replace('note 50', 'note 5O'), `${original}61,new\n`]) {
         work.write('rows.csv', edited);
         const [, before = '', now = ''] =
-          /input \(([0-9a-f]{64}) then, ([0-9a-f]{64}) now\)/.exec(await refused()) ?? [];
+          /input \(SHA-256 ([0-9a-f]{12}) then, SHA-256 ([0-9a-f]{12}) now\)/.exec(await refused()) ?? [];
         seen.push(before, now);
       }
       expect(seen[0]).toMatch(/./);

@@ -7,7 +7,6 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { Halt } from '../../src/halt.js';
 import { serve } from '../../src/schedule/serve.js';
 import { readJobStates, serveFolder } from '../../src/schedule/serve-state.js';
-import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { ShiftedClock } from '../support/shifted-clock.js';
@@ -35,7 +34,6 @@ class Night {
       const schedule = { cron, timezone: 'Europe/Berlin' };
       this.work.job({ name, input: { path: 'a.csv' }, schedule }, `jobs/${name}.yaml`);
     }
-    if (queue === 'embedded') putMadeStore(join(this.stateDir, 'schedule'));
     this.clock.set(new Date(Date.parse(time) - BEFORE_MS).toISOString());
     await new Promise<void>((resolve, reject) => {
       const onLog = (line: string): void => {

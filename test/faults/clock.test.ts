@@ -6,7 +6,7 @@ import { Trial } from '../support/trial.js';
 const HOUR = 3_600_000;
 const ROWS = 300;
 
-/** Node runs it before Promptmill: at a signal the clock of the machine is set, also for the embedded database. */
+/** Node runs it before Promptmill: at a signal the clock of the machine is set. */
 const setBy = (ms: number): string => `
 const { now } = Date;
 let shift = 0;

@@ -38,7 +38,7 @@ describe('fault 51: a reader that has gone', { timeout: 120_000 }, () => {
     expect(work.records('out.csv').length).toBe(3);
   });
 
-  it('fault 91: and one that only rests for longer than give_up_after is waited for', async () => {
+  it('fault 114: and one that only rests for longer than give_up_after is waited for', async () => {
     const job = work.job({
       input: { path: work.rows(3_000) },
       limits: { give_up_after: '1s' },

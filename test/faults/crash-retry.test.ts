@@ -15,7 +15,7 @@ import type { Outcome } from '../../src/model.js';
 import { outputBytes } from '../../src/output/output-bytes.js';
 import { merged } from '../../src/output/rewrite.js';
 import { readSummary } from '../../src/report/read-summary.js';
-import { type Summary, summaryText } from '../../src/report/summary.js';
+import type { StoredSummary } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { chooseRows } from '../../src/retry/chosen-rows.js';
 import { restOf, summaryWith } from '../../src/retry/mended-summary.js';
@@ -26,6 +26,7 @@ import { completed, failed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { disk } from '../support/crashing-disk.js';
+import { leaveSummary } from '../support/written.js';
 
 vi.mock('node:fs/promises', async (original) =>
   (await import('../support/crashing-disk.js')).crashingPromises(await original()),
@@ -82,7 +83,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
     const written = committer.written();
     if (written !== null && chosen !== null) {
       const { format } = settings.output;
-      await committer.rewrite(merged(outputBytes(output), format, chosen.numbers, written()), 0o640);
+      await committer.rewrite(merged(outputBytes(output), format, chosen.numbers, written()));
     }
     const { manifest } = committer;
     const own = {
@@ -96,7 +97,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
   }
 
   /** The summary of the run whose rows are called again. */
-  function summaryBefore({ records }: Rows): Summary {
+  function summaryBefore({ records }: Rows): StoredSummary {
     const tally = fold(emptyTally(), records);
     const started_at = NOW.toISOString();
     return summaryOf(
@@ -139,7 +140,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
         empty();
         await disk.use(folder);
         writeFileSync(output, first.text);
-        writeFileSync(join(folder, 'out.summary.json'), summaryText(summaryBefore(first)));
+        leaveSummary(output, summaryBefore(first));
         for (const path of [output, join(folder, 'out.summary.json'), folder]) disk.synced(path);
         for (const { after: operations, power, dice } of crashes) {
           let throws = 0;

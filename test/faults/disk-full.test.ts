@@ -1,13 +1,16 @@
 import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { emptyTally } from '../../src/report/tally.js';
 import { mergeReview } from '../../src/score/merge-review.js';
+import { NO_CALLS } from '../../src/store/counters.js';
 import { completed } from '../output/records.js';
 import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 import { describeEachStore } from '../support/stores.js';
+import { leaveSummary } from '../support/written.js';
 
 const ROWS = 1_000;
 /** In KiB: a quarter of what the records of a thousand rows take. */
@@ -126,13 +129,23 @@ describeWithSmallDisk('a disk that is full', () => {
       const { text } = await rowsOf(settings, [{ note: 'note', outcome: said }]);
       const review = join(disk.path, 'review.csv');
       writeFileSync(path(), text);
+      const tally = emptyTally();
+      const manifest = {
+        run: 'r',
+        job: 'j',
+        rows: 1,
+        started_at: '2026-11-21T02:00:00.000Z',
+        tally,
+        calls: NO_CALLS,
+      };
+      leaveSummary(path(), summaryOf({ manifest }, path()));
       writeFileSync(review, 'row,answer\n1,no\n');
-      const merge = () => mergeReview(path(), review, settings, 1, () => {});
+      const merge = () => mergeReview(path(), review, settings, () => {});
       disk.fill();
       await expect(merge()).rejects.toMatchObject({ path: path(), full: true });
       expect(readFileSync(path(), 'utf8')).toBe(text);
       disk.free();
-      expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'review.csv']);
+      expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'out.summary.json', 'review.csv']);
       expect(await merge()).toEqual({ merged: 1, already: 0, empty: 0 });
     });
 

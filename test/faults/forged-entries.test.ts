@@ -11,142 +11,149 @@ import { describeEachStore } from '../support/stores.js';
 const ROWS = 40;
 const DEPLOYMENT = 'lm-35-turbo-instruct';
 
-describeEachStore('a queue with forged entries', (store) => {
-  const work = new Workplace();
-  let service: ScriptedService;
-  let elsewhere: ScriptedService;
-  beforeAll(async () => {
-    [service, elsewhere] = await Promise.all([startScriptedService(), startScriptedService()]);
-  });
-  afterAll(async () => {
-    await Promise.all([service.close(), elsewhere.close()]);
-    work.remove();
-  });
+// The embedded queue is in the memory of its process: nobody else can put anything in.
+const ON = ['redis', 'postgres'] as const;
 
-  /** As sound as a worker could wish, but of a run that nobody began. */
-  const sound = (): Chunk => ({
-    run: '20200101-000000-abcdef',
-    execution: 1,
-    first: 1,
-    endpoint: {
-      deployment: DEPLOYMENT,
-      apiVersion: '2023-09-15-preview',
-      style: 'deployments',
-      timeoutMs: 5_000,
-    },
-    promptsPerRequest: 1,
-    parameters: {},
-    budget: null,
-    hold: false,
-    asks: null,
-    rows: [{ row: 1, prompt: 'forged', parameters: null }],
-  });
-
-  function forgeries(): Record<string, unknown> {
-    const whole = encodeChunk(sound());
-    const body = (change: object): ChunkData => ({
-      ...whole,
-      body: JSON.stringify({ ...JSON.parse(whole.body), ...change }),
+describeEachStore(
+  'a queue with forged entries',
+  (store) => {
+    const work = new Workplace();
+    let service: ScriptedService;
+    let elsewhere: ScriptedService;
+    beforeAll(async () => {
+      [service, elsewhere] = await Promise.all([startScriptedService(), startScriptedService()]);
     });
-    return {
-      'no-run-of-ours': whole,
-      'another-deployment': body({ deployment: 'forged-deployment' }),
-      'a-path-as-deployment': body({ deployment: `../../../${new URL(elsewhere.url).host}/x` }),
-      'an-address-in-the-body': body({ url: elsewhere.url, baseUrl: elsewhere.url }),
-      'an-address-beside-the-body': { ...whole, baseUrl: elsewhere.url },
-      'a-path-as-api-version': body({ apiVersion: `x/../../${elsewhere.url}` }),
-      'no-rows': body({ rows: [] }),
-      'rows-of-another-shape': body({ rows: [{ prompt: 'forged' }] }),
-      'parameters-of-another-kind': body({ parameters: { stream: true, url: elsewhere.url } }),
-      'names-of-a-prototype': { ...whole, body: `{"__proto__":{"deployment":"${DEPLOYMENT}"}}` },
-      'no-json': { ...whole, body: 'forged {' },
-      'another-version': { ...whole, v: 2 },
-      'a-string': 'forged',
-      'an-array': ['forged'],
-      nothing: {},
-    };
-  }
+    afterAll(async () => {
+      await Promise.all([service.close(), elsewhere.close()]);
+      work.remove();
+    });
 
-  /** Puts the forgeries into the queue of the job, each under a name that begins with a prefix. */
-  async function forge(prefix: string): Promise<void> {
-    const opened = await store().open();
-    const queue = new Queue(
-      queueName(DEPLOYMENT, `${service.url}/openai`),
-      { connection: opened.connectionFor('queue') },
-      opened.backendFactory,
-    );
-    for (const [name, data] of Object.entries(forgeries())) {
-      await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
+    /** As sound as a worker could wish, but of a run that nobody began. */
+    const sound = (): Chunk => ({
+      run: '20200101-000000-abcdef',
+      execution: 1,
+      first: 1,
+      endpoint: {
+        deployment: DEPLOYMENT,
+        apiVersion: '2023-09-15-preview',
+        style: 'deployments',
+        timeoutMs: 5_000,
+      },
+      promptsPerRequest: 1,
+      parameters: {},
+      budget: null,
+      hold: false,
+      asks: null,
+      rows: [{ row: 1, prompt: 'forged', parameters: null }],
+    });
+
+    function forgeries(): Record<string, unknown> {
+      const whole = encodeChunk(sound());
+      const common = (change: object): ChunkData => ({
+        ...whole,
+        common: JSON.stringify({ ...JSON.parse(whole.common), ...change }),
+      });
+      const endpoint = (change: object): ChunkData =>
+        common({ endpoint: { ...sound().endpoint, ...change } });
+      return {
+        'no-run-of-ours': whole,
+        'another-deployment': endpoint({ deployment: 'forged-deployment' }),
+        'a-path-as-deployment': endpoint({ deployment: `../../../${new URL(elsewhere.url).host}/x` }),
+        'an-address-in-the-endpoint': endpoint({ url: elsewhere.url, baseUrl: elsewhere.url }),
+        'an-address-beside-the-endpoint': common({ url: elsewhere.url, baseUrl: elsewhere.url }),
+        'an-address-beside-the-rows': { ...whole, baseUrl: elsewhere.url },
+        'a-path-as-api-version': endpoint({ apiVersion: `x/../../${elsewhere.url}` }),
+        'no-rows': { ...whole, rows: '[]' },
+        'rows-of-another-shape': { ...whole, rows: '[{"prompt":"forged"}]' },
+        'parameters-of-another-kind': common({ parameters: { stream: true, url: elsewhere.url } }),
+        'names-of-a-prototype': { ...whole, common: `{"__proto__":{"deployment":"${DEPLOYMENT}"}}` },
+        'no-json': { ...whole, rows: 'forged {' },
+        'another-version': { ...whole, v: 2 },
+        'a-string': 'forged',
+        null: null,
+        'an-array': ['forged'],
+        nothing: {},
+      };
     }
-    await queue.close();
-    for (const [id, beat] of Object.entries(forgedPosts()))
-      await opened.keyValue.put('run', id, beat, 600_000);
-    await opened.close();
-  }
 
-  /** Runs on the board that nobody began. */
-  function forgedPosts(): Record<string, string> {
-    const beat = runBeat({ run: 'elsewhere', queue: queueName(DEPLOYMENT, `${elsewhere.url}/openai`) });
-    const named = { ...beat, run: 'named', baseUrl: elsewhere.url };
-    const path = { ...beat, run: 'path', summary: { ...beat.summary, deployment: `../${elsewhere.url}` } };
-    return {
-      elsewhere: JSON.stringify(beat),
-      named: JSON.stringify(named),
-      path: JSON.stringify(path),
-      garbage: 'forged {',
-    };
-  }
+    /** Puts the forgeries into the queue of the job, each under a name that begins with a prefix. */
+    async function forge(prefix: string): Promise<void> {
+      const opened = await store().open();
+      const queue = new Queue(
+        queueName(DEPLOYMENT, `${service.url}/openai`),
+        { connection: opened.connectionFor('queue') },
+        opened.backendFactory,
+      );
+      for (const [name, data] of Object.entries(forgeries())) {
+        await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
+      }
+      await queue.close();
+      for (const [id, beat] of Object.entries(forgedPosts()))
+        await opened.keyValue.put('run', id, beat, 600_000);
+      await opened.close();
+    }
 
-  const job = (): string =>
-    work.job({
-      input: { path: work.rows(ROWS) },
-      output: { path: `${store().kind}.csv` },
-      // One chunk at a time and last in the queue: all forged entries, which have no priority, come before.
-      limits: { concurrency: 1 },
-    });
-  const env = (): Record<string, string> => ({ PROMPTMILL_BASE_URL: service.url, ...store().env });
+    /** Runs on the board that nobody began. */
+    function forgedPosts(): Record<string, string> {
+      const beat = runBeat({ run: 'elsewhere', queue: queueName(DEPLOYMENT, `${elsewhere.url}/openai`) });
+      const named = { ...beat, run: 'named', baseUrl: elsewhere.url };
+      const path = { ...beat, run: 'path', summary: { ...beat.summary, deployment: `../${elsewhere.url}` } };
+      return {
+        elsewhere: JSON.stringify(beat),
+        named: JSON.stringify(named),
+        path: JSON.stringify(path),
+        garbage: 'forged {',
+      };
+    }
 
-  function expectAnswered(calls: number, stderr: string, prefix: string): void {
-    expect(work.records(`${store().kind}.csv`).map(({ id }) => Number(id))).toEqual(
-      Array.from({ length: ROWS }, (_, i) => i + 1),
-    );
-    expect(elsewhere.connections()).toBe(0);
-    expect(service.requests.filter(({ text }) => text.includes('forged'))).toEqual([]);
-    expect(new Set(service.requests.map(({ url }) => url)).size).toBe(1);
-    expect(calls).toBe(ROWS);
-    // Those of sound shape are of a run that nobody began: they are dropped, not warned of.
-    const dropped = ['no-run-of-ours', 'a-path-as-api-version'];
-    const refusals = Object.keys(forgeries()).filter((name) => !dropped.includes(name));
-    for (const name of refusals) expect(stderr, name).toContain(`${prefix}-${name}`);
-  }
+    const job = (): string =>
+      work.job({
+        input: { path: work.rows(ROWS) },
+        output: { path: `${store().kind}.csv` },
+        // One chunk at a time and last in the queue: all forged entries, which have no priority, come before.
+        limits: { concurrency: 1 },
+      });
+    const env = (): Record<string, string> => ({ PROMPTMILL_BASE_URL: service.url, ...store().env });
 
-  it('fault 58: refuses each, follows none, and answers the rows of the run beside them', async ({
-    task,
-  }) => {
-    await forge('forged');
-    const { code, stderr } = await work.run(['run', job(), '--log-level', 'warn'], env());
-    expect(code, stderr).toBe(0);
-    expectAnswered(service.requests.length, stderr, 'forged');
-    task.meta.fault = { rows: ROWS, calls: service.requests.length };
-  }, 300_000);
+    function expectAnswered(calls: number, stderr: string, prefix: string): void {
+      expect(work.records(`${store().kind}.csv`).map(({ id }) => Number(id))).toEqual(
+        Array.from({ length: ROWS }, (_, i) => i + 1),
+      );
+      expect(elsewhere.connections()).toBe(0);
+      expect(service.requests.filter(({ text }) => text.includes('forged'))).toEqual([]);
+      expect(new Set(service.requests.map(({ url }) => url)).size).toBe(1);
+      expect(calls).toBe(ROWS);
+      // Those of sound shape are of a run that nobody began, and one without data is lost: they are dropped, not warned of.
+      const dropped = ['no-run-of-ours', 'a-path-as-api-version', 'nothing', 'null'];
+      const refusals = Object.keys(forgeries()).filter((name) => !dropped.includes(name));
+      for (const name of refusals) expect(stderr, name).toContain(`${prefix}-${name}`);
+    }
 
-  it('fault 58: is no danger to a `promptmill work` that others leave their calls to', async ({
-    task,
-    skip,
-  }) => {
-    if (store().kind === 'embedded') skip('a directory belongs to one process');
-    const before = service.requests.length;
-    await forge('forged-for-work');
-    const worker = work.start(['work', '--concurrency', '1', '--log-level', 'warn'], env());
-    const { code, stderr } = await work.run(['run', job(), '--no-work', '--overwrite'], env());
-    worker.process.kill('SIGTERM');
-    const left = await worker.ended;
-    expect(code, stderr).toBe(0);
-    expect(left.code, left.stderr).toBe(0);
-    const calls = service.requests.length - before;
-    expectAnswered(calls, left.stderr, 'forged-for-work');
-    // Two beats name a queue of another address; the worker tells of them, and takes nothing there.
-    expect(left.stderr).toContain('wait for workers of another address');
-    task.meta.fault = { rows: ROWS, calls };
-  }, 300_000);
-});
+    it('fault 58: refuses each, follows none, and answers the rows of the run beside them', async ({
+      task,
+    }) => {
+      await forge('forged');
+      const { code, stderr } = await work.run(['run', job(), '--log-level', 'warn'], env());
+      expect(code, stderr).toBe(0);
+      expectAnswered(service.requests.length, stderr, 'forged');
+      task.meta.fault = { rows: ROWS, calls: service.requests.length };
+    }, 300_000);
+
+    it('fault 58: is no danger to a `promptmill work` that others leave their calls to', async ({ task }) => {
+      const before = service.requests.length;
+      await forge('forged-for-work');
+      const worker = work.start(['work', '--concurrency', '1', '--log-level', 'warn'], env());
+      const { code, stderr } = await work.run(['run', job(), '--no-work', '--overwrite'], env());
+      worker.process.kill('SIGTERM');
+      const left = await worker.ended;
+      expect(code, stderr).toBe(0);
+      expect(left.code, left.stderr).toBe(0);
+      const calls = service.requests.length - before;
+      expectAnswered(calls, left.stderr, 'forged-for-work');
+      // Two beats name a queue of another address; the worker tells of them, and takes nothing there.
+      expect(left.stderr).toContain('wait for workers of another address');
+      task.meta.fault = { rows: ROWS, calls };
+    }, 300_000);
+  },
+  ON,
+);

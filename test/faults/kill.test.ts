@@ -27,7 +27,7 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
     work.remove();
   });
 
-  // Twelve processes one after the other: on the embedded store each has 2 to 3 s of work before its first call.
+  // Twelve processes one after the other.
   it('fault 40: ten times, is completed by the same command; nothing is missing, doubled or repeated in silence', {
     timeout: 600_000,
   }, async ({ task }) => {

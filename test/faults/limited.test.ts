@@ -194,7 +194,7 @@ describe('a run over the first rows (--limit) on embedded', () => {
         expect(existsSync(work.path('out.csv.part'))).toBe(false);
       };
       work.write('out.csv', before.output.replace('re row 1', 're row l'));
-      await refused('out.csv was changed since it got its first 2 rows');
+      await refused('out.csv is not as Promptmill wrote it: row 1 was changed');
       work.write('out.csv', before.output);
       work.write('rows.csv', before.input.replace('note 6', 'note 5'));
       await refused('input (');

@@ -291,8 +291,8 @@ describe('a cell and an answer of a megabyte and 20,000 labels, in a run on embe
       };
       const rehearsed = await work.run(['run', work.job(rehearsal), '--emulate']);
       expect(rehearsed.code, rehearsed.stderr).toBe(1);
-      expect(work.records('r.csv').length).toBe(2);
-      expect(JSON.parse(work.read('r.summary.json')).duration_s).toBeLessThan(120);
+      expect(work.records('r.emulated.csv').length).toBe(2);
+      expect(JSON.parse(work.read('r.emulated.summary.json')).duration_s).toBeLessThan(120);
       task.meta.fault = { rows: 4, calls: service.requests.length };
     } finally {
       await service.close();

@@ -146,7 +146,7 @@ describeEachStore('odd beats', (under) => {
     });
     const { code, stderr } = await work.run(['run', job, '--emulate'], env());
     expect(code, stderr).toBe(0);
-    const summary = work.json('twice-out.summary.json');
+    const summary = work.json('twice-out.emulated.summary.json');
     expect(summary).toMatchObject({ reused: { copied: 2, carried: 0 } });
     const listed = readRuns(await keyValue.list('run')).find(({ beat }) => beat.run === summary['run']);
     expect(lasting({ ...listed?.beat.summary })).toEqual(lasting(summary));

@@ -5,7 +5,7 @@ import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
-/** A new embedded database takes its time on a busy machine. */
+/** Of a busy machine. */
 const TIMEOUT = 300_000;
 
 /** NUL, half of a surrogate pair, emoji of several code points, right-to-left text and its override. */

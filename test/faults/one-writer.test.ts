@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
-import { putMadeStore } from '../support/made-store.js';
 import { type Ended, type Running, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore, describeMissing } from '../support/stores.js';
@@ -76,7 +75,6 @@ describe('two runs to one output on embedded', () => {
 
   function start({ folder, stateDir, namespace = false }: Start): Running {
     mkdirSync(work.path(folder), { recursive: true });
-    putMadeStore(work.path(stateDir));
     const up = folder === '.' ? '.' : '..';
     const job = work.job({
       input: { path: 'rows.csv' },

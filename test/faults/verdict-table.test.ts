@@ -108,6 +108,12 @@ const STOP: readonly (readonly [form: string, reply: ScriptedReply, says: string
   ['404-deployment', gateway(404, 'DeploymentNotFound', 'does not exist'), 'service.deployment'],
   ['404-path', gateway(404, '404', 'Resource not found'), 'PROMPTMILL_BASE_URL'],
   [
+    '404-path-shown',
+    gateway(404, '404', 'Resource not found'),
+    '/openai/deployments/lm-35-turbo-instruct/completions',
+  ],
+  ['400-model', model(400, 'invalid_request_error', "model 'x' not found"), 'service.deployment'],
+  [
     'conversation-model',
     gateway(400, 'OperationNotSupported', 'The completion operation does not work with the specified model'),
     'lm-35-turbo-instruct',
@@ -226,7 +232,7 @@ if (!haveRedis()) {
     });
 
     it.each(STOP)(
-      'fault 19: %s stops the run, which the same command continues when it is mended',
+      'faults 19 and 98: %s stops the run, which the same command continues when it is mended',
       async (form, reply, says) => {
         let mended = false;
         script = () => (mended ? {} : reply);

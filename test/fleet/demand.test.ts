@@ -58,7 +58,9 @@ describe('what the board wants of a worker', () => {
     const { wanted, elsewhere } = demand([[there, 0]]);
     expect({ wanted, elsewhere }).toEqual({ wanted: [], elsewhere: [there.queue] });
     const busy = workerBeat({
-      queues: [{ queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null }],
+      queues: [
+        { queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null, quota: null },
+      ],
     });
     expect(unserved(elsewhere, [{ beat: workerBeat(), ageMs: 0 }])).toEqual([there.queue]);
     expect(unserved(elsewhere, [{ beat: busy, ageMs: 0 }])).toEqual([]);

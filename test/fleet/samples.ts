@@ -1,6 +1,7 @@
 import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
+import { DETAILS } from '../report/summary-parts.js';
 
 /** A run of 100 rows, half of them known. */
 export function runBeat(
@@ -9,6 +10,24 @@ export function runBeat(
   startedAt = '2026-11-21T02:00:00Z',
 ): RunBeat {
   const run = change.run ?? '20261121-020000-4f9c1a';
+  const { details: _, ...summary } = summarise({
+    run,
+    job,
+    deployment: 'lm-35',
+    api_version: '2023-09-15-preview',
+    emulated: false,
+    input: { path: 'in.csv', sha256: 'abc', rows: 100 },
+    output: 'out.csv',
+    started_at: startedAt,
+    finished_at: startedAt,
+    duration_s: 5,
+    stopped: null,
+    missed: null,
+    tally: { ...emptyTally(), rows: { total: 40, completed: 38, filtered: 0, failed: 2, skipped: 0 } },
+    calls: { sent: 55, retried: 1, rate_limited: 0, repeated: 0 },
+    prices: null,
+    details: DETAILS,
+  });
   return {
     v: 1,
     run,
@@ -18,7 +37,9 @@ export function runBeat(
     host: 'web1',
     pid: 4711,
     known: 50,
+    called: 50,
     rows_per_second: 10,
+    seconds_left: 5,
     waiting: null,
     limits: {
       requests_per_minute: 600,
@@ -27,22 +48,7 @@ export function runBeat(
       prompts_per_request: 1,
       chunk_size: 20,
     },
-    summary: summarise({
-      run,
-      job,
-      deployment: 'lm-35',
-      api_version: '2023-09-15-preview',
-      input: { path: 'in.csv', sha256: 'abc', rows: 100 },
-      output: 'out.csv',
-      started_at: startedAt,
-      finished_at: startedAt,
-      duration_s: 5,
-      stopped: null,
-      missed: null,
-      tally: { ...emptyTally(), rows: { total: 40, completed: 38, filtered: 0, failed: 2, skipped: 0 } },
-      calls: { sent: 55, retried: 1, rate_limited: 0, repeated: 0 },
-      prices: null,
-    }),
+    summary,
     latency: null,
     ...change,
   };
@@ -57,7 +63,14 @@ export function workerBeat(change: Partial<WorkerBeat> = {}): WorkerBeat {
     started_at: '2026-11-21T02:00:00Z',
     run: null,
     queues: [
-      { queue: 'promptmill-lm-35-1234', deployment: 'lm-35', concurrency: 16, in_flight: 12, waiting: null },
+      {
+        queue: 'promptmill-lm-35-1234',
+        deployment: 'lm-35',
+        concurrency: 16,
+        in_flight: 12,
+        waiting: null,
+        quota: null,
+      },
     ],
     concurrency: 50,
     draining: false,

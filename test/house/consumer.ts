@@ -63,6 +63,12 @@ for await (const { answer } of run(json)) {
   // @ts-expect-error: the schema makes a date of it
   answer?.at satisfies string | undefined;
 }
+for await (const { input } of run(labels, { rows: [{ id: 1, at: new Date() }] })) {
+  input satisfies { readonly id: number; readonly at: string };
+  // @ts-expect-error: the rows have no such member
+  input.review;
+}
+for await (const { input } of run(labels, { rows: 'rows.csv' })) input['review'] satisfies unknown;
 // @ts-expect-error: no such field
 defineJob({ service, promt: 'x' });
 // @ts-expect-error: no such field of an answer

@@ -54,15 +54,12 @@ describeEachStore('the counts of a run', (store) => {
       PROMPTMILL_STATE_DIR: stateDir,
       NODE_OPTIONS: `--import ${pathToFileURL(COUNTER)}`,
       BENCH_COUNTS: work.path('counts.json'),
-      ...(kind === 'embedded' && { BENCH_STATEMENTS: '1' }),
     });
     expect(ended).toMatchObject({ code: 0 });
     expect(calledAt).toHaveLength(ROWS);
 
-    const { writes, statements, fsyncs, modules } = JSON.parse(
-      readFileSync(work.path('counts.json'), 'utf8'),
-    );
-    const trips = kind === 'embedded' ? statements : writes[new URL(target).port];
+    const { writes, changes, fsyncs, modules } = JSON.parse(readFileSync(work.path('counts.json'), 'utf8'));
+    const trips = kind === 'embedded' ? changes : writes[new URL(target).port];
     const seconds = ((calledAt.at(-1) ?? 0) - (calledAt[0] ?? 0)) / 1000;
     const limits = {
       trips: Math.round(TRIPS.perRun + TRIPS.perWave * (ROWS / CONCURRENCY) + TRIPS.perSecond * seconds),

@@ -46,7 +46,7 @@ const ENTRY_POINTS = ['cli.ts', 'index.ts'];
 /** Packages that only some rooms may import. */
 const RESERVED: readonly (readonly [packages: RegExp, allowed: RegExp])[] = [
   [/^bullmq$/, /^(store|queue|worker|schedule)\//],
-  [/^(ioredis|pg|@electric-sql\/pglite.*)$/, /^store\//],
+  [/^(ioredis|pg)$/, /^store\//],
   [/^(fastify|@fastify\/.*|@bull-board\/.*|prom-client)$/, /^web\//],
   [/^undici$/, /^service\//],
 ];

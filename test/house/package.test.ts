@@ -51,7 +51,7 @@ describe('the package', () => {
     ];
     const { stdout } = await exec('npx', args, { cwd: project });
     expect(JSON.parse(stdout)).toMatchObject({ rows: { total: 20 }, stopped: null });
-    expect(readFileSync(join(project, 'out/reviews.csv'), 'utf8')).toMatch(/^review_id,/);
+    expect(readFileSync(join(project, 'out/reviews.emulated.csv'), 'utf8')).toMatch(/^review_id,/);
 
     writeFileSync(
       join(project, 'library.mjs'),
@@ -120,12 +120,15 @@ describe('the README', () => {
     const work = mkdtempSync(join(tmpdir(), 'promptmill-readme-'));
     try {
       const yaml = /```yaml\n([\s\S]*?)```/.exec(readme)?.[1] ?? '';
-      writeFileSync(join(work, 'reviews.yaml'), yaml);
+      mkdirSync(join(work, 'jobs'));
+      writeFileSync(join(work, 'jobs/reviews.yaml'), yaml);
       writeFileSync(join(work, 'reviews.csv'), readFileSync(join(root, 'samples/reviews.csv')));
       const cli = join(root, 'dist/cli.js');
-      const checked = await exec(process.execPath, [cli, 'check', 'reviews.yaml'], { cwd: work });
+      const checked = await exec(process.execPath, [cli, 'check', 'jobs/reviews.yaml'], { cwd: work });
       expect(checked.stderr).toContain('348 rows = 338 to send + 0 failing + 10 skipped');
-      await exec(process.execPath, [cli, 'run', 'reviews.yaml', '--limit', '20', '--emulate'], { cwd: work });
+      await exec(process.execPath, [cli, 'run', 'jobs/reviews.yaml', '--limit', '20', '--emulate'], {
+        cwd: work,
+      });
 
       const piped =
         `cat reviews.csv | gzip | zcat | '${process.execPath}' '${cli}' run '${join(root, 'jobs/sentiment.yaml')}'` +

@@ -14,7 +14,6 @@ import {
   UsageError,
 } from '../../src/index.js';
 import { RunLease } from '../../src/resume/lease.js';
-import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
@@ -38,7 +37,6 @@ function environment(
   { key = KEY, queue = server?.url ?? 'embedded' } = {},
 ): Record<string, string> {
   const stateDir = work.path('state');
-  if (queue === 'embedded') putMadeStore(stateDir);
   return {
     PROMPTMILL_BASE_URL: url,
     PROMPTMILL_API_KEY: key,
@@ -340,8 +338,8 @@ describe('rows', () => {
   it.each([
     ['a list', [{ id: 1 }, [2]], undefined, 'bad_rows', 'row 2 is a list, and a row is an object'],
     ['text without a format', ['id\n1\n'], undefined, 'bad_rows', 'row 1 is text'],
-    ['objects with a format', [{ id: 1 }], 'csv', 'bad_rows', 'piece 1 of the rows is a object'],
-    ['what JSON has not', [{ id: 1n }], undefined, 'bad_rows', 'row 1 cannot be said as JSON'],
+    ['objects with a format', [{ id: 1 }], 'csv', 'bad_rows', 'piece 1 of the rows is an object'],
+    ['what JSON has not', [{ id: 1n }], undefined, 'bad_rows', 'row 1 cannot be written as JSON'],
     ['none', undefined, undefined, 'no_rows', 'the job names no file in input.path'],
   ])('are refused where they are %s', async (_, rows, format, code, message) => {
     const refused = async () => all(run(job, { rows, format, env: environment('http://127.0.0.1:1') }));
@@ -373,7 +371,7 @@ describe('defineJob', () => {
 
   it('refuses a schema that a model cannot be asked for', () => {
     expect(() => defineJob({ service, answer: { json: z.object({ at: z.date() }) } })).toThrow(
-      'answer.json cannot be said as a JSON Schema',
+      'answer.json cannot be written as a JSON Schema',
     );
   });
 

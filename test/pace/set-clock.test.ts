@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { PaceCell, type PaceValues } from '../../src/pace/pace-cell.js';
-import { newPace, type SharedPace, takePermits } from '../../src/pace/shared-pace.js';
+import { type SharedPace, takePermits } from '../../src/pace/shared-pace.js';
 import type { Cell } from '../../src/store/key-value.js';
 
 const HOUR = 3_600_000;
@@ -108,13 +108,5 @@ describe('a store whose clock is set', () => {
     await second.look();
     expect(pauseOf(first)).toBe(10_000);
     expect(pauseOf(second)).toBe(10_000);
-  });
-
-  it('reads what an earlier version wrote, without the time of writing', async () => {
-    const { store, workers } = fleet();
-    const [worker] = workers;
-    store.text = JSON.stringify({ ...newPace(), permit: store.now, waitUntil: store.now + 5_000 });
-    await worker.look();
-    expect(pauseOf(worker)).toBe(5_000);
   });
 });

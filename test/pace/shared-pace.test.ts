@@ -9,6 +9,7 @@ import {
   readPace,
   type SharedPace,
   takePermits,
+  textOf,
 } from '../../src/pace/shared-pace.js';
 import { applyReport } from '../../src/pace/usage.js';
 
@@ -155,7 +156,16 @@ it('a job says more than the service about the quota', () => {
 
 it('people are told the quota itself, and a rate that was found where refusals say that it is less', () => {
   expect(quotaOf(newPace(), NOTHING)).toBe(null);
-  expect(quotaOf(newPace(), requests(600))).toEqual({ perMinute: 600, isFound: false });
+  expect(quotaOf(newPace(), requests(600))).toEqual({
+    perMinute: 600,
+    isFound: false,
+    tokensPerMinute: null,
+  });
+  expect(quotaOf(newPace(), { requestsPerMinute: null, tokensPerMinute: 9_000 })).toEqual({
+    perMinute: null,
+    isFound: false,
+    tokensPerMinute: 9_000,
+  });
   const cut = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
   const quota = quotaOf(cut, requests(600));
   expect(quota?.isFound).toBe(true);
@@ -180,15 +190,15 @@ describe('what a store holds', () => {
   const pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, requests(600), T);
 
   it('comes back as it was written', () => {
-    expect(readPace(JSON.stringify(pace), T)).toEqual(pace);
+    expect(readPace(textOf(pace, T), T)).toEqual(pace);
   });
 
   it.each([
     ['nothing', null, T],
     ['no JSON', 'x', T],
     ['no pace', '{"permit":"soon"}', T],
-    ['a pace of yesterday', JSON.stringify(pace), T + 24 * 3_600_000],
-    ['a pace of a clock that is a day ahead', JSON.stringify(pace), T - 24 * 3_600_000],
+    ['a pace of yesterday', textOf(pace, T), T + 24 * 3_600_000],
+    ['a pace whose times are a day ahead', textOf(pace, T - 24 * 3_600_000), T - 24 * 3_600_000],
   ])('is a new pace when it is %s', (_, text, now) => {
     expect(readPace(text, now)).toEqual(newPace());
   });

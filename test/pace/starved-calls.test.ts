@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { SlowStart } from '../../src/pace/slow-start.js';
 import { StarvedCalls } from '../../src/pace/starved-calls.js';
 
 const TIMEOUT_MS = 120_000;
@@ -47,33 +46,5 @@ describe('a server starves calls', () => {
     const later = 100_000_000 + 3_600_000;
     answer(calls, 100, later);
     expect(starve(calls, 3, later)).toEqual([null, null, 3_500]);
-  });
-});
-
-describe('where a server starves calls', () => {
-  const HALF_AN_HOUR = 1_800_000;
-
-  /** As many as the limit admits are answered for so long. */
-  const grow = (start: SlowStart, now: number): number => {
-    for (let i = 0; i < 100; i++) start.answered(now);
-    return start.limit;
-  };
-
-  it('half as many calls are made at once, down to one', () => {
-    const start = new SlowStart(50);
-    expect(grow(start, 0)).toBe(50);
-    const limits = [true, true, true, true, true, false].map((falls) => {
-      expect(start.starved(0)).toBe(falls);
-      return grow(start, 0);
-    });
-    expect(limits).toEqual([25, 12, 6, 3, 1, 1]);
-  });
-
-  it('twice as many are tried again after half an hour, up to what the user set', () => {
-    const start = new SlowStart(50);
-    grow(start, 0);
-    for (let cut = 0; cut < 2; cut++) start.starved(0);
-    const limits = [1, HALF_AN_HOUR - 1, HALF_AN_HOUR, HALF_AN_HOUR + 1, 2 * HALF_AN_HOUR, 3 * HALF_AN_HOUR];
-    expect(limits.map((now) => grow(start, now))).toEqual([12, 12, 24, 24, 48, 50]);
   });
 });

@@ -23,24 +23,34 @@ const chunk = (model?: string, asks: Asks | null = null): Chunk => ({
   ],
 });
 
-/** What version 0.1.0 writes of these chunks, and a fleet of it reads. */
-const entry = (model: string, hold: string) => ({
-  v: 1,
-  run: '20261121-020000-aaaaaa',
-  x: 2,
-  first: 21,
-  body:
-    `{"deployment":"d",${model}"apiVersion":"2022-12-01","style":"openai","timeoutMs":5000,"promptsPerRequest":1,` +
-    '"parameters":{"max_tokens":5},"budget":{"tokens":10,"cost":null,"prices":null,"unheard":1},' +
-    String.raw`${hold}"rows":[[21,"one \u0000",null],[22,"two",{"temperature":0}]]}`,
+it.each([
+  ['without a model', chunk()],
+  ['with a model, whose rows are called once', chunk('m')],
+])('a queue entry %s is read as it was written', (_, ours) => {
+  expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(ours))))).toEqual(ours);
+});
+
+it('fault 8: no text of a queue entry has a NUL or half of a character in it', () => {
+  const rows = [{ row: 21, prompt: '\0 \ud800', parameters: null }];
+  const whole = encodeChunk({ ...chunk(), rows });
+  expect(whole.rows).toBe(String.raw`[[21,"\u0000 \ud800",null]]`);
+  expect(decodeChunk(whole)?.rows).toEqual(rows);
 });
 
 it.each([
-  ['without a model', chunk(), entry('', '')],
-  ['with a model, whose rows are called once', chunk('m'), entry('"model":"m",', '"hold":true,')],
-])('a queue entry %s is what versions of before write and read', (_, ours, theirs) => {
-  expect(encodeChunk(ours)).toEqual(theirs);
-  expect(decodeChunk(theirs)).toEqual(ours);
+  ['of another version', { v: 2 }],
+  ['without a run', { run: '' }],
+  ['of no execution', { x: 0 }],
+  ['whose first row is no number', { first: '21' }],
+  ['with an address beside it', { baseUrl: 'http://elsewhere' }],
+  ['with more in common than is known', { common: '{"url":"http://elsewhere"}' }],
+  ['without rows', { rows: '[]' }],
+  ['with a row that is cut off', { rows: '[[21,"one"]]' }],
+  ['whose rows are no JSON', { rows: '[[21' }],
+])('fault 58: a queue entry %s is none of ours', (_, change) => {
+  const whole = encodeChunk(chunk());
+  expect(decodeChunk(whole)).not.toBeNull();
+  expect(decodeChunk({ ...whole, ...change })).toBeNull();
 });
 
 it('a queue entry has what is to be done about answers that do not fit', () => {
@@ -67,12 +77,12 @@ it('fault 58: a queue entry whose answers are to be sent elsewhere is none', () 
 
 it("fault 58: of a row's parameters only what was checked is taken", () => {
   const whole = encodeChunk(chunk());
-  const body = whole.body.replace(
+  const rows = whole.rows.replace(
     '{"temperature":0}',
     '{"logit_bias":{"5":1,"__proto__":{"any":["thing"]}}}',
   );
-  expect(body).not.toBe(whole.body);
-  expect(JSON.stringify(decodeChunk({ ...whole, body })?.rows[1]?.parameters)).toBe('{"logit_bias":{"5":1}}');
+  expect(rows).not.toBe(whole.rows);
+  expect(JSON.stringify(decodeChunk({ ...whole, rows })?.rows[1]?.parameters)).toBe('{"logit_bias":{"5":1}}');
 });
 
 it('asks for several choices for all of its rows, and a row for none of its own', () => {

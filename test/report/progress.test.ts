@@ -13,12 +13,13 @@ const view: ProgressView = {
   failed: 3,
   waiting: null,
   rate: 850,
+  secondsLeft: 103.1,
 };
 
 describe('the line for logs', () => {
   test('tells everything', () => {
     expect(plainLine(view)).toBe(
-      '12,345 / 100,000 rows  12 %  850/s  about 1 min 44 s left  50 in flight  3 failed',
+      '12,345 / 100,000 rows known  12 %  850/s  about 1 min 44 s left  50 in flight  3 failed',
     );
   });
 
@@ -28,21 +29,26 @@ describe('the line for logs', () => {
   });
 
   test('promises no time while the rate is unknown or nothing moves', () => {
-    expect(plainLine({ ...view, rate: null })).toBe('12,345 / 100,000 rows  12 %  50 in flight  3 failed');
-    expect(plainLine({ ...view, rate: 0 })).toBe(
-      '12,345 / 100,000 rows  12 %  0.0/s  50 in flight  3 failed',
+    const unknown = { ...view, secondsLeft: null };
+    expect(plainLine({ ...unknown, rate: null })).toBe(
+      '12,345 / 100,000 rows known  12 %  50 in flight  3 failed',
+    );
+    expect(plainLine({ ...unknown, rate: 0 })).toBe(
+      '12,345 / 100,000 rows known  12 %  0.0/s  50 in flight  3 failed',
     );
   });
 
   test('says what is waited for instead of a rate', () => {
     expect(plainLine({ ...view, waiting: 'waiting for the service until 10:42:05' })).toBe(
-      '12,345 / 100,000 rows  12 %  waiting for the service until 10:42:05  50 in flight  3 failed',
+      '12,345 / 100,000 rows known  12 %  waiting for the service until 10:42:05  50 in flight  3 failed',
     );
   });
 
   test('speaks of minutes, hours and days where seconds are too small', () => {
-    expect(plainLine({ ...view, rate: 0.05 })).toContain('3.0/min  about 20 d 7 h left');
-    expect(plainLine({ ...view, rate: 10 })).toContain('10/s  about 2 h 26 min left');
+    expect(plainLine({ ...view, rate: 0.05, secondsLeft: 87_655 / 0.05 })).toContain(
+      '3.0/min  about 20 d 7 h left',
+    );
+    expect(plainLine({ ...view, rate: 10, secondsLeft: 8_765.5 })).toContain('10/s  about 2 h 26 min left');
   });
 
   test('names what is counted, and no calls where there are none', () => {
@@ -59,7 +65,7 @@ describe('the line for logs', () => {
   test('reaches 100 % with the last row and not before', () => {
     expect(plainLine({ ...view, done: 99_999 })).toContain('  99 %  ');
     expect(plainLine({ ...view, done: 100_000 })).toBe(
-      '100,000 / 100,000 rows  100 %  850/s  50 in flight  3 failed',
+      '100,000 / 100,000 rows known  100 %  850/s  50 in flight  3 failed',
     );
     expect(plainLine({ ...view, done: 0, total: 0 })).toContain('100 %');
   });
@@ -159,8 +165,8 @@ describe('progress', () => {
     vi.advanceTimersByTime(5000);
     progress.stop();
     expect(stream.text).toBe(`\
-1,500 / 10,000 rows  15 %  100/s  about 1 min 25 s left  50 in flight  0 failed
-2,000 / 10,000 rows  20 %  100/s  about 1 min 20 s left  49 in flight  1 failed
+1,500 / 10,000 rows known  15 %  100/s  about 1 min 25 s left  50 in flight  0 failed
+2,000 / 10,000 rows known  20 %  100/s  about 1 min 20 s left  49 in flight  1 failed
 `);
   });
 
@@ -187,7 +193,7 @@ describe('progress', () => {
     progress.update({ done: 1, inFlight: 0, failed: 0, waiting: 'waiting for the store' });
     vi.advanceTimersByTime(61_000);
     progress.stop();
-    const line = '1 / 10 rows  10 %  waiting for the store  0 in flight  0 failed\n';
+    const line = '1 / 10 rows known  10 %  waiting for the store  0 in flight  0 failed\n';
     expect(stream.text).toBe(line + line);
   });
 
@@ -272,7 +278,7 @@ describe('the screen of a run', () => {
 
   test('tells how far it is, how fast, what it costs, and what the answers are', () => {
     expect(shown(79)).toEqual([
-      'rows     ██░░░░░░░░░░░░░░░░░░░  12 %  12,345 / 100,000  1 min 44 s left',
+      'known    ██░░░░░░░░░░░░░░░░░░░  12 %  12,345 / 100,000  1 min 44 s left',
       'speed    850 rows/s  15 s so far',
       'calls    ████████████████████░  588 of 600 a minute  50 in flight  3 × 429',
       'cost     █████░░░░░░░░░░░░░░░░  25 %  0.64 of 2.50  420,000 tokens',
@@ -283,7 +289,7 @@ describe('the screen of a run', () => {
 
   test('leaves out what matters least where it is narrow', () => {
     expect(shown(39)).toEqual([
-      'rows     12 %  12,345 / 100,000',
+      'known    12 %  12,345 / 100,000',
       'speed    850 rows/s  15 s so far',
       'calls    588 of 600 a minute',
       'cost     0.64 of 2.50  420,000 tokens',

@@ -5,8 +5,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { renderHtml } from '../../src/report/page/render-html.js';
 import { type ReportTable, reportRows } from '../../src/report/report-rows.js';
 import { runReport } from '../../src/report/run-report.js';
-import { type Summary, summarise } from '../../src/report/summary.js';
+import { type StoredSummary, summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
+import { DETAILS } from './summary-parts.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-report-rows-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -41,12 +42,13 @@ async function tableOf(rows: readonly Made[]): Promise<ReportTable> {
   return table;
 }
 
-const EMPTY: Summary = summarise({
-  ...{ run: 'r', job: 'j', deployment: 'd', api_version: 'v', output: 'out.csv' },
+const EMPTY: StoredSummary = summarise({
+  ...{ run: 'r', job: 'j', deployment: 'd', api_version: 'v', emulated: false, output: 'out.csv' },
   input: { path: 'in.csv', sha256: '0', rows: 0 },
   ...{ started_at: '2026-11-21T02:00:00.000Z', finished_at: '2026-11-21T02:00:00.000Z', duration_s: 0 },
   ...{ stopped: null, missed: null, tally: emptyTally(), prices: null },
   calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
+  details: DETAILS,
 });
 
 const times = (n: number, row: (i: number) => Made): Made[] => Array.from({ length: n }, (_, i) => row(i));

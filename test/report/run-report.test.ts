@@ -18,6 +18,17 @@ const table: ReportTable = {
 const reportOf = (changed: Partial<SummaryParts> = {}): RunReport =>
   runReport(summarise({ ...parts, ...changed }), table);
 
+/** What a job says that says nothing but its speed. */
+const LIMITS = [
+  ['calls at once', '20'],
+  ['requests a minute', '600'],
+  ['time for a call', '2 min 0 s'],
+  ['calls for a row, at most', '6'],
+  ['a call that is lost', 'is made again'],
+  ['budget', 'none'],
+  ['gives up without an answer for', '1 h 0 min'],
+];
+
 describe('a report', () => {
   it('says how the run ended, and what to do next', () => {
     expect(reportOf().verdict).toEqual({
@@ -69,7 +80,7 @@ describe('a report', () => {
     const report = reportOf();
     expect(report.reconciliation).toBe('4 rows = 2 completed + 1 filtered + 1 failed + 0 skipped');
     expect(report.prompt).toBe('Review: {{ review }}');
-    expect(report.settings).toEqual([['--emulate', 'no']]);
+    expect(report.settings).toEqual(LIMITS);
     expect(report.charts.timeline.at(-1)).toMatchObject({ to_s: 1, rows: 1, latency_max_ms: 400 });
     expect(report.table?.rows).toHaveLength(1);
     const without = runReport(summarise(parts), 'out/reviews.csv is gone');
@@ -79,19 +90,52 @@ describe('a report', () => {
   it('says settings in words', () => {
     const settings = {
       'the way the input is read': '[null,null,null]',
-      parameters: '{"max_tokens":5,"temperature":0,"stop":null}',
-      answer: '{"kind":"labels","labels":["good","bad"],"confidence":false}',
+      parameters: '{"max_tokens":5,"temperature":0,"stop":["\\n"],"suffix":null}',
+      service: '{"deployment":"d","apiVersion":"v"}',
+      row_parameters: '[]',
+      answer: '{"kind":"labels","labels":["good","bad"],"confidence":false,"abstainBelow":0.5}',
+      output: '["csv",null,"protect"]',
       'answer.gold': '"label"',
       '--emulate': 'true',
       old: '{"cut in the mi',
     };
-    expect(reportOf({ ...(parts.details && { details: { ...parts.details, settings } }) }).settings).toEqual([
-      ['the way the input is read', 'not set'],
-      ['parameters', 'max_tokens 5, temperature 0'],
-      ['answer', 'kind labels, labels (good, bad), confidence no'],
+    expect(reportOf({ details: { ...parts.details, settings } }).settings).toEqual([
+      ['input', 'as its name and its first bytes say'],
+      ['parameters', 'max_tokens 5, temperature 0, stop ("\\n")'],
+      ['service', 'deployment d, api version v'],
+      ['answer', 'kind labels, labels (good, bad), confidence no, abstain below 0.5'],
+      ['output', 'csv, all columns, formulas: protect'],
       ['answer.gold', 'label'],
-      ['--emulate', 'yes'],
+      ['emulator', 'yes, it answered in place of the service'],
       ['old', '{"cut in the mi'],
+      ...LIMITS,
+    ]);
+  });
+
+  it('says limits and budget in words', () => {
+    const { details } = parts;
+    const limits = {
+      ...details.limits,
+      ...{ tokens_per_minute: 90_000, prompts_per_request: 20, unknown_outcome: 'hold', deadline_s: 28_800 },
+      ...{
+        budget: { tokens: 1_000_000, cost: 0.5 },
+        stop_after: { failures: 50, abstained: 0.2 },
+        canary: 30,
+      },
+    };
+    expect(reportOf({ details: { ...details, limits } }).settings).toEqual([
+      ['calls at once', '20'],
+      ['requests a minute', '600'],
+      ['tokens a minute', '90,000'],
+      ['prompts in a request', '20'],
+      ['time for a call', '2 min 0 s'],
+      ['calls for a row, at most', '6'],
+      ['a call that is lost', 'is not made again'],
+      ['budget', '0.50 and 1,000,000 tokens'],
+      ['gives up without an answer for', '1 h 0 min'],
+      ['deadline', '8 h 0 min'],
+      ['stops after', '50 failed or invalid, 20.0 % abstained'],
+      ['canary', 'the first 30 rows'],
     ]);
   });
 
@@ -123,14 +167,5 @@ describe('a report', () => {
     expect(markdown.match(/cell \d+/g)).toEqual(
       [...Array.from({ length: 10 }, (_, i) => i + 1), 298, 299, 300].map((row) => `cell ${row}`),
     );
-  });
-
-  it('of an earlier version is made without what that did not keep', () => {
-    const { details: _, ...before } = summarise(parts);
-    expect(runReport(before, table)).toMatchObject({
-      prompt: null,
-      settings: [],
-      charts: { timeline: [], requests_per_minute: null },
-    });
   });
 });

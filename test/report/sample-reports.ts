@@ -1,5 +1,5 @@
 import { type RunReport, runReport } from '../../src/report/run-report.js';
-import type { Summary } from '../../src/report/summary.js';
+import type { StoredSummary } from '../../src/report/summary.js';
 import { advanced, beginTimeline, type Timeline } from '../../src/report/timeline.js';
 import { runBeat } from '../web/beats.js';
 
@@ -31,7 +31,7 @@ export function sampleReport(name: SampleName): RunReport {
   );
 }
 
-const beatSummary = (): Summary => ({
+const beatSummary = (): StoredSummary => ({
   ...runBeat().summary,
   finished_at: '2026-11-21T02:10:00.000Z',
   rows: { total: 1000, completed: 975, filtered: 8, failed: 5, skipped: 12 },
@@ -50,7 +50,14 @@ const beatSummary = (): Summary => ({
     latency: null,
     timeline: timeline(94_200, 1000),
     settings: { parameters: 'max_tokens 5, temperature 0', answer: 'labels positive, negative, neutral' },
-    limits: { concurrency: 50, requests_per_minute: 900, tokens_per_minute: null },
+    limits: {
+      concurrency: 50,
+      requests_per_minute: 900,
+      tokens_per_minute: null,
+      ...{ prompts_per_request: 1, timeout_s: 120, attempts: 6, unknown_outcome: 'retry' },
+      ...{ budget: { tokens: null, cost: 2.5 }, give_up_s: 3600, deadline_s: null },
+      ...{ stop_after: { failures: null, abstained: null }, canary: 0 },
+    },
     input_bytes: 120_000,
     prompt:
       'Classify the sentiment of the review as positive, negative or neutral.\nReview: {{ review }}\nSentiment:',
@@ -59,7 +66,7 @@ const beatSummary = (): Summary => ({
 
 const COLUMNS = ['review_id', 'review', 'answer', 'text', 'error_code', 'error_message'];
 
-const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<Summary>; rows: ReportRow[] }>> = {
+const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummary>; rows: ReportRow[] }>> = {
   plain: () => ({ summary: {}, rows: rowsOf(40) }),
   gold: () => ({ summary: { scores: goldScores() }, rows: rowsOf(200) }),
   failures: () => ({
@@ -89,7 +96,7 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<Summary>; ro
           confusion: { [MARKUP]: { [MARKUP]: 3, [UNSEEN]: 2 }, [UNSEEN]: { [UNSEEN]: 1 } },
         },
         details: {
-          ...(summary.details ?? never()),
+          ...summary.details,
           prompt: `${MARKUP}\n${UNSEEN}`,
           settings: { [MARKUP]: MARKUP },
         },
@@ -156,10 +163,6 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<Summary>; ro
   }),
 };
 
-function never(): never {
-  throw new Error('a sample has no details');
-}
-
 function rowsOf(
   count: number,
   outcomeOf: (i: number) => ReportRow['outcome'] = (i) =>
@@ -211,7 +214,7 @@ const standing = (rows: number) => ({
   rate_limited: Math.round(rows * 0.03),
 });
 
-function goldScores(): NonNullable<Summary['scores']> {
+function goldScores(): NonNullable<StoredSummary['scores']> {
   return {
     rows: 940,
     unanswered: 6,

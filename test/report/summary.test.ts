@@ -1,7 +1,8 @@
 import { AssertionError } from 'node:assert/strict';
 import { expect, test } from 'vitest';
-import { type SummaryParts, summarise, summarySchema } from '../../src/report/summary.js';
+import { type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
+import { DETAILS } from './summary-parts.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
 const parts: SummaryParts = {
@@ -9,6 +10,7 @@ const parts: SummaryParts = {
   job: 'review-sentiment',
   deployment: 'lm-35-turbo-instruct',
   api_version: '2023-09-15-preview',
+  emulated: false,
   input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 5 },
   output: 'out/reviews.csv',
   started_at: '2025-11-21T02:00:00.000Z',
@@ -25,16 +27,19 @@ const parts: SummaryParts = {
   ]),
   calls: { repeated: 0, rate_limited: 1, retried: 2, sent: 6 },
   prices: { prompt: 0.0015, completion: 0.002 },
+  details: DETAILS,
 };
 
 test('the summary has its fixed fields, in their order', () => {
-  expect(JSON.stringify(summarise(parts), null, 1)).toBe(
+  const { details: _, ...figures } = summarise(parts);
+  expect(JSON.stringify(figures, null, 1)).toBe(
     JSON.stringify(
       {
         run: 'review-sentiment-k3x9',
         job: 'review-sentiment',
         deployment: 'lm-35-turbo-instruct',
         api_version: '2023-09-15-preview',
+        emulated: false,
         input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 5 },
         output: 'out/reviews.csv',
         started_at: '2025-11-21T02:00:00.000Z',
@@ -75,12 +80,10 @@ test('answers are read as they are where nothing else is counted, as in what the
   expect(summarise({ ...parts, tally }).answer_sources).toEqual({
     ...{ read: 3, repaired: 3, asked_again: 0, voted: 0, escalated: 1 },
   });
-  const { answer_sources: _, ...before } = summarise(parts);
-  expect(summarySchema.parse(before).answer_sources.read).toBe(0);
 });
 
 test('a job that reuses outcomes has the rows that were not called at the end, also when there are none', () => {
-  expect(Object.entries(summarise({ ...parts, reuses: true })).at(-1)).toEqual([
+  expect(Object.entries(summarise({ ...parts, reuses: true })).at(-2)).toEqual([
     'reused',
     { copied: 0, carried: 0 },
   ]);

@@ -9,6 +9,7 @@ const finished: Summary = {
   job: 'review-sentiment',
   deployment: 'lm-35-turbo-instruct',
   api_version: '2023-09-15-preview',
+  emulated: false,
   input: { path: 'samples/reviews.csv', sha256: 'a'.repeat(64), rows: 1000 },
   output: 'out/reviews.csv',
   started_at: '2025-11-21T02:00:00.000Z',
@@ -165,7 +166,7 @@ errors          content_filter  5
                 context_length  1
 calls           1,012 sent, 54 retried, 6 rate limited, 0 repeated
 latency         p50 413 ms, p90 2.4 s, p95 2.4 s, p99 2.4 s, max 1 min 1 s
-duration        1 min 43 s, 9.7 rows/s
+duration        1 min 43 s, 9.3 rows/s
 files           output   out/reviews.csv
                 summary  out/reviews.summary.json
 `);
@@ -214,7 +215,7 @@ latency
   p50 413 ms, p90 2.4 s, p95 2.4 s, p99 2.4 s,
   max 1 min 1 s
 duration
-  1 min 43 s, 9.7 rows/s
+  1 min 43 s, 9.3 rows/s
 files
   output   out/reviews.csv
   summary  out/reviews.summary.json
@@ -299,7 +300,7 @@ review-sentiment, deployment lm-35-turbo-instruct
 2 rows = 0 completed + 0 filtered + 0 failed + 2 skipped
 
 calls           0 sent, 0 retried, 0 rate limited, 0 repeated
-duration        400 ms, 5.0 rows/s
+duration        400 ms
 `);
 });
 

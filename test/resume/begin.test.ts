@@ -78,8 +78,11 @@ describe('where a run begins', () => {
     expect((await findTarget(settings('out.csv', { restart: true }), NOW))?.discarded?.run).toBe(run);
     writeFileSync(join(folder, 'out.csv.run.json'), '{"v": 1');
     await expect(findTarget(settings('out.csv'), NOW)).rejects.toThrow(
-      'is not a run that this version can continue',
+      'is not as a run wrote it, so the run cannot be continued',
     );
+    expect(await findTarget(settings('out.csv', { restart: true }), NOW)).toMatchObject({ discarded: null });
+    writeFileSync(join(folder, 'out.csv.run.json'), '{"v": 2}');
+    await expect(findTarget(settings('out.csv'), NOW)).rejects.toThrow('by another version of Promptmill');
     expect(await findTarget(settings('out.csv', { restart: true }), NOW)).toMatchObject({ discarded: null });
   });
 });

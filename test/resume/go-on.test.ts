@@ -10,7 +10,6 @@ import { type Execution, goOn } from '../../src/resume/resume.js';
 import { csv } from '../../src/source/csv.js';
 import { completed } from '../output/records.js';
 import { entry, record } from '../store/samples.js';
-import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { commitTo, type Rows, rowsOf, settingsFor } from './run-files.js';
 
@@ -40,7 +39,6 @@ describe('going on with a run', { timeout: 60_000 }, () => {
     halt = new Halt(),
     total = rows.records.length,
   ): Promise<Execution> {
-    putMadeStore(given.stateDir);
     const world = {
       address: { baseUrl: 'http://127.0.0.1:9', segment: 'openai' },
       ...{ halt, log: pino({ level: 'silent' }), stdout: process.stdout, say: () => {} },

@@ -2,11 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Summary, type SummaryParts, summarise } from '../../src/report/summary.js';
+import { type StoredSummary, type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { lastRunOf, lastRunTold } from '../../src/resume/last-run.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { NO_CALLS } from '../../src/store/counters.js';
+import { DETAILS } from '../report/summary-parts.js';
 import { settingsFor } from './run-files.js';
 
 describe('the last run of a job', () => {
@@ -25,13 +26,21 @@ describe('the last run of a job', () => {
     return path;
   }
 
-  const summaryOf = (run: string, job: string, output: string): Summary =>
+  const summaryOf = (run: string, job: string, output: string): StoredSummary =>
     summarise(partsOf(run, job, output));
 
   const partsOf = (run: string, job: string, output: string): SummaryParts => ({
-    ...{ run, job, deployment: 'd', api_version: 'v', input: { path: 'in.csv', sha256: 's', rows: 0 } },
+    ...{
+      run,
+      job,
+      deployment: 'd',
+      api_version: 'v',
+      emulated: false,
+      input: { path: 'in.csv', sha256: 's', rows: 0 },
+    },
     ...{ output, started_at: '2026-11-21T02:00:00Z', finished_at: '2026-11-21T02:00:00Z', duration_s: 1 },
     ...{ stopped: null, missed: null, tally: emptyTally(), calls: NO_CALLS, prices: null },
+    details: DETAILS,
   });
 
   const last = (path: string, run = 'r9'): string | null =>

@@ -64,6 +64,9 @@ describe('an output that is the input', () => {
     expect(code, stderr).toBe(2);
     expect(stderr).toContain('the input both.csv and ./both.csv are the same file');
     expect(work.read('both.csv')).toBe(before);
+    const checked = await work.call(['check', job]);
+    expect(checked.code, checked.stderr).toBe(2);
+    expect(checked.stderr).toContain('are the same file');
     expect(service.requests.length).toBe(0);
     await service.close();
     work.remove();

@@ -177,6 +177,44 @@ describe('the place of an output', () => {
     });
   });
 
+  describe('fault 91: an output with the first rows, to which others are added', () => {
+    let whole = '';
+    const swapped = () => whole.replace('one', 'XXX').replace('two', 'one').replace('XXX', 'two');
+    beforeEach(async () => {
+      const first = await begun();
+      await first.finish(summaryOf(first, path()), { more: true });
+      whole = read();
+    });
+
+    it('is not gone on from where it was changed while the input was read', async () => {
+      const target = await findTarget(settings(), NOW);
+      writeFileSync(path(), swapped());
+      await expect(openCommitter(settings(), rows, 3, target)).rejects.toMatchObject({
+        exit: 2,
+        code: 'output_changed',
+      });
+      expect([read(), existsSync(path('out.csv.part'))]).toEqual([swapped(), false]);
+      writeFileSync(path(), whole);
+      await complete();
+    });
+
+    it('is not replaced where it was changed while rows were called: the next execution waits for it', async () => {
+      const committer = await begun();
+      await commitTo(committer, rows, 3);
+      writeFileSync(path(), swapped());
+      await expect(committer.finish(summaryOf(committer, path()))).rejects.toMatchObject({
+        exit: 3,
+        code: 'output_changed',
+        message: expect.stringContaining('was changed while the run went on'),
+      });
+      committers.length = 0;
+      expect(read()).toBe(swapped());
+      expect(await refusal()).toMatchObject({ message: expect.stringContaining('was changed since') });
+      writeFileSync(path(), whole);
+      await complete();
+    });
+  });
+
   describe("fault 64: a stranger's file at the name of the output", () => {
     it('stays, the run stops at its end, and needs only the name when the file is moved away', async () => {
       const committer = await begun();

@@ -2,7 +2,7 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { Outcome } from '../../src/model.js';
-import { type Summary, summarise } from '../../src/report/summary.js';
+import { type StoredSummary, summarise } from '../../src/report/summary.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
@@ -10,6 +10,7 @@ import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import type { CallCounts } from '../../src/store/counters.js';
+import { DETAILS } from '../report/summary-parts.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
 export interface Rows {
@@ -89,12 +90,13 @@ export function summaryOf(
   }: { readonly manifest: Pick<Manifest, 'run' | 'job' | 'rows' | 'started_at' | 'tally' | 'calls'> },
   output: string,
   calls: CallCounts = manifest.calls,
-): Summary {
+): StoredSummary {
   return summarise({
     run: manifest.run,
     job: manifest.job,
     deployment: 'd',
     api_version: '2023-09-15-preview',
+    emulated: false,
     input: { path: 'in.csv', sha256: 'same', rows: manifest.rows },
     output,
     started_at: manifest.started_at,
@@ -105,5 +107,6 @@ export function summaryOf(
     tally: manifest.tally,
     calls,
     prices: null,
+    details: DETAILS,
   });
 }

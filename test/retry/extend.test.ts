@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
+import { changeSummary } from '../support/written.js';
 
 describe('run --extend', { timeout: 60_000 }, () => {
   let work: Workplace;
@@ -125,7 +126,7 @@ describe('run --extend', { timeout: 60_000 }, () => {
     const path = job('in.csv');
     await call('run', path);
     work.write('in.csv', 'id\n1\n2\n');
-    work.write('out.summary.json', work.read('out.summary.json').replace('"out.csv"', '"x.csv"'));
+    changeSummary(work.path('out.summary.json'), { output: 'x.csv' });
     const refused = await call('run', path, '--extend');
     expect(refused.code, refused.stderr).toBe(2);
     expect(refused.stderr).toContain('is the summary of x.csv, and not of out.csv');

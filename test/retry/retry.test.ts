@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
+import { changeSummary } from '../support/written.js';
 
 const ROWS = 12;
 
@@ -37,6 +38,17 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
   const env = () => ({ PROMPTMILL_BASE_URL: service.url, ...store() });
   const job = (more: object = {}) =>
     work.job({ input: { path: work.rows(ROWS) }, output: { path: 'out.csv' }, ...more });
+
+  it('needs no address, no key and nothing of on_finish where no row is to be called', async () => {
+    const hooks = { on_finish: { post: 'HOOK_URL' } };
+    const run = await work.call(['run', job()], env());
+    expect(run.code, run.stderr).toBe(1);
+    job(hooks);
+    const retried = await work.call(['retry', 'out.csv', '--status', 'skipped'], store());
+    expect([retried.code, retried.stderr]).toEqual([0, expect.stringContaining('nothing was changed')]);
+    const wanted = await work.call(['retry', 'out.csv'], store());
+    expect([wanted.code, wanted.stderr]).toEqual([2, expect.stringContaining('HOOK_URL is not set')]);
+  });
 
   it.each(['out.csv', 'out.jsonl'])(
     'calls the failed rows of %s again, and leaves every other byte',
@@ -162,9 +174,6 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     failing = new Set();
     await killAt({ row: 7, call: 1 }, 'retry', 'out.csv');
     expect(work.read('out.csv')).toBe(before);
-    // A version without retries reads manifests of version 1, and would take this one for a run.
-    expect(work.json('out.csv.run.json')).toMatchObject({ v: 2 });
-
     const run = await call('run', 'job.yaml');
     expect(run.code).toBe(2);
     expect(run.stderr).toContain(
@@ -236,7 +245,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     };
     const retried = await call('retry', 'out.csv', '--row', '7,12');
     expect(retried.code, retried.stderr).toBe(3);
-    expect(spaced(retried.stderr)).toContain('out.csv was changed while its rows were retried');
+    expect(spaced(retried.stderr)).toContain('out.csv was changed while the run went on');
     expect(work.read('out.summary.json')).toBe(before);
   });
 
@@ -307,7 +316,7 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
         ['no summary', () => rmSync(work.path('out.summary.json')), [], 'out.summary.json does not exist'],
         [
           'a summary of another output',
-          () => work.write('out.summary.json', work.read('out.summary.json').replace('"out.csv"', '"x.csv"')),
+          () => changeSummary(work.path('out.summary.json'), { output: 'x.csv' }),
           [],
           'is the summary of x.csv, and not of out.csv',
         ],
@@ -319,25 +328,25 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
               work.read('out.summary.json').replace('"failed": 2', '"failed": 3'),
             ),
           [],
-          'is not as the run wrote it: its rows add up to 13, and rows.total is 12',
+          'out.summary.json was edited: it is not as Promptmill wrote it',
         ],
         [
           'a record less',
           () => work.write('out.csv', work.read('out.csv').replace(/^12,.*\n/m, '')),
           [],
-          'it has 9 completed, 0 filtered, 2 failed, 0 skipped, and its summary counts 10 completed',
+          'out.csv is not as Promptmill wrote it: it has 1 row fewer than were written',
         ],
         [
           'a record that was edited',
           () => work.write('out.csv', work.read('out.csv').replace(',failed,', ',')),
           [],
-          'out.csv is not as the run wrote it',
+          'out.csv is not as Promptmill wrote it: row ',
         ],
         [
           'another header',
           () => work.write('out.csv', work.read('out.csv').replace('note', 'remark')),
           [],
-          'out.csv has other columns than the job writes now: it writes records without remark and with note',
+          'its first line, with the names of the columns, is another',
         ],
         [
           'other columns',
@@ -450,12 +459,8 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
   it('keeps what the run found of its last run, what it took over and what it cost', async () => {
     const input = { path: work.rows(ROWS), only_new: true, id: 'id' };
     await call('run', job({ input, prices: { prompt: 1, completion: 1 } }));
-    const text = work.read('out.summary.json');
     const drift = { against: 'x', output: 'x.csv', rows: 10, changed: 5, share: 0.5, alarm: 0.1 };
-    work.write(
-      'out.summary.json',
-      text.replace('\n  "details"', `\n  "drift": ${JSON.stringify(drift)},\n  "details"`),
-    );
+    changeSummary(work.path('out.summary.json'), { drift });
     const { cost } = work.json('out.summary.json');
     failing = new Set();
     job({ input });

@@ -1,8 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Summary } from '../../src/report/summary.js';
-import { emptyTally } from '../../src/report/tally.js';
-import { readManifest } from '../../src/resume/manifest.js';
 import type { Child } from '../support/children.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
@@ -193,35 +191,3 @@ for (const { kind, have, start } of KINDS) {
     );
   });
 }
-
-describe('the manifest of a version that did not count the tokens of calls', () => {
-  const work = new Workplace();
-  afterAll(() => work.remove());
-
-  it('counts those of the rows that are written', () => {
-    const usage = { prompt_tokens: 70, completion_tokens: 5, total_tokens: 75 };
-    const calls = { sent: 3, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 };
-    const manifest = {
-      v: 1,
-      run: 'r',
-      job: 'j',
-      execution: 1,
-      process: { pid: 1, host: 'h', began: null },
-      started_at: '2026-01-01T00:00:00Z',
-      worked_ms: 1,
-      fingerprint: {},
-      chunk_size: 1,
-      store: null,
-      rows: 3,
-      bytes: 10,
-      calls,
-      tally: { ...emptyTally(), usage },
-    };
-    work.write('out.csv.run.json', JSON.stringify(manifest));
-    expect(readManifest(work.path('out.csv.run.json'))?.calls).toEqual({
-      ...calls,
-      prompt_tokens: 70,
-      completion_tokens: 5,
-    });
-  });
-});

@@ -222,7 +222,7 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
   }));
   const job = { prompt: '{{ q }}', require: ['q'], rowParameters: [], parameters: {}, fixedParameters: null };
   const requests = requestPlan(job, { name: 'in.csv', columns: ['q'], format: csv });
-  const sent = sentAgain({ first: 1, rows, sent: 2, bytes: 40 }, requests);
+  const sent = sentAgain({ first: 1, rows, sent: 2, bytes: 40, isApart: false }, requests);
   expect(sent.map(({ row, prompt }) => [row, prompt])).toEqual([
     [1, 'p'],
     [2, 'p'],

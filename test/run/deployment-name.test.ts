@@ -21,8 +21,13 @@ describe('a deployment of a name of its own', () => {
     const { code, stderr } = await work.call(['run', named, '--emulate']);
     expect(code, stderr).toBe(0);
     expect(stderr).not.toContain('the emulator answers for');
-    const models = ['assumed', 'named'].map((name) => work.records(`${name}.csv`).map(({ model }) => model));
-    expect(models).toEqual([Array(3).fill('lm-35-turbo-instruct'), Array(3).fill('text-davinci-003')]);
+    const models = ['assumed', 'named'].map((name) =>
+      work.records(`${name}.emulated.csv`).map(({ model }) => model),
+    );
+    expect(models).toEqual([
+      Array(3).fill('emulator:lm-35-turbo-instruct'),
+      Array(3).fill('emulator:text-davinci-003'),
+    ]);
   });
 
   it('is checked with the tokenizer and the context window of service.model', async () => {

@@ -13,7 +13,6 @@ import { checkDrift, findDrift } from '../../src/run/drift.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
-import { putMadeStore } from '../support/made-store.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -96,8 +95,17 @@ describe('drift', () => {
       share: 0.5,
     });
     expect(second.summary.missed).toMatch(
-      /^below_require: 80\.0 % .* Also drifted: 50\.0 % of 4 rows \(2\).*\{\{date\}\}/,
+      /^below_require: 80\.0 % .* Also drifted: 50\.0 % of 4 rows \(2\).* promptmill compare out.measure.csv.gz out.csv.gz --by id$/,
     );
+    const compared = await place.work.call([
+      'compare',
+      'out.measure.csv.gz',
+      'out.csv.gz',
+      '--by',
+      'id',
+      '--json',
+    ]);
+    expect(JSON.parse(compared.stdout)).toMatchObject({ rows: 4, changed: 2 });
   });
 
   it('is none of a check without an id where the input has changed: it says what the run would say', async () => {
@@ -280,7 +288,6 @@ describe('drift of scheduled runs', () => {
     vi.stubEnv('PROMPTMILL_BASE_URL', place.service.url);
     vi.stubEnv('PROMPTMILL_API_KEY', 'a-key-for-tests-only');
     vi.stubEnv('PROMPTMILL_STATE_DIR', place.work.path('state'));
-    putMadeStore(place.work.path('state'));
     const log = pino({ level: 'silent' });
     const night = async (no: number) => {
       place.script = ({ prompt }) => ({

@@ -9,6 +9,12 @@ const BUILDS = ['b4748', 'v0.5.0'] as const;
 /** Prompts of 6 to 25 words, the first of which is the number of the row. */
 const prompt = (row: number): string => [`${row}`, ...Array(row % 20), ...Array(5)].fill('word', 1).join(' ');
 
+/** Prompts of 20 to 39 words of nine letters. */
+const long = (row: number): string =>
+  Array(20 + (row % 20))
+    .fill('delivered')
+    .join(' ');
+
 /** What it answers to the first rows. */
 const LABELS = { labels: ['re 1', 're 2', 're 3'] };
 
@@ -82,6 +88,73 @@ describeEachStore(
       expect(code, stderr).toBe(3);
       const true_tokens = place.service.requests.flatMap(promptsOf).map((each) => tokensOf(each) + 16);
       expect(sum(true_tokens)).toBeLessThanOrEqual(800);
+    });
+
+    it('fault 96: a budget that is enough is enough, also with lists of prompts and a tokenizer that nobody knows', async () => {
+      // Four tokens for each word, short answers that may be long, and the usage of the first prompt alone.
+      const count = (text: string): number => 4 * text.split(' ').length;
+      let spent = 0;
+      place.script = (request) => {
+        const prompts = promptsOf(request);
+        spent += prompts.reduce((sum, each) => sum + count(each) + 3, 0);
+        const usage = { prompt_tokens: count(prompts[0] ?? ''), completion_tokens: 3 };
+        return {
+          json: {
+            choices: prompts.map((_, index) => ({ text: ' good', index, finish_reason: 'stop' })),
+            usage: { ...usage, total_tokens: usage.prompt_tokens + 3 },
+          },
+        };
+      };
+      const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ prompt: long(i + 1) }));
+      const job = (tokens: number) =>
+        place.work.job({
+          service: { deployment: 'm', style: 'openai' },
+          input: { path: place.work.write('in.jsonl', `${lines.join('\n')}\n`) },
+          prompt: '{{ prompt }}',
+          output: { path: `out-${tokens}.jsonl` },
+          parameters: { max_tokens: 200 },
+          limits: { prompts_per_request: 6, concurrency: 4, budget: { tokens } },
+        });
+      const start = (path: string) =>
+        place.work.call(['run', path], { PROMPTMILL_BASE_URL: place.service.url, ...store().env });
+      const { code, stderr } = await start(job(60_000));
+      expect(code, stderr).toBe(0);
+      expect(spent).toBeLessThanOrEqual(60_000);
+      const { total_tokens } = place.work.json('out-60000.summary.json')['usage'] as { total_tokens: number };
+      expect(Math.abs(total_tokens / spent - 1)).toBeLessThan(0.25);
+
+      spent = 0;
+      const stopped = await start(job(20_000));
+      expect(stopped.code, stopped.stderr).toBe(3);
+      expect(spent).toBeLessThanOrEqual(20_000);
+      expect(spent).toBeGreaterThan(10_000);
+    });
+
+    it('fault 97: b4748 cuts prompts in silence, which the counts of the others show where the tokenizer is not known', async () => {
+      place.script = llamaServer({ build: 'b4748', context: 200 });
+      const words = (row: number): number => (row % 11 === 0 ? 400 : 100 + (row % 30));
+      const lines = Array.from({ length: 99 }, (_, i) =>
+        JSON.stringify({
+          prompt: Array(words(i + 1))
+            .fill('wort')
+            .join(' '),
+        }),
+      );
+      const path = place.work.job({
+        service: { deployment: 'm', style: 'openai' },
+        input: { path: place.work.write('in.jsonl', `${lines.join('\n')}\n`) },
+        prompt: '{{ prompt }}',
+        output: { path: 'out.jsonl' },
+        limits: { concurrency: 1 },
+      });
+      const { code, stderr } = await place.work.call(['run', path], {
+        PROMPTMILL_BASE_URL: place.service.url,
+        ...store().env,
+      });
+      expect(code, stderr).toBe(0);
+      expect(records().flatMap(({ row, error }) => (error?.code === 'prompt_cut' ? [row] : []))).toEqual(
+        Array.from({ length: 9 }, (_, i) => 11 * (i + 1)),
+      );
     });
 
     it('b4748 cuts a prompt that is too long, and the row says so', async () => {

@@ -31,19 +31,29 @@ describe('log probabilities', () => {
     expect(second.code, second.stderr).toBe(0);
 
     const recordsOf = (name: string) => work.lines(name);
-    for (const { text, logprobs, input } of [...recordsOf('a.jsonl'), ...recordsOf('b.jsonl')]) {
+    for (const { text, logprobs, input } of [
+      ...recordsOf('a.emulated.jsonl'),
+      ...recordsOf('b.emulated.jsonl'),
+    ]) {
       expect(logprobs.tokens.join(''), input.review).toBe(text);
       expect(logprobs.token_logprobs).toHaveLength(logprobs.tokens.length);
       expect(Object.keys(logprobs.top_logprobs[0]).length).toBeGreaterThanOrEqual(2);
     }
-    expect(recordsOf('a.jsonl').map(({ copied_from }) => copied_from)).toEqual([null, null, null, 1, 2, 3]);
-    expect(recordsOf('b.jsonl').every(({ carried_from }) => carried_from !== null)).toBe(true);
+    expect(recordsOf('a.emulated.jsonl').map(({ copied_from }) => copied_from)).toEqual([
+      null,
+      null,
+      null,
+      1,
+      2,
+      3,
+    ]);
+    expect(recordsOf('b.emulated.jsonl').every(({ carried_from }) => carried_from !== null)).toBe(true);
 
     const columns = ['id', 'logprobs'];
     const csv = await work.call(['run', job('c.yaml', { output: { path: 'c.csv', columns } }), '--emulate']);
     expect(csv.code, csv.stderr).toBe(0);
-    expect(work.records('c.csv').map(({ logprobs }) => JSON.parse(logprobs ?? ''))).toEqual(
-      recordsOf('a.jsonl').map(({ logprobs }) => logprobs),
+    expect(work.records('c.emulated.csv').map(({ logprobs }) => JSON.parse(logprobs ?? ''))).toEqual(
+      recordsOf('a.emulated.jsonl').map(({ logprobs }) => logprobs),
     );
   });
 });

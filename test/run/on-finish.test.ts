@@ -10,6 +10,7 @@ import type { HaltReason } from '../../src/halt.js';
 import { summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { onFinish, readyHooks } from '../../src/run/on-finish.js';
+import { DETAILS } from '../report/summary-parts.js';
 import { Workplace } from '../support/promptmill.js';
 import { startProxy } from '../support/proxy.js';
 
@@ -60,6 +61,7 @@ const SUMMARY = summarise({
   job: 'the-job',
   deployment: 'd',
   api_version: 'v',
+  emulated: false,
   input: { path: 'rows.csv', sha256: '0', rows: 0 },
   output: 'out.csv',
   started_at: '2026-11-21T02:00:00.000Z',
@@ -70,7 +72,9 @@ const SUMMARY = summarise({
   tally: emptyTally(),
   calls: { sent: 0, retried: 0, rate_limited: 0, repeated: 0 },
   prices: null,
+  details: DETAILS,
 });
+const { details: _, ...FIGURES } = SUMMARY;
 const FILES = {
   output: 'out.csv',
   part: 'out.csv.part',
@@ -145,7 +149,7 @@ describe('on_finish', () => {
     };
     expect(await finish({ command }, { ...keys, PROMPTMILL_STATE_DIR: 'state' })).toEqual([]);
     expect(note()).toEqual({
-      summary: SUMMARY,
+      summary: FIGURES,
       args: ['a b', '$HOME'],
       env: {
         PROMPTMILL_STATE_DIR: 'state',
@@ -172,7 +176,7 @@ describe('on_finish', () => {
   it('posts the summary, once more when that was refused', async () => {
     const { url, bodies } = await receiver(503);
     expect(await finish({ post: 'HOOK_URL' }, { HOOK_URL: url })).toEqual([]);
-    expect(bodies.map((body) => JSON.parse(body))).toEqual([SUMMARY, SUMMARY]);
+    expect(bodies.map((body) => JSON.parse(body))).toEqual([FIGURES, FIGURES]);
   });
 
   it('follows no redirect, and its warning has not the address', async () => {
@@ -236,11 +240,20 @@ describe('on_finish', () => {
     await gone;
   });
 
-  it('warns of a command that fails, and of one that is not there', async () => {
+  it('warns of a command that fails', async () => {
     expect(await finish({ command: ['sh', '-c', 'exit 7'] })).toEqual(['on_finish.command: exit code 7']);
-    expect(await finish({ command: ['./no-such-program'] })).toEqual([
-      'on_finish.command: spawn ./no-such-program ENOENT',
-    ]);
+  });
+
+  it('fault 106: refuses a program that is not there, or may not be executed, before anything is sent', async () => {
+    await expect(finish({ command: ['./no-such-program'] })).rejects.toThrow(
+      /there is no program \/.*\/no-such-program$/,
+    );
+    await expect(finish({ command: ['no-such-program'] })).rejects.toThrow(
+      'on_finish.command: there is no program no-such-program in the PATH',
+    );
+    await expect(finish({ command: ['./package.json'] })).rejects.toThrow(
+      /\/package\.json may not be executed$/,
+    );
   });
 
   it('refuses an address that is not set, or that is none, without showing it', async () => {
@@ -266,9 +279,9 @@ describe('promptmill run with on_finish', () => {
       expect(code, stderr).toBe(0);
       expect(stdout).toBe('');
       expect(stderr).toContain('on_finish.command: exit code 7');
-      expect(stderr).toContain(work.read('out.summary.json'));
+      expect(stderr).toContain(work.read('out.emulated.summary.json'));
       // The figures; the prompt and the settings stay in the folder.
-      const { details, ...figures } = work.json('out.summary.json');
+      const { details, ...figures } = work.json('out.emulated.summary.json');
       expect(details).toMatchObject({ v: 1, prompt: 'row {{ id }}', input_bytes: expect.any(Number) });
       expect(work.json('stdin.json')).toEqual(figures);
     } finally {

@@ -27,7 +27,7 @@ describe('a run behind a proxy', () => {
     expect(proxy.asked.length).toBe(5);
     expect(service.requests.length).toBe(5);
 
-    const rehearsed = await work.call(['run', job, '--overwrite', '--emulate'], env);
+    const rehearsed = await work.call(['run', job, '--emulate'], env);
     expect(rehearsed.code, rehearsed.stderr).toBe(0);
     expect(rehearsed.stderr).not.toContain('proxy');
     expect(proxy.asked.length).toBe(5);

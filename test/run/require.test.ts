@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { emptyTally } from '../../src/report/tally.js';
-import { readManifest } from '../../src/resume/manifest.js';
 import type { Running } from '../support/promptmill.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody, type ScriptedReply } from '../support/scripted-service.js';
@@ -165,22 +163,5 @@ describe('what is asked of the answers of a run', () => {
     );
     expect(JSON.parse(stdout)).toEqual(summary());
     expect(place.work.read('told')).toBe('finished 4\n');
-  });
-
-  it('is asked of the rows of a version that did not count invalid answers, by its errors', () => {
-    const rows = { total: 9, completed: 8, filtered: 0, failed: 1, skipped: 0 };
-    const errors = { answer_not_json: 1, answer_invalid: 2, answer_not_a_label: 3, timeout: 1 };
-    const manifest = {
-      ...{ v: 1, run: 'r', job: 'j', execution: 1, process: { pid: 1, host: 'h', began: null } },
-      ...{ started_at: '2026-01-01T00:00:00Z', worked_ms: 1, fingerprint: {}, chunk_size: 1, store: null },
-      ...{ rows: 9, bytes: 10, calls: { sent: 9, retried: 0, rate_limited: 0, repeated: 0, in_flight: 0 } },
-      tally: { ...emptyTally(), rows, errors },
-    };
-    place.work.write('old.run.json', JSON.stringify(manifest));
-    expect(readManifest(place.work.path('old.run.json'))?.tally.invalid).toEqual({
-      answer_not_json: 1,
-      answer_invalid: 2,
-      answer_not_a_label: 3,
-    });
   });
 });

@@ -6,6 +6,7 @@ import type { RunLease } from '../../src/resume/lease.js';
 import type { Producer } from '../../src/run/producer.js';
 import { Rescue } from '../../src/run/rescue.js';
 import { Window } from '../../src/run/window.js';
+import { NO_CALLS } from '../../src/store/counters.js';
 import type { Ledger } from '../../src/store/ledger.js';
 
 afterEach(() => {
@@ -29,9 +30,41 @@ it('adds a chunk again that a worker of another version refuses, and fails none 
     {} as RunLease,
     pino({ level: 'silent' }),
   );
-  const head = { first: 1, rows: [], sent: 1, bytes: 0 };
+  const head = { first: 1, rows: [], sent: 1, bytes: 0, isApart: false };
   await rescue.looked(head, 0);
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 60_000);
   await rescue.looked(head, 0);
   expect(done).toEqual(['remove run-x1-1', 'add 1']);
+});
+
+it('fault 109: adds an entry again that passes for active, when it must have been handed out again if it had a lock', async () => {
+  const chunk = { run: 'run', execution: 1, first: 1, rows: [{ row: 1, prompt: 'one', parameters: null }] };
+  const again: number[] = [];
+  const queue: Pick<ChunkQueue, 'state' | 'addAgain'> = {
+    state: async () => 'active',
+    addAgain: async (chunks) => again.push(...chunks.map(({ first }) => first)),
+  };
+  const ledger: Pick<Ledger, 'progress'> = {
+    progress: async () => ({ counts: [0], calls: NO_CALLS, opened: true, stop: null }),
+  };
+  const window = new Window(10, 1_000);
+  const head = { first: 1, rows: [], sent: 1, bytes: 0, isApart: false };
+  window.add(head);
+  const rescue = new Rescue(
+    window,
+    { again: () => chunk as unknown as Chunk } as unknown as Producer,
+    queue as ChunkQueue,
+    ledger as Ledger,
+    { renew: async () => {} } as unknown as RunLease,
+    pino({ level: 'silent' }),
+  );
+  let now = performance.now();
+  vi.spyOn(performance, 'now').mockImplementation(() => now);
+  await rescue.looked(head, 0);
+  now += 100_000;
+  await rescue.looked(head, 0);
+  expect(again).toEqual([]);
+  now += 30_000;
+  await rescue.looked(head, 0);
+  expect(again).toEqual([1]);
 });

@@ -245,7 +245,7 @@ describeEachStore(
 it('a run that npx has started goes on with npx', async () => {
   const { work, service } = place;
   const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
-  const env = { PROMPTMILL_BASE_URL: service.url, npm_command: 'exec' };
+  const env = { PROMPTMILL_BASE_URL: service.url, npm_command: 'exec', npm_lifecycle_script: 'promptmill' };
   const { stderr } = await work.call(['run', job, '--limit', '1'], env);
   expect(stderr).toContain('1 row is left. Go on with:\n  npx promptmill run job.yaml\n');
 });

@@ -29,7 +29,7 @@ describeEachStore(
       });
       expect(code, stderr).toBe(0);
       expect(stderr).toMatch(
-        /calls time out while others are answered in \d+ ms: at most 10 at once from now on/,
+        /calls time out while others are answered in \d+ ms; at most 10 at once for now/,
       );
       const ends = work.lines('out.jsonl').map(({ status, attempts }) => `${status} ${attempts}`);
       expect(ends).toEqual(

@@ -31,7 +31,15 @@ function watching(
       blamed++;
     },
   };
-  const options = { worker: watched, giveUpMs: HOUR, total: 100, queue: 'redis://queue', fleet, unreadSince };
+  const options = {
+    worker: watched,
+    giveUpMs: HOUR,
+    timeoutMs: 120_000,
+    total: 100,
+    queue: 'redis://queue',
+    fleet,
+    unreadSince,
+  };
   const watchdog = new Watchdog(options, 0, 0);
   return { watchdog, blamed: () => blamed };
 }
@@ -81,6 +89,22 @@ describe('a run that does not get on', () => {
       code: 'service_unavailable',
       message: 'nothing was answered for 1 h 0 min: HTTP 503',
     });
+  });
+
+  it('says that calls wait for a service that answers nothing, before they time out', () => {
+    const { watchdog } = watching({ inFlight: 8 });
+    watchdog.looked(3, 1_000);
+    watchdog.looked(3, 31_000);
+    expect(watchdog.waiting(31_000), 'a call may take this long').toBeNull();
+    watchdog.looked(3, 31_001);
+    expect(watchdog.waiting(31_001)).toMatch(
+      /^no answer since [\d:]+: waiting for the service with 8 calls in flight, time-out after 120 s \(limits\.timeout_seconds\)$/,
+    );
+    watchdog.looked(4, 32_000);
+    expect(watchdog.waiting(32_000)).toBeNull();
+    const between = watching({ inFlight: 0 });
+    between.watchdog.looked(3, 60_000);
+    expect(between.watchdog.waiting(60_000)).toBeNull();
   });
 
   it('lets the rows fail where hardly any others are left, and they reached the service', () => {

@@ -6,7 +6,6 @@ import { createInterface } from 'node:readline';
 import { Queue, QueueEvents } from 'bullmq';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
-import { putMadeStore } from '../support/made-store.js';
 import { Workplace } from '../support/promptmill.js';
 import { type Server, haveRedis, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
@@ -19,7 +18,6 @@ describe('the examples of the library', () => {
   const children: ChildProcess[] = [];
   let emulator: Emulator;
   beforeAll(async () => {
-    putMadeStore(state);
     emulator = await startEmulator({ latency: { baseMs: 20, perTokenMs: 0 } });
   });
   afterEach(async () => {

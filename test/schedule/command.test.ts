@@ -75,6 +75,41 @@ describe('promptmill schedule', () => {
     }
   });
 
+  it('fault 47: the embedded schedule is there for other processes after serve was killed', async () => {
+    job('night', NIGHT);
+    job('noon', { cron: '0 12 * * *', timezone: 'UTC' });
+    const jobs = async (): Promise<string[]> => {
+      const { stdout } = await work.call(['schedule', 'list', '--json']);
+      return JSON.parse(stdout).map((entry: { job: string }) => entry.job);
+    };
+    const serve = (): Serve => new Serve(work.start(['serve', '--no-dashboard']));
+    for (let kills = 0; kills < 2; kills++) {
+      const killed = serve();
+      await killed.logs(/^serving the schedule/);
+      expect(killed.logged(kills === 0 ? /^scheduled/ : /^still scheduled/).length).toBeGreaterThan(0);
+      killed.running.process.kill('SIGKILL');
+      await killed.running.ended;
+      expect(await jobs()).toEqual(['night', 'noon']);
+    }
+    rmSync(work.path('jobs/noon.yaml'));
+    expect((await work.run(['schedule', 'sync'])).stderr).toMatch(/^unchanged: night.*\nremoved: noon\n$/);
+    expect(await jobs()).toEqual(['night']);
+    expect((await work.run(['schedule', 'remove', 'night'])).code).toBe(0);
+    expect(await jobs()).toEqual([]);
+  });
+
+  it('fault 39: serve ends when its embedded schedule is another process’s', async () => {
+    job('night', NIGHT);
+    const serve = new Serve(work.start(['serve', '--no-dashboard']));
+    await serve.logs(/^serving the schedule/);
+    rmSync(work.path('.promptmill/schedule/store/lock'), { recursive: true });
+    job('noon', { cron: '0 12 * * *' });
+    serve.running.process.kill('SIGHUP');
+    const { code, stderr } = await serve.running.ended;
+    expect(code, stderr).toBe(3);
+    expect(stderr).toContain('cannot serve any longer: lock_lost: another process uses the queue in');
+  });
+
   it('fault 59: refuses to serve a dashboard without a password', async () => {
     const { code, stderr } = await work.run(['serve']);
     expect(code).toBe(2);

@@ -28,8 +28,14 @@ describe('job files with a schedule', () => {
     expect(follows.filter((name) => covers(`${work.folder}/${name}`))).toEqual(['jobs/new.yaml']);
     expect(broken).toEqual([]);
     expect([...jobs].sort((a, b) => a.name.localeCompare(b.name))).toEqual([
-      { name: 'night', path: night, ...SCHEDULE },
-      { name: 'noon', path: noon, cron: '0 12 * * *', timezone: machineTimezone() },
+      { name: 'night', path: night, ...SCHEDULE, output: expect.any(String) },
+      {
+        name: 'noon',
+        path: noon,
+        cron: '0 12 * * *',
+        timezone: machineTimezone(),
+        output: expect.any(String),
+      },
     ]);
   });
 
@@ -54,6 +60,23 @@ describe('job files with a schedule', () => {
       expect.stringContaining('are both named same'),
     ]);
     expect(() => findScheduledJobs([work.path('nowhere')])).toThrow('no job file or folder');
+  });
+
+  it('fault 108: have outputs that differ: the first keeps its output, and the other is told', () => {
+    const output = (path: string) => ({ schedule: SCHEDULE, output: { path } });
+    job('jobs/a.yaml', output('out/{{date}}.csv'));
+    job('jobs/b.yaml', output('./out/{{ date }}.jsonl'));
+    job('jobs/c.yaml', output('out/{{run}}.csv'));
+    job('jobs/d.yaml', output('out/{{run}}.csv'));
+    job('jobs/e.yaml', output('out/f.csv'));
+    job('jobs/f.yaml');
+    const { jobs, broken } = findScheduledJobs([work.path('jobs')]);
+    expect(jobs.map(({ name }) => name)).toEqual(['a', 'c', 'd', 'e']);
+    expect(broken.map(({ path, error }) => [path, error.code])).toEqual([
+      [work.path('jobs/b.yaml'), 'job_output_twice'],
+      [work.path('jobs/f.yaml'), 'job_output_twice'],
+    ]);
+    expect(broken[1]?.error.message).toMatch(/f\.yaml would write .*f\.csv, as .*e\.yaml does/);
   });
 
   describe('compared with what is scheduled', () => {

@@ -57,6 +57,14 @@ describe('the list of the schedule', () => {
     );
   });
 
+  it('says that the output of the last run was rejected', () => {
+    const { beat } = ended;
+    const rejected = { good_output: null };
+    const run = { ...ended, beat: { ...beat, summary: { ...beat.summary, rejected } } };
+    const [entry] = listed([REVIEWS], { states: [], runs: [run] }, NOW);
+    expect(entry?.last?.state).toBe('rejected');
+  });
+
   it('shows seconds where the expression has them', () => {
     const entries = listed([{ ...REVIEWS, cron: '*/20 * * * * *' }], { states: [], runs: [] }, NOW);
     expect(renderSchedule(entries, NOW)).toContain('next  Sat 2026-11-21 13:00:20 CET');

@@ -1,8 +1,10 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type Client, type ClientSettings, createClient } from '../../src/service/client.js';
-import type { Exchange } from '../../src/service/exchange.js';
+import { type Exchange, failureOf } from '../../src/service/exchange.js';
+import { KeptConnections } from '../../src/service/kept-connections.js';
 import {
   completionBody,
   type Script,
@@ -178,6 +180,53 @@ describe('faults of the network', () => {
     expect(service.calls()).toBe(2);
   });
 
+  /** A server that says keep-alive, and closes each connection behind its answer. */
+  const closing = (requests: string[]) =>
+    listen((socket) => {
+      let text = '';
+      socket.on('error', () => {});
+      socket.on('data', (bytes) => {
+        text += bytes;
+        if (!text.endsWith('}')) return;
+        requests.push(text);
+        socket.write(`HTTP/1.1 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\n{}`);
+        socket.end();
+      });
+    });
+
+  it('fault 99: a server that closes what it promised to keep costs no call', async () => {
+    const requests: string[] = [];
+    const client = clientOf(`http://127.0.0.1:${await closing(requests)}/x`, { connections: 20 });
+    const prompts = Array.from({ length: 300 }, (_, i) => `p${i}`);
+    const next = async (): Promise<Exchange[]> => {
+      const prompt = prompts.pop();
+      return prompt === undefined ? [] : [await client.call(body(prompt), KEY), ...(await next())];
+    };
+    const exchanges = (await Promise.all(Array.from({ length: 20 }, next))).flat();
+    expect(exchanges.filter(({ kind }) => kind === 'failure')).toEqual([]);
+    expect(new Set(requests).size).toBe(300);
+    expect(requests.at(-1)).toMatch(/^connection: close/m);
+  });
+
+  it('an answer that announces the end of its connection costs one connection, and the others are kept', async () => {
+    const service = await serve(({ total }) => (total === 3 ? { headers: { connection: 'close' } } : {}));
+    const client = clientOf(`${service.url}/x`, { connections: 1 });
+    for (let i = 0; i < 10; i++) await client.call(body(`p${i}`), KEY);
+    expect(service.connections()).toBe(2);
+    expect(service.requests.at(-1)?.headers.connection).toBe('keep-alive');
+  });
+
+  it('fault 99: a request on a connection that was closed meanwhile cannot have been read', () => {
+    const kept = new KeptConnections();
+    const failed = (code: string) => kept.wasClosedBefore(Object.assign(new Error(code), { code }));
+    expect([failed('ECONNRESET'), kept.areClosed]).toEqual([false, false]);
+    expect([failed('EPIPE'), kept.areClosed]).toEqual([true, true]);
+    expect(failureOf(Object.assign(new Error('x'), { code: 'EPIPE' }), 'unread', 'host', 1)).toMatchObject({
+      phase: 'connect',
+      code: 'closed',
+    });
+  });
+
   it('fault 23: a body shorter than its content-length is truncated', async () => {
     expect(await callOnce(() => ({ truncate: 40 }))).toMatchObject({ phase: 'exchange', code: 'truncated' });
   });
@@ -328,10 +377,10 @@ describe('faults of the network', () => {
     expect(await client.call(body('p'), KEY)).toMatchObject({ kind: 'response', status: 200 });
   });
 
-  it('https to a server that speaks http is a TLS failure', async () => {
+  it('https to a server that speaks http is known by what TLS makes of its answer', async () => {
     const { url } = await serve();
     const exchange = await clientOf(`${url.replace('http:', 'https:')}/x`).call(body('p'), KEY);
-    expect(exchange).toMatchObject({ phase: 'connect', code: 'tls' });
+    expect(exchange).toMatchObject({ phase: 'connect', code: 'plain_http' });
   });
 
   it.each([301, 302, 307, 308])('fault 27: a %i is not followed, and the key stays', async (status) => {
@@ -352,6 +401,44 @@ describe('faults of the network', () => {
       code: 'too_large',
     });
     expect(await callOnce(() => ({ text: text.slice(0, 50_000) }), settings)).toMatchObject({ status: 200 });
+  });
+
+  /** A service that answers with these bytes, and says that they are encoded. */
+  const callEncoded = async (encoding: string, bytes: Buffer, settings?: Partial<ClientSettings>) => {
+    const head = `HTTP/1.1 200 OK\r\ncontent-encoding: ${encoding}\r\ncontent-length: ${bytes.length}\r\n\r\n`;
+    const port = await listen((socket) =>
+      socket.once('data', () => socket.write(Buffer.concat([Buffer.from(head), bytes]))),
+    );
+    return clientOf(`http://127.0.0.1:${port}/x`, settings).call(body('p'), KEY);
+  };
+  const JSON_BYTES = Buffer.from('{"größe": 1}');
+
+  it.each([
+    ['gzip', gzipSync(JSON_BYTES)],
+    ['deflate', deflateSync(JSON_BYTES)],
+    ['br', brotliCompressSync(JSON_BYTES)],
+    ['identity', JSON_BYTES],
+    // A gateway has decoded it and left the header; a server names the charset in the wrong one.
+    ['gzip', JSON_BYTES],
+    ['utf-8', JSON_BYTES],
+  ])('an answer in %s, which nobody asked for, is read', async (encoding, bytes) => {
+    expect(await callEncoded(encoding, bytes)).toMatchObject({ kind: 'response', body: '{"größe": 1}' });
+  });
+
+  it('fault 28: an encoded answer that becomes larger than the cap is refused', async () => {
+    const bytes = gzipSync(Buffer.alloc(4_000_000));
+    expect(await callEncoded('gzip', bytes, { maxResponseBytes: 1_000_000 })).toMatchObject({
+      code: 'too_large',
+      phase: 'exchange',
+    });
+  });
+
+  it.each(['zstd', 'gzip', 'gzip, br'])('an answer in %s that cannot be read is named', async (encoding) => {
+    expect(await callEncoded(encoding, Buffer.from([0x28, 0xb5, 0x2f, 0xfd]))).toMatchObject({
+      kind: 'failure',
+      code: 'encoded',
+      message: expect.stringContaining(`(${encoding})`),
+    });
   });
 
   it('an answer that is not HTTP is a failure of the exchange', async () => {

@@ -7,7 +7,8 @@ import { type LlamaServer, llamaServer } from '../support/llama-server.js';
 function ask(server: LlamaServer, fields: object, ownFields: readonly string[] = []) {
   const body = { prompt: 'one two three', model: 'm', max_tokens: 3, ...fields };
   const request = { method: 'POST', url: '/v1/completions', headers: {}, prompt: '', count: 1, total: 1 };
-  const reply = llamaServer(server)({ ...request, body, text: JSON.stringify(body) });
+  const left = new AbortController().signal;
+  const reply = llamaServer(server)({ ...request, left, body, text: JSON.stringify(body) });
   const { status = 200, json } = reply as { readonly status?: number; readonly json: unknown };
   const exchange = {
     ...{ kind: 'response' as const, status, headers: {}, latency_ms: 1 },

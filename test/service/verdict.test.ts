@@ -487,6 +487,36 @@ describe('the verdict on what servers of the same shape say', () => {
       stop('deployment_not_found'),
     ],
     [
+      "fault 98: llama.cpp's router, no such model",
+      400,
+      { error: { code: 400, message: "model 'x' not found", type: 'invalid_request_error' } },
+      stop('deployment_not_found'),
+    ],
+    [
+      'fault 98: LM Studio, no such model',
+      400,
+      { error: 'Invalid model identifier "x". Please specify a valid downloaded model.' },
+      stop('deployment_not_found'),
+    ],
+    [
+      'fault 98: LM Studio, a model that cannot be loaded',
+      400,
+      { error: { message: 'Failed to load model "x". Error: Error loading model.' } },
+      stop('deployment_not_found'),
+    ],
+    [
+      'fault 98: a refusal that begins with a row about a model that was not found',
+      400,
+      { error: { message: 'The model of the car I bought was not found: bad prompt' } },
+      failed('invalid_request'),
+    ],
+    [
+      'fault 98: a refusal that quotes a row about a model that was not found',
+      400,
+      { error: { message: 'Bad prompt: "The model was not found in the shop."' } },
+      failed('invalid_request'),
+    ],
+    [
       'LiteLLM, no budget',
       429,
       { error: { message: 'Budget', type: 'budget_exceeded' } },
@@ -568,7 +598,13 @@ describe('the verdict on what servers of the same shape say', () => {
       'llama.cpp, calls that together outgrow its context',
       500,
       { error: { message: 'Context size has been exceeded.', type: 'server_error' } },
-      retry('server_error', false),
+      { ...retry('context_length_exceeded', false), noRoom: true },
+    ],
+    [
+      'llama.cpp, the same of an older build',
+      500,
+      { error: { message: 'Input prompt is too big compared to KV size. Please try increasing KV size.' } },
+      { ...retry('context_length_exceeded', false), noRoom: true },
     ],
     [
       'llama.cpp, an operation that it was not started for',

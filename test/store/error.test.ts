@@ -86,7 +86,7 @@ describe('the health of a store', () => {
   const READONLY = new Error('READONLY You cannot write');
   function health(): { now: number; health: StoreHealth; faults: string[] } {
     const clock = { now: 1_000_000, faults: [] as string[] };
-    const made = new StoreHealth('redis://h', true, () => clock.now);
+    const made = new StoreHealth('redis://h', () => clock.now);
     made.opened();
     made.onFault(({ code }) => clock.faults.push(code));
     return Object.assign(clock, { health: made });

@@ -13,7 +13,7 @@ describeEachStore('texts by name', (underTest) => {
 
   beforeAll(async () => {
     texts = (await underTest().open()).keyValue;
-    // Of another process, where the store takes one; the embedded store gives it a database of its own.
+    // Of another process, where the store takes one; the embedded store gives it a directory of its own.
     other = (await underTest().open()).keyValue;
   });
   beforeEach(async () => {

@@ -155,9 +155,9 @@ export const disk = new CrashingDisk();
 export function crashingPromises(real: typeof promises): object {
   return {
     ...real,
-    open: (path: string, flags: string | number) =>
+    open: (path: string, flags: string | number, mode?: number) =>
       disk.step(async () => {
-        const handle = await real.open(path, flags);
+        const handle = await real.open(path, flags, mode);
         disk.opened(handle);
         if (typeof flags === 'number' && (flags & constants.O_CREAT) !== 0) disk.renamed();
         return crashingHandle(handle, path);

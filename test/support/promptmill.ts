@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'yaml';
 import { callCommand } from './called.js';
-import { putMadeStore } from './made-store.js';
 
 const CLI = join(import.meta.dirname, '../../dist/cli.js');
 
@@ -27,12 +26,6 @@ export interface Running {
 /** A folder to work in, as a user has one; every path is relative to it. */
 export class Workplace {
   #folder: string | null = null;
-  readonly #storeIsMade: boolean;
-
-  /** @param storeIsMade false where a run has to make its embedded store itself. @default true */
-  constructor({ storeIsMade = true }: { readonly storeIsMade?: boolean } = {}) {
-    this.#storeIsMade = storeIsMade;
-  }
 
   /** Made when it is first asked for: tests that are not run leave none. */
   get folder(): string {
@@ -93,13 +86,12 @@ export class Workplace {
   }
 
   /**
-   * Starts `promptmill` here. Nothing of the environment of the tests reaches it but the PATH. A run on the embedded
-   * store finds one that is made.
+   * Starts `promptmill` here. Nothing of the environment of the tests reaches it but the PATH.
    */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = ''): Running {
     const child = spawn(process.execPath, [CLI, ...args], {
       cwd: this.folder,
-      env: this.#prepare(args, env),
+      env: environment(env),
       stdio: 'pipe',
     });
     let stdout = '';
@@ -125,25 +117,16 @@ export class Workplace {
 
   /** Runs `promptmill` here to its end without a process of its own, which is cheaper; see `callCommand` for what differs. */
   call(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
-    return callCommand({ args, folder: this.folder, env: this.#prepare(args, env) });
-  }
-
-  /** Puts an embedded store where a run will look for it, and tells the environment of the command. */
-  #prepare(args: readonly string[], env: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
-    const { PROMPTMILL_QUEUE: queue = 'embedded', PROMPTMILL_STATE_DIR: state = '.promptmill' } = env;
-    const queueIsElsewhere = args.includes('--queue') || 'PROMPTMILL_QUEUE_FILE' in env;
-    if (
-      this.#storeIsMade &&
-      ['run', 'retry'].includes(args[0] ?? '') &&
-      queue === 'embedded' &&
-      !queueIsElsewhere
-    ) {
-      putMadeStore(resolve(this.folder, state));
-    }
-    return { PATH: process.env['PATH'], PROMPTMILL_API_KEY: 'a-key-for-tests-only', ...env };
+    return callCommand({ args, folder: this.folder, env: environment(env) });
   }
 
   remove(): void {
     if (this.#folder !== null) rmSync(this.#folder, { recursive: true, force: true });
   }
 }
+
+const environment = (env: Readonly<Record<string, string>>): NodeJS.ProcessEnv => ({
+  PATH: process.env['PATH'],
+  PROMPTMILL_API_KEY: 'a-key-for-tests-only',
+  ...env,
+});

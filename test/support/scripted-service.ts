@@ -17,6 +17,8 @@ export interface ScriptedRequest {
   readonly count: number;
   /** Which call of all this is, from 1. */
   readonly total: number;
+  /** Aborted when the caller hangs up before it has its answer. */
+  readonly left: AbortSignal;
 }
 
 /** The prompts of a request, one or several. */
@@ -92,8 +94,13 @@ export async function startScriptedService(
     const count = (counts.get(prompt) ?? 0) + 1;
     counts.set(prompt, count);
     const { method = '', url = '', headers } = incoming;
-    const request = { method, url, headers, text, body, prompt, count, total: requests.length + 1 };
+    const hungUp = new AbortController();
+    const total = requests.length + 1;
+    const request = { method, url, headers, text, body, prompt, count, total, left: hungUp.signal };
     requests.push(request);
+    response.on('close', () => {
+      if (!response.writableFinished) hungUp.abort();
+    });
     send(await script(request), response);
   };
 

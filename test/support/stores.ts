@@ -5,7 +5,6 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
 import type { LedgerTimes } from '../../src/store/times.js';
-import { putMadeStore } from './made-store.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from './servers.js';
 
 /** One kind of store, as a suite sees it. */
@@ -55,7 +54,6 @@ export function describeEachStore(
 
       beforeAll(async () => {
         stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
-        if (kind === 'embedded') putMadeStore(stateDir);
         server = await start();
       });
       afterAll(async () => {
@@ -80,8 +78,7 @@ export function describeEachStore(
 }
 
 /**
- * One store for the commands of a suite that shows nothing of stores: Redis where it is there, on which a run begins in a third of the
- * time, else the embedded one.
+ * The embedded store, for the commands of a suite that shows nothing of stores.
  * @returns what a command needs to use it
  */
 export function oneStore(): () => {
@@ -89,16 +86,11 @@ export function oneStore(): () => {
   readonly PROMPTMILL_STATE_DIR: string;
 } {
   let stateDir = '';
-  let server: Server | null = null;
-  beforeAll(async () => {
+  beforeAll(() => {
     stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
-    if (haveRedis()) server = await startRedis();
   });
-  afterAll(async () => {
-    await server?.stop();
-    rmSync(stateDir, { recursive: true, force: true });
-  });
-  return () => ({ PROMPTMILL_QUEUE: server?.url ?? 'embedded', PROMPTMILL_STATE_DIR: stateDir });
+  afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
+  return () => ({ PROMPTMILL_QUEUE: 'embedded', PROMPTMILL_STATE_DIR: stateDir });
 }
 
 /** Runs a suite for each kind of server; each of its tests starts those that it needs. */

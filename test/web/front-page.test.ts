@@ -33,7 +33,7 @@ describe('what the page shows of a run that goes on', () => {
       done: 500,
       total: 1000,
       percentText: '50 %',
-      progressText: '500 of 1,000 rows',
+      progressText: '500 of 1,000 rows known, 480 of them written',
     });
     expect(Object.fromEntries(card?.figures ?? [])).toMatchObject({
       Speed: '21 rows/s',
@@ -108,17 +108,29 @@ describe('what the page shows of runs that ended', () => {
     });
   });
 
+  it('is rejected where it took the place of no good output', () => {
+    const missed = 'below_require: 10.0 % of 460 answers are valid';
+    const run = seen(runBeat({ state: 'finished' }, { missed, rejected: { good_output: 'out/a.csv' } }));
+    expect(stateWith(run).past[0]?.stateText).toBe('Rejected, below what is asked');
+  });
+
+  it('is coloured by its answers: red where none is valid, yellow where some are not', () => {
+    const rows = { total: 300, completed: 300, filtered: 0, failed: 0, skipped: 0 };
+    const past = (invalid: number) =>
+      stateWith(seen(runBeat({ state: 'finished' }, { rows, answers_invalid: invalid }))).past[0];
+    expect(past(0)).toMatchObject({ state: 'finished', stateText: 'Finished' });
+    expect(past(7)).toMatchObject({ state: 'invalid', stateText: 'Finished, 7 invalid' });
+    expect(past(300)).toMatchObject({ state: 'failures', stateText: 'Finished, 300 invalid' });
+    expect(past(300)?.shares.filter(({ fraction }) => fraction > 0)).toEqual([
+      { name: 'invalid', count: '300', percent: '100.0 %', fraction: 1 },
+    ]);
+    expect(past(7)?.shares[0]).toMatchObject({ name: 'answered', count: '293' });
+  });
+
   it('is how many answers are invalid while it goes on, where any are', () => {
     const labels = (invalid: number) =>
       stateWith(seen(runBeat({}, { answers_invalid: invalid }))).running[0]?.figures.map(([label]) => label);
     expect(labels(3)).toEqual([...(labels(0) ?? []), 'Invalid answers']);
-  });
-
-  it('is no invalid answer and nothing missed where a version wrote its beat that knew neither', () => {
-    const beat = runBeat({ state: 'finished' });
-    const { answers_invalid: _, missed: __, ...summary } = beat.summary;
-    const [read] = readRuns([{ name: beat.run, text: JSON.stringify({ ...beat, summary }), ageMs: 0 }]);
-    expect(read?.beat.summary).toMatchObject({ answers_invalid: 0, missed: null });
   });
 });
 

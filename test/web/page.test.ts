@@ -59,7 +59,9 @@ describeInChromium('the page in a browser', () => {
     await card.getByText('500 of 1,000 rows').waitFor();
     const bar = card.getByRole('progressbar', { name: 'Progress of review-sentiment' });
     expect(await bar.getAttribute('aria-valuenow')).toBe('500');
-    expect(await bar.getAttribute('aria-valuetext')).toBe('50 %, 500 of 1,000 rows');
+    expect(await bar.getAttribute('aria-valuetext')).toBe(
+      '50 %, 500 of 1,000 rows known, 480 of them written',
+    );
     expect(await card.locator('.legend').innerText()).toMatch(/460 completed 95\.8 %/);
     expect(await page.title()).toBe('50 % review-sentiment – Promptmill');
     expect(await page.locator('#workers').innerText()).toMatch(
@@ -182,6 +184,39 @@ describeInChromium('the page in a browser', () => {
     expect(summary).toEqual(beat.summary);
   });
 
+  it('fault 102: the page of a run that goes on shows progress against all rows, time left and workers, and no end', async () => {
+    await beats.run(runBeat({ known: 500 }));
+    await beats.worker(workerBeat());
+    await beats.worker(workerBeat({ id: 'other', host: 'other', queues: [] }));
+    const page = await open(`/runs/${RUN}`);
+    const rows = page.locator('#rows-text');
+    await rows.getByText('50 %: 500 of 1,000 rows known, 480 of them written').waitFor();
+    expect(await page.locator('#state').innerText()).toBe('Running');
+    const widths = await page.evaluate<number[]>(
+      '[...document.querySelectorAll("#stack > span")].map(({ style }) => parseFloat(style.width))',
+    );
+    expect(widths.reduce((sum, width) => sum + width, 0)).toBeCloseTo(50);
+    expect(await page.locator('#figures').innerText()).toMatch(
+      /Speed\s+21 rows\/s\s+Time left\s+24 s\s+Running for\s+25 s/,
+    );
+    expect(await page.locator('#facts').innerText()).toContain('Running since');
+    expect(await page.locator('#sections section').first().innerText()).toMatch(
+      /^Workers\s+night1, 4711\s+6 in flight, 19 rows\/s$/,
+    );
+    expect(await page.locator('main').innerText()).not.toMatch(
+      /Finished|Duration|480 rows =|\d{4}-\d\d-\d\d[T ]\d/,
+    );
+
+    await beats.run(runBeat({ state: 'finished' }));
+    await rows.getByText('480 rows = 460 completed').waitFor();
+    const dates = (await page.locator('#facts').innerText()).match(/(?:Started|Finished) at\s+.*/g) ?? [];
+    expect(dates.map((date) => date.replace(/\d+/g, '0'))).toEqual([
+      expect.stringMatching(/^Started at\s+Nov 0, 0, 0:0.[AP]M$/),
+      expect.stringMatching(/^Finished at\s+\w+ 0, 0, 0:0.[AP]M$/),
+    ]);
+    expect(await page.locator('#figures').isVisible()).toBe(false);
+  });
+
   it('opens under an address that has the login in it', async () => {
     await beats.run(runBeat());
     dashboard = await startDashboard({ beats, problems: () => ['jobs/a.yaml is a folder'] });
@@ -195,7 +230,7 @@ describeInChromium('the page in a browser', () => {
     await page.locator('#running').getByText('500 of 1,000 rows').waitFor();
     await page.locator('#problems').getByText('jobs/a.yaml is a folder').waitFor();
     await page.goto(`${address}/runs/${RUN}`);
-    await page.locator('#rows-text').getByText('480 rows').waitFor();
+    await page.locator('#rows-text').getByText('500 of 1,000 rows').waitFor();
   });
 
   it('says that there is no such run', async () => {

@@ -50,3 +50,30 @@ it('calls are in flight from when they go out until they have ended, however tha
     await service.close();
   }
 });
+
+it('fault 113: a row that had no room alone says nothing of the calls at once when it is called beside others', async () => {
+  const service = await startScriptedService(() => ({
+    status: 500,
+    json: { error: { message: 'Context size has been exceeded.' } },
+  }));
+  const access = {
+    address: { baseUrl: service.url, segment: 'openai' },
+    keys: new KeyRing(['a-key-for-tests-only']),
+  };
+  const caller = new Caller(
+    access,
+    4,
+    true,
+    () => {},
+    () => {},
+  );
+  const kindOf = async (row: number): Promise<string | undefined> =>
+    (await caller.call(CHUNK, [{ row, prompt: `${row}`, parameters: null }], 1))[0]?.kind;
+  try {
+    expect(await kindOf(1)).toBe('retry');
+    expect(await Promise.all([kindOf(1), kindOf(2)])).toEqual(['retry', 'no_room']);
+  } finally {
+    await caller.close();
+    await service.close();
+  }
+});

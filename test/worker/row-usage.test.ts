@@ -3,6 +3,7 @@ import type { Parameters, Usage } from '../../src/model.js';
 import type { Verdict } from '../../src/service/verdict.js';
 import { billedFor } from '../../src/worker/billing.js';
 import { withRowUsage } from '../../src/worker/row-usage.js';
+import { TokenRatio } from '../../src/worker/token-ratio.js';
 
 const KNOWN = { deployment: 'lm-35-turbo-instruct' };
 const UNKNOWN = { deployment: 'my-own' };
@@ -75,10 +76,10 @@ describe('the usage of a row', () => {
     expect(usageOf(await one(odd('p q a'), 'p q', { echo: true }))).toMatchObject(counts(2, 1));
   });
 
-  it('fault 77: of a model that is not known counts for a budget with all that was reserved', async () => {
+  it('fault 77: of a model that is not known counts for a budget with a token for each byte', async () => {
     const result = await one(settled(' fine', null, true), 'How is it?', {}, UNKNOWN);
     expect(usageOf(result)).toMatchObject({ estimated: true });
-    expect(billedFor(result, counts(12, 16))).toEqual({ prompt_tokens: 12, completion_tokens: 16 });
+    expect(billedFor(result, counts(12, 16))).toEqual({ prompt_tokens: 12, completion_tokens: 7 });
     // Without a budget nothing is reserved, and one that is added later must know what was spent.
     expect(billedFor(result, counts(0, 0)).prompt_tokens).toBeGreaterThan(0);
   });
@@ -205,5 +206,19 @@ describe('the usage of a row', () => {
     expect(await judged(counts(7, 5), unknown)).toMatchObject(short);
     expect(usageOf(await judged(counts(7, 9), unknown))).toEqual(counts(7, 9));
     expect(usageOf(await judged(counts(7, 2), hosted))).toEqual(counts(7, 2));
+  });
+
+  it('marks a prompt that was cut, and none in which much is repeated', () => {
+    const ratio = new TokenRatio();
+    const noticeOf = (prompt: string, tokens: number): string | undefined => {
+      const said = settled(' good', counts(tokens, 1));
+      const [verdict] = withRowUsage([said], [row(prompt)], {}, { ...UNKNOWN, style: 'openai' }, ratio);
+      return verdict?.kind === 'final' ? verdict.notice : undefined;
+    };
+    const words = (count: number): string => Array(count).fill('review').join(' ');
+    for (let i = 0; i < 3; i++) expect(noticeOf(words(150 + i), 150 + i)).toBeUndefined();
+    expect(noticeOf(words(400), 100)).toBe('prompt_cut');
+    for (const repeated of [' ', '-', 'a', '\r\n'])
+      expect(noticeOf(`${words(100)} ${repeated.repeat(2_000)}`, 140), repeated).toBeUndefined();
   });
 });

@@ -38,11 +38,17 @@ export interface Chart {
   readonly title: string;
   /** What it shows, in a sentence. */
   readonly description: string;
-  readonly x: Axis & { readonly values: readonly number[]; readonly texts: readonly Piece[] };
+  readonly x: Axis & {
+    /** Of steps, where they begin. */
+    readonly values: readonly number[];
+    /** Of steps, where the last one ends. */
+    readonly end?: number;
+    readonly texts: readonly Piece[];
+  };
   readonly y: Axis;
   readonly series: readonly Series[];
-  /** `areas` stand on each other. @default 'lines' */
-  readonly form?: 'lines' | 'areas';
+  /** A value of `steps` is that of all its step. `areas` are steps that stand on each other. @default 'lines' */
+  readonly form?: 'lines' | 'steps' | 'areas';
   /** Whether there is a line on which x and y are the same. @default false */
   readonly diagonal?: boolean;
   /** What is allowed, of `y`: a line across. @default none */
@@ -106,16 +112,21 @@ async function svgOf(spec: TopLevelSpec): Promise<string> {
  * when it is drawn.
  */
 function specOf({ x, y, series, form = 'lines', diagonal = false, limit = null }: Chart): TopLevelSpec {
+  const ends = x.end === undefined ? x.values : [...x.values, x.end];
   const values = series.flatMap(({ kind, values }, place) =>
-    values.flatMap((value, i) => (value === null ? [] : [{ x: x.values[i], y: value, kind, place }])),
+    ends.flatMap((at, i) => {
+      const value = values[Math.min(i, values.length - 1)] ?? null;
+      return value === null ? [] : [{ x: at, y: value, kind, place }];
+    }),
   );
+  const interpolate = form === 'lines' ? 'linear' : 'step-after';
   const kinds = series.map(({ kind }) => kind);
   const axis = ({ title, format = '~s' }: Axis) => ({ title, format, tickCount: 5 });
   const scale = ({ domain }: Axis) => ({
     nice: domain === undefined,
     ...(domain && { domain: [...domain] }),
   });
-  const points = x.values.length <= 20;
+  const points = form === 'lines' && x.values.length <= 20;
   return {
     ...SIZE,
     autosize: { type: 'fit', contains: 'padding' },
@@ -165,8 +176,14 @@ function specOf({ x, y, series, form = 'lines', diagonal = false, limit = null }
       {
         mark:
           form === 'areas'
-            ? { type: 'area', interpolate: 'monotone', aria: false }
-            : { type: 'line', strokeWidth: 1.75, point: points && { size: 28, filled: true }, aria: false },
+            ? { type: 'area', interpolate, aria: false }
+            : {
+                type: 'line',
+                interpolate,
+                strokeWidth: 1.75,
+                point: points && { size: 28, filled: true },
+                aria: false,
+              },
         encoding: {
           color: {
             field: 'kind',

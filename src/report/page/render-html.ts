@@ -1,8 +1,9 @@
-import { cost, count, duration, percent, rate } from '../../figures.js';
+import { cost, count, duration, moment, percent, rate } from '../../figures.js';
 import type { RunReport } from '../run-report.js';
 import type { Scores } from '../scores.js';
 import type { ReportSection } from '../sections.js';
-import { STATUSES } from '../tally.js';
+import { calledPerSecond, outcomeParts } from '../summary.js';
+import { jobTitle } from '../terminal.js';
 import { chartFigure } from './charts.js';
 import { htmlPage, type PageSection } from './html-page.js';
 import { type Html, html } from './markup.js';
@@ -52,7 +53,7 @@ export async function renderHtml(report: RunReport): Promise<string> {
     section('rows', 'Rows', [rowsPart(report)]),
   ];
   return htmlPage({
-    title: report.job,
+    title: jobTitle(summary),
     lead: leadOf(report),
     sections: sections.filter((each) => each !== null),
     footer: html`<p>Report of run ${summary.run}, written by Promptmill. Everything in it is in this one file.</p>`,
@@ -63,25 +64,25 @@ type ReportTable = NonNullable<RunReport['table']>;
 
 /** What most readers come for: how it ended, what to do, and the main figures. */
 function leadOf({ verdict, reconciliation, summary }: RunReport): Html {
-  const { rows } = summary;
   const state = STATES[verdict.state];
-  const total = Math.max(1, rows.total);
+  const total = Math.max(1, summary.rows.total);
+  const parts = outcomeParts(summary);
   let x = 0;
-  const bars = STATUSES.map((status) => {
-    const width = (100 * rows[status]) / total;
+  const bars = parts.map(([name, rows]) => {
+    const width = (100 * rows) / total;
     x += width;
-    return html`<rect data-kind="${status}" x="${x - width}" width="${width}" height="1"/>`;
+    return html`<rect data-kind="${name}" x="${x - width}" width="${width}" height="1"/>`;
   });
-  return html`<p class="under">${summary.deployment}, <time datetime="${summary.finished_at}">${summary.finished_at.slice(0, 16).replace('T', ' ')} UTC</time></p>
+  return html`<p class="under">${summary.deployment}, <time datetime="${summary.finished_at}">${moment(summary.finished_at)}</time></p>
 <div class="verdict" data-state="${state}">
 <p><strong>${reconciliation}</strong></p>
 <p>${verdict.text}</p>
 ${verdict.next.map(({ text, command }) => html`<p>${text}${command === null ? null : html` <code>${command}</code>`}</p>`)}
 </div>
 <svg class="stack" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">${bars}</svg>
-<ul class="legend" aria-hidden="true">${STATUSES.filter((status) => rows[status] > 0).map(
-    (status) => html`<li><i data-kind="${status}"></i>${status} ${percent(rows[status], total)}</li>`,
-  )}</ul>
+<ul class="legend" aria-hidden="true">${parts
+    .filter(([, rows]) => rows > 0)
+    .map(([name, rows]) => html`<li><i data-kind="${name}"></i>${name} ${percent(rows, total)}</li>`)}</ul>
 <dl class="figures">${mainFigures(summary).map(
     ([
       name,
@@ -109,7 +110,7 @@ function mainFigures(summary: RunReport['summary']): [name: string, value: strin
     ['Tokens', count(usage.total_tokens)],
     ...(price === null ? [] : [['Cost', cost(price)] as [string, string]]),
     ['Duration', duration(summary.duration_s)],
-    ['Speed', rate(summary.rows_per_second, ' rows')],
+    ['Speed', rate(calledPerSecond(summary), ' rows')],
     ...(latency_ms.p50 === null
       ? []
       : [['Median latency', duration(latency_ms.p50 / 1000)] as [string, string]]),
@@ -198,16 +199,14 @@ function confusionPart(confusion: RunReport['charts']['confusion']): Html | null
   if (confusion === null) return null;
   const { right, answered, counts } = confusion;
   if (answered.length <= MOST_LABELS) {
-    // Beside the charts where it is as narrow as they are.
-    return html`<section class="part${answered.length > 3 ? ' wide' : null}"><h3>Right label and answer</h3>${matrixTable(
-      {
-        caption: 'Rows by their right label, down, and the answer, across',
-        corner: 'right ↓ answer →',
-        across: answered,
-        down: right,
-        counts,
-      },
-    )}</section>`;
+    // A row of its own: a column of the grid is too narrow for the counts of three labels.
+    return html`<section class="part wide"><h3>Right label and answer</h3>${matrixTable({
+      caption: 'Rows by their right label, down, and the answer, across',
+      corner: 'right ↓ answer →',
+      across: answered,
+      down: right,
+      counts,
+    })}</section>`;
   }
   const pairs = right
     .flatMap((label, i) => answered.map((said, j) => ({ label, said, rows: counts[i]?.[j] ?? 0 })))

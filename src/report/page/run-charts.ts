@@ -3,12 +3,10 @@ import type { RunReport } from '../run-report.js';
 import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../timeline.js';
 import type { Chart } from './charts.js';
 
-/** Points below which a curve says no more than a table. */
+/** Points and steps below which a picture says no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;
-/** Points of a chart over time at most. */
-const MOST_POINTS = 40;
-/** Milliseconds of a point at least: a run writes down its figures about once a second, so shorter ones would have gaps. */
-const SHORTEST_MS = 2_000;
+/** Steps of a chart over time at most. */
+const MOST_STEPS = 60;
 
 export type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
 
@@ -17,12 +15,12 @@ type RunChart = Chart & { readonly id: ChartId };
 /** The charts of a run that there are figures for. */
 export const runCharts = ({ charts, summary: { details } }: RunReport): RunChart[] => [
   ...scoreCharts(charts),
-  ...(details === undefined ? [] : timeCharts(fewPoints(details.timeline), charts)),
+  ...timeCharts(stepsOf(details.timeline), charts),
 ];
 
-function fewPoints(timeline: Timeline): readonly TimelinePoint[] {
-  const most = Math.min(MOST_POINTS, Math.floor(timeline.until_ms / SHORTEST_MS));
-  return most < FEWEST.buckets ? [] : pointsOf(coarser(timeline, most));
+function stepsOf(timeline: Timeline): readonly TimelinePoint[] {
+  const points = pointsOf(coarser(timeline, MOST_STEPS));
+  return points.length < FEWEST.buckets ? [] : points;
 }
 
 const SHARE = { format: '.0%' } as const;
@@ -101,8 +99,8 @@ function timeCharts(
   return [
     {
       id: 'rows-over-time',
-      title: 'Speed',
-      description: 'Rows that ended in a second.',
+      title: 'Rows over time',
+      description: 'Rows that ended in a second, those included that needed no call.',
       x,
       y: { title: 'rows per second' },
       form: 'areas',
@@ -123,6 +121,7 @@ function timeCharts(
       description: 'How long the calls took that rows ended with.',
       x,
       y: { title: slow ? 'seconds' : 'milliseconds' },
+      form: 'steps',
       series: [
         { name: 'mean', kind: 'first', values: timeline.map((point) => inUnit(point.latency_mean_ms)) },
         { name: 'longest', kind: 'second', values: timeline.map((point) => inUnit(point.latency_max_ms)) },
@@ -135,6 +134,7 @@ function timeCharts(
         'Calls in a minute, and those of them that the service refused because there were too many.',
       x,
       y: { title: 'calls per minute' },
+      form: 'steps',
       series: [
         { name: 'sent', kind: 'first', values: perMinute(({ sent }) => sent) },
         { name: 'refused', kind: 'filtered', values: perMinute(({ rate_limited }) => rate_limited) },
@@ -167,7 +167,8 @@ function workedTime(timeline: readonly TimelinePoint[]): Chart['x'] {
   return {
     title: `${unit} of work`,
     domain: [0, end / seconds],
-    values: timeline.map(({ from_s, to_s }) => (from_s + to_s) / 2 / seconds),
+    values: timeline.map(({ from_s }) => from_s / seconds),
+    end: end / seconds,
     texts: timeline.map(({ from_s, to_s }) => `${duration(from_s)} to ${duration(to_s)}`),
   };
 }

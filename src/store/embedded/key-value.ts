@@ -27,7 +27,7 @@ const LOOKS = 300;
 
 /**
  * Texts by name for the embedded store: files in the state directory, because only the process of a run can open its
- * database. Others want to see how it gets on, and runs of one state directory share a quota. The first line of a file is
+ * store. Others want to see how it gets on, and runs of one state directory share a quota. The first line of a file is
  * its time to live in milliseconds. Readers need no lock: every change is a rename.
  */
 export class FileKeyValue implements KeyValue {

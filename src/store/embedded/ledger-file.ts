@@ -17,13 +17,12 @@ import { UNKNOWN_TEXT } from '../ledger.js';
 import type { Change, Place } from './ledger-state.js';
 
 /** The first line. The number goes up with every change of what the lines mean. */
-const HEADER = Buffer.from('promptmill ledger 2\n');
-/** That of the version before, which has no interim outcomes; it is as long. */
-const HEADER_BEFORE = Buffer.from('promptmill ledger 1\n');
+const HEADER = Buffer.from('promptmill ledger 3\n');
 /** Behind the name of the file in those of its drafts. */
 const DRAFT = '.new';
 /** A line begins with the checksum of the rest in hexadecimal, and with what it is. */
 const CHECKSUM = 8;
+const UNSIGNED = ' '.repeat(CHECKSUM);
 const CHANGE = ' ';
 const OUTCOME = '+';
 /** Bytes of a line before its text, and its end. */
@@ -35,7 +34,7 @@ const BLOCK = 2 ** 18;
 /**
  * The ledger's changes in their order, one line of JSON for each; the outcomes that a change brings are lines of their own
  * before it. All lines of a change are one write. So whatever a killed process has left of one ends without its last line,
- * and is cut off by the next. It survives the death of the process and not that of the machine, like the database of the queue:
+ * and is cut off by the next. It survives the death of the process and not that of the machine:
  * a change is not synced. A file that takes the place of another is, because that one may have been on the disk for long.
  */
 export class LedgerFile {
@@ -62,7 +61,7 @@ export class LedgerFile {
     const draftPath = `${path}${DRAFT}-${randomBytes(6).toString('hex')}`;
     const file = new LedgerFile(openSync(draftPath, 'w+', 0o600), path, 0, draftPath);
     try {
-      file.#write([HEADER]);
+      file.#write(HEADER);
       return file;
     } catch (error) {
       file.discard();
@@ -107,7 +106,6 @@ export class LedgerFile {
       const file = new LedgerFile(descriptor, path, 0);
       file.size = file.#replay(onChange);
       ftruncateSync(descriptor, file.size);
-      writeSync(descriptor, HEADER, 0, HEADER.length, 0);
       return file;
     } catch (error) {
       closeSync(descriptor);
@@ -126,16 +124,23 @@ export class LedgerFile {
    */
   append(change: Change, outcomes: readonly string[] = []): Place[] {
     const texts = outcomes.map((outcome) => lineOf(OUTCOME, outcome));
-    const places = this.#placesFor(texts, (i) => outcomes[i]?.includes(UNKNOWN_TEXT) ?? false);
-    this.#write([...texts, lineOf(CHANGE, JSON.stringify(change))]);
+    texts.push(lineOf(CHANGE, JSON.stringify(change)));
+    const bytes = signed(Buffer.from(texts.join('')));
+    const places = this.#placesIn(
+      bytes,
+      outcomes.length,
+      (i) => outcomes[i]?.includes(UNKNOWN_TEXT) ?? false,
+    );
+    this.#write(bytes);
     return places;
   }
 
   /** The same with outcomes of another file. */
   copy(change: Change, from: LedgerFile, outcomes: readonly Place[]): Place[] {
-    const lines = outcomes.map((place) => from.#lineAt(place));
-    const places = this.#placesFor(lines, (i) => outcomes[i]?.isUnknown ?? false);
-    this.#write([...lines, lineOf(CHANGE, JSON.stringify(change))]);
+    const last = signed(Buffer.from(lineOf(CHANGE, JSON.stringify(change))));
+    const bytes = Buffer.concat([...outcomes.map((place) => from.#lineAt(place)), last]);
+    const places = this.#placesIn(bytes, outcomes.length, (i) => outcomes[i]?.isUnknown ?? false);
+    this.#write(bytes);
     return places;
   }
 
@@ -155,18 +160,21 @@ export class LedgerFile {
     return this.#descriptor;
   }
 
-  #placesFor(lines: readonly Buffer[], isUnknown: (i: number) => boolean): Place[] {
-    let offset = this.size + BEFORE;
-    return lines.map(({ length }, i) => {
-      const place = { offset, bytes: length - BEFORE - 1, isUnknown: isUnknown(i), own: null };
-      offset += length;
-      return place;
-    });
+  /** The places of the first lines of what is written next. */
+  #placesIn(bytes: Buffer, lines: number, isUnknown: (i: number) => boolean): Place[] {
+    const places: Place[] = [];
+    let begin = 0;
+    for (let i = 0; i < lines; i++) {
+      const end = bytes.indexOf(LINE_END, begin);
+      const offset = this.size + begin + BEFORE;
+      places.push({ offset, bytes: end - begin - BEFORE, isUnknown: isUnknown(i), own: null });
+      begin = end + 1;
+    }
+    return places;
   }
 
-  #write(lines: readonly Buffer[]): void {
+  #write(bytes: Buffer): void {
     if (this.#isTorn) this.#takeBack();
-    const bytes = Buffer.concat(lines);
     this.#isTorn = true;
     try {
       for (let at = 0; at < bytes.length; ) {
@@ -239,10 +247,17 @@ export class LedgerFile {
   }
 }
 
-function lineOf(kind: string, text: string): Buffer {
-  const line = Buffer.from(`${''.padEnd(CHECKSUM)}${kind}${text}\n`);
-  line.write(checksumOf(line.subarray(CHECKSUM, -1)), 'latin1');
-  return line;
+/** A line with room for its checksum. */
+const lineOf = (kind: string, text: string): string => `${UNSIGNED}${kind}${text}\n`;
+
+/** Puts the checksum of each line before it. */
+function signed(lines: Buffer): Buffer {
+  for (let begin = 0; begin < lines.length; ) {
+    const end = lines.indexOf(LINE_END, begin);
+    lines.write(checksumOf(lines.subarray(begin + CHECKSUM, end)), begin, 'latin1');
+    begin = end + 1;
+  }
+  return lines;
 }
 
 /** The text of a line; null where its checksum is another. */
@@ -254,7 +269,7 @@ function textOf(line: Buffer): Buffer | null {
 const checksumOf = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(CHECKSUM, '0');
 
 function assertHeader(path: string, line: Buffer): void {
-  if ([HEADER, HEADER_BEFORE].some((header) => line.equals(header.subarray(0, -1)))) return;
+  if (line.equals(HEADER.subarray(0, -1))) return;
   if (!line.toString('latin1').startsWith('promptmill ledger ')) throw damaged(path, 0, 'it has no header');
   throw new UsageError(
     'bad_state_dir',

@@ -46,6 +46,10 @@ export interface RunFacts {
   readonly opened: boolean;
   readonly calls: Counters;
   readonly flight: readonly (readonly [row: number, Flight])[];
+  /** Rows without an outcome, and how many processes of the run have died while they called them. */
+  readonly deaths: readonly (readonly [row: number, number])[];
+  /** The process of the run has left the store, so it did not die. */
+  readonly left: boolean;
   /** The last change, in milliseconds since 1970. */
   readonly seenAt: number;
 }
@@ -112,6 +116,8 @@ interface Run {
   opened: boolean;
   calls: Counters;
   readonly flight: Map<number, Flight>;
+  readonly deaths: Map<number, number>;
+  left: boolean;
   /** First row → row → outcome. */
   readonly chunks: Map<number, Map<number, Place>>;
   /** By rows. */
@@ -121,7 +127,7 @@ interface Run {
 
 const NO_RUN: Readonly<Run> = {
   ...{ head: null, stop: null, opened: false, calls: NO_CALLS, seenAt: 0 },
-  ...{ flight: new Map(), chunks: new Map(), interim: new Map() },
+  ...{ left: false, flight: new Map(), deaths: new Map(), chunks: new Map(), interim: new Map() },
 };
 
 /**
@@ -173,10 +179,11 @@ export class LedgerState {
         break;
       }
       case 'restore': {
-        const { head, stop, opened, calls, flight, seenAt } = change.facts;
+        const { flight, deaths, ...facts } = change.facts;
         const run = this.#runFor(change.run);
-        Object.assign(run, { head, stop, opened, calls: { ...NO_CALLS, ...calls }, seenAt });
+        Object.assign(run, facts);
         for (const [row, each] of flight) run.flight.set(row, each);
+        for (const [row, each] of deaths) run.deaths.set(row, each);
       }
     }
   }
@@ -196,6 +203,7 @@ export class LedgerState {
       for (const row of chunk.keys()) if (row <= mark) this.#drop(run, first, row);
     }
     this.#dropInterim(run, mark);
+    run.left = false;
     run.head = { execution, committed: mark, until: at + leaseMs };
     if (!run.opened) run.calls = added(run.calls, calls ?? NO_CALLS);
     run.opened = true;
@@ -258,8 +266,13 @@ export class LedgerState {
   }
 
   factsOf(name: string): RunFacts {
-    const { head, stop, opened, calls, seenAt, flight } = this.#runs.get(name) ?? NO_RUN;
-    return { head, stop, opened, calls, seenAt, flight: [...flight] };
+    const { head, stop, opened, calls, left, seenAt, flight, deaths } = this.#runs.get(name) ?? NO_RUN;
+    return { head, stop, opened, calls, left, seenAt, flight: [...flight], deaths: [...deaths] };
+  }
+
+  /** The process leaves the store; calls that it could not wait for have nothing to do with that. */
+  leave(): void {
+    for (const run of this.#runs.values()) run.left = true;
   }
 
   get runs(): readonly string[] {
@@ -279,7 +292,7 @@ export class LedgerState {
   #runFor(name: string): Run {
     let run = this.#runs.get(name);
     if (run === undefined) {
-      run = { ...NO_RUN, flight: new Map(), chunks: new Map(), interim: new Map() };
+      run = { ...NO_RUN, flight: new Map(), deaths: new Map(), chunks: new Map(), interim: new Map() };
       this.#runs.set(name, run);
     }
     return run;
@@ -307,6 +320,7 @@ export class LedgerState {
   /** Those of rows up to one. */
   #dropInterim(run: Run, to: number): void {
     for (const row of run.interim.keys()) if (row <= to) this.#dropInterimOf(run, row);
+    for (const row of run.deaths.keys()) if (row <= to) run.deaths.delete(row);
   }
 
   #dropInterimOf(run: Run, row: number): void {
@@ -340,6 +354,7 @@ export class LedgerState {
         this.#keep(run, first, row, outcome);
         if (!outcome.isUnknown) repeated += run.flight.get(row)?.calls.length ?? 0;
         run.flight.delete(row);
+        run.deaths.delete(row);
         this.#dropInterimOf(run, row);
       }
     }
@@ -353,18 +368,23 @@ export function settledAt(
   places: readonly Place[],
 ): Settlement<Place>[] {
   let next = 0;
-  return settled.map((each) => ({
-    ...each,
-    outcome: each.outcome === null ? null : (places[next++] ?? null),
-  }));
+  return settled.map((each) => keptAs(each, each.outcome === null ? null : (places[next++] ?? null)));
 }
 
-/** Calls of the process before will not be heard of. An earlier version counted rows in flight without names. */
+/** A settlement with something else in the place of its outcome. Member by member: a spread takes ten times as long. */
+export const keptAs = <Kept>(
+  { run, first, row, call, interim }: Settlement<unknown>,
+  outcome: Kept | null,
+): Settlement<Kept> =>
+  interim === undefined ? { run, first, row, call, outcome } : { run, first, row, call, outcome, interim };
+
+/** Calls of the process before will not be heard of. One of them may be what it died of (fault 44). */
 function countLost(run: Run): void {
   let lost = run.calls.in_flight;
   for (const [row, { calls }] of run.flight) {
     if (calls.length !== 1 || !calls[0]?.startsWith(OWN)) continue;
     run.flight.delete(row);
+    if (!run.left) run.deaths.set(row, (run.deaths.get(row) ?? 0) + 1);
     lost++;
   }
   run.calls = { ...run.calls, in_flight: 0, repeated: run.calls.repeated + lost };

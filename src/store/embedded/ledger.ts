@@ -1,16 +1,15 @@
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { errorText, isDiskFull, StopError } from '../../errors.js';
 import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
 import { NO_ANSWER } from '../batch.js';
 import type { Counters } from '../counters.js';
-import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation, Settlement } from '../ledger.js';
+import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { MOST_OWN } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { LedgerFile } from './ledger-file.js';
-import { type Change, LedgerState, type Place, settledAt } from './ledger-state.js';
-import type { PglitePool } from './pool.js';
+import { type Change, keptAs, LedgerState, type Place, settledAt } from './ledger-state.js';
 import { shortageOf } from './space.js';
 
 /** The file is written anew when it has this much more than twice what is kept of it, in bytes. */
@@ -39,7 +38,6 @@ export class EmbeddedLedger implements Ledger {
   /**
    * Opens the file, or begins one.
    * @param lock of its directory: nobody else may have it open
-   * @param pool of the queue, without which no run goes on
    * @param onWarning told when the file cannot be written anew, and grows meanwhile
    * @throws UsageError when the file is damaged, or of another version
    * @throws the file system's error when a file that was taken over cannot be written anew
@@ -47,7 +45,6 @@ export class EmbeddedLedger implements Ledger {
   constructor(
     private readonly path: string,
     private readonly lock: Pick<Lock, 'isHeld' | 'tookOver'>,
-    private readonly pool: Pick<PglitePool, 'dead' | 'refusal'>,
     private readonly onWarning: (message: string) => void,
     private readonly times: LedgerTimes = LEDGER_TIMES,
   ) {
@@ -68,8 +65,11 @@ export class EmbeddedLedger implements Ledger {
   }
 
   /** @throws StopError when the last change was not taken, and one would not be now */
-  probe(): void {
-    if (this.#refusal !== null) this.#append(NO_CHANGE);
+  async probe(): Promise<void> {
+    if (this.#refusal === null) return;
+    // A disk without room for answers may have room for this change.
+    if ((await shortageOf(this.#directory)) !== null) throw this.#refusal;
+    this.#append(NO_CHANGE);
   }
 
   async open(
@@ -92,8 +92,8 @@ export class EmbeddedLedger implements Ledger {
     const outcomes = batch.settled.flatMap(({ outcome }) => (outcome === null ? [] : [outcome]));
     let places: readonly Place[] = [];
     if (batch.settled.length + counts.size + reservations.length > 0) {
-      const settled = batch.settled.map(
-        (each): Settlement<true> => ({ ...each, outcome: each.outcome === null ? null : true }),
+      const settled = batch.settled.map((each) =>
+        keptAs(each, each.outcome === null ? null : (true as const)),
       );
       const change = { at, settled, counts: [...counts], reservations, atLeast: [...atLeast] };
       places = this.#append({ do: 'write', ...change }, outcomes);
@@ -121,17 +121,14 @@ export class EmbeddedLedger implements Ledger {
     this.#assertHeld();
     const shortage = await shortageOf(this.#directory);
     this.#assertHeld();
-    const refused =
-      this.pool.refusal === null
-        ? shortage
-        : `cannot keep the queue in ${this.#directory}: ${this.pool.refusal}.`;
-    if (this.pool.dead) {
-      throw new StopError('state_dir_full', refused ?? `the queue in ${this.#directory} is damaged.`, REMEDY);
-    }
     const found = this.#state.progress(run, firsts);
-    const full = refused === null ? this.#refusal : new StopError('state_dir_full', refused, REMEDY);
+    const full = shortage === null ? this.#refusal : new StopError('state_dir_full', shortage, REMEDY);
     if (full === null || found.stop !== null) return found;
     return { ...found, stop: { code: full.code, message: `${full.message} ${full.hint}` } };
+  }
+
+  async deaths(run: string): Promise<ReadonlyMap<number, number>> {
+    return new Map(this.#state.factsOf(run).deaths);
   }
 
   async waiting(run: string): Promise<number> {
@@ -171,6 +168,7 @@ export class EmbeddedLedger implements Ledger {
 
   /** Leaves the file, with what is known and nothing that was forgotten. */
   leave(): void {
+    this.#state.leave();
     if (this.#isChanged && this.lock.isHeld()) this.#rewrite();
     this.#file.close();
   }
@@ -274,13 +272,23 @@ export class EmbeddedLedger implements Ledger {
   }
 }
 
-/** Another process took the directory over while this one was frozen. What was recorded before that is known to it. */
-export const lockLost = (directory: string): StopError =>
-  new StopError(
-    'lock_lost',
-    `another process uses the queue in ${directory} now, because this one gave no sign of life, or its lock was removed.`,
-    'Run the same command when that one has ended: it goes on where it stopped.',
-  );
+/**
+ * Another process took the directory over while this one was frozen, and knows what was recorded before that; or somebody moved the
+ * directory.
+ */
+export function lockLost(directory: string): StopError {
+  return existsSync(directory)
+    ? new StopError(
+        'lock_lost',
+        `another process uses the queue in ${directory} now, because this one gave no sign of life, or its lock was removed.`,
+        'Run the same command when that one has ended: it goes on where it stopped.',
+      )
+    : new StopError(
+        'lock_lost',
+        `${directory}, which has the queue, was moved or removed.`,
+        'Put it back if you can, and run the same command: it goes on where it stopped.',
+      );
+}
 
 /** The changes of a file that was written anew. */
 const AS_WRITTEN_ANEW: ReadonlySet<Change['do']> = new Set(['keep', 'keep interim', 'restore']);

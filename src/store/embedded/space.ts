@@ -2,19 +2,16 @@ import { statfs } from 'node:fs/promises';
 import { UsageError } from '../../errors.js';
 
 const MIB = 2 ** 20;
-/** Kept free for the outcomes of the calls in flight and the database's own log: below it a run stops. */
+/** Kept free for the outcomes of the calls in flight: below it a run stops. */
 const RESERVE = 16 * MIB;
-/** What a new database takes, about. */
-const NEW_DATABASE = 32 * MIB;
 
 /** @throws UsageError when there is less space than a run needs */
-export async function assertSpace(directory: string, isNew: boolean): Promise<void> {
-  const needed = isNew ? NEW_DATABASE + RESERVE : RESERVE;
+export async function assertSpace(directory: string): Promise<void> {
   const free = await freeBytes(directory);
-  if (free >= needed) return;
+  if (free >= RESERVE) return;
   throw new UsageError(
     'state_dir_full',
-    `cannot keep the queue in ${directory}: ${mib(free)} MiB are free there, and ${mib(needed)} MiB are needed`,
+    `cannot keep the queue in ${directory}: ${mib(free)} MiB are free there, and ${mib(RESERVE)} MiB are needed`,
     'Free some space, or name another directory with PROMPTMILL_STATE_DIR.',
   );
 }

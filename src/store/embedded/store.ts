@@ -1,20 +1,20 @@
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { within } from '../../deadline.js';
-import { isDiskFull, isFileLimit, StopError, UsageError } from '../../errors.js';
+import { errorText, isDiskFull, isFileLimit, StopError, UsageError } from '../../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../../folder.js';
 import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { StoreHealth } from '../health.js';
-import { backendOn } from '../postgres/pool.js';
 import type { Store, StoreOptions } from '../store.js';
-import { openDatabase } from './database.js';
 import { FileKeyValue } from './key-value.js';
 import { EmbeddedLedger, lockLost } from './ledger.js';
-import type { PglitePool } from './pool.js';
+import { LedgerFile } from './ledger-file.js';
+import { EmbeddedQueues } from './queue-backend.js';
+import { assertSpace } from './space.js';
 
 /** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
-/** The longest wait for statements under way at the end, in milliseconds. */
-const CLOSE_MS = 5_000;
+/** What a directory has that was used when the queue was in a database. */
+const OF_THE_DATABASE = ['data', 'ready'];
 
 /**
  * Opens the first store of the state directory that no other process uses, or the preferred one.
@@ -23,42 +23,40 @@ const CLOSE_MS = 5_000;
 export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
   const { name, lock } = await claimDirectory(options);
   const directory = join(options.stateDir, name);
+  const { onWarning, ledgerTimes } = options;
   try {
-    // Only this process can reach the database, so nobody mends it meanwhile.
-    const health = new StoreHealth(directory, false);
-    const { database, pool } = await openDatabase(directory, health, () =>
-      lock.isHeld() ? null : lockLost(directory),
-    );
-    const closeDatabase = async (): Promise<void> => {
-      await within(
-        CLOSE_MS,
-        pool.end().then(() => (pool.dead ? undefined : database.close())),
-      ).catch(() => {});
+    for (const old of OF_THE_DATABASE) rmSync(join(directory, old), { recursive: true, force: true });
+    LedgerFile.sweep(join(directory, 'ledger'));
+    await assertSpace(directory);
+    // What its files refuse is told to whoever writes them.
+    const health = new StoreHealth(directory);
+    const loss = (): Error | null => {
+      if (lock.isHeld()) return null;
+      const error = lockLost(directory);
+      health.fail({ code: error.code, message: `${error.message} ${error.hint}` });
+      return error;
     };
-    const ledger = await openLedger(directory, lock, pool, options).catch(async (error: unknown) => {
-      await closeDatabase();
-      throw error;
-    });
-    health.opened();
+    const queues = new EmbeddedQueues(join(directory, 'schedulers.json'), loss, onWarning);
+    const ledger = new EmbeddedLedger(join(directory, 'ledger'), lock, onWarning, ledgerTimes);
     return {
       name,
       ledger,
       keyValue: new FileKeyValue(options.stateDir),
       health,
       ping: async () => {
-        await pool.query('SELECT');
-        ledger.probe();
+        queues.assertHeld();
+        await ledger.probe();
       },
-      backendFactory: backendOn(pool),
+      backendFactory: queues.backendFactory,
       connectionFor: () => ({}),
       describe: () => directory,
       close: async () => {
+        queues.close();
         try {
           ledger.leave();
         } catch {
           // The runs are through, and the next process reads the file as it is.
         }
-        await closeDatabase();
         lock.release();
       },
     };
@@ -67,14 +65,6 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
     throw unusable(directory, error);
   }
 }
-
-const openLedger = async (
-  directory: string,
-  lock: Lock,
-  pool: PglitePool,
-  { onWarning, ledgerTimes }: StoreOptions,
-): Promise<EmbeddedLedger> =>
-  new EmbeddedLedger(join(directory, 'ledger'), lock, pool, onWarning, ledgerTimes);
 
 /** Takes the lock of a directory that is free, or of the one that a run to be continued has its outcomes in. */
 async function claimDirectory({
@@ -117,26 +107,16 @@ async function claimDirectory({
   );
 }
 
-/** Why the database cannot be used; a limit of open files is left for `last-words.ts` to name. */
+/** Why the directory cannot be used; a limit of open files is left for `last-words.ts` to name. */
 function unusable(directory: string, error: unknown): unknown {
   if (error instanceof UsageError || isFileLimit(error)) return error;
   if (error instanceof StopError) {
     return new UsageError(error.code, error.message, error.hint, { cause: error });
   }
-  // What PGlite throws when it cannot write is no Error.
-  const reason = error instanceof Error ? error.message : JSON.stringify(error);
-  if (error instanceof RangeError && /memory/i.test(reason)) {
-    return new UsageError(
-      'no_memory',
-      `cannot open the queue in ${directory}: ${reason}`,
-      'It takes some 200 MB of memory, and more than 12 GB of address space (ulimit -v unlimited). Redis and PostgreSQL take neither here.',
-      { cause: error },
-    );
-  }
   const isFull = isDiskFull(error);
   return new UsageError(
     isFull ? 'state_dir_full' : 'bad_state_dir',
-    `cannot keep the queue in ${directory}: ${reason}`,
+    `cannot keep the queue in ${directory}: ${errorText(error)}`,
     isFull
       ? 'Free some space, or name another directory with PROMPTMILL_STATE_DIR.'
       : 'Make the directory writable, or name another one with PROMPTMILL_STATE_DIR. If it is damaged, remove it: what is in the output stays.',

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply } from '../batch.js';
 import { COUNTERS, type Counters, inOrder, NO_CALLS } from '../counters.js';
-import type { Answer, Batch, ChunkKey, Ledger, Progress } from '../ledger.js';
+import { type Answer, type Batch, type ChunkKey, type Ledger, NO_DEATHS, type Progress } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
@@ -133,6 +133,10 @@ export class PostgresLedger implements Ledger {
       opened: found.opened,
       stop: found.stop === null ? null : JSON.parse(found.stop),
     };
+  }
+
+  async deaths(): Promise<ReadonlyMap<number, number>> {
+    return NO_DEATHS;
   }
 
   async waiting(run: string): Promise<number> {

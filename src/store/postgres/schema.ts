@@ -1,5 +1,4 @@
-import { createRequire } from 'node:module';
-import { type PgPool, type PgPoolClient, runMigrations } from 'bullmq';
+import { type PgPool, runMigrations } from 'bullmq';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
@@ -10,9 +9,6 @@ export const QUEUE_SCHEMA = 'bullmq';
 
 /** Any number, the same for all: processes that start together make the tables one after the other. */
 const SETUP_LOCK = 5_741_310_226;
-
-/** Of which version the tables of the queue are, where {@link prepareQueue} of this version has made them. */
-export const QUEUE_VERSION = `bullmq ${createRequire(import.meta.url)('bullmq/package.json').version}`;
 
 const NAMES = ['run', 'calls', 'outcome', 'board'];
 
@@ -83,29 +79,21 @@ const STEPS = [
   `COMMENT ON SCHEMA promptmill IS '${LAYOUT}'`,
 ];
 
-/** Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired. */
-export const prepareTables = (pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> =>
-  prepare(pool, async (session) => {
-    await createTables(session);
-    await dropExpired(session, times);
-  });
-
-/** Makes the tables of the queue where they are missing. */
-export const prepareQueue = (pool: PgPool): Promise<void> => prepare(pool, async () => {});
-
 /**
+ * Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired.
+ *
  * BullMQ's migrations have a lock of their own, but inside their transaction, where it comes too late: by then
  * the connection, whose search path names the schema, has noted that there is none, and makes it a second time.
  */
-async function prepare(pool: PgPool, others: (session: PgPoolClient) => Promise<void>): Promise<void> {
+export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> {
   const session = await pool.connect();
   try {
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
     await runMigrations(session, QUEUE_SCHEMA);
-    await others(session);
+    await createTables(session);
+    await dropExpired(session, times);
   } finally {
-    // PGlite has one session for all, so it does not end with this.
-    await session.query('SELECT pg_advisory_unlock_all()').catch(() => {});
+    // The lock ends with the session.
     session.release();
   }
 }

@@ -3,7 +3,15 @@ import type { Redis } from 'ioredis';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, NO_ANSWER, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
-import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
+import {
+  type Answer,
+  type Batch,
+  type ChunkKey,
+  type Ledger,
+  NO_DEATHS,
+  type Progress,
+  type Reservation,
+} from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
@@ -79,6 +87,10 @@ export class RedisLedger implements Ledger {
     reservations.forEach((each, i) => {
       answers.set(each, answerOf(each, states[i] ?? [], { prompt_tokens, completion_tokens }, inFlight));
     });
+  }
+
+  async deaths(): Promise<ReadonlyMap<number, number>> {
+    return NO_DEATHS;
   }
 
   async waiting(run: string): Promise<number> {

@@ -1,5 +1,5 @@
 /** @import { PastRun, RunCard, FrontPage, WorkerRow } from '../front-page.js' */
-import { ask, attribute, copy, describe, find, legend, list, parts, say, stack } from './dom.js';
+import { ask, attribute, copy, describe, find, legend, list, parts, say, stack, when } from './dom.js';
 
 /** Runs say how they get on about once a second. */
 const EVERY_MS = 1000;
@@ -107,9 +107,7 @@ function showCard(card, run) {
   attribute(bar, 'aria-valuemax', String(Math.max(1, run.total)));
   attribute(bar, 'aria-valuenow', String(run.total === 0 ? 1 : run.done));
   attribute(bar, 'aria-valuetext', `${run.percentText}, ${run.progressText}`);
-  const written = run.shares.reduce((sum, { fraction }) => sum + fraction, 0);
-  const known = run.total === 0 ? 1 : run.done / run.total;
-  parts(bar, [...run.shares, { name: 'known', fraction: Math.max(0, known - written) }]);
+  parts(bar, run.shares);
   say(find('.percent', card), run.percentText);
   say(find('.rows', card), run.progressText);
   legend(find('.legend', card), run.shares);
@@ -209,9 +207,6 @@ const tally = (count) => (count === 0 ? '' : String(count));
 
 /** @param {string} iso */
 const clock = (iso) => new Date(iso).toLocaleTimeString();
-
-/** @param {string} iso */
-const when = (iso) => new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
 find('#more').addEventListener('click', () => {
   all = true;

@@ -123,6 +123,20 @@ function pairOf([label]) {
 }
 
 /**
+ * A moment in the time zone of whoever reads it. All dates of the dashboard have this form.
+ * @param {string | number | Date} moment
+ */
+export const when = (moment) =>
+  new Date(moment).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+/**
+ * The same for moments within a text, as the server writes them.
+ * @param {string} text
+ */
+export const dated = (text) =>
+  text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, date, time) => when(`${date}T${time}Z`));
+
+/**
  * A picture of the shares of a whole.
  * @param {Element} bar
  * @param {readonly Share[]} shares

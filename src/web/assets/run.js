@@ -1,8 +1,9 @@
 /**
  * @import { ReportSection } from '../../report/sections.js'
+ * @import { Figure } from '../front-page.js'
  * @import { RunPage } from '../run-page.js'
  */
-import { ask, attribute, copy, describe, find, legend, list, say, stack } from './dom.js';
+import { ask, attribute, copy, dated, describe, find, legend, list, say, stack } from './dom.js';
 
 /** A run that goes on is looked at so often. */
 const EVERY_MS = 2000;
@@ -31,16 +32,17 @@ function show(run) {
   document.title = `${run.job} – Promptmill`;
   say(find('#job'), run.job);
   say(find('#state'), run.stateText);
-  find('#state').dataset.state = run.stateText.startsWith('Finished, ')
-    ? 'failures'
-    : run.stateText.toLowerCase();
+  find('#state').dataset.state = run.state;
   attribute(find('#json'), 'href', `/runs/${id}/summary.json`);
   find('#note').hidden = run.note === null;
   say(find('#note'), run.note ?? '');
   say(find('#rows-text'), run.rowsText);
   stack(find('#stack'), run.shares, run.rowsText);
   legend(find('#legend'), run.shares);
-  describe(find('#facts'), [['Started', new Date(run.startedAt).toLocaleString()], ...run.facts], false);
+  describe(find('#figures'), run.figures);
+  find('#figures').hidden = run.figures.length === 0;
+  const facts = /** @type {Figure[]} */ (run.facts.map(([label, value]) => [label, dated(value)]));
+  describe(find('#facts'), facts, false);
   list(
     find('#sections'),
     run.sections,
@@ -67,7 +69,8 @@ function showSection(element, section) {
     () => copy('section-row'),
     (row, { name, value, percent, fraction }) => {
       say(find('th', row), name);
-      say(find('.value', row), value);
+      say(find('.value', row), dated(value));
+      find('.value', row).dataset.long = String(value.length > 20);
       say(find('.percent', row), percent ?? '');
       find('.percent', row).hidden = percent === null;
       find('.meter', row).hidden = fraction === null;

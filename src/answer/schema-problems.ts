@@ -1,0 +1,185 @@
+import type { Ajv, ErrorObject } from 'ajv';
+import { either, errorText } from '../errors.js';
+import type { Json } from '../model.js';
+import { nearest } from '../nearest.js';
+
+type Path = readonly (string | number)[];
+
+/** What is wrong at one place of a JSON Schema, after the name of the place. */
+export interface SchemaProblem {
+  readonly path: Path;
+  readonly message: string;
+  /** What stands there, where the message does not say it. */
+  readonly input?: unknown;
+}
+
+const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null'];
+/** What other languages call them. */
+const TYPES_ELSEWHERE: Readonly<Record<string, string>> = {
+  ...{ text: 'string', str: 'string', varchar: 'string', int: 'integer', float: 'number', double: 'number' },
+  ...{ decimal: 'number', bool: 'boolean', list: 'array', dict: 'object', map: 'object', none: 'null' },
+};
+
+/** Keywords whose value is one schema, a list of schemas, or schemas by name. */
+const ONE = [
+  'additionalItems',
+  'additionalProperties',
+  'contains',
+  'contentSchema',
+  'else',
+  'if',
+  'items',
+  'not',
+].concat(...['propertyNames', 'then', 'unevaluatedItems', 'unevaluatedProperties']);
+const SEVERAL = ['allOf', 'anyOf', 'items', 'oneOf', 'prefixItems'];
+const NAMED = ['$defs', 'definitions', 'dependencies', 'dependentSchemas', 'patternProperties', 'properties'];
+const KEYWORDS = [
+  ...new Set([...ONE, ...SEVERAL, ...NAMED]),
+  ...[
+    '$anchor',
+    '$comment',
+    '$dynamicAnchor',
+    '$dynamicRef',
+    '$id',
+    '$ref',
+    '$schema',
+    '$vocabulary',
+    'const',
+  ],
+  ...[
+    'contentEncoding',
+    'contentMediaType',
+    'default',
+    'dependentRequired',
+    'deprecated',
+    'description',
+    'enum',
+  ],
+  ...[
+    'examples',
+    'exclusiveMaximum',
+    'exclusiveMinimum',
+    'format',
+    'maxContains',
+    'maximum',
+    'maxItems',
+    'maxLength',
+  ],
+  ...[
+    'maxProperties',
+    'minContains',
+    'minimum',
+    'minItems',
+    'minLength',
+    'minProperties',
+    'multipleOf',
+    'pattern',
+  ],
+  ...['readOnly', 'required', 'title', 'type', 'uniqueItems', 'writeOnly'],
+];
+/** What others write beside them: it means nothing here, and is not meant to be one of them. */
+const BESIDE = new Set(['example', 'id', 'nullable', 'name', 'discriminator', 'xml', 'enumNames', 'titles']);
+
+/**
+ * Names in the places of keywords that are none: JSON Schema leaves them out without a word. Those that are near a keyword
+ * are taken for slips; a schema of nothing but others is no schema.
+ */
+export function unknownKeywords(schema: unknown, path: Path = []): readonly SchemaProblem[] {
+  if (!isGroup(schema)) return [];
+  const members = Object.entries(schema);
+  const isKeyword = (name: string): boolean => KEYWORDS.includes(name);
+  const slips = members.flatMap(([name]) => {
+    if (isKeyword(name) || BESIDE.has(name) || name.startsWith('x-')) return [];
+    const near = nearest(name, KEYWORDS);
+    return near === null
+      ? []
+      : [{ path: [...path, name], message: `is no keyword of JSON Schema: did you mean ${near}?` }];
+  });
+  const first = members[0]?.[0];
+  if (
+    slips.length === 0 &&
+    first !== undefined &&
+    !members.some(([name]) => isKeyword(name) || /^x-/.test(name))
+  ) {
+    const message = `is no keyword of JSON Schema: name a property as type: object, properties: { ${first}: { type: string } }`;
+    return [{ path: [...path, first], message }];
+  }
+  const inner = members.flatMap(([name, value]) => {
+    if (NAMED.includes(name) && isGroup(value))
+      return Object.entries(value).flatMap(([each, found]) => unknownKeywords(found, [...path, name, each]));
+    if (SEVERAL.includes(name) && Array.isArray(value))
+      return value.flatMap((found, i) => unknownKeywords(found, [...path, name, i]));
+    return ONE.includes(name) ? unknownKeywords(value, [...path, name]) : [];
+  });
+  return [...slips, ...inner];
+}
+
+/** Where a validator does not take a schema, and why, in words of a job file. */
+export function refusedPlace(
+  ajv: Ajv,
+  schema: { readonly [key: string]: Json },
+  refusal: unknown,
+): SchemaProblem {
+  const text = errorText(refusal);
+  if (text.startsWith('no schema with key')) {
+    const message = `must be draft-07 or ${DRAFT_2020}: leave it out for draft-07`;
+    return { path: ['$schema'], message, input: schema['$schema'] };
+  }
+  if (ajv.validateSchema(schema) === false) {
+    const errors = (ajv.errors ?? []).filter(({ keyword }) => keyword !== 'anyOf');
+    const [deepest] = errors.toSorted((a, b) => b.instancePath.length - a.instancePath.length);
+    if (deepest !== undefined) return inWords(deepest, schema);
+  }
+  // What it says of a pattern or of a reference has the text in it.
+  const isNamed = ([value, path]: readonly [string, Path]): boolean =>
+    value !== '' && /^(pattern|\$ref)$/.test(String(path.at(-1))) && text.includes(value);
+  const path = textsOf(schema).find(isNamed)?.[1] ?? [];
+  return { path, message: `cannot be used: ${text}` };
+}
+
+const DRAFT_2020 = 'https://json-schema.org/draft/2020-12/schema';
+
+function inWords({ instancePath, message = '' }: ErrorObject, schema: unknown): SchemaProblem {
+  const path = instancePath
+    .split('/')
+    .slice(1)
+    .map((step) => decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~'));
+  let input: unknown = schema;
+  for (const step of path)
+    input = isGroup(input) || Array.isArray(input) ? Reflect.get(input, step) : undefined;
+  const [parent, last = ''] = [path.at(-2), path.at(-1)];
+  if ((last === 'type' || parent === 'type') && typeof input === 'string') {
+    const meant = TYPES_ELSEWHERE[input.toLowerCase()] ?? nearest(input, TYPES);
+    const guess = meant === null ? '' : `; did you mean ${meant}?`;
+    return { path, message: `must be ${either(TYPES)}, got ${JSON.stringify(input)}${guess}` };
+  }
+  if (NAMED.includes(parent ?? '') && typeof input === 'string')
+    return {
+      path,
+      message: `must be a schema, got ${JSON.stringify(input)}: write { type: ${typeNamed(input)} }`,
+    };
+  if (last === 'required' && typeof input === 'boolean')
+    return {
+      path,
+      message: `must be a list of names, got ${input}: write required: [NAME, …] beside properties`,
+    };
+  const words = message
+    .replace(/^must be array$/, 'must be a list')
+    .replace(/^must be (object|object,boolean)$/, 'must be a group of fields');
+  return { path, message: words, input };
+}
+
+const typeNamed = (word: string): string =>
+  TYPES_ELSEWHERE[word.toLowerCase()] ?? nearest(word, TYPES) ?? 'string';
+
+const isGroup = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** All texts in a value, with their places. */
+function textsOf(value: unknown, path: Path = []): readonly (readonly [string, Path])[] {
+  if (typeof value === 'string') return [[value, path]];
+  if (Array.isArray(value)) return value.flatMap((each, i) => textsOf(each, [...path, i]));
+  return isGroup(value)
+    ? Object.entries(value).flatMap(([name, each]) => textsOf(each, [...path, name]))
+    : [];
+}

@@ -1,0 +1,22 @@
+import { extname } from 'node:path';
+import { isPacked } from './output-bytes.js';
+
+/** The output without its ending: `out/reviews.csv` and `out/reviews.csv.gz` → `out/reviews`. */
+export function stemOf(output: string): string {
+  const plain = isPacked(output) ? output.slice(0, -'.gz'.length) : output;
+  return plain.slice(0, plain.length - extname(plain).length);
+}
+
+/**
+ * What stands before the ending of an output: an emulator answered, the answers are below what is required, or it is an output that was
+ * replaced and that drift is still measured by.
+ */
+type Mark = 'emulated' | 'rejected' | 'measure';
+
+/** `out/reviews.csv` → `out/reviews.emulated.csv`. */
+export function marked(output: string, mark: Mark): string {
+  const stem = stemOf(output);
+  return `${stem}.${mark}${output.slice(stem.length)}`;
+}
+
+export const isMarked = (output: string, mark: Mark): boolean => stemOf(output).endsWith(`.${mark}`);

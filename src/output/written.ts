@@ -1,0 +1,145 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import * as z from 'zod';
+import { count, counted } from '../figures.js';
+import { outputFormatOf } from './format.js';
+import { isPacked, outputBytes } from './output-bytes.js';
+import { isBlank, recordsWithEnds } from './rewrite.js';
+
+/*
+ * Rows of a finished output have only their place to be known by. So whoever changes the file first looks whether it is, byte for
+ * byte, what was written: the digest decides. The sums are there to say what is different (faults 91 and 92).
+ */
+
+const sum = z.int().nonnegative();
+
+/** What an output was when it was written. */
+export const writtenSchema = z.object({
+  /** Of the bytes of the file, as `sha256sum` shows it. */
+  sha256: z.string(),
+  rows: sum,
+  /** Hash of the first line; 0 where the format has no header. */
+  header: sum,
+  /** The hashes of all records added up: the same whatever their order. */
+  records: sum,
+  /** Rows of a block. */
+  block: z.int().positive(),
+  /** For each block of rows, the hashes of its records multiplied by their places, added up. 128 blocks at most. */
+  places: z.array(sum).readonly(),
+});
+export type Written = z.output<typeof writtenSchema>;
+
+/** What a spreadsheet or an editor leaves, and no run writes. */
+interface Traces {
+  readonly mark: boolean;
+  /** Records that end in CR LF. */
+  readonly crlf: number;
+  /** The last line has no end. */
+  readonly unended: boolean;
+  readonly blank: number;
+}
+
+const MOST_BLOCKS = 128;
+const CR = 0x0d;
+const LF = 0x0a;
+const MARK = Buffer.from('\ufeff');
+
+/**
+ * Reads an output once, for what it is known by.
+ * @param name of the output, where the file has another one yet: by it go format and packing
+ * @throws UsageError `output_damaged` for gzip that is not sound
+ */
+export async function writtenOf(path: string, name = path, packed = isPacked(name)): Promise<Written> {
+  return (await scan(path, name, packed)).written;
+}
+
+/** What is different in an output, in words: `its rows are in another order`. @throws UsageError `output_damaged` */
+export async function differenceOf(path: string, then: Written): Promise<string> {
+  const { written: now, traces } = await scan(path, path, isPacked(path), then.block);
+  const facts = [
+    ...(now.rows > then.rows
+      ? [`it has ${counted(now.rows - then.rows, 'row')} more than were written`]
+      : []),
+    ...(now.rows < then.rows
+      ? [`it has ${counted(then.rows - now.rows, 'row')} fewer than were written`]
+      : []),
+    ...(now.header === then.header ? [] : ['its first line, with the names of the columns, is another']),
+    ...changedRows(now, then),
+    ...(traces.mark ? ['a byte-order mark was put in front'] : []),
+    ...(traces.crlf > 0 ? ['its lines end in CR LF, as a spreadsheet saves them'] : []),
+    ...(traces.unended ? ['the end of its last line is missing'] : []),
+    ...(traces.blank > 0 ? [`it has ${counted(traces.blank, 'blank line')}`] : []),
+  ];
+  if (facts.length > 0) return facts.join('; ');
+  return isPacked(path)
+    ? 'its records are the same, and were packed again by another program'
+    : 'its bytes are others';
+}
+
+function changedRows(now: Written, then: Written): string[] {
+  const changed = Array.from({ length: Math.max(now.places.length, then.places.length) }, (_, i) => i).filter(
+    (i) => now.places[i] !== then.places[i],
+  );
+  const [first, last] = [changed[0], changed.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  const from = first * then.block + 1;
+  if (now.rows !== then.rows) return [`it differs from row ${count(from)} on`];
+  const to = Math.min((last + 1) * then.block, then.rows);
+  const rows = from === to ? `row ${count(from)}` : `rows ${count(from)} to ${count(to)}`;
+  if (now.records === then.records) return [`the same rows are in another order (${rows})`];
+  return [from === to ? `${rows} was changed` : `there are changed records among ${rows}`];
+}
+
+async function scan(
+  path: string,
+  name: string,
+  packed: boolean,
+  blockThen?: number,
+): Promise<{ readonly written: Written; readonly traces: Traces }> {
+  const format = outputFormatOf(name);
+  const sha256 = createHash('sha256');
+  let header: number | null = format.hasHeader ? null : 0;
+  let [rows, records, crlf, blank] = [0, 0, 0, 0];
+  let [mark, unended] = [false, false];
+  let block = blockThen ?? 1;
+  let places: number[] = [];
+  let isFirst = true;
+  const bytes = outputBytes(path, packed, (piece) => sha256.update(piece));
+  for await (const lines of recordsWithEnds(bytes, format)) {
+    for (const line of lines) {
+      if (isBlank(line)) {
+        blank++;
+        continue;
+      }
+      mark = isFirst ? line.subarray(0, MARK.length).equals(MARK) : mark;
+      const start = isFirst && mark ? MARK.length : 0;
+      isFirst = false;
+      unended = line.at(-1) !== LF;
+      const hasCr = !unended && line.at(-2) === CR;
+      // Enough to say what is different, where the digest has said that something is.
+      const hash = crc32(line.subarray(start, line.length - (unended ? 0 : hasCr ? 2 : 1)));
+      if (hasCr) crlf++;
+      if (header === null) {
+        header = hash;
+        continue;
+      }
+      records = (records + hash) >>> 0;
+      const place = Math.floor(rows / block);
+      rows++;
+      places[place] = ((places[place] ?? 0) + Math.imul(hash, 2 * rows + 1)) >>> 0;
+      if (blockThen !== undefined || places.length <= MOST_BLOCKS) continue;
+      block *= 2;
+      places = halved(places);
+    }
+  }
+  return {
+    written: { sha256: sha256.digest('hex'), rows, header: header ?? 0, records, block, places },
+    traces: { mark, crlf, unended, blank },
+  };
+}
+
+const halved = (places: readonly number[]): number[] =>
+  Array.from(
+    { length: Math.ceil(places.length / 2) },
+    (_, i) => ((places[2 * i] ?? 0) + (places[2 * i + 1] ?? 0)) >>> 0,
+  );

@@ -1,0 +1,171 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RedisAdmin } from '../support/redis-admin.js';
+import { completionBody, type Script } from '../support/scripted-service.js';
+import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { describeMissing } from '../support/stores.js';
+import { Trial } from '../support/trial.js';
+
+const ROWS = 200;
+/** Each of these rows fails once, so that some entries wait for their next attempt. */
+const FAILING_EVERY = 7;
+
+const failingOnce: Script = ({ prompt, count }) =>
+  count === 1 && Number(prompt.slice('row '.length)) % FAILING_EVERY === 0
+    ? { status: 500, json: { error: { message: 'try again' } } }
+    : { json: completionBody({ text: ` re ${prompt}` }) };
+
+/**
+ * A run with chunks in the queue, on their way and in a pause loses something of its queue: it ends by itself, and the ledger
+ * keeps every row from being called once more than it has to.
+ * @param rob takes something of the queue of the run away; returns what it has found of it
+ */
+async function robbed(queue: string, rob: (run: string) => Promise<number>): Promise<number> {
+  const trial = await Trial.begin({ queue, rows: ROWS, chunkSize: 5, script: failingOnce });
+  try {
+    const running = trial.run();
+    await running.until(trial.called(60));
+    await trial.fill(running);
+    const taken = await rob(String(trial.work.json('out.csv.run.json')['run']));
+    trial.release();
+    trial.endFault();
+    const { code, stderr } = await running.ended;
+    expect(code, stderr).toBe(0);
+    const numbers = Array.from({ length: ROWS }, (_, i) => i + 1);
+    expect(
+      trial.work.records('out.csv').map(({ id, status, answer }) => `${id} ${status} ${answer}`),
+    ).toEqual(numbers.map((row) => `${row} completed re row ${row}`));
+    const failed = Math.floor(ROWS / FAILING_EVERY);
+    expect(trial.service.calls()).toBe(ROWS + failed);
+    const summary = trial.work.json('out.summary.json');
+    expect(summary['calls']).toMatchObject({ sent: ROWS + failed, retried: failed, repeated: 0 });
+    // Once for all entries that were found missing together, and not at each look.
+    expect(stderr.match(/the queue lost entries/g)?.length ?? 0, stderr).toBeLessThanOrEqual(2);
+    return taken;
+  } finally {
+    await trial.end();
+  }
+}
+
+if (!haveRedis()) {
+  describeMissing('a queue that loses single keys', 'redis-server or valkey-server');
+} else {
+  describe.concurrent('a queue that loses single keys on redis', () => {
+    let redis: Server;
+    let admin: RedisAdmin;
+    beforeAll(async () => {
+      redis = await startRedis();
+      admin = new RedisAdmin(redis.url);
+    });
+    afterAll(async () => {
+      admin.leave();
+      await redis.stop();
+    });
+
+    /** The prefix of the keys of the run's queue: nobody else's entries have the run's name. */
+    async function prefixOf(run: string): Promise<string> {
+      const [entry = ''] = await admin.client.keys(`bull:*:${run}-x1-*`);
+      return entry.slice(0, entry.indexOf(run));
+    }
+
+    it.each([
+      ...[
+        'active',
+        'prioritized',
+        'delayed',
+        'meta',
+        'id',
+        'pc',
+        'stalled-check',
+        'limiter',
+        'marker',
+        'events',
+      ],
+      // Keys that a run in order does not have, or not at each moment.
+      ...['wait', 'paused', 'stalled', 'completed', 'failed', 'waiting-children'],
+    ])('fault 109: the run ends by itself when `%s` is deleted', async (name) => {
+      await robbed(redis.url, async (run) => admin.client.del(`${await prefixOf(run)}${name}`));
+    });
+
+    it('fault 109: the run ends by itself when twenty entries that wait are deleted', async () => {
+      const taken = await robbed(redis.url, async (run) => {
+        const prefix = await prefixOf(run);
+        const waiting = await admin.client.zrange(`${prefix}prioritized`, '0', '19');
+        return admin.client.del(...waiting.map((id) => prefix + id));
+      });
+      expect(taken).toBe(20);
+    });
+
+    it('fault 109: the run ends by itself when every entry is deleted and the lists are not', async () => {
+      const taken = await robbed(redis.url, async (run) => {
+        const entries = await admin.client.keys(`${await prefixOf(run)}${run}-x1-*[0-9]`);
+        return admin.client.del(...entries);
+      });
+      expect(taken).toBeGreaterThan(20);
+    });
+
+    it('fault 109: the run ends by itself when the locks of its entries are deleted', async () => {
+      const taken = await robbed(redis.url, async (run) =>
+        admin.client.del(...(await admin.client.keys(`${await prefixOf(run)}*:lock`))),
+      );
+      expect(taken).toBeGreaterThan(0);
+    });
+  });
+}
+
+if (!havePostgres()) {
+  describeMissing('a queue that loses single rows', 'postgres and initdb');
+} else {
+  describe.concurrent('a queue that loses single rows on postgres', () => {
+    let postgres: Server;
+    let admin: pg.Pool;
+    beforeAll(async () => {
+      postgres = await startPostgres();
+      admin = new pg.Pool({ connectionString: postgres.url });
+    });
+    afterAll(async () => {
+      await admin.end();
+      await postgres.stop();
+    });
+
+    /** The entries of the run, where the table is that of the entries; else all that the run's queue has there. */
+    const OF_RUN = "queue = (SELECT queue FROM bullmq.job WHERE id LIKE $1 || '-x1-%' LIMIT 1)";
+
+    it.each([
+      ['entries that wait are deleted', "DELETE FROM bullmq.job WHERE state = 'waiting' AND"],
+      ['entries that are worked on are deleted', "DELETE FROM bullmq.job WHERE state = 'active' AND"],
+      ['entries in a pause are deleted', "DELETE FROM bullmq.job WHERE state = 'delayed' AND"],
+      ['every entry is deleted', 'DELETE FROM bullmq.job WHERE'],
+      [
+        'entries that wait are called completed',
+        "UPDATE bullmq.job SET state = 'completed' WHERE state = 'waiting' AND",
+      ],
+      [
+        'entries that wait are called failed',
+        "UPDATE bullmq.job SET state = 'failed' WHERE state = 'waiting' AND",
+      ],
+      [
+        'entries that wait are called parents',
+        "UPDATE bullmq.job SET state = 'waiting-children' WHERE state = 'waiting' AND",
+      ],
+      [
+        'entries that wait are called active',
+        "UPDATE bullmq.job SET state = 'active' WHERE state = 'waiting' AND",
+      ],
+      [
+        'entries that are worked on are called waiting',
+        "UPDATE bullmq.job SET state = 'waiting' WHERE state = 'active' AND",
+      ],
+      ['entries lose their data', "UPDATE bullmq.job SET data = '{}' WHERE state = 'waiting' AND"],
+      ['entries lose their locks', 'UPDATE bullmq.job SET lock_token = NULL, locked_until_ms = NULL WHERE'],
+      ['what is known of the queue is deleted', 'DELETE FROM bullmq.meta WHERE'],
+      ['events are deleted', 'DELETE FROM bullmq.event WHERE'],
+      ['the pause is deleted', 'DELETE FROM bullmq.rate_limit WHERE'],
+    ])('fault 109: the run ends by itself when %s', async (_, statement) => {
+      await robbed(
+        postgres.url,
+        async (run) => (await admin.query(`${statement} ${OF_RUN}`, [run])).rowCount ?? 0,
+      );
+    });
+  });
+}

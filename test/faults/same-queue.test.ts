@@ -1,0 +1,21 @@
+import { it } from 'vitest';
+import { play } from '../queue/same-queue.js';
+import { describeEachStore } from '../support/stores.js';
+
+const OPERATIONS = { redis: 100_000, postgres: 20_000 };
+
+describeEachStore(
+  'the embedded queue, and one',
+  (under) => {
+    it('faults 36 and 44: are the same after very many random things: added twice, stalled, failed, taken back', {
+      timeout: 900_000,
+    }, async () => {
+      const { kind, target, open } = under();
+      if (kind === 'embedded') return;
+      const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+      console.log(`SEED=${seed}`);
+      await play({ kind, store: await open(), url: target, seed, operations: OPERATIONS[kind] });
+    });
+  },
+  ['redis', 'postgres'],
+);

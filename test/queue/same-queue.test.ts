@@ -1,0 +1,23 @@
+import { it } from 'vitest';
+import { describeEachStore } from '../support/stores.js';
+import { play } from './same-queue.js';
+
+describeEachStore(
+  'the embedded queue, and one',
+  (under) => {
+    it('are the same after the same random things', async () => {
+      const { kind, target, open } = under();
+      if (kind === 'embedded') return;
+      const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+      console.log(`SEED=${seed}`);
+      await play({
+        kind,
+        store: await open(),
+        url: target,
+        seed,
+        operations: kind === 'redis' ? 3_000 : 1_000,
+      });
+    });
+  },
+  ['redis', 'postgres'],
+);
