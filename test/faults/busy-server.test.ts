@@ -28,17 +28,14 @@ it.each<[string, SlotServerOptions, concurrency: number, rows: number]>([
     const { code, stderr } = await work.run(['run', path], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(0);
     expect(work.lines('out.jsonl').map(({ status }) => status)).toEqual(Array(rows).fill('completed'));
-    const said = stderr.match(/calls time out while others are answered only after[^"]*/g) ?? [];
-    expect(said, stderr).toEqual([
-      expect.stringMatching(/at most \d+ at once for now.*limits\.timeout_seconds/),
-    ]);
-    const { cut, calls } = server.counts;
-    // What was in the line when the first of them timed out, and what took its place until then.
-    expect(cut).toBeLessThanOrEqual(2 * concurrency);
-    expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: calls } });
-    // Of the last half, when the line has become shorter.
-    const half = Math.floor(calls / 2);
-    expect(cut - (server.cutAfter[half] ?? 0)).toBeLessThanOrEqual(half / 50);
+    expect(stderr).toMatch(
+      /calls time out while others are answered only after[^"]* at most \d+ at once for now.*limits\.timeout_seconds/,
+    );
+    const { counts, underWay } = server;
+    expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: counts.calls } });
+    // How many are cut depends on how busy this machine is; test/pace/late-calls.test.ts counts them on a clock of its own.
+    const later = underWay.slice(-Math.floor(rows / 2)).sort((a, b) => a - b);
+    expect(later[Math.floor(later.length / 2)]).toBeLessThanOrEqual(concurrency / 2);
   },
   120_000,
 );

@@ -22,10 +22,11 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     said = (row) => ` answer ${row}`;
     confidence = () => null;
     onRow = async () => {};
-    service = await startScriptedService(async ({ prompt }) => {
+    service = await startScriptedService(async ({ prompt, count }) => {
       const row = Number(/\d+/.exec(prompt)?.[0]);
       await onRow(row);
-      if (failing.has(row)) return { status: 400, json: { error: { code: 'bad', message: `no ${row}` } } };
+      const message = `no ${row}, call ${count}`;
+      if (failing.has(row)) return { status: 400, json: { error: { code: 'bad', message } } };
       return { json: completionBody({ text: said(row), prompt_tokens: row, confidence: confidence(row) }) };
     });
   });

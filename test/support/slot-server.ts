@@ -17,8 +17,8 @@ export interface SlotServer {
   readonly script: Script;
   /** Calls so far: all, those whose caller hung up, and those that outgrew the context. */
   readonly counts: { calls: number; cut: number; exceeded: number };
-  /** The same, as they were when each so many calls had come. */
-  readonly cutAfter: readonly number[];
+  /** For each call, how many its caller had under way when it came, this one included. */
+  readonly underWay: readonly number[];
 }
 
 interface Waiting {
@@ -39,7 +39,8 @@ export function slotServer(options: SlotServerOptions): SlotServer {
   const line: Waiting[] = [];
   const active = new Set<Waiting>();
   const counts = { calls: 0, cut: 0, exceeded: 0 };
-  const cutAfter: number[] = [];
+  const underWay: number[] = [];
+  let ended = 0;
 
   const leave = (call: Waiting): void => {
     if (call.timer !== null) clearTimeout(call.timer);
@@ -71,14 +72,23 @@ export function slotServer(options: SlotServerOptions): SlotServer {
 
   return {
     counts,
-    cutAfter,
+    underWay,
     script: ({ prompt, left }) =>
-      new Promise((end) => {
-        counts.calls++;
-        cutAfter.push(counts.cut);
+      new Promise((resolve) => {
+        underWay.push(++counts.calls - ended);
+        let isOver = false;
+        const over = (): void => {
+          if (!isOver) ended++;
+          isOver = true;
+        };
+        const end = (reply: ScriptedReply): void => {
+          over();
+          resolve(reply);
+        };
         const call: Waiting = { prompt, tokens: tokensOf?.(prompt) ?? 0, end, timer: null };
         left.addEventListener('abort', () => {
           counts.cut++;
+          over();
           if (worksOnCutCalls) return;
           leave(call);
           end('hang');
