@@ -1,31 +1,21 @@
-import {
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmdirSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/model.js';
 import { outputBytes } from '../../src/output/output-bytes.js';
+import { sha256Of } from '../../src/output/own-file.js';
 import { merged } from '../../src/output/rewrite.js';
 import { readSummary } from '../../src/report/read-summary.js';
 import type { StoredSummary } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
+import { findTarget } from '../../src/resume/output-target.js';
 import { chooseRows } from '../../src/retry/chosen-rows.js';
 import { restOf, summaryWith } from '../../src/retry/mended-summary.js';
 import { readSelection } from '../../src/retry/selection.js';
-import { findTarget } from '../../src/resume/output-target.js';
-import { sha256Of } from '../../src/output/own-file.js';
+import { NO_CALLS } from '../../src/store/counters.js';
 import { completed, failed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
-import { NO_CALLS } from '../../src/store/counters.js';
-import { disk } from '../support/crashing-disk.js';
+import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 import { leaveSummary } from '../support/written.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -35,35 +25,22 @@ vi.mock('node:fs', async (original) =>
   (await import('../support/crashing-disk.js')).crashingFs(await original()),
 );
 
-/** A file system in memory, where there is one: a disk would take minutes for all that is synced here. */
-const MEMORY = '/dev/shm';
 const ROWS = 30;
 const fails = (row: number): boolean => row % 3 === 0;
 const ALIVE = new AbortController().signal;
 const NOW = new Date(2026, 10, 23, 2, 0);
 
-const crash = fc.record({
-  // One life takes some 60 operations, so that most crashes come true.
-  after: fc.nat(80),
-  power: fc.boolean(),
-  dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
-});
+// One life takes some 60 operations.
+const crash = crashWithin(80);
 
 describe('a retry that dies at any point of its work on the disk', () => {
-  const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
-  const output = join(folder, 'out.csv');
+  const folder = new CrashFolder();
+  const output = folder.at('out.csv');
   const settings = settingsFor(output, {}, { retry: '--status failed' });
-  const empty = (): void => {
-    for (const name of readdirSync(folder)) unlinkSync(join(folder, name));
-  };
-  afterAll(() => {
-    empty();
-    rmdirSync(folder);
-  });
 
   const outcomesOf = (outcome: (row: number) => Outcome) =>
     Array.from({ length: ROWS }, (_, i) => ({ note: `note ${i + 1}`, outcome: outcome(i + 1) }));
-  const isFinished = (): boolean => !existsSync(`${output}.run.json`);
+  const isFinished = (): boolean => !folder.has('out.csv.run.json');
 
   /** One process: begins or continues the retry, commits some rows at a time, and puts them in their places. */
   async function live(rows: Rows, rowsInCommit: number): Promise<void> {
@@ -131,43 +108,35 @@ describe('a retry that dies at any point of its work on the disk', () => {
     const mended = { ...first, records: then.records.filter((_, i) => fails(i + 1)) };
     const after = first.records.map(({ text }, i) => (fails(i + 1) ? then.records[i]?.text : text));
     const whole = first.header + after.join('');
-    let died = 0;
     let redone = 0;
     const property = fc.asyncProperty(
       fc.integer({ min: 2, max: 10 }),
       fc.array(crash, { minLength: 1, maxLength: 6 }),
       async (rowsInCommit, crashes) => {
-        empty();
-        await disk.use(folder);
-        writeFileSync(output, first.text);
+        await folder.begin({ 'out.csv': first.text });
         leaveSummary(output, summaryBefore(first));
-        for (const path of [output, join(folder, 'out.summary.json'), folder]) disk.synced(path);
-        for (const { after: operations, power, dice } of crashes) {
-          let throws = 0;
-          disk.arm({ after: operations, power, chance: () => dice[throws++ % dice.length] ?? 0 });
-          const error = await live(mended, rowsInCommit).catch((thrown: unknown) => thrown);
-          if (error !== undefined && !disk.dead) throw error;
-          if (disk.dead) died++;
-          await disk.reboot();
-          if (existsSync(`${output}.part.tmp`)) redone++;
-          expect([first.text, whole]).toContain(readFileSync(output, 'utf8'));
-          if (error === undefined || (isFinished() && readFileSync(output, 'utf8') === whole)) break;
+        folder.synced();
+        for (const crash of crashes) {
+          const ended = await folder.lives(crash, () => live(mended, rowsInCommit));
+          if (folder.has('out.csv.part.tmp')) redone++;
+          expect([first.text, whole]).toContain(folder.text('out.csv'));
+          if (ended || (isFinished() && folder.text('out.csv') === whole)) break;
         }
-        if (!isFinished() || readFileSync(output, 'utf8') !== whole) await live(mended, 20);
-        expect(readFileSync(output, 'utf8')).toBe(whole);
-        expect(JSON.parse(readFileSync(join(folder, 'out.summary.json'), 'utf8'))).toMatchObject({
+        if (!isFinished() || folder.text('out.csv') !== whole) await live(mended, 20);
+        expect(folder.text('out.csv')).toBe(whole);
+        expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
           run: 'first',
           rows: { total: ROWS, completed: ROWS, failed: 0 },
           errors: {},
           usage: { prompt_tokens: 5 * ROWS },
           retried: { rows: ROWS / 3 },
         });
-        expect(readdirSync(folder).sort()).toEqual(['out.csv', 'out.summary.json']);
+        expect(folder.names).toEqual(['out.csv', 'out.summary.json']);
       },
     );
     await fc.assert(property, { seed: 42, numRuns: 150 });
     // Otherwise nothing was tried.
-    expect(died).toBeGreaterThan(150);
+    expect(folder.died).toBeGreaterThan(150);
     expect(redone).toBeGreaterThan(10);
   });
 });

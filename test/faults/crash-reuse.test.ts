@@ -1,16 +1,7 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmdirSync,
-  unlinkSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { unlinkSync } from 'node:fs';
+import { dirname } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
 import type { CalledOutcome, Row } from '../../src/model.js';
 import { rowRequest } from '../../src/prompt/row-request.js';
@@ -22,7 +13,7 @@ import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor, summaryOf } from '../resume/run-files.js';
-import { disk } from '../support/crashing-disk.js';
+import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
   (await import('../support/crashing-disk.js')).crashingPromises(await original()),
@@ -32,14 +23,8 @@ vi.mock('node:fs', async (original) =>
 );
 
 const NOW = new Date(2026, 10, 21, 2, 0);
-/** A file system in memory, where there is one: a disk would take minutes for all that is synced here. */
-const MEMORY = '/dev/shm';
 
-const crash = fc.record({
-  after: fc.nat(40),
-  power: fc.boolean(),
-  dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
-});
+const crash = crashWithin(40);
 /** Few different questions, so that many rows ask the same; `f` fails and `b` is blocked. */
 const STATUS = new Map([
   ['f', 'failed'],
@@ -50,11 +35,10 @@ const questions = fc.array(fc.constantFrom('a', 'c', 'f', 'b'), { minLength: 1, 
 describe('a run that reuses outcomes and dies at any point of its work on the disk', {
   timeout: 120_000,
 }, () => {
-  const stateDir = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
   // One folder for all files, because the disk that crashes has only one.
-  const folder = join(stateDir, 'reuse');
-  mkdirSync(folder);
-  const output = join(folder, 'out.csv');
+  const folder = new CrashFolder('reuse');
+  const stateDir = dirname(folder.path);
+  const output = folder.at('out.csv');
   const job = { input: { path: 'in.csv', dedupe: true, only_new: true }, parameters: { temperature: 0 } };
   const settings: Settings = { ...settingsFor(output, job), stateDir };
   const survey = {
@@ -66,16 +50,8 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     columns: ['id', 'note'],
     format: csv,
   };
-  const empty = (): void => {
-    for (const name of readdirSync(folder)) unlinkSync(join(folder, name));
-  };
-  afterAll(() => {
-    empty();
-    rmdirSync(folder);
-    rmdirSync(stateDir);
-  });
 
-  const isFinished = (): boolean => existsSync(output) && !existsSync(`${output}.run.json`);
+  const isFinished = (): boolean => folder.has('out.csv') && !folder.has('out.csv.run.json');
 
   const rowsOf = (notes: readonly string[]): Row[] =>
     notes.map((note, i) => {
@@ -139,27 +115,20 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     notes.flatMap((note, i) => (notes.indexOf(note) === i ? [i + 1] : []));
 
   it('fault 42: ends with the records of a run that nobody disturbed, and the next run has nothing to call', async () => {
-    let died = 0;
     const property = fc.asyncProperty(
       questions,
       fc.integer({ min: 1, max: 4 }),
       fc.array(crash, { maxLength: 5 }),
       async (notes, rowsInCommit, crashes) => {
-        empty();
-        await disk.use(folder);
+        await folder.begin();
         called = [];
-        for (const { after, power, dice } of crashes) {
-          let throws = 0;
-          disk.arm({ after, power, chance: () => dice[throws++ % dice.length] ?? 0 });
-          const error = await live(notes, rowsInCommit).catch((thrown: unknown) => thrown);
-          if (error !== undefined && !disk.dead) throw error;
-          if (disk.dead) died++;
-          await disk.reboot();
-          if (error === undefined || isFinished()) break;
+        for (const crash of crashes) {
+          const ended = await folder.lives(crash, () => live(notes, rowsInCommit));
+          if (ended || isFinished()) break;
         }
         if (!isFinished()) await live(notes, rowsInCommit);
         expect([...new Set(called)].sort((a, b) => a - b)).toEqual(firsts(notes));
-        const records = readFileSync(output, 'utf8').trimEnd().split('\n').slice(1);
+        const records = folder.text('out.csv').trimEnd().split('\n').slice(1);
         expect(records.map((record) => record.split(',').slice(0, 3).join(' '))).toEqual(
           notes.map((note, i) => `${i + 1} ${note} ${STATUS.get(note) ?? 'completed'}`),
         );
@@ -175,13 +144,13 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
         called = [];
         await live(notes, rowsInCommit);
         expect(called).toEqual(firsts(notes).filter((row) => notes[row - 1] === 'f'));
-        const left = readdirSync(folder).filter((name) => /^\d.*\.jsonl$/.test(name));
+        const left = folder.names.filter((name) => /^\d.*\.jsonl$/.test(name));
         // A process that died before its manifest was there leaves an empty file, which is swept away later.
-        expect(left.filter((name) => readFileSync(join(folder, name)).length > 0)).toEqual([]);
+        expect(left.filter((name) => folder.text(name) !== '')).toEqual([]);
       },
     );
     await fc.assert(property, { seed: 42, numRuns: 150 });
     // Otherwise nothing was tried.
-    expect(died).toBeGreaterThan(120);
+    expect(folder.died).toBeGreaterThan(120);
   });
 });

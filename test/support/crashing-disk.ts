@@ -1,10 +1,19 @@
-import fs, { constants, linkSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import type fs from 'node:fs';
 import type promises from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { afterAll } from 'vitest';
+
+// Not imported: what mocks a module is loaded by the first import of it, and would wait for itself.
+const real = process.getBuiltinModule('node:fs');
+const { constants, existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync } = real;
+const { readFileSync, rmdirSync, statSync, unlinkSync, writeFileSync } = real;
 
 /** When a process dies, and what becomes of what it wrote. */
-export interface Crash {
+interface PlannedCrash {
   /** Operations on the disk that it still completes. */
   readonly after: number;
   /** The machine goes down with it: what was not synced may be lost, whole or in part. */
@@ -27,7 +36,7 @@ class CrashingDisk {
   #folder = '';
   /** What the folder may look like after a loss of power: as last synced, or as after any later change. */
   #names: Names[] = [];
-  #crash: Crash | null = null;
+  #crash: PlannedCrash | null = null;
   #left = 0;
   #dead = false;
 
@@ -46,7 +55,7 @@ class CrashingDisk {
   }
 
   /** A new process, which will die of this crash; null is one that lives. */
-  arm(crash: Crash | null): void {
+  arm(crash: PlannedCrash | null): void {
     this.#crash = crash;
     this.#left = crash?.after ?? Number.POSITIVE_INFINITY;
     this.#dead = false;
@@ -116,7 +125,7 @@ class CrashingDisk {
       const written = live.get(ino) ?? this.#removed.get(ino) ?? Buffer.alloc(0);
       kept.set(name, torn(this.#safeContent.get(ino) ?? Buffer.alloc(0), written, chance));
     }
-    for (const name of this.#listed().keys()) fs.unlinkSync(join(this.#folder, name));
+    for (const name of this.#listed().keys()) unlinkSync(join(this.#folder, name));
     const firstNames = new Map<number, string>();
     for (const [name, content] of kept) {
       const ino = names.get(name) ?? 0;
@@ -228,4 +237,106 @@ function crashingHandle(handle: FileHandle, path: string): object {
         disk.closed(handle);
       }),
   };
+}
+
+/** A file system in memory, where there is one: a disk would take minutes for all that is synced here. */
+const MEMORY = '/dev/shm';
+
+/** How a process dies, and what its answers had in common until then. */
+export interface Crash {
+  /** Operations on the disk that it completes. */
+  readonly after: number;
+  /** The machine goes down with it. */
+  readonly power: boolean;
+  /** A record that is written again can be shorter than the one that a crash left behind the mark. */
+  readonly latency: number;
+  /** What is lost without power. */
+  readonly dice: readonly number[];
+}
+
+/** @param operations some more than one life takes, so that most crashes come true and some do not */
+export const crashWithin = (operations: number): fc.Arbitrary<Crash> =>
+  fc.record({
+    after: fc.nat(operations),
+    power: fc.boolean(),
+    latency: fc.constantFrom(1, 1_000_000),
+    dice: fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { minLength: 1, maxLength: 8 }),
+  });
+
+/**
+ * A folder on the disk that crashes, in which processes live one after the other. The test has to put that disk in the place of
+ * `node:fs` and `node:fs/promises`.
+ */
+export class CrashFolder {
+  /** Processes that died so far. */
+  died = 0;
+
+  readonly path: string;
+
+  constructor(name = 'work') {
+    const parent = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-crash-'));
+    this.path = join(parent, name);
+    mkdirSync(this.path);
+    afterAll(() => {
+      this.#empty();
+      rmdirSync(this.path);
+      rmdirSync(parent);
+    });
+  }
+
+  /** Begins anew, with nothing but these files, which no crash takes away. */
+  async begin(files: Readonly<Record<string, string | Buffer>> = {}): Promise<void> {
+    this.#empty();
+    await disk.use(this.path);
+    for (const [name, content] of Object.entries(files)) writeFileSync(this.at(name), content);
+    this.synced();
+  }
+
+  /** What is there now is safe. */
+  synced(): void {
+    for (const name of this.names) disk.synced(this.at(name));
+    disk.synced(this.path);
+  }
+
+  /**
+   * A process lives until it has done its work, or dies.
+   * @returns whether it came to its end; its error, where it is not its death, is thrown
+   */
+  async lives({ after, power, dice }: Crash, work: () => Promise<unknown>): Promise<boolean> {
+    let throws = 0;
+    disk.arm({ after, power, chance: () => dice[throws++ % dice.length] ?? 0 });
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      if (!disk.dead) throw error;
+      return false;
+    } finally {
+      if (disk.dead) this.died++;
+      await disk.reboot();
+    }
+  }
+
+  at(name: string): string {
+    return join(this.path, name);
+  }
+
+  has(name: string): boolean {
+    return existsSync(this.at(name));
+  }
+
+  /** The text of a file, unpacked where it is packed. */
+  text(name: string): string {
+    const bytes = readFileSync(this.at(name));
+    return (name.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+  }
+
+  /** Of all files, sorted. */
+  get names(): string[] {
+    return readdirSync(this.path).sort();
+  }
+
+  #empty(): void {
+    for (const name of this.names) unlinkSync(this.at(name));
+  }
 }
