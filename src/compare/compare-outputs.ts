@@ -86,7 +86,7 @@ export interface ComparePage {
   /** Replaces a file that is there. @default false */
   readonly overwrite?: boolean;
   /** The text of the file. */
-  readonly render: (report: CompareReport, changed: ChangedRows) => string;
+  readonly render: (report: CompareReport, changed: ChangedRows) => Promise<string>;
 }
 
 /**
@@ -116,7 +116,7 @@ export async function compareOutputs(
     if (files.changed === undefined) for await (const _ of lines);
     else await writeWanted(files.changed, lines);
     const report = pass.report();
-    if (page && files.page) await writeWanted(files.page, page.render(report, pass.changed));
+    if (page && files.page) await writeWanted(files.page, await page.render(report, pass.changed));
     return report;
   } finally {
     await spool.remove();

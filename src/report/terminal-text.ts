@@ -49,14 +49,18 @@ export function clip(text: string, width: number): string {
 export const padEnd = (text: string, width: number): string =>
   text + ' '.repeat(Math.max(0, width - cells(text)));
 
+export const padStart = (text: string, width: number): string =>
+  ' '.repeat(Math.max(0, width - cells(text))) + text;
+
 /** Items with a separator between them, in lines of at most `width` cells; no item is broken. */
 export function flow(items: readonly string[], separator: string, width: number): string[] {
   const lines: string[] = [];
   let line: string | null = null;
-  for (const item of items) {
+  const behind = cells(separator.trimEnd());
+  for (const [i, item] of items.entries()) {
     if (line === null) {
       line = item;
-    } else if (cells(line + separator + item) <= width) {
+    } else if (cells(line + separator + item) + (i < items.length - 1 ? behind : 0) <= width) {
       line += separator + item;
     } else {
       lines.push(line + separator.trimEnd());

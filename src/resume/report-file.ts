@@ -26,13 +26,11 @@ export async function removeReport(files: OutputFiles): Promise<void> {
 
 async function written(files: OutputFiles, summary: () => StoredSummary): Promise<string> {
   try {
-    const { reportOf } = await import('../report/run-report.js');
-    const { renderHtml } = await import('../report/page/render-html.js');
-    await writeDurably(
-      files.report,
-      await renderHtml(await reportOf(summary(), files.output)),
-      modeOf(files.output),
-    );
+    const { renderHtml } = await import('../render/html.js');
+    const { runDocument } = await import('../render/run-document.js');
+    const { reportOf } = await import('../render/run-report.js');
+    const page = await renderHtml(runDocument(await reportOf(summary(), files.output)));
+    await writeDurably(files.report, page, modeOf(files.output));
     return files.report;
   } catch (error) {
     await removeReport(files);

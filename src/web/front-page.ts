@@ -1,9 +1,9 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
+import { jobTitle } from '../render/run-words.js';
 import { ratesOf } from '../report/rate.js';
 import { outcomeParts, type Summary } from '../report/summary.js';
 import { STATUSES } from '../report/tally.js';
-import { jobTitle } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 

@@ -18,6 +18,7 @@ const ROOMS = [
   'prompt',
   'output',
   'report',
+  'render',
   'budget',
   'reuse',
   'pace',

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { RunReport } from '../../src/report/run-report.js';
+import type { RunReport } from '../../src/render/run-report.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { removeReport } from '../../src/resume/report-file.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
@@ -120,7 +120,7 @@ describe('promptmill report', () => {
     const prose = stdout.replace(/^(`{3,})[\s\S]*?^\1$/gm, '');
     expect(prose).not.toMatch(/<script|\]\(javascript|(?<!\\)\*\*b|(?<!\\)`c/);
     const tables = prose.split('\n').filter((line) => line.startsWith('| '));
-    const heads = tables.findIndex((line) => line.includes('outcome'));
+    const heads = tables.findIndex((line) => line.includes('Outcome'));
     const cells = (line: string): number => line.split(/(?<!\\)\|/).length;
     expect(tables.slice(heads).map(cells)).toEqual(tables.slice(heads).map(() => cells(tables[heads] ?? '')));
   });

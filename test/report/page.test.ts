@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { renderHtml } from '../../src/report/page/render-html.js';
+import { renderHtml } from '../../src/render/html.js';
+import { runDocument } from '../../src/render/run-document.js';
 import { startChromium } from '../web/chromium.js';
 import { describeInChromium } from '../web/in-chromium.js';
 import { MARKUP, SAMPLE_NAMES, type SampleName, sampleReport } from './sample-reports.js';
@@ -18,7 +19,7 @@ const PHONE = { width: 360, height: 800 };
 
 describe('the page as a file', () => {
   it('allows its own style and script by their digests, and nothing else', async () => {
-    const page = await renderHtml(sampleReport('hostile'));
+    const page = await renderHtml(runDocument(sampleReport('hostile')));
     const [, policy = ''] = /<meta http-equiv="Content-Security-Policy" content="([^"]*)">/.exec(page) ?? [];
     const digestOf = (tag: string): string => {
       const start = page.indexOf(`<${tag}>`) + tag.length + 2;
@@ -37,7 +38,7 @@ describe('the page as a file', () => {
   });
 
   it('fault 55: has the texts of rows and models in it as text alone', async () => {
-    const page = await renderHtml(sampleReport('hostile'));
+    const page = await renderHtml(runDocument(sampleReport('hostile')));
     const [body = ''] = /<body>[\s\S]*(?=<script>)/.exec(page) ?? [];
     expect(body).not.toMatch(/<(img|script|style|title>document|a href="(?!#))/);
     expect(body).not.toMatch(/<[^>]*\son\w+=/);
@@ -46,25 +47,8 @@ describe('the page as a file', () => {
     expect(body).toContain('\\u{202e}txt.exe');
   });
 
-  it('has bars of shares as long as they are, and of answers against the most frequent', async () => {
-    const sample = sampleReport('plain');
-    const bars = async (id: string, fractions: readonly (number | null)[]): Promise<string[]> => {
-      const rows = fractions.map((fraction) => ({ name: 'n', value: 'v', percent: 'p', fraction }));
-      const page = await renderHtml({ ...sample, sections: [{ id, title: 'Bars', rows }] });
-      const [, body = ''] =
-        /<caption class="unseen">Bars<\/caption><tbody>([\s\S]*?)<\/tbody>/.exec(page) ?? [];
-      const lines = body.trim().split('\n');
-      expect(lines.map((line) => line.split(/<t[hd]/).length)).toEqual(lines.map(() => 5));
-      return lines.map((line) => /<rect[^>]* width="([^"]*)"/.exec(line)?.[1] ?? 'none');
-    };
-    expect(await bars('drift', [null, 0.01])).toEqual(['none', '1']);
-    expect(await bars('quota', [0.2, 0])).toEqual(['20', '0']);
-    expect(await bars('drift', [0])).toEqual(['0']);
-    expect(await bars('answers', [0.5, 0.25])).toEqual(['100', '50']);
-  });
-
   it('is smaller than 5 MB with 5,000 rows', async () => {
-    expect((await renderHtml(sampleReport('failures'))).length).toBeLessThan(5_000_000);
+    expect((await renderHtml(runDocument(sampleReport('failures')))).length).toBeLessThan(5_000_000);
   });
 });
 
@@ -88,7 +72,7 @@ describeInChromium('the page in a browser', () => {
 
   async function open(name: SampleName, options: BrowserContextOptions = {}): Promise<Page> {
     const file = join(folder, `${name}.html`);
-    writeFileSync(file, await renderHtml(sampleReport(name)));
+    writeFileSync(file, await renderHtml(runDocument(sampleReport(name))));
     const context = await browser.newContext({ viewport: WIDE, ...options });
     context.setDefaultTimeout(TIMEOUT_MS);
     const page = await context.newPage();

@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { renderHtml } from '../../src/report/page/render-html.js';
-import { type ReportTable, reportRows } from '../../src/report/report-rows.js';
-import { runReport } from '../../src/report/run-report.js';
+import { renderHtml } from '../../src/render/html.js';
+import { type ReportTable, reportRows } from '../../src/render/report-rows.js';
+import { runDocument } from '../../src/render/run-document.js';
+import { runReport } from '../../src/render/run-report.js';
 import { type StoredSummary, summarise } from '../../src/report/summary.js';
 import { emptyTally } from '../../src/report/tally.js';
 import { DETAILS } from './summary-parts.js';
@@ -128,7 +129,7 @@ describe('the rows of a report', () => {
     const summary = { ...EMPTY, rows: { ...EMPTY.rows, total: 5_000, completed: 5_000 } };
     const table = await reportRows(path, summary);
     expect(table).toMatchObject({ records: 5_000, columns: expect.arrayContaining(['answer']) });
-    const page = await renderHtml(runReport(summary, table));
+    const page = await renderHtml(runDocument(runReport(summary, table)));
     expect(Buffer.byteLength(page)).toBeLessThan(5_000_000);
   });
 

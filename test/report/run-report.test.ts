@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { renderMarkdown } from '../../src/report/markdown.js';
-import { renderReport } from '../../src/report/report-terminal.js';
-import type { ReportTable } from '../../src/report/report-rows.js';
-import { type RunReport, runReport } from '../../src/report/run-report.js';
+import { renderMarkdown } from '../../src/render/markdown.js';
+import { runDocument } from '../../src/render/run-document.js';
+import { renderTerminal } from '../../src/render/terminal.js';
+import type { ReportTable } from '../../src/render/report-rows.js';
+import { type RunReport, runReport } from '../../src/render/run-report.js';
 import { type SummaryParts, summarise } from '../../src/report/summary.js';
 import { emptyTally, fold } from '../../src/report/tally.js';
 import { completed } from './outcomes.js';
@@ -141,20 +142,22 @@ describe('a report', () => {
 
   it('fault 55: as Markdown shows what a terminal would obey and what hides or reorders text', () => {
     const odd = 'a\u001b[31m\u202eb\u200b';
-    const markdown = renderMarkdown({
-      ...reportOf(),
-      prompt: `${odd}\n\tsecond ${odd}`,
-      table: { ...table, rows: [{ row: 3, outcome: 'failed', cells: [odd, odd] }] },
-    });
+    const markdown = renderMarkdown(
+      runDocument({
+        ...reportOf(),
+        prompt: `${odd}\n\tsecond ${odd}`,
+        table: { ...table, rows: [{ row: 3, outcome: 'failed', cells: [odd, odd] }] },
+      }),
+    );
     expect(markdown).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]/u);
     expect(markdown).toContain('a\\u{1b}[31m\\u{202e}b\\u{200b}\n\tsecond a');
   });
 
   it('says as text how a run of more than a minute went over time', () => {
     const report = sampleReport('plain');
-    expect(renderMarkdown(report)).toContain('## Over time\n\n| from | rows |');
-    const text = renderReport(report, { width: 100, color: false, files: [] });
-    expect(text).toMatch(/over time {7}from 0 s +\d+ rows, /);
+    expect(renderMarkdown(runDocument(report))).toContain('## Over time\n\n| from | rows |');
+    const text = renderTerminal(runDocument(report), { width: 100, color: false });
+    expect(text).toMatch(/over time {7}from +rows .*\n +0 s +\d+ /);
   });
 
   it('as Markdown has the rows to look at, wherever they stand, and a few others', () => {
@@ -163,7 +166,7 @@ describe('a report', () => {
       outcome: i < 297 ? ('answered' as const) : ('failed' as const),
       cells: ['', `cell ${i + 1}`],
     }));
-    const markdown = renderMarkdown({ ...reportOf(), table: { ...table, rows } });
+    const markdown = renderMarkdown(runDocument({ ...reportOf(), table: { ...table, rows } }));
     expect(markdown.match(/cell \d+/g)).toEqual(
       [...Array.from({ length: 10 }, (_, i) => i + 1), 298, 299, 300].map((row) => `cell ${row}`),
     );

@@ -1,4 +1,4 @@
-import { type RunReport, runReport } from '../../src/report/run-report.js';
+import { type RunReport, runReport } from '../../src/render/run-report.js';
 import type { StoredSummary } from '../../src/report/summary.js';
 import { advanced, beginTimeline, type Timeline } from '../../src/report/timeline.js';
 import { runBeat } from '../web/beats.js';

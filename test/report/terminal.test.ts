@@ -1,7 +1,8 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Summary } from '../../src/report/summary.js';
-import { renderSummary, type TerminalOptions } from '../../src/report/terminal.js';
+import { summaryDocument } from '../../src/render/run-document.js';
+import { renderTerminal, type TerminalOptions } from '../../src/render/terminal.js';
 import { cells, wrapped } from '../../src/report/terminal-text.js';
 
 const finished: Summary = {
@@ -38,17 +39,20 @@ const finished: Summary = {
   rows_per_second: 9.69,
 };
 
-const render = (summary: Summary, options: Partial<TerminalOptions> = {}): string =>
-  renderSummary(summary, {
-    width: 80,
-    color: false,
-    files: [
-      ['output', 'out/reviews.csv'],
-      ['summary', 'out/reviews.summary.json'],
-    ],
-    resume: 'promptmill run jobs/sentiment.yaml',
-    ...options,
-  });
+const FILES = [
+  ['output', 'out/reviews.csv'],
+  ['summary', 'out/reviews.summary.json'],
+] as const;
+
+const render = (
+  summary: Summary,
+  { width = 80, color = false, files = FILES, resume = 'promptmill run jobs/sentiment.yaml' }: Options = {},
+): string => renderTerminal(summaryDocument(summary, { files, resume }), { width, color });
+
+interface Options extends Partial<TerminalOptions> {
+  readonly files?: readonly (readonly [name: string, path: string])[];
+  readonly resume?: string;
+}
 
 test('what may have been paid for again is told in answers and in money', () => {
   const repeated = { ...finished, calls: { ...finished.calls, repeated: 20 } };
@@ -117,8 +121,8 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
     'scores          0 of 40 rows with gold answered (0.0 %), accuracy 90.0 % (',
   );
   expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
-  const many = Object.fromEntries(Array.from({ length: 7 }, (_, i) => [`label ${i}`, f1]));
-  expect(render({ ...finished, scores: { ...scores, labels: many } })).not.toContain('gold \\ answer');
+  const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`l${i}`, { l0: i + 1 }]));
+  expect(render({ ...finished, scores: { ...scores, confusion: many } })).toContain(' 9  l8 → l0\n');
   const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };
   expect(render({ ...finished, scores: none })).toContain('scores          no row with gold so far\n');
   expect(render({ ...finished, scores: { ...none, unanswered: 3 } })).toContain(

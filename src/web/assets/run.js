@@ -1,5 +1,5 @@
 /**
- * @import { ReportSection } from '../../report/sections.js'
+ * @import { ReportSection } from '../../render/sections.js'
  * @import { Figure } from '../front-page.js'
  * @import { RunPage } from '../run-page.js'
  */

@@ -1,14 +1,15 @@
 import { count, counted, duration, moment, rate } from '../figures.js';
+import { retryCommandFor } from '../report/retry-command.js';
+import type { Scores } from '../report/scores.js';
+import { calledPerSecond, type StoredSummary, type Summary } from '../report/summary.js';
+import { plain } from '../report/terminal-text.js';
+import { pointsOf, type TimelinePoint } from '../report/timeline.js';
 import { shellWord } from '../shell-word.js';
 import { type ReportTable, reportRows } from './report-rows.js';
-import { retryCommandFor } from './retry-command.js';
-import type { Scores } from './scores.js';
+import { reconciliation, shortfall } from './run-words.js';
+import { confusionOf } from './score-sections.js';
 import { type ReportSection, sectionsOf } from './sections.js';
 import { settingsInWords } from './setting-words.js';
-import { calledPerSecond, type StoredSummary, type Summary } from './summary.js';
-import { reconciliation } from './terminal.js';
-import { plain } from './terminal-text.js';
-import { pointsOf, type TimelinePoint } from './timeline.js';
 
 /**
  * All that a report of a run shows, whatever its form. Texts are plain, but for those of rows and for the prompt, which are as
@@ -96,7 +97,7 @@ export function runReport(
       answers: Object.entries(summary.answers)
         .map(([answer, rows]) => ({ answer: plain(answer), rows }))
         .sort((a, b) => b.rows - a.rows),
-      confusion: scores === undefined ? null : confusionOf(scores),
+      confusion: scores === undefined ? null : plainConfusion(scores),
       reliability: scores?.calibration ?? [],
       coverage: coverageOf(scores?.calibration ?? []),
       timeline: pointsOf(details.timeline),
@@ -112,16 +113,16 @@ export function runReport(
 }
 
 function verdictOf(summary: StoredSummary, output: string): Verdict {
-  const { stopped, missed, rows, input, answers_invalid: invalid, answers_abstained: abstained } = summary;
+  const { stopped, missed, rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
   if (stopped !== null) {
     return {
       state: 'stopped',
-      text: `Stopped after ${count(rows.total)} of ${count(input.rows)} rows: ${plain(stopped)}`,
+      text: shortfall(summary),
       next: [{ text: 'The command that began it goes on where it stopped.', command: null }],
     };
   }
   const next = summary.output === '-' ? [] : nextSteps(summary, output);
-  if (missed !== null) return { state: 'missed', text: `Finished, but ${plain(missed)}`, next };
+  if (missed !== null) return { state: 'missed', text: shortfall(summary), next };
   const problems = [
     ...(rows.failed > 0 ? [`${counted(rows.failed, 'row')} failed`] : []),
     ...(invalid > 0 ? [`${counted(invalid, 'answer')} ${invalid === 1 ? 'is' : 'are'} invalid`] : []),
@@ -182,16 +183,11 @@ export const timesOf = (summary: Summary): Fact[] => [
 const changed = (name: string, since: StoredSummary['retried']): Fact[] =>
   since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${moment(since.at)}`]];
 
-function confusionOf({ confusion }: Scores): ReportCharts['confusion'] {
-  const right = Object.keys(confusion);
-  if (right.length === 0) return null;
-  const others = Object.values(confusion).flatMap((answered) => Object.keys(answered));
-  const answered = [...new Set([...right, ...others])];
-  return {
-    right: right.map(plain),
-    answered: answered.map(plain),
-    counts: right.map((label) => answered.map((said) => confusion[label]?.[said] ?? 0)),
-  };
+function plainConfusion(scores: Scores): ReportCharts['confusion'] {
+  const matrix = confusionOf(scores);
+  if (matrix === null) return null;
+  const { down, across, counts } = matrix;
+  return { right: down.map(plain), answered: across.map(plain), counts };
 }
 
 /** From the threshold that leaves everything to the one that leaves the surest rows. */

@@ -1,14 +1,14 @@
-import { duration, percent } from '../../figures.js';
-import type { RunReport } from '../run-report.js';
-import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../timeline.js';
-import type { Chart } from './charts.js';
+import { duration, percent } from '../figures.js';
+import type { RunReport } from './run-report.js';
+import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../report/timeline.js';
+import type { Chart } from './document.js';
 
 /** Points and steps below which a picture says no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;
 /** Steps of a chart over time at most. */
 const MOST_STEPS = 60;
 
-export type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
+type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
 
 type RunChart = Chart & { readonly id: ChartId };
 

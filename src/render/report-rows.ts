@@ -15,9 +15,9 @@ import {
   STATUS,
 } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
-import { escaped } from './page/markup.js';
-import type { Summary } from './summary.js';
-import { STATUSES, sumOf } from './tally.js';
+import { escaped } from './markup.js';
+import type { Summary } from '../report/summary.js';
+import { STATUSES, sumOf } from '../report/tally.js';
 
 /** Rows of the output: all that need a look, and a sample of the others, in their order. */
 export interface ReportTable {

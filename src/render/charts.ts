@@ -1,7 +1,6 @@
 import type { TopLevelSpec } from 'vega-lite';
-import { count } from '../../figures.js';
-import { foreignMarkup, type Html, html, type Piece } from './markup.js';
-import { figureTable } from './tables.js';
+import type { Chart } from './document.js';
+import { foreignMarkup, type Html, html } from './markup.js';
 
 /** Width and height of a chart in the pixels of the page: about those of a phone, so that its text has one size everywhere. */
 const SIZE = { width: 320, height: 160 } as const;
@@ -14,78 +13,8 @@ const COLOURS = {
   filtered: 'var(--filtered)',
 } as const;
 
-interface Axis {
-  readonly title: string;
-  /** The least and the most that it shows. @default from 0 to the largest value */
-  readonly domain?: readonly [least: number, most: number];
-  /** As d3-format has it. @default `~s`: 1.2k */
-  readonly format?: string;
-}
-
-/** One of several values that a chart shows at each place. */
-interface Series {
-  readonly name: string;
-  readonly kind: keyof typeof COLOURS;
-  /** One for each place; null where there is none: the line goes on from the one before to the next. */
-  readonly values: readonly (number | null)[];
-  /** As the table under the chart has them. @default the numbers */
-  readonly texts?: readonly Piece[];
-}
-
-export interface Chart {
-  /** Distinct on its page. */
-  readonly id: string;
-  readonly title: string;
-  /** What it shows, in a sentence. */
-  readonly description: string;
-  readonly x: Axis & {
-    /** Of steps, where they begin. */
-    readonly values: readonly number[];
-    /** Of steps, where the last one ends. */
-    readonly end?: number;
-    readonly texts: readonly Piece[];
-  };
-  readonly y: Axis;
-  readonly series: readonly Series[];
-  /** A value of `steps` is that of all its step. `areas` are steps that stand on each other. @default 'lines' */
-  readonly form?: 'lines' | 'steps' | 'areas';
-  /** Whether there is a line on which x and y are the same. @default false */
-  readonly diagonal?: boolean;
-  /** What is allowed, of `y`: a line across. @default none */
-  readonly limit?: number | null;
-}
-
-/** A chart with its title, and its figures as a table for those who want them exactly, or do not see it. */
-export async function chartFigure(chart: Chart): Promise<Html> {
-  const { title, description, x, series } = chart;
-  return html`<figure>
-<figcaption><h3>${title}</h3><p class="muted">${description}</p></figcaption>
-${await pictureOf(chart)}
-${legend(chart)}
-<details><summary>The figures of this chart</summary>${figureTable({
-    caption: `${title}, the figures`,
-    columns: [{ name: x.title }, ...series.map(({ name }) => ({ name, number: true }))],
-    rows: x.texts.map((text, i) => [
-      text,
-      ...series.map(({ texts, values }) => texts?.[i] ?? rounded(values[i] ?? null)),
-    ]),
-  })}</details>
-</figure>
-`;
-}
-
-const rounded = (value: number | null): Piece =>
-  value === null ? null : Number(value.toPrecision(3)).toLocaleString('en-US');
-
-/** One line needs no legend: the title and the axis say what it is. */
-function legend({ series, limit = null }: Chart): Html | null {
-  if (series.length === 1 && limit === null) return null;
-  return html`<ul class="legend">${series.map(({ name, kind }) => html`<li><i data-kind="${kind}"></i>${name}</li>`)}${
-    limit === null ? null : html`<li><i data-kind="limit"></i>allowed: ${count(limit)}</li>`
-  }</ul>`;
-}
-
-async function pictureOf(chart: Chart): Promise<Html> {
+/** A chart as a picture. */
+export async function pictureOf(chart: Chart): Promise<Html> {
   const { id } = chart;
   const svg = await svgOf(specOf(chart));
   const { width, height } = SIZE;
@@ -121,8 +50,8 @@ function specOf({ x, y, series, form = 'lines', diagonal = false, limit = null }
   );
   const interpolate = form === 'lines' ? 'linear' : 'step-after';
   const kinds = series.map(({ kind }) => kind);
-  const axis = ({ title, format = '~s' }: Axis) => ({ title, format, tickCount: 5 });
-  const scale = ({ domain }: Axis) => ({
+  const axis = ({ title, format = '~s' }: Chart['y']) => ({ title, format, tickCount: 5 });
+  const scale = ({ domain }: Chart['y']) => ({
     nice: domain === undefined,
     ...(domain && { domain: [...domain] }),
   });
