@@ -1,5 +1,5 @@
 import { cost, count, counted, duration, percent } from '../figures.js';
-import { type Block, type Document, facts, type Section, text } from '../render/document.js';
+import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { Share } from '../report/score.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
@@ -30,12 +30,12 @@ export function compareDocument(
       { in: ['html'], tone: 'good', blocks: [text(rowsText(report))] },
     ],
     sections: [
-      { id: 'both', title: 'Rows', in: ['terminal'], blocks: [text(rowsText(report))] },
-      { id: 'answers', title: 'Answers', blocks: [transitionMatrix(report.transitions)] },
+      section('both', 'Rows', [text(rowsText(report))], { in: ['terminal'] }),
+      section('answers', 'Answers', [transitionMatrix(report.transitions)]),
       partSection(report),
-      { id: 'figures', title: 'Figures', blocks: [figureTable(report)] },
+      section('figures', 'Figures', [figureTable(report)]),
       ...(changed === null ? [] : [rowSection(report, changed)]),
-      { id: 'files', title: 'Files', in: ['terminal'], blocks: [facts(files)] },
+      section('files', 'Files', [facts(files)], { in: ['terminal'] }),
     ],
     rest: 'in --json',
     footer: 'Written by Promptmill. Everything in it is in this one file.',
@@ -100,11 +100,7 @@ function partSection({ parts, transitions }: CompareReport): Section {
     { name: 'name', most: NAME },
     ...['the same', 'changed', 'kappa'].map((name) => ({ name, isNumber: true })),
   ];
-  return {
-    id: 'parts',
-    title,
-    blocks: [{ kind: 'table', caption: title, columns, rows, most: MOST_PARTS }],
-  };
+  return section('parts', title, [{ kind: 'table', caption: title, columns, rows, most: MOST_PARTS }]);
 }
 
 /** Tokens, money, latency and accuracy of both, side by side. */
@@ -150,17 +146,11 @@ function difference(a: number | null, b: number | null): string {
 function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows): Section {
   const title =
     rows.length < changed ? `The first ${count(rows.length)} rows that changed` : 'Rows that changed';
-  return {
-    id: 'rows',
-    title,
-    in: ['html'],
-    blocks: [
-      {
-        kind: 'rows',
-        caption: title,
-        columns: columns.map((name) => ({ name: name.replace('_', ' '), isLong: name.startsWith('text') })),
-        rows: rows.map((cells) => ({ cells, isToLookAt: true })),
-      },
-    ],
+  const table: Block = {
+    kind: 'rows',
+    caption: title,
+    columns: columns.map((name) => ({ name: name.replace('_', ' '), isLong: name.startsWith('text') })),
+    rows: rows.map((cells) => ({ cells, isToLookAt: true })),
   };
+  return section('rows', title, [table], { in: ['html'] });
 }

@@ -136,7 +136,7 @@ export interface Table {
   readonly most?: number;
 }
 
-interface TableRow {
+export interface TableRow {
   /** The first is the name of the row. */
   readonly cells: readonly string[];
   /** What the cells have no room for. */
@@ -239,22 +239,18 @@ export function shownIn(medium: Medium, { lead, sections, ...document }: Documen
 }
 
 function isEmpty(block: Block): boolean {
-  switch (block.kind) {
-    case 'text':
-    case 'code':
-      return block.text === '';
-    case 'list':
-      return block.items.length === 0;
-    case 'figures':
-    case 'table':
-    case 'rows':
-      return block.rows.length === 0;
-    case 'matrix':
-      return block.down.length === 0;
-    default:
-      return false;
-  }
+  if ('text' in block) return block.text === '';
+  if ('rows' in block) return block.rows.length === 0;
+  if ('items' in block) return block.items.length === 0;
+  return 'down' in block && block.down.length === 0;
 }
+
+export const section = (
+  id: string,
+  title: string,
+  blocks: readonly Block[],
+  how: Omit<Section, 'id' | 'title' | 'blocks'> = {},
+): Section => ({ id, title, blocks, ...how });
 
 export const text = (content: string, how: Omit<Text, 'kind' | 'text'> & Shown = {}): Block => ({
   kind: 'text',

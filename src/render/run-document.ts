@@ -15,6 +15,7 @@ import {
   list,
   type RowTable,
   type Section,
+  section,
   text,
 } from './document.js';
 import { isToLookAt, type ReportTable } from './report-rows.js';
@@ -68,12 +69,8 @@ function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
   ];
 }
 
-const fileSection = (files: Files): Section => ({
-  id: 'files',
-  title: 'Files',
-  in: ['terminal'],
-  blocks: [facts(files)],
-});
+const fileSection = (files: Files): Section =>
+  section('files', 'Files', [facts(files)], { in: ['terminal'] });
 
 /** Headings of the page. */
 const CHAPTERS: readonly Chapter[] = [
@@ -85,6 +82,8 @@ const CHAPTERS: readonly Chapter[] = [
   { id: 'settings', title: 'Run, prompt and settings' },
   { id: 'rows', title: 'Rows' },
 ];
+
+const SETTINGS = { chapter: 'settings', in: ['html', 'markdown'] } as const;
 
 const TONES = {
   finished: 'good',
@@ -113,33 +112,15 @@ export function runDocument(report: RunReport, files: Files = []): Document {
     sections: [
       ...summarySections(summary),
       fileSection(files),
-      { id: 'advice', title: 'What to do', in: ['terminal'], blocks: adviceTexts(report) },
+      section('advice', 'What to do', adviceTexts(report), { in: ['terminal'] }),
       ...furtherSections(summary),
       overTime(summary),
       ...chartSections(report),
-      {
-        id: 'run',
-        title: 'Run',
-        chapter: 'settings',
-        in: ['html', 'markdown'],
-        blocks: [facts(report.facts)],
-      },
-      {
-        id: 'settings',
-        title: 'Settings',
-        chapter: 'settings',
-        in: ['html', 'markdown'],
-        blocks: [facts(report.settings)],
-      },
-      {
-        id: 'prompt',
-        title: 'Prompt template',
-        chapter: 'settings',
-        in: ['html', 'markdown'],
-        blocks: [{ kind: 'code', text: report.prompt ?? '' }],
-      },
-      { id: 'rows', title: 'Rows', chapter: 'rows', blocks: rowBlocks(report) },
-      { id: 'next', title: 'Next', in: ['terminal'], blocks: next },
+      section('run', 'Run', [facts(report.facts)], SETTINGS),
+      section('settings', 'Settings', [facts(report.settings)], SETTINGS),
+      section('prompt', 'Prompt template', [{ kind: 'code', text: report.prompt ?? '' }], SETTINGS),
+      section('rows', 'Rows', rowBlocks(report), { chapter: 'rows' }),
+      section('next', 'Next', next, { in: ['terminal'] }),
     ],
     chapters: CHAPTERS,
     rest: REST,
@@ -189,25 +170,19 @@ function overTime({ details }: StoredSummary): Section {
     };
   });
   const columns = names.map((name, i) => ({ name, isNumber: i > 0 }));
-  return {
-    id: 'over_time',
-    title: 'Over time',
+  return section('over_time', 'Over time', [{ kind: 'table', caption: 'How the run went', columns, rows }], {
     in: ['terminal', 'markdown'],
-    blocks: [{ kind: 'table', caption: 'How the run went', columns, rows }],
-  };
+  });
 }
 
 /** Those over time are pictures; the others have few figures, which Markdown has as well. */
 const chartSections = (report: RunReport): Section[] =>
   runCharts(report).map((chart) => {
     const isOfScores = chart.id === 'reliability' || chart.id === 'coverage';
-    return {
-      id: chart.id,
-      title: chart.title,
+    return section(chart.id, chart.title, [{ kind: 'chart', chart }], {
       chapter: isOfScores ? 'answers' : 'cost',
       in: isOfScores ? ['html', 'markdown'] : ['html'],
-      blocks: [{ kind: 'chart', chart }],
-    };
+    });
   });
 
 function rowBlocks({ table, table_note: note }: RunReport): Block[] {

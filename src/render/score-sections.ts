@@ -1,6 +1,6 @@
 import { count, counted, percent } from '../figures.js';
 import type { Abstention, Scores } from '../report/scores.js';
-import { type Figure, figure, figures, type Matrix, type Section, text } from './document.js';
+import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
 
 /** Properties that a terminal lists. */
 const MOST_PROPERTIES = 15;
@@ -11,47 +11,33 @@ export function scoreSections(scores: Scores): Section[] {
   const none =
     unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`;
   const confusion = confusionOf(scores);
+  const more =
+    accuracy === null || unanswered === 0
+      ? ''
+      : `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`;
+  const exact = Object.entries(properties).map(([name, { rows, exact }]) =>
+    figure(name, `${share(exact)} exact of ${counted(rows, 'row')}`),
+  );
   return [
-    {
-      id: 'scores',
-      title: 'Scores',
-      chapter: 'answers',
-      blocks: [
+    section(
+      'scores',
+      'Scores',
+      [
         text(accuracy === null ? none : ''),
         figures(scoreFigures(scores), { said: inWords(scores) }),
         text(abstention === undefined ? '' : abstentionText(abstention)),
-        text(
-          accuracy === null || unanswered === 0
-            ? ''
-            : `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`,
-          { in: ['terminal'] },
-        ),
+        text(more, { in: ['terminal'] }),
         text(left_out),
       ],
-    },
-    {
-      id: 'confusion',
-      title: 'Right label and answer',
-      short: '',
-      chapter: 'answers',
-      blocks: confusion === null ? [] : [confusion],
-    },
-    {
-      id: 'properties',
-      title: 'Properties',
-      short: '',
-      chapter: 'answers',
-      blocks: [
-        figures(
-          Object.entries(properties).map(([name, { rows, exact }]) =>
-            figure(name, `${share(exact)} exact of ${counted(rows, 'row')}`),
-          ),
-          { most: MOST_PROPERTIES },
-        ),
-      ],
-    },
+      { chapter: 'answers' },
+    ),
+    section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], WITHIN),
+    section('properties', 'Properties', [figures(exact, { most: MOST_PROPERTIES })], WITHIN),
   ];
 }
+
+/** On a terminal it goes on with the scores. */
+const WITHIN = { short: '', chapter: 'answers' } as const;
 
 /** A square of right labels and answers; `null` where the job has no gold, or a row may have several labels. */
 export function confusionOf({ confusion }: Scores): Matrix | null {

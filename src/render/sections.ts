@@ -6,7 +6,16 @@ import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../rep
 import { plain } from '../report/terminal-text.js';
 import type { Timeline } from '../report/timeline.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
-import { type Block, type Figure, figure, figures, type Medium, type Section, text } from './document.js';
+import {
+  type Block,
+  type Figure,
+  figure,
+  figures,
+  type Medium,
+  type Section,
+  section,
+  text,
+} from './document.js';
 import { scoreSections } from './score-sections.js';
 
 /** The figures of a section, as `promptmill report --json` and the dashboard's page of a run have them. Their texts are plain. */
@@ -26,108 +35,68 @@ const MOST_LINES = 15;
 
 /** What the end of a run says. */
 export function summarySections(summary: Summary): Section[] {
-  const { answers, answers_without_confidence: unsure = 0, drift, finish_reasons, filters, errors } = summary;
+  const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
+  const without =
+    unsure === 0
+      ? ''
+      : `${counted(unsure, 'label')} without a confidence: the log probabilities are missing, or do not tell the labels apart`;
+  const sourceList = figures(sources(summary), { areParts: true, said: sourceWords(summary) });
+  const reasons = figures(shared(summary.finish_reasons), { areParts: true, said: 'by name' });
+  const errorList = figures(errorFigures(errors, summary.error_samples), {
+    heads: ['Error', 'Rows'],
+    most: MOST_LINES,
+  });
   return [
-    {
-      id: 'answers',
-      title: 'Answers',
-      chapter: 'answers',
-      blocks: [
-        figures(shared(answers), { areParts: true, most: MOST_LINES }),
-        text(
-          unsure === 0
-            ? ''
-            : `${counted(unsure, 'label')} without a confidence: the log probabilities are missing, or do not tell the labels apart`,
-        ),
-      ],
-    },
-    {
-      id: 'sources',
-      title: 'Where answers come from',
-      short: '',
-      chapter: 'answers',
-      blocks: [figures(sources(summary), { areParts: true, said: sourceWords(summary) })],
-    },
-    ...(summary.scores === undefined ? [] : scoreSections(summary.scores)),
-    {
-      id: 'drift',
-      title: 'Difference to the last run',
-      short: 'drift',
-      chapter: 'last',
-      blocks: [
+    section(
+      'answers',
+      'Answers',
+      [figures(shared(answers), { areParts: true, most: MOST_LINES }), text(without)],
+      { chapter: 'answers' },
+    ),
+    section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),
+    ...(scores === undefined ? [] : scoreSections(scores)),
+    section(
+      'drift',
+      'Difference to the last run',
+      [
         text(drift === undefined ? '' : driftText(drift), { in: TERMINAL }),
         figures(driftFigures(summary), { in: ELSEWHERE }),
       ],
-    },
-    {
-      id: 'finish_reasons',
-      title: 'Finish reasons',
-      chapter: 'answers',
-      blocks: [figures(shared(finish_reasons), { areParts: true, said: 'by name' })],
-    },
-    {
-      id: 'tokens',
-      title: 'Tokens and money',
+      { short: 'drift', chapter: 'last' },
+    ),
+    section('finish_reasons', 'Finish reasons', [reasons], { chapter: 'answers' }),
+    section('tokens', 'Tokens and money', [figures(tokens(summary), { said: tokenWords(summary) })], {
       short: 'tokens',
       chapter: 'cost',
-      blocks: [figures(tokens(summary), { said: tokenWords(summary) })],
-    },
-    { id: 'filters', title: 'Filters', in: TERMINAL, blocks: [figures(unsafe(filters))] },
-    {
-      id: 'prompt_filter',
-      title: 'Content filter, prompts',
-      chapter: 'filter',
-      in: ELSEWHERE,
-      blocks: [figures(filterFigures(filters.prompt))],
-    },
-    {
-      id: 'completion_filter',
-      title: 'Content filter, completions',
-      chapter: 'filter',
-      in: ELSEWHERE,
-      blocks: [figures(filterFigures(filters.completion))],
-    },
-    {
-      id: 'errors',
-      title: 'Errors',
-      chapter: 'errors',
-      blocks: [
-        figures(errorFigures(errors, summary.error_samples), { heads: ['Error', 'Rows'], most: MOST_LINES }),
-      ],
-    },
-    {
-      id: 'calls',
-      title: 'Calls',
-      chapter: 'cost',
-      blocks: [figures(calls(summary), { said: callWords(summary) }), ...callTexts(summary)],
-    },
-    {
-      id: 'reused',
-      title: 'Rows without a call',
-      chapter: 'cost',
-      in: ELSEWHERE,
-      blocks: [figures(reused(summary))],
-    },
-    {
-      id: 'latency',
-      title: 'Latency',
-      chapter: 'cost',
-      blocks: [figures(latencies(summary), { said: 'by name' })],
-    },
-    { id: 'duration', title: 'Duration', in: TERMINAL, blocks: [text(durationText(summary))] },
+    }),
+    section('filters', 'Filters', [figures(unsafe(filters))], { in: TERMINAL }),
+    filterSection('prompt_filter', 'Content filter, prompts', filters.prompt),
+    filterSection('completion_filter', 'Content filter, completions', filters.completion),
+    section('errors', 'Errors', [errorList], { chapter: 'errors' }),
+    section(
+      'calls',
+      'Calls',
+      [figures(calls(summary), { said: callWords(summary) }), ...callTexts(summary)],
+      {
+        chapter: 'cost',
+      },
+    ),
+    section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
+    section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
+    section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
   ];
 }
 
+const filterSection = (id: string, title: string, categories: FilterCounts): Section =>
+  section(id, title, [figures(filterFigures(categories))], { chapter: 'filter', in: ELSEWHERE });
+
 /** What only a report has, besides. */
 export const furtherSections = (summary: Summary): Section[] => [
-  { id: 'quota', title: 'Quota', chapter: 'cost', blocks: [figures(quota(summary))] },
-  {
-    id: 'last_run',
-    title: 'Against the run before',
+  section('quota', 'Quota', [figures(quota(summary))], { chapter: 'cost' }),
+  section('last_run', 'Against the run before', [figures(against(summary))], {
     short: 'run before',
     chapter: 'last',
-    blocks: [figures(against(summary))],
-  },
+  }),
 ];
 
 /** All figures of a summary. A section without any is left out. */

@@ -1,6 +1,6 @@
 import { count, counted, percent } from '../figures.js';
 import { isMarked } from '../output/output-name.js';
-import { type Block, type Document, text } from '../render/document.js';
+import { type Block, type Document, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import { scoreSections } from '../render/score-sections.js';
 import { LEAST_ANSWERED } from '../report/require.js';
@@ -22,8 +22,12 @@ export function scoreDocument(report: ScoreReport): Document {
     ],
     sections: [
       ...scoreSections(scores),
-      { id: 'abstention', title: 'Abstention', blocks: abstentionBlocks(report) },
-      { id: 'notes', title: 'Notes', blocks: notes.map((note) => text(note)) },
+      section('abstention', 'Abstention', abstentionBlocks(report)),
+      section(
+        'notes',
+        'Notes',
+        notes.map((note) => text(note)),
+      ),
     ],
     rest: 'in --json',
   };

@@ -1,5 +1,6 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
+import { allowedNow } from '../fleet/status-document.js';
 import { jobTitle } from '../render/run-words.js';
 import { ratesOf } from '../report/rate.js';
 import { outcomeParts, type Summary } from '../report/summary.js';
@@ -225,12 +226,7 @@ export function workerOf({ beat }: SeenWorker): WorkerRow {
     id: beat.id,
     name: `${plain(beat.host)}, ${beat.pid}`,
     deployments: [...new Set(beat.queues.map(({ deployment }) => plain(deployment)))].join(', ') || NONE,
-    concurrency: `${count(
-      Math.min(
-        beat.concurrency,
-        sum((queue) => queue.concurrency),
-      ),
-    )} of ${count(beat.concurrency)}`,
+    concurrency: `${count(allowedNow(beat))} of ${count(beat.concurrency)}`,
     inFlight: count(sum((queue) => queue.in_flight)),
     speed: rate(beat.rows_per_second, ' rows'),
     calls:

@@ -1,7 +1,8 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { CheckReport } from '../../src/check/check-report.js';
-import { renderCheck } from '../../src/check/check-terminal.js';
+import { checkDocument } from '../../src/check/check-document.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { cells } from '../../src/report/terminal-text.js';
 
 const report: CheckReport = {
@@ -75,7 +76,7 @@ const report: CheckReport = {
 };
 
 const render = (change: Partial<CheckReport> = {}, width = 90): string =>
-  renderCheck({ ...report, ...change }, { width, color: false });
+  renderTerminal(checkDocument({ ...report, ...change }), { width, color: false });
 
 /** In one line, so that it does not matter where lines break. */
 const flat = (change: Partial<CheckReport>): string => render(change).replace(/\s+/g, ' ');
@@ -207,7 +208,7 @@ test('a long prompt is cut, and says so', () => {
 
 test('the columns are shown, and so many at most', () => {
   const columnsOf = (columns: readonly string[]): string =>
-    renderCheck({ ...report, columns }, { width: 80, color: false });
+    renderTerminal(checkDocument({ ...report, columns }), { width: 80, color: false });
   expect(columnsOf(['id', 'an\u001b[31mswer'])).toMatch(/^columns +id, an\\u\{1b\}\[31mswer$/m);
   expect(columnsOf(Array.from({ length: 60 }, (_, i) => `column_${i}`))).toMatch(
     /column_15,\s+and 44 more\n/,
@@ -236,7 +237,7 @@ test.each([50, 80, 120])('nothing is wider than %i columns', (width) => {
 });
 
 test('colours change nothing but colours', () => {
-  const colored = renderCheck(report, { width: 90, color: true });
+  const colored = renderTerminal(checkDocument(report), { width: 90, color: true });
   expect(colored).not.toBe(render());
   expect(stripVTControlCharacters(colored)).toBe(render());
 });

@@ -1,61 +1,58 @@
 import { cost, count, duration } from '../figures.js';
+import { type Block, type Document, list, section, text } from '../render/document.js';
 import { adviceOn } from '../report/advice.js';
-import { bodyWidth, clip, flow, painter, plain, sectionLines, words } from '../report/terminal-text.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
 import type { QuotedBudget, Range } from './quote.js';
-
-/** How to show a check to a person. */
-interface CheckTerminalOptions {
-  /** Columns of the terminal; 50 is the least that stays readable. */
-  readonly width: number;
-  /** Whether to colour; the caller knows the stream and `NO_COLOR`. */
-  readonly color: boolean;
-}
 
 /** Rows that are named for one finding; `--json` has more. */
 const MOST_NAMED = 5;
 /** Columns of the output that are shown: on 24 lines the rows above them stay in sight. */
 const MOST_COLUMNS = 16;
 
-/** Lines of the first prompt that are shown. */
-const MOST_PROMPT_LINES = 30;
-
-const SEPARATOR = ', ';
-
-/** The report as text of several lines for a terminal, ending in a line feed. */
-export function renderCheck(report: CheckReport, { width: columns, color }: CheckTerminalOptions): string {
-  const paint = painter(color);
-  const width = bodyWidth(columns);
-  const { rows } = report;
-  const sections = [
-    ['skipped', report.skipped.flatMap((finding) => skippedLines(finding, width))],
-    ['failing', report.problems.flatMap((finding) => findingLines(finding, width))],
-    ['mistakes?', report.mistakes.flatMap((mistake) => words(plain(mistake), width))],
-    ['warnings', report.warnings.flatMap((finding) => findingLines(finding, width))],
-    ['tokens', tokenLines(report, width)],
-    ['duplicates', duplicateLines(report, width)],
-    ['requests', report.requests === 0 ? [] : [count(report.requests)]],
-    ['votes', words(votesText(report), width)],
-    ['asked again', words(furtherText(report), width)],
-    ['cost', words(costText(report), width)],
-    ['time', words(timeText(report), width)],
-    ['deadline', words(deadlineText(report), width)],
-    ['budget', report.budget.flatMap((budget) => words(budgetText(budget, report), width))],
-    ['columns', columnLines(report, width)],
-    ['first prompt', promptLines(report, width)],
-  ] as const;
-  const lines = [
-    ...flow([plain(report.job), `deployment ${plain(report.deployment)}`], SEPARATOR, columns),
-    '',
-    paint(
-      'bold',
-      `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing + ${count(rows.skipped)} skipped`,
-    ),
-    '',
-    ...sectionLines(sections, columns, paint),
-  ];
-  return `${lines.join('\n')}\n`;
+/** What `promptmill check` says. */
+export function checkDocument(report: CheckReport): Document {
+  const { job, deployment, rows, requests, budget } = report;
+  const sum =
+    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing ` +
+    `+ ${count(rows.skipped)} skipped`;
+  return {
+    title: job,
+    lead: [
+      { blocks: [list([job, `deployment ${deployment}`])] },
+      { blocks: [text(sum, { style: 'strong', isWhole: true })] },
+    ],
+    sections: [
+      section(
+        'skipped',
+        'Skipped',
+        report.skipped.map((finding) => text(skippedText(finding))),
+      ),
+      section('failing', 'Failing', report.problems.flatMap(findingBlocks)),
+      section(
+        'mistakes',
+        'Mistakes?',
+        report.mistakes.map((mistake) => text(mistake)),
+      ),
+      section('warnings', 'Warnings', report.warnings.flatMap(findingBlocks)),
+      section('tokens', 'Tokens', tokenBlocks(report)),
+      section('duplicates', 'Duplicates', duplicateBlocks(report)),
+      section('requests', 'Requests', [text(requests === 0 ? '' : count(requests))]),
+      section('votes', 'Votes', [text(votesText(report))]),
+      section('asked_again', 'Asked again', [text(furtherText(report))]),
+      section('cost', 'Cost', [text(costText(report))]),
+      section('time', 'Time', [text(timeText(report))]),
+      section('deadline', 'Deadline', [text(deadlineText(report))]),
+      section(
+        'budget',
+        'Budget',
+        budget.map((each) => text(budgetText(each, report))),
+      ),
+      section('columns', 'Columns', [list(report.columns, { most: MOST_COLUMNS })]),
+      section('first_prompt', 'First prompt', promptBlocks(report)),
+    ],
+    rest: '--json has more',
+  };
 }
 
 /** `9 to 12`, or one figure where the two are the same. */
@@ -64,45 +61,42 @@ function between({ least, most }: Range, figure: (value: number) => string): str
 }
 
 /** `10 without review: lines 3, 8, 12, 40, 77 and 5 more` */
-function skippedLines({ code, rows, examples }: Finding, width: number): string[] {
+function skippedText({ code, rows, examples }: Finding): string {
   const named = examples.slice(0, MOST_NAMED).map(({ line }) => count(line));
   const more = rows > named.length ? ` and ${count(rows - named.length)} more` : '';
   const lines = named.length === 1 ? 'line' : 'lines';
-  return words(`${count(rows)} without ${plain(code)}: ${lines} ${named.join(', ')}${more}`, width);
+  return `${count(rows)} without ${code}: ${lines} ${named.join(', ')}${more}`;
 }
 
-function findingLines({ code, rows, examples }: Finding, width: number): string[] {
-  const named = examples.slice(0, MOST_NAMED);
+function findingBlocks({ code, rows, examples }: Finding): Block[] {
+  const named = examples.slice(0, MOST_NAMED).map(({ line, message }) => `line ${count(line)}: ${message}`);
+  const more = rows > named.length ? [`and ${count(rows - named.length)} more`] : [];
   return [
-    `${count(rows)} ${plain(code)}`,
-    ...named.map(({ line, message }) => clip(`  line ${count(line)}: ${plain(message)}`, width)),
-    ...(rows > named.length ? [`  and ${count(rows - named.length)} more`] : []),
-    ...words(adviceOn(code) ?? '', width - 2).map((line) => `  ${line}`),
+    text(`${count(rows)} ${code}`),
+    list([...named, ...more], { isLines: true }),
+    text(adviceOn(code) ?? '', { isIndented: true }),
   ];
 }
 
-function tokenLines({ tokens, rows }: CheckReport, width: number): string[] {
+function tokenBlocks({ tokens, rows }: CheckReport): Block[] {
   if (rows.to_send === 0) return [];
   const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest, spread } = tokens;
   const assumed = tokens.tokenizer_assumed
     ? ' is assumed: the model of the deployment is not known, and service.model can name it. The count is approximate, so ' +
       `totals and costs go from ${percentOf(1 - spread.least)} below it to ${percentOf(spread.most - 1)} above`
     : '';
-  const sum = [
-    `${tokens.tokenizer_assumed ? 'about ' : ''}${count(prompt_tokens)} prompt`,
-    `+ ${between(completion_tokens, count)} completion`,
-    `= ${between(total_tokens, count)} total`,
-  ];
+  const about = tokens.tokenizer_assumed ? 'about ' : '';
   return [
-    ...flow(sum, ' ', width),
-    ...(longest === null
-      ? []
-      : flow(
-          [`longest prompt ${count(longest.tokens)}`, `line ${count(longest.line)}`, windowText(tokens)],
-          SEPARATOR,
-          width,
-        )),
-    ...words(`tokenizer ${tokens.tokenizer}${assumed}`, width),
+    text(
+      `${about}${count(prompt_tokens)} prompt + ${between(completion_tokens, count)} completion = ` +
+        `${between(total_tokens, count)} total`,
+    ),
+    list(
+      longest === null
+        ? []
+        : [`longest prompt ${count(longest.tokens)}`, `line ${count(longest.line)}`, windowText(tokens)],
+    ),
+    text(`tokenizer ${tokens.tokenizer}${assumed}`),
   ];
 }
 
@@ -113,22 +107,21 @@ const windowText = ({ context_window: window }: CheckReport['tokens']): string =
 const copiedText = ({ copied }: CheckReport['rows']): string =>
   copied === undefined ? '' : ` + ${count(copied)} to copy`;
 
-function duplicateLines({ duplicates, rows: all }: CheckReport, width: number): string[] {
+function duplicateBlocks({ duplicates, rows: all }: CheckReport): Block[] {
   const { rows, at_least, total_tokens, cost: money, examples } = duplicates;
   if (rows === 0 && !at_least) return [];
-  const of = at_least ? 'at least ' : '';
-  const figures = [
-    `${of}${count(rows)} rows ask what an earlier one asks`,
-    `${between(total_tokens, count)} tokens`,
-    ...(money === null ? [] : [`cost ${between(money, cost)}`]),
-  ];
-  const named = examples
-    .slice(0, MOST_NAMED)
-    .map(({ line, same_as_line }) => `line ${count(line)} as ${count(same_as_line)}`);
   return [
-    ...flow(figures, SEPARATOR, width),
-    ...flow(named, SEPARATOR, width),
-    ...words(dedupeText(duplicates, all), width),
+    list([
+      `${at_least ? 'at least ' : ''}${count(rows)} rows ask what an earlier one asks`,
+      `${between(total_tokens, count)} tokens`,
+      ...(money === null ? [] : [`cost ${between(money, cost)}`]),
+    ]),
+    list(
+      examples
+        .slice(0, MOST_NAMED)
+        .map(({ line, same_as_line }) => `line ${count(line)} as ${count(same_as_line)}`),
+    ),
+    text(dedupeText(duplicates, all)),
   ];
 }
 
@@ -149,7 +142,7 @@ function furtherText({ further_calls: further, cost: money }: CheckReport): stri
   if (further === undefined) return '';
   const { most, ask_again: times, deployment } = further;
   const again = times === 0 ? [] : [times === 1 ? 'once' : `${times} times`];
-  const last = deployment === null ? [] : [`${plain(deployment)} once`];
+  const last = deployment === null ? [] : [`${deployment} once`];
   const how = [...again, ...last].join(', then ');
   const prices = deployment === null || money === null ? '' : ', at the prices of the job';
   return `up to ${count(most)} further calls for answers that do not fit (answer.on_invalid: ${how})${prices}: no other figure counts them`;
@@ -200,22 +193,11 @@ function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckRepor
   }
 }
 
-/** An input may have hundreds. */
-function columnLines({ columns }: CheckReport, width: number): string[] {
-  const named = columns.slice(0, MOST_COLUMNS).map((name) => clip(plain(name), width - 1));
-  const more = columns.length > named.length ? [`and ${count(columns.length - named.length)} more`] : [];
-  return flow([...named, ...more], SEPARATOR, width);
-}
-
-function promptLines({ first_prompt: first }: CheckReport, width: number): string[] {
+function promptBlocks({ first_prompt: first }: CheckReport): Block[] {
   if (first === null) return [];
-  const lines = first.text.split('\n');
-  const shown = lines.slice(0, MOST_PROMPT_LINES).map((line) => clip(plain(line), width - 2));
-  const isCut = first.clipped || lines.length > shown.length;
   return [
-    `line ${count(first.line)}, ${count(first.tokens)} tokens`,
-    ...shown.map((line) => `│ ${line}`.trimEnd()),
-    ...(isCut ? ['… --json has more'] : []),
+    text(`line ${count(first.line)}, ${count(first.tokens)} tokens`),
+    { kind: 'code', text: first.text, isCut: first.clipped },
   ];
 }
 
