@@ -33,7 +33,7 @@ export async function renderHtml(document: Document): Promise<string> {
     })),
     ...sections.filter(({ chapter }) => chapter === undefined).map((one) => ({ ...one, sections: [one] })),
   ].filter(({ sections }) => sections.length > 0);
-  const style = asset('report.css');
+  const style = asset('style.css');
   const script = asset('report.js');
   const policy = [
     "default-src 'none'",
@@ -77,7 +77,7 @@ ${await Promise.all(
 `.source;
 }
 
-const asset = (name: string): string => readFileSync(packageFile(`dist/report/assets/${name}`), 'utf8');
+const asset = (name: string): string => readFileSync(packageFile(`dist/render/assets/${name}`), 'utf8');
 
 const digestOf = (text: string): string => `sha256-${createHash('sha256').update(text).digest('base64')}`;
 
@@ -88,7 +88,7 @@ async function leadHtml(lead: readonly LeadPart[]): Promise<Html> {
   const first = lead.findIndex(({ tone }) => tone !== undefined);
   if (first === -1) return html`${await body(lead)}`;
   const told = lead.filter(({ tone }) => tone !== undefined);
-  return html`${await body(lead.slice(0, first))}<div class="verdict" data-state="${told[0]?.tone ?? 'good'}">
+  return html`${await body(lead.slice(0, first))}<div class="note" data-state="${told[0]?.tone ?? 'good'}">
 ${await body(told)}</div>
 ${await body(lead.slice(first).filter(({ tone }) => tone === undefined))}`;
 }
@@ -254,7 +254,7 @@ function matrixHtml(matrix: Matrix): Html {
 <tbody>${down.map(
       (name, i) => html`<tr><th scope="row" dir="auto">${name}</th>${across.map((other, j) => {
         const rows = counts[i]?.[j] ?? 0;
-        return html`<td class="${name === other ? 'same' : 'other'}-${shade(rows)}">${count(rows)}</td>`;
+        return html`<td class="${name === other ? 'same' : 'other'}" data-shade="${shade(rows)}">${count(rows)}</td>`;
       })}</tr>
 `,
     )}</tbody>

@@ -5,7 +5,6 @@ import { type Status, statusOf } from '../../src/fleet/status.js';
 import { statusDocument } from '../../src/fleet/status-document.js';
 import { renderTerminal } from '../../src/render/terminal.js';
 import { thisProcess } from '../../src/lock.js';
-import { cells } from '../../src/report/terminal-text.js';
 import { runBeat, workerBeat } from './samples.js';
 
 const shown = (status: Status): string =>
@@ -120,10 +119,4 @@ describe('the status as text', () => {
     expect(shown({ runs: [], workers: [] })).toBe('no runs at redis://queue\n\nno workers\n');
   });
 
-  it('fits the terminal, whatever names and reasons there are, and obeys none of them', () => {
-    const long = at(runBeat({ waiting: `\u001b[2J${'very '.repeat(50)}long` }, '\u001b[31m名前'.repeat(20)));
-    const text = shown(statusOf([long], [at(workerBeat({ host: 'h'.repeat(300) }))], null));
-    expect(text).not.toContain('\u001b');
-    for (const line of text.split('\n')) expect(cells(line), line).toBeLessThanOrEqual(80);
-  });
 });

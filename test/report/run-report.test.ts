@@ -140,19 +140,6 @@ describe('a report', () => {
     ]);
   });
 
-  it('fault 55: as Markdown shows what a terminal would obey and what hides or reorders text', () => {
-    const odd = 'a\u001b[31m\u202eb\u200b';
-    const markdown = renderMarkdown(
-      runDocument({
-        ...reportOf(),
-        prompt: `${odd}\n\tsecond ${odd}`,
-        table: { ...table, rows: [{ row: 3, outcome: 'failed', cells: [odd, odd] }] },
-      }),
-    );
-    expect(markdown).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]/u);
-    expect(markdown).toContain('a\\u{1b}[31m\\u{202e}b\\u{200b}\n\tsecond a');
-  });
-
   it('says as text how a run of more than a minute went over time', () => {
     const report = sampleReport('plain');
     expect(renderMarkdown(runDocument(report))).toContain('## Over time\n\n| from | rows |');
@@ -160,15 +147,4 @@ describe('a report', () => {
     expect(text).toMatch(/over time {7}from +rows .*\n +0 s +\d+ /);
   });
 
-  it('as Markdown has the rows to look at, wherever they stand, and a few others', () => {
-    const rows = Array.from({ length: 300 }, (_, i) => ({
-      row: i + 1,
-      outcome: i < 297 ? ('answered' as const) : ('failed' as const),
-      cells: ['', `cell ${i + 1}`],
-    }));
-    const markdown = renderMarkdown(runDocument({ ...reportOf(), table: { ...table, rows } }));
-    expect(markdown.match(/cell \d+/g)).toEqual(
-      [...Array.from({ length: 10 }, (_, i) => i + 1), 298, 299, 300].map((row) => `cell ${row}`),
-    );
-  });
 });

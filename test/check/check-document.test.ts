@@ -1,9 +1,7 @@
-import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { CheckReport } from '../../src/check/check-report.js';
 import { checkDocument } from '../../src/check/check-document.js';
 import { renderTerminal } from '../../src/render/terminal.js';
-import { cells } from '../../src/report/terminal-text.js';
 
 const report: CheckReport = {
   job: 'nightly-topics',
@@ -213,49 +211,6 @@ test('the columns are shown, and so many at most', () => {
   expect(columnsOf(Array.from({ length: 60 }, (_, i) => `column_${i}`))).toMatch(
     /column_15,\s+and 44 more\n/,
   );
-});
-
-test.each([50, 80, 120])('nothing is wider than %i columns', (width) => {
-  const long = 'x'.repeat(300);
-  const finding = { code: 'bad_json', rows: 7, examples: [{ row: 1, line: 2, message: `no JSON: ${long}` }] };
-  const text = render(
-    {
-      problems: [finding],
-      first_prompt: {
-        row: 1,
-        line: 2,
-        tokens: 1,
-        parameters: {},
-        text: `好${long}\n${'好'.repeat(99)}`,
-        clipped: true,
-      },
-    },
-    width,
-  );
-  const tooWide = text.split('\n').filter((line) => !line.includes(' rows = ') && cells(line) > width);
-  expect(tooWide).toEqual([]);
-});
-
-test('colours change nothing but colours', () => {
-  const colored = renderTerminal(checkDocument(report), { width: 90, color: true });
-  expect(colored).not.toBe(render());
-  expect(stripVTControlCharacters(colored)).toBe(render());
-});
-
-test('nothing of a job or an input can reach the terminal as an escape code', () => {
-  const evil = '\u001b]0;owned\u0007\u009b31m\r\b\u202e\u2028';
-  const finding = { code: evil, rows: 1, examples: [{ row: 1, line: 2, message: evil }] };
-  const text = render({
-    job: evil,
-    deployment: evil,
-    skipped: [finding],
-    problems: [finding],
-    mistakes: [],
-    warnings: [finding],
-    first_prompt: { row: 1, line: 2, tokens: 1, parameters: {}, text: evil, clipped: false },
-  });
-  expect(text.split('\n').join('')).not.toMatch(/[\p{Cc}\u202e\u2028]/u);
-  expect(text).toContain('owned');
 });
 
 test('says how many calls answers that do not fit may take, and that a budget depends on them', () => {

@@ -1,9 +1,8 @@
-import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Summary } from '../../src/report/summary.js';
 import { summaryDocument } from '../../src/render/run-document.js';
 import { renderTerminal, type TerminalOptions } from '../../src/render/terminal.js';
-import { cells, wrapped } from '../../src/report/terminal-text.js';
+import { wrapped } from '../../src/report/terminal-text.js';
 
 const finished: Summary = {
   run: 'review-sentiment-k3x9',
@@ -190,42 +189,6 @@ errors          content_filter  5  ${'x'.repeat(44)}…
   expect(render({ ...finished, error_samples }, { width: 38 })).toContain('  content_filter  5\n');
 });
 
-test('at 50 columns the titles stand above their lines', () => {
-  expect(render(finished, { width: 50 })).toBe(`\
-review-sentiment, deployment lm-35-turbo-instruct
-
-1,000 rows = 951 completed + 5 filtered + 2 failed + 42 skipped
-
-answers
-  positive  512   53.8 %  █████████████
-  negative  300   31.5 %  ████████
-  neutral   139   14.6 %  ████
-finish reasons
-  951 stop, 2 content_filter
-tokens
-  57,180 prompt + 1,912 completion = 59,092 total,
-  cost 0.089594
-filters
-  prompt hate          3 high, 3 filtered
-  completion violence  2 medium, 2 filtered
-errors
-  content_filter  5
-  timeout         1
-  context_length  1
-calls
-  1,012 sent, 54 retried, 6 rate limited,
-  0 repeated
-latency
-  p50 413 ms, p90 2.4 s, p95 2.4 s, p99 2.4 s,
-  max 1 min 1 s
-duration
-  1 min 43 s, 9.3 rows/s
-files
-  output   out/reviews.csv
-  summary  out/reviews.summary.json
-`);
-});
-
 test('a stopped run says why, how far it came, and how to go on', () => {
   const stopped = {
     ...finished,
@@ -256,31 +219,10 @@ describe('the line that adds the rows up', () => {
   });
 });
 
-test.each([50, 80, 120])('apart from that line and paths nothing is wider than %i columns', (width) => {
-  const busy: Summary = {
-    ...finished,
-    answers: { ...finished.answers, [`a very long ${'long '.repeat(40)}label`]: 7, 好评: 3 },
-    errors: { ...finished.errors, ['e'.repeat(150)]: 123_456 },
-    finish_reasons: Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`reason_${n}`, n * 1000])),
-    filters: { prompt: { ['c'.repeat(90)]: { low: 1, medium: 2, high: 3, filtered: 4 } }, completion: {} },
-    stopped: `quota: ${'the limit is reached '.repeat(20)}`,
-  };
-  const tooWide = render(busy, { width })
-    .split('\n')
-    .filter((line) => !line.includes(' rows = ') && cells(line) > width);
-  expect(tooWide).toEqual([]);
-});
-
 test('wide characters keep the columns aligned', () => {
   const lines = render({ ...finished, answers: { 好评: 3, bad: 1 } }).split('\n');
   expect(lines).toContain('answers         好评  3   75.0 %  ██████████████████████████████');
   expect(lines).toContain('                bad   1   25.0 %  ██████████');
-});
-
-test('colours change nothing but colours', () => {
-  const colored = render(finished, { color: true });
-  expect(colored).not.toBe(render(finished));
-  expect(stripVTControlCharacters(colored)).toBe(render(finished));
 });
 
 test('what there is nothing to say about is left out', () => {
@@ -320,26 +262,6 @@ test('a long list of answers is cut, and says so', () => {
   const text = render({ ...finished, answers });
   expect(text).toContain("and 86 more, in the summary's file");
   expect(text).not.toContain('label 15');
-});
-
-test('nothing that a job, a model or a service says can reach the terminal as an escape code', () => {
-  const evil = '\u001b]0;owned\u0007\u001b[2J\u009b31m\r\n\b\u202egnirts\u2028\ud800';
-  const shown =
-    '\\u{1b}]0;owned\\u{7}\\u{1b}[2J\\u{9b}31m\\u{d}\\u{a}\\u{8}\\u{202e}gnirts\\u{2028}\\u{d800}';
-  const hostile: Summary = {
-    ...finished,
-    job: evil,
-    deployment: evil,
-    stopped: evil,
-    answers: { [evil]: 1 },
-    finish_reasons: { [evil]: 1 },
-    errors: { [evil]: 1 },
-    filters: { prompt: { [evil]: { [evil]: 1, filtered: 1 } }, completion: {} },
-  };
-  const text = render(hostile, { width: 400, files: [['output', evil]], resume: evil });
-  expect(text.split('\n').join('')).not.toMatch(/[\p{Cc}\u202e\u2028]/u);
-  // job, deployment, stopped, resume, answer, finish reason, error, category, severity, file
-  expect(text.split(shown)).toHaveLength(11);
 });
 
 test('joiners stay: words and emoji are made of them', () => {
