@@ -6,7 +6,7 @@ import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { Halt } from '../halt.js';
 import { show } from '../render/terminal.js';
-import { wrapped } from '../report/terminal-text.js';
+import { wrapped } from '../render/terminal-text.js';
 import { hasPlaceholder } from '../resume/output-files.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';

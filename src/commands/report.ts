@@ -8,7 +8,7 @@ import { renderMarkdown } from '../render/markdown.js';
 import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
-import { type FinishedSummary, readSummary } from '../report/read-summary.js';
+import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';

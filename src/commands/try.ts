@@ -14,7 +14,7 @@ import { runOpened } from '../library/run-opened.js';
 import { marked, stemOf } from '../output/output-name.js';
 import { sha256Of } from '../output/own-file.js';
 import { optionsOf, show } from '../render/terminal.js';
-import { clip, plain, told } from '../report/terminal-text.js';
+import { clip, plain, told } from '../render/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
 import { outputFiles } from '../resume/output-files.js';

@@ -1,4 +1,4 @@
-import { plainLines } from '../report/terminal-text.js';
+import { plainLines } from './terminal-text.js';
 
 /** Markup of a page. Whatever else is put into a page is text, so a row or a model cannot write any. */
 class Markup {

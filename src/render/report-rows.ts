@@ -16,8 +16,8 @@ import {
 } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { escaped } from './markup.js';
-import type { Summary } from '../report/summary.js';
-import { STATUSES, sumOf } from '../report/tally.js';
+import type { Summary } from '../account/summary.js';
+import { STATUSES, sumOf } from '../account/tally.js';
 
 /** Rows of the output: all that need a look, and a sample of the others, in their order. */
 export interface ReportTable {

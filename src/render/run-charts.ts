@@ -1,6 +1,6 @@
 import { duration, percent } from '../figures.js';
 import type { RunReport } from './run-report.js';
-import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../report/timeline.js';
+import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../account/timeline.js';
 import type { Chart } from './document.js';
 
 /** Points and steps below which a picture says no more than a table. */

@@ -1,9 +1,9 @@
 import { count, counted, duration, moment, rate } from '../figures.js';
-import { retryCommandFor } from '../report/retry-command.js';
-import type { Scores } from '../report/scores.js';
-import { calledPerSecond, type StoredSummary, type Summary } from '../report/summary.js';
-import { plain } from '../report/terminal-text.js';
-import { pointsOf, type TimelinePoint } from '../report/timeline.js';
+import { retryCommandFor } from '../account/retry-command.js';
+import type { Scores } from '../account/scores.js';
+import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
+import { plain } from './terminal-text.js';
+import { pointsOf, type TimelinePoint } from '../account/timeline.js';
 import { shellWord } from '../shell-word.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';

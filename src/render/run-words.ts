@@ -1,7 +1,7 @@
 import { count } from '../figures.js';
-import type { Reconciled, Summary } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
-import { plain } from '../report/terminal-text.js';
+import type { Reconciled, Summary } from '../account/summary.js';
+import { STATUSES } from '../account/tally.js';
+import { plain } from './terminal-text.js';
 
 /** The job, with a word that nobody misses where an emulator answered. */
 export const jobTitle = ({ job, emulated }: Pick<Summary, 'job' | 'emulated'>): string =>

@@ -1,10 +1,10 @@
 import { cost, count, counted, duration, moment, percent, rate } from '../figures.js';
-import { adviceOn } from '../report/advice.js';
-import { driftText } from '../report/drift.js';
-import { calledPerSecond, type Summary } from '../report/summary.js';
-import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../report/tally.js';
-import { plain } from '../report/terminal-text.js';
-import type { Timeline } from '../report/timeline.js';
+import { adviceOn } from './advice.js';
+import { driftText } from '../account/drift.js';
+import { calledPerSecond, type Summary } from '../account/summary.js';
+import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
+import { plain } from './terminal-text.js';
+import type { Timeline } from '../account/timeline.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import {
   type Block,

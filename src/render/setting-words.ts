@@ -2,8 +2,8 @@ import * as z from 'zod';
 import { cost, count, counted, duration, percent } from '../figures.js';
 import { isObject, parseJson } from '../json.js';
 import type { Json } from '../model.js';
-import type { StoredSummary } from '../report/summary.js';
-import { plain } from '../report/terminal-text.js';
+import type { StoredSummary } from '../account/summary.js';
+import { plain } from './terminal-text.js';
 
 type Setting = readonly [name: string, value: string];
 type Details = StoredSummary['details'];

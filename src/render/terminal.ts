@@ -1,15 +1,5 @@
 import { count } from '../figures.js';
-import {
-  cells,
-  clip,
-  flow,
-  type Paint,
-  padEnd,
-  padStart,
-  painter,
-  plain,
-  words,
-} from '../report/terminal-text.js';
+import { cells, clip, flow, type Paint, padEnd, padStart, painter, plain, words } from './terminal-text.js';
 import { asStarted } from '../started.js';
 import {
   type Block,

@@ -3,7 +3,7 @@ import { isMarked } from '../output/output-name.js';
 import { type Block, type Document, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import { scoreSections } from '../render/score-sections.js';
-import { LEAST_ANSWERED } from '../report/require.js';
+import { LEAST_ANSWERED } from '../account/require.js';
 import type { ScoreReport } from './score-output.js';
 
 /** What `promptmill score` says. */

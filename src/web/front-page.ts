@@ -2,10 +2,10 @@ import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { allowedNow } from '../fleet/status-document.js';
 import { jobTitle } from '../render/run-words.js';
-import { ratesOf } from '../report/rate.js';
-import { outcomeParts, type Summary } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
-import { plain } from '../report/terminal-text.js';
+import { ratesOf } from '../account/rate.js';
+import { outcomeParts, type Summary } from '../account/summary.js';
+import { STATUSES } from '../account/tally.js';
+import { plain } from '../render/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */

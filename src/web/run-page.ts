@@ -4,7 +4,7 @@ import { figure } from '../render/document.js';
 import { identityOf, timesOf } from '../render/run-report.js';
 import { jobTitle, reconciliation } from '../render/run-words.js';
 import { type ReportSection, sectionsOf } from '../render/sections.js';
-import { plain } from '../report/terminal-text.js';
+import { plain } from '../render/terminal-text.js';
 import { cardOf, endOf, type Figure, NONE, type Share, sharesOf, workerOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 

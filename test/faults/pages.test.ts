@@ -8,7 +8,7 @@ import { compareDocument } from '../../src/compare/compare-document.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
 import { renderHtml } from '../../src/render/html.js';
 import { runDocument } from '../../src/render/run-document.js';
-import { sampleReport } from '../report/sample-reports.js';
+import { sampleReport } from '../render/sample-reports.js';
 import { openStore } from '../../src/store/open.js';
 import { haveRedis, startRedis } from '../support/servers.js';
 import { MemoryBeats, runBeat, workerBeat } from '../web/beats.js';

@@ -3,7 +3,7 @@ import { readRuns, readWorkers } from '../../src/fleet/beats.js';
 import { type Status, statusOf } from '../../src/fleet/status.js';
 import { statusDocument } from '../../src/fleet/status-document.js';
 import { renderTerminal } from '../../src/render/terminal.js';
-import { cells } from '../../src/report/terminal-text.js';
+import { cells } from '../../src/render/terminal-text.js';
 import { oddBeats } from './odd-beats.js';
 import { runBeat, workerBeat } from './samples.js';
 

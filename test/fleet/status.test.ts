@@ -118,5 +118,4 @@ describe('the status as text', () => {
   it('says so where nobody is', () => {
     expect(shown({ runs: [], workers: [] })).toBe('no runs at redis://queue\n\nno workers\n');
   });
-
 });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { Summary } from '../../src/report/summary.js';
+import type { Summary } from '../../src/account/summary.js';
 import { summaryDocument } from '../../src/render/run-document.js';
 import { renderTerminal, type TerminalOptions } from '../../src/render/terminal.js';
-import { wrapped } from '../../src/report/terminal-text.js';
+import { wrapped } from '../../src/render/terminal-text.js';
 
 const finished: Summary = {
   run: 'review-sentiment-k3x9',

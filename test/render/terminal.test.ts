@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, it } from 'vitest';
 import { renderTerminal } from '../../src/render/terminal.js';
-import { cells } from '../../src/report/terminal-text.js';
+import { cells } from '../../src/render/terminal-text.js';
 import { HOSTILE, sampleDocument } from './documents.js';
 
 const shown = (word: string, width: number, color = false): string =>

@@ -1,6 +1,6 @@
-import type { SummaryParts } from '../../src/report/summary.js';
-import { emptyTally, fold } from '../../src/report/tally.js';
-import { advanced, beginTimeline } from '../../src/report/timeline.js';
+import type { SummaryParts } from '../../src/account/summary.js';
+import { emptyTally, fold } from '../../src/account/tally.js';
+import { advanced, beginTimeline } from '../../src/account/timeline.js';
 import { completed, failed, promptBlocked } from './outcomes.js';
 
 const standing = {

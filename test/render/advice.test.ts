@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { adviceOn } from '../../src/report/advice.js';
+import { adviceOn } from '../../src/render/advice.js';
 
 const src = join(import.meta.dirname, '../../src');
 /** The rooms and files that say how a row ended. */

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { readSummary } from '../../src/report/read-summary.js';
-import { type StoredSummary, summarise, summaryText, tallyOf } from '../../src/report/summary.js';
-import { emptyTally, fold } from '../../src/report/tally.js';
+import { readSummary } from '../../src/account/read-summary.js';
+import { type StoredSummary, summarise, summaryText, tallyOf } from '../../src/account/summary.js';
+import { emptyTally, fold } from '../../src/account/tally.js';
 import { anyEnded } from './outcomes.js';
 import { parts } from './summary-parts.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type RateWindow, rateOf, sampled } from '../../src/report/rate.js';
+import { type RateWindow, rateOf, sampled } from '../../src/account/rate.js';
 
 /** Samples at the given moments of a run that does `perSecond` rows. */
 function run(moments: readonly number[], perSecond: number): RateWindow {

@@ -6,9 +6,9 @@ import { renderHtml } from '../../src/render/html.js';
 import { type ReportTable, reportRows } from '../../src/render/report-rows.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { runReport } from '../../src/render/run-report.js';
-import { type StoredSummary, summarise } from '../../src/report/summary.js';
-import { emptyTally } from '../../src/report/tally.js';
-import { DETAILS } from './summary-parts.js';
+import { type StoredSummary, summarise } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
+import { DETAILS } from '../account/summary-parts.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-report-rows-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,7 +1,7 @@
 import { AssertionError } from 'node:assert/strict';
 import { expect, test } from 'vitest';
-import { type SummaryParts, summarise } from '../../src/report/summary.js';
-import { emptyTally, fold } from '../../src/report/tally.js';
+import { type SummaryParts, summarise } from '../../src/account/summary.js';
+import { emptyTally, fold } from '../../src/account/tally.js';
 import { DETAILS } from './summary-parts.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/report/tally.js';
-import { namesOf, without, withRows } from '../../src/report/tally-sum.js';
+import { type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/account/tally.js';
+import { namesOf, without, withRows } from '../../src/account/tally-sum.js';
 import { anyEnded } from './outcomes.js';
 
 const seeded = { seed: 20_261_123, numRuns: 300 };

@@ -1,10 +1,10 @@
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { startProgress } from '../../src/report/progress.js';
-import { barLine, type ProgressView, plainLine } from '../../src/report/progress-lines.js';
-import { type RunFigures, runLines } from '../../src/report/run-screen.js';
-import { Screen } from '../../src/report/screen.js';
-import { cells } from '../../src/report/terminal-text.js';
+import { startProgress } from '../../src/render/progress.js';
+import { barLine, type ProgressView, plainLine } from '../../src/render/progress-lines.js';
+import { type RunFigures, runLines } from '../../src/render/run-screen.js';
+import { Screen } from '../../src/render/screen.js';
+import { cells } from '../../src/render/terminal-text.js';
 
 const view: ProgressView = {
   total: 100_000,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { percentiles } from '../../src/report/latency.js';
-import { AbstainingTally, type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/report/tally.js';
+import { percentiles } from '../../src/account/latency.js';
+import { AbstainingTally, type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/account/tally.js';
 import { anyEnded, completed, completionBlocked, failed, promptBlocked, skipped } from './outcomes.js';
 
 const seeded = { seed: 20_251_121, numRuns: 300 };

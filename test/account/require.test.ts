@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Judged, missOf, missText, unusableText } from '../../src/report/require.js';
+import { type Judged, missOf, missText, unusableText } from '../../src/account/require.js';
 
 /** Rows of which so many are completed, and so many of these have an invalid answer. */
 function judged(completed: number, invalid: number, failed = 0): Judged {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { ConfidenceCurve } from '../../src/report/abstention.js';
-import { shareOf } from '../../src/report/score.js';
+import { ConfidenceCurve } from '../../src/account/abstention.js';
+import { shareOf } from '../../src/account/score.js';
 
 type Row = readonly [confidence: number | null, right: boolean];
 

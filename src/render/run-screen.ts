@@ -14,8 +14,8 @@ import {
   rowsDone,
   timeLeft,
 } from './progress-lines.js';
-import { costOf, type Prices } from './summary.js';
-import type { Tally } from './tally.js';
+import { costOf, type Prices } from '../account/summary.js';
+import type { Tally } from '../account/tally.js';
 import { cells, clip, type Paint, padEnd, plain } from './terminal-text.js';
 
 /** What a run may spend; `null` where nothing is said. */

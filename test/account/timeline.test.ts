@@ -9,7 +9,7 @@ import {
   type Standing,
   type Timeline,
   timelineSchema,
-} from '../../src/report/timeline.js';
+} from '../../src/account/timeline.js';
 
 const NOTHING: Standing = {
   ...{ rows: 0, failed: 0, prompt_tokens: 0, completion_tokens: 0, sent: 0, rate_limited: 0 },

@@ -4,11 +4,11 @@ import { runDocument } from '../../src/render/run-document.js';
 import { renderTerminal } from '../../src/render/terminal.js';
 import type { ReportTable } from '../../src/render/report-rows.js';
 import { type RunReport, runReport } from '../../src/render/run-report.js';
-import { type SummaryParts, summarise } from '../../src/report/summary.js';
-import { emptyTally, fold } from '../../src/report/tally.js';
-import { completed } from './outcomes.js';
+import { type SummaryParts, summarise } from '../../src/account/summary.js';
+import { emptyTally, fold } from '../../src/account/tally.js';
+import { completed } from '../account/outcomes.js';
 import { sampleReport } from './sample-reports.js';
-import { parts } from './summary-parts.js';
+import { parts } from '../account/summary-parts.js';
 
 const table: ReportTable = {
   columns: ['id', 'answer'],
@@ -146,5 +146,4 @@ describe('a report', () => {
     const text = renderTerminal(runDocument(report), { width: 100, color: false });
     expect(text).toMatch(/over time {7}from +rows .*\n +0 s +\d+ /);
   });
-
 });
