@@ -50,20 +50,22 @@ const { metafile } = await build({
   ],
 });
 
-// The pages of the dashboard are plain files; what they share with the report is beside them.
-cpSync('src/web/assets', 'dist/web/assets', { recursive: true });
-cpSync('src/report/assets/base.css', 'dist/web/assets/base.css');
-
 // The script and the style that each HTML report has in it.
 const page = await build({
-  entryPoints: ['src/report/assets/report.js', 'src/report/assets/report.css'],
-  outdir: 'dist/report/assets',
+  entryPoints: ['src/render/assets/report.js', 'src/render/assets/style.css'],
+  outdir: 'dist/render/assets',
   bundle: true,
   minify: true,
   format: 'iife',
   target: 'es2022',
+  // Browsers of 2022 know no rules within rules.
+  supported: { nesting: false },
   metafile: true,
 });
+
+// The pages of the dashboard are plain files; the style, which is that of the reports too, is beside them.
+cpSync('src/web/assets', 'dist/web/assets', { recursive: true });
+cpSync('dist/render/assets/style.css', 'dist/web/assets/style.css');
 
 // Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
 const inputs = { ...metafile.inputs, ...page.metafile.inputs };

@@ -58,9 +58,9 @@ export type {
   Usage,
 } from './model.js';
 export type { Quota } from './pace/shared-pace.js';
-export type { Summary } from './report/summary.js';
-export type { Share } from './report/score.js';
-export type { RowCounts } from './report/tally.js';
+export type { Summary } from './account/summary.js';
+export type { Share } from './account/score.js';
+export type { RowCounts } from './account/tally.js';
 export type { RunEvent } from './run/events.js';
 export type { Speed } from './run/speed.js';
 export type { CallCounts, Counters } from './store/counters.js';

@@ -1,6 +1,6 @@
 import type { AnswerSpec, Parameters } from '../model.js';
 import type { Encoding } from '../prompt/tokens.js';
-import type { Prices } from '../report/summary.js';
+import type { Prices } from '../account/summary.js';
 import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import {

@@ -1,4 +1,4 @@
-import { costOf, type Prices } from '../report/summary.js';
+import { costOf, type Prices } from '../account/summary.js';
 
 /** A figure that is known between two bounds. */
 export interface Range {

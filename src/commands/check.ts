@@ -1,15 +1,15 @@
 import { Command } from 'commander';
+import { checkDocument } from '../check/check-document.js';
 import { checkJob, quoteLimits } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
-import { renderCheck } from '../check/check-terminal.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { Halt } from '../halt.js';
-import { wrapped } from '../report/terminal-text.js';
+import { show } from '../render/terminal.js';
+import { wrapped } from '../render/terminal-text.js';
 import { hasPlaceholder } from '../resume/output-files.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { asStarted } from '../started.js';
 import { openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -86,9 +86,5 @@ const sameOutput = (path: string): string =>
 function print(report: CheckReport, { json, quiet }: Options): void {
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   if (quiet) return;
-  const text = renderCheck(report, {
-    width: process.stderr.columns ?? 100,
-    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-  });
-  process.stderr.write(asStarted(`\n${text}`));
+  show(checkDocument(report), process.stderr, '\n');
 }

@@ -1,7 +1,8 @@
 import { Command } from 'commander';
-import { compareOutputs } from '../compare/compare-outputs.js';
-import { renderCompare } from '../compare/compare-text.js';
+import { type ComparePage, compareOutputs } from '../compare/compare-outputs.js';
+import { compareDocument } from '../compare/compare-document.js';
 import { Halt } from '../halt.js';
+import { show } from '../render/terminal.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options {
@@ -57,15 +58,11 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
     for (const note of report.notes) process.stderr.write(`warning: ${note}\n`);
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {
-      const text = renderCompare(report, {
-        width: process.stderr.columns ?? 100,
-        color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-        files: [
-          ...(output === undefined ? [] : [['changed rows', output] as const]),
-          ...(html === undefined ? [] : [['page', html] as const]),
-        ],
-      });
-      process.stderr.write(text);
+      const files = [
+        ...(output === undefined ? [] : [['changed rows', output] as const]),
+        ...(html === undefined ? [] : [['page', html] as const]),
+      ];
+      show(compareDocument(report, null, files), process.stderr);
     }
     return 0;
   } catch (error) {
@@ -77,5 +74,8 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
   }
 }
 
-/** Tables of HTML are loaded for a page only. */
-const pageRenderer = async () => (await import('../compare/compare-page.js')).renderComparePage;
+/** Pages are loaded only where one is written. */
+async function pageRenderer(): Promise<ComparePage['render']> {
+  const { renderHtml } = await import('../render/html.js');
+  return (report, changed) => renderHtml(compareDocument(report, changed));
+}

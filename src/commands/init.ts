@@ -13,7 +13,7 @@ import { parseJson } from '../json.js';
 import { outputFormatOf } from '../output/format.js';
 import { packageFile } from '../package-file.js';
 import { compileTemplate } from '../prompt/template.js';
-import { plain, told, words } from '../report/terminal-text.js';
+import { plain, told, words } from '../render/terminal-text.js';
 import { INPUT_ENDINGS } from '../source/format.js';
 import { EXIT_OF_SIGNAL, type Exit } from './signals.js';
 

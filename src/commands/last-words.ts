@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { CommanderError } from 'commander';
 import { errorCode, isFileLimit, PromptmillError } from '../errors.js';
-import { told } from '../report/terminal-text.js';
+import { told } from '../render/terminal-text.js';
 
 /** What is said of an error that ends the process, and the exit code. */
 interface LastWords {

@@ -3,7 +3,7 @@ import { errorText, StopError, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { WriteError } from '../output/writer.js';
-import { told } from '../report/terminal-text.js';
+import { told } from '../render/terminal-text.js';
 import { outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { renewReport } from '../resume/report-file.js';

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { readJobFile } from '../config/job-file.js';
 import { isPriceList, type PriceList, pricesOf, readPrices } from '../config/prices-file.js';
-import { plain } from '../report/terminal-text.js';
+import { plain } from '../render/terminal-text.js';
 import type { Exit } from './signals.js';
 
 const EXAMPLES = `

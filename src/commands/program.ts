@@ -3,7 +3,7 @@ import { Command, type OutputConfiguration } from 'commander';
 import { UsageError } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { packageFile } from '../package-file.js';
-import { told } from '../report/terminal-text.js';
+import { told } from '../render/terminal-text.js';
 import { shellWord } from '../shell-word.js';
 import { asStarted, type COMMAND_NAMES } from '../started.js';
 import type { UnderWay } from './last-words.js';

@@ -4,13 +4,13 @@ import { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { knownFormatOf } from '../output/format.js';
 import { assertFree, placeOf, type WantedFile, writeWanted } from '../output/wanted-file.js';
-import { renderMarkdown } from '../report/markdown.js';
-import { type FinishedSummary, readSummary } from '../report/read-summary.js';
-import { renderReport } from '../report/report-terminal.js';
-import { type RunReport, reportOf, runReport } from '../report/run-report.js';
+import { renderMarkdown } from '../render/markdown.js';
+import { runDocument } from '../render/run-document.js';
+import { type RunReport, reportOf, runReport } from '../render/run-report.js';
+import { show } from '../render/terminal.js';
+import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
-import { asStarted } from '../started.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -52,7 +52,7 @@ export function reportCommand(exit: Exit): Command {
 async function report(file: string, { html, markdown, json, overwrite = false }: Options): Promise<void> {
   const forms = [
     { option: '--html', path: html, make: htmlOf },
-    { option: '--markdown', path: markdown, make: renderMarkdown },
+    { option: '--markdown', path: markdown, make: markdownOf },
     { option: '--json', path: json ? STDOUT : undefined, make: jsonOf },
   ].flatMap(({ path, ...form }) => (path === undefined ? [] : [{ ...form, path, overwrite }]));
   const files = forms.filter(({ path }) => path !== STDOUT);
@@ -86,12 +86,8 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
     else await new Promise((resolve) => process.stdout.write(text, resolve));
   }
   if (texts.length > 0) return;
-  const text = renderReport(made, {
-    width: process.stderr.columns ?? 100,
-    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-    files: [...(found.isThere ? ([['output', found.output]] as const) : []), ['summary', found.path]],
-  });
-  process.stderr.write(asStarted(text));
+  const written = found.isThere ? [['output', found.output] as const] : [];
+  show(runDocument(made, [...written, ['summary', found.path]]), process.stderr);
 }
 
 /** The files of a run; they may have been moved together, so the output is looked for beside the summary. */
@@ -136,7 +132,9 @@ function assertNotOfRun(wanted: WantedFile, { output, path, summary }: FoundRun)
 
 /** Charts and tables are loaded for a page only. */
 const htmlOf = async (report: RunReport): Promise<string> =>
-  (await import('../report/page/render-html.js')).renderHtml(report);
+  (await import('../render/html.js')).renderHtml(runDocument(report));
+
+const markdownOf = (report: RunReport): string => renderMarkdown(runDocument(report));
 
 const jsonOf = (report: RunReport): string => `${JSON.stringify(report, null, 2)}\n`;
 

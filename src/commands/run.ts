@@ -7,10 +7,12 @@ import { Halt } from '../halt.js';
 import type { OpenedJob } from '../library/opened-job.js';
 import { Connection } from '../library/connection.js';
 import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
-import { failedCodes, retryCommandFor } from '../report/retry-command.js';
-import { type StoredSummary, summaryText } from '../report/summary.js';
-import { reasonLine, renderSummary } from '../report/terminal.js';
-import { told, wrapped } from '../report/terminal-text.js';
+import { failedCodes, retryCommandFor } from '../account/retry-command.js';
+import { type StoredSummary, summaryText } from '../account/summary.js';
+import { summaryDocument } from '../render/run-document.js';
+import { reasonLine } from '../render/run-words.js';
+import { show } from '../render/terminal.js';
+import { told, wrapped } from '../render/terminal-text.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
 import type { Unconnected } from '../run/world.js';
 import { shellWord } from '../shell-word.js';
@@ -197,9 +199,7 @@ function print(
             ['so far', files.part],
             ['state', files.manifest],
           ];
-  const text = renderSummary(summary, {
-    width: process.stderr.columns ?? 100,
-    color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
+  const document = summaryDocument(summary, {
     files: written,
     // What went to standard output is gone; there is no file to go on with.
     resume: files === null ? null : commandLine(),
@@ -213,7 +213,8 @@ function print(
       : isOver && failed > 0 && jobFile !== null && canRetry(summary, settings)
         ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
         : '';
-  process.stderr.write(`\n${asStarted(text)}${told(rest)}`);
+  show(document, process.stderr, '\n');
+  process.stderr.write(told(rest));
 }
 
 /** Whether the records say which rows failed, and together with the summary why. */

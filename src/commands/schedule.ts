@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { UsageError } from '../errors.js';
 import { readRuns, type SeenRun } from '../fleet/beats.js';
-import { told } from '../report/terminal-text.js';
+import { told } from '../render/terminal-text.js';
 import { findScheduledJobs, type ScheduledJob } from '../schedule/job-files.js';
 import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../schedule/schedule.js';
 import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';

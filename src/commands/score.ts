@@ -1,8 +1,8 @@
 import { Command } from 'commander';
-import { scoreOutput } from '../score/score-output.js';
-import { renderScore } from '../score/score-text.js';
+import { show } from '../render/terminal.js';
 import { summaryIfAny, warningOf } from '../resume/finished-output.js';
-import { asStarted } from '../started.js';
+import { scoreDocument } from '../score/score-document.js';
+import { scoreOutput } from '../score/score-output.js';
 import { jobOfOutput } from './job.js';
 import type { Exit } from './signals.js';
 
@@ -56,11 +56,5 @@ async function score(output: string, { gold = [], job, json }: Options): Promise
   if (warning !== null) process.stderr.write(`warning: ${warning}\n`);
   const report = await scoreOutput(output, { ...settings, file }, gold, warning);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
-  else {
-    const text = renderScore(report, {
-      width: process.stderr.columns ?? 100,
-      color: process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined,
-    });
-    process.stderr.write(asStarted(text));
-  }
+  else show(scoreDocument(report), process.stderr);
 }

@@ -6,8 +6,9 @@ import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
 import { readRuns, readWorkers } from '../fleet/beats.js';
 import { type Status, statusOf } from '../fleet/status.js';
-import { renderStatus } from '../fleet/status-text.js';
+import { statusDocument } from '../fleet/status-document.js';
 import { nearest } from '../nearest.js';
+import { optionsOf, renderTerminal } from '../render/terminal.js';
 import { asStarted } from '../started.js';
 import { type Lookout, openLookout, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
@@ -107,11 +108,8 @@ const jsonText = (found: Status, watch: boolean): string =>
 
 function screenText(found: Status, { describe }: Lookout, watch: boolean): string {
   const terminal = process.stdout.isTTY === true;
-  const text = renderStatus(found, {
-    width: terminal ? process.stdout.columns : 80,
-    color: terminal && process.env['NO_COLOR'] === undefined,
-    place: describe(),
-  });
+  const { width, color } = optionsOf(process.stdout);
+  const text = renderTerminal(statusDocument(found, describe()), { width: terminal ? width : 80, color });
   if (!watch) return text;
   return terminal ? HOME_AND_CLEAR + text : `${text}\n`;
 }

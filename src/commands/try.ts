@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
 import { compareOutputs } from '../compare/compare-outputs.js';
-import { renderCompare } from '../compare/compare-text.js';
+import { compareDocument } from '../compare/compare-document.js';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
@@ -13,7 +13,8 @@ import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { runOpened } from '../library/run-opened.js';
 import { marked, stemOf } from '../output/output-name.js';
 import { sha256Of } from '../output/own-file.js';
-import { clip, plain, told } from '../report/terminal-text.js';
+import { optionsOf, show } from '../render/terminal.js';
+import { clip, plain, told } from '../render/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
 import { outputFiles } from '../resume/output-files.js';
@@ -104,11 +105,8 @@ async function tryPrompts(
     const report = await compareOutputs(pathA, pathB, { changed, signal: halt.signal });
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {
-      const width = process.stderr.columns ?? 100;
-      const color = process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined;
-      process.stderr.write(
-        `${renderCompare(report, { width, color, files: [['changed rows', changed.path]] })}${firstChanges(changed.path, width)}`,
-      );
+      show(compareDocument(report, null, [['changed rows', changed.path]]), process.stderr);
+      process.stderr.write(firstChanges(changed.path, optionsOf(process.stderr).width));
     }
     return 0;
   } catch (error) {

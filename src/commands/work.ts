@@ -5,7 +5,7 @@ import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
-import { told, wrapped } from '../report/terminal-text.js';
+import { told, wrapped } from '../render/terminal-text.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';

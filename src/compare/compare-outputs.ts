@@ -6,9 +6,9 @@ import { clipped, count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
-import type { FinishedSummary } from '../report/read-summary.js';
-import type { Share } from '../report/score.js';
-import type { StoredSummary } from '../report/summary.js';
+import type { FinishedSummary } from '../account/read-summary.js';
+import type { Share } from '../account/score.js';
+import type { StoredSummary } from '../account/summary.js';
 import { assertNotReplaced, finishedOutput, summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput } from './compared-output.js';
@@ -86,7 +86,7 @@ export interface ComparePage {
   /** Replaces a file that is there. @default false */
   readonly overwrite?: boolean;
   /** The text of the file. */
-  readonly render: (report: CompareReport, changed: ChangedRows) => string;
+  readonly render: (report: CompareReport, changed: ChangedRows) => Promise<string>;
 }
 
 /**
@@ -116,7 +116,7 @@ export async function compareOutputs(
     if (files.changed === undefined) for await (const _ of lines);
     else await writeWanted(files.changed, lines);
     const report = pass.report();
-    if (page && files.page) await writeWanted(files.page, page.render(report, pass.changed));
+    if (page && files.page) await writeWanted(files.page, await page.render(report, pass.changed));
     return report;
   } finally {
     await spool.remove();

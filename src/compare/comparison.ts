@@ -1,4 +1,4 @@
-import { MOST_LABELS } from '../report/gold-tally.js';
+import { MOST_LABELS } from '../account/gold-tally.js';
 import { Pairs, type Transitions } from './pairs.js';
 import type { Said } from './said.js';
 

@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { outputFormatOf } from '../output/format.js';
 import { isPacked, outputBytes, readable } from '../output/output-bytes.js';
-import type { StoredSummary } from '../report/summary.js';
+import type { StoredSummary } from '../account/summary.js';
 import type { OutputToCompare } from './compared-output.js';
 
 /** A finished output, to be compared. @param summary `null` where there is none */

@@ -1,4 +1,4 @@
-import { type Confusion, cohenKappa } from '../report/score.js';
+import { type Confusion, cohenKappa } from '../account/score.js';
 
 /** From → to → rows. */
 export type Transitions = { readonly [from: string]: { readonly [to: string]: number } };

@@ -5,7 +5,7 @@ import { uninert } from '../output/formula.js';
 import { isAnswerInvalid } from '../output/read-back.js';
 import type { Fields } from '../output/record.js';
 import { RESULTS, STATUS } from '../output/result-columns.js';
-import { STATUSES } from '../report/tally.js';
+import { STATUSES } from '../account/tally.js';
 
 /** What a record says in answer to its row, in a form that does not depend on the format of its output. */
 export interface Said {

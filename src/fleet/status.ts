@@ -1,4 +1,4 @@
-import type { RowCounts } from '../report/tally.js';
+import type { RowCounts } from '../account/tally.js';
 import {
   type RunBeat,
   type SeenRun,

@@ -6,7 +6,7 @@ import { settle } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { compileTemplate } from '../prompt/template.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { plain, words } from '../report/terminal-text.js';
+import { plain, words } from '../render/terminal-text.js';
 import { ASSUMED_MODEL } from '../service/catalogue.js';
 import type { DataFile } from './data-file.js';
 

@@ -1,7 +1,7 @@
 import { UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Outcome } from '../model.js';
-import { readSummary } from '../report/read-summary.js';
+import { readSummary } from '../account/read-summary.js';
 import { outputFiles } from '../resume/output-files.js';
 import { retryOutput } from '../retry/retry.js';
 import { readSelection, selectionText } from '../retry/selection.js';

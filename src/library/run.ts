@@ -3,7 +3,7 @@ import { StopError, UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
-import type { Summary } from '../report/summary.js';
+import type { Summary } from '../account/summary.js';
 import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
 import { extendOutput } from '../retry/extend.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';

@@ -19,11 +19,11 @@ import {
   writing,
 } from '../output/writer.js';
 import { writtenOf } from '../output/written.js';
-import type { Drift } from '../report/drift.js';
-import type { Abstention } from '../report/scores.js';
-import { type StoredSummary, summaryText } from '../report/summary.js';
-import { type Ended, fold, type Tally } from '../report/tally.js';
-import { advanced, beginTimeline, type Standing, type Timeline } from '../report/timeline.js';
+import type { Drift } from '../account/drift.js';
+import type { Abstention } from '../account/scores.js';
+import { type StoredSummary, summaryText } from '../account/summary.js';
+import { type Ended, fold, type Tally } from '../account/tally.js';
+import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import { outputChanged } from './finished-output.js';
 import { type Manifest, ofPartFile, removeManifest } from './manifest.js';

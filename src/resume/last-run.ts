@@ -7,7 +7,7 @@ import { outputBytes } from '../output/output-bytes.js';
 import { marked } from '../output/output-name.js';
 import { modeOf, readOwn } from '../output/own-file.js';
 import { writeAside, writeDurably } from '../output/writer.js';
-import { type StoredSummary, summarySchema, summaryText } from '../report/summary.js';
+import { type StoredSummary, summarySchema, summaryText } from '../account/summary.js';
 import { filledPaths, hasPlaceholder, outputFiles } from './output-files.js';
 
 /** A finished run, by what it has left. */

@@ -3,12 +3,12 @@ import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { readOwn } from '../output/own-file.js';
-import { driftSchema } from '../report/drift.js';
-import { abstentionSchema } from '../report/scores.js';
-import { type FinishedSummary, finishedSchema } from '../report/read-summary.js';
-import { summarySchema } from '../report/summary.js';
-import type { Tally } from '../report/tally.js';
-import { timelineSchema } from '../report/timeline.js';
+import { driftSchema } from '../account/drift.js';
+import { abstentionSchema } from '../account/scores.js';
+import { type FinishedSummary, finishedSchema } from '../account/read-summary.js';
+import { summarySchema } from '../account/summary.js';
+import type { Tally } from '../account/tally.js';
+import { timelineSchema } from '../account/timeline.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();

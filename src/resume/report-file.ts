@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises';
 import { modeOf, readOwn } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
-import { readSummary } from '../report/read-summary.js';
-import type { StoredSummary } from '../report/summary.js';
+import { readSummary } from '../account/read-summary.js';
+import type { StoredSummary } from '../account/summary.js';
 import type { OutputFiles } from './output-files.js';
 
 /* The page with the report beside an output. One of another run, or of the output as it was, is not left there. */
@@ -26,13 +26,11 @@ export async function removeReport(files: OutputFiles): Promise<void> {
 
 async function written(files: OutputFiles, summary: () => StoredSummary): Promise<string> {
   try {
-    const { reportOf } = await import('../report/run-report.js');
-    const { renderHtml } = await import('../report/page/render-html.js');
-    await writeDurably(
-      files.report,
-      await renderHtml(await reportOf(summary(), files.output)),
-      modeOf(files.output),
-    );
+    const { renderHtml } = await import('../render/html.js');
+    const { runDocument } = await import('../render/run-document.js');
+    const { reportOf } = await import('../render/run-report.js');
+    const page = await renderHtml(runDocument(await reportOf(summary(), files.output)));
+    await writeDurably(files.report, page, modeOf(files.output));
     return files.report;
   } catch (error) {
     await removeReport(files);

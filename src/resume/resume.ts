@@ -7,7 +7,7 @@ import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queuesOf } from '../queue/names.js';
-import { emptyTally } from '../report/tally.js';
+import { emptyTally } from '../account/tally.js';
 import { dropOutcomes } from '../reuse/outcome.js';
 import { Reuse } from '../reuse/reuse.js';
 import type { ServiceAddress } from '../service/endpoint.js';

@@ -1,11 +1,11 @@
 import type { Settings } from '../config/settings.js';
-import { driftMiss } from '../report/drift.js';
-import { bothMissed, invalidOf, missOf } from '../report/require.js';
-import type { Abstention } from '../report/scores.js';
-import { costOf, type StoredSummary, type SummaryParts, summarise, tallyOf } from '../report/summary.js';
-import type { Tally } from '../report/tally.js';
-import { without, withRows } from '../report/tally-sum.js';
-import { advanced } from '../report/timeline.js';
+import { driftMiss } from '../account/drift.js';
+import { bothMissed, invalidOf, missOf } from '../account/require.js';
+import type { Abstention } from '../account/scores.js';
+import { costOf, type StoredSummary, type SummaryParts, summarise, tallyOf } from '../account/summary.js';
+import type { Tally } from '../account/tally.js';
+import { without, withRows } from '../account/tally-sum.js';
+import { advanced } from '../account/timeline.js';
 import { partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';

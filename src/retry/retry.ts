@@ -5,7 +5,7 @@ import { prepareStateDir } from '../folder.js';
 import type { Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { merged } from '../output/rewrite.js';
-import type { FinishedSummary } from '../report/read-summary.js';
+import type { FinishedSummary } from '../account/read-summary.js';
 import { changes, partValues } from '../resume/fingerprint.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
 import type { OutputFiles } from '../resume/output-files.js';

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
-import { readSummary } from '../report/read-summary.js';
+import { readSummary } from '../account/read-summary.js';
 import { readManifest } from '../resume/manifest.js';
 import { filledPaths, fillOutputPath, hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { newRun } from '../resume/output-target.js';

@@ -4,7 +4,7 @@ import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
 import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
-import { type Drift, driftText } from '../report/drift.js';
+import { type Drift, driftText } from '../account/drift.js';
 import type { Committer } from '../resume/committer.js';
 import { summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { type LastRun, lastRunOf } from '../resume/last-run.js';

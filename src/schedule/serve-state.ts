@@ -5,7 +5,7 @@ import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { parseJson } from '../json.js';
 import { writeDurably } from '../output/writer.js';
-import type { Summary } from '../report/summary.js';
+import type { Summary } from '../account/summary.js';
 import { type Found, findScheduledJobs, OUTPUT_TWICE, readSchedule, type ScheduledJob } from './job-files.js';
 
 /** How a run of a job ended, in a few words. */

@@ -13,7 +13,7 @@ import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { writtenOf } from '../output/written.js';
 import { WriteError, writeDurably } from '../output/writer.js';
-import { summaryText } from '../report/summary.js';
+import { summaryText } from '../account/summary.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';

@@ -5,11 +5,11 @@ import { errorText, UsageError } from '../errors.js';
 import type { Row } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import { outputBytes } from '../output/output-bytes.js';
-import { ConfidenceCurve, type Threshold } from '../report/abstention.js';
-import { GoldCounter } from '../report/gold-tally.js';
-import { LEAST_ANSWERED } from '../report/require.js';
-import { type Scores, scoresOf } from '../report/scores.js';
-import { STATUSES } from '../report/tally.js';
+import { ConfidenceCurve, type Threshold } from '../account/abstention.js';
+import { GoldCounter } from '../account/gold-tally.js';
+import { LEAST_ANSWERED } from '../account/require.js';
+import { type Scores, scoresOf } from '../account/scores.js';
+import { STATUSES } from '../account/tally.js';
 import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
 import { recordedAnswers } from './recorded-answer.js';
 

@@ -1,10 +1,11 @@
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
-import { ratesOf } from '../report/rate.js';
-import { outcomeParts, type Summary } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
-import { jobTitle } from '../report/terminal.js';
-import { plain } from '../report/terminal-text.js';
+import { allowedNow } from '../fleet/status-document.js';
+import { jobTitle } from '../render/run-words.js';
+import { ratesOf } from '../account/rate.js';
+import { outcomeParts, type Summary } from '../account/summary.js';
+import { STATUSES } from '../account/tally.js';
+import { plain } from '../render/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
 /** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
@@ -225,12 +226,7 @@ export function workerOf({ beat }: SeenWorker): WorkerRow {
     id: beat.id,
     name: `${plain(beat.host)}, ${beat.pid}`,
     deployments: [...new Set(beat.queues.map(({ deployment }) => plain(deployment)))].join(', ') || NONE,
-    concurrency: `${count(
-      Math.min(
-        beat.concurrency,
-        sum((queue) => queue.concurrency),
-      ),
-    )} of ${count(beat.concurrency)}`,
+    concurrency: `${count(allowedNow(beat))} of ${count(beat.concurrency)}`,
     inFlight: count(sum((queue) => queue.in_flight)),
     speed: rate(beat.rows_per_second, ' rows'),
     calls:

@@ -3,9 +3,9 @@ import type { FastifyInstance } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { SeenWorker } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
-import { type Latency, latencyBuckets } from '../report/latency.js';
-import { SOURCES } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
+import { type Latency, latencyBuckets } from '../account/latency.js';
+import { SOURCES } from '../account/summary.js';
+import { STATUSES } from '../account/tally.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 

@@ -20,7 +20,7 @@ interface Asset {
 }
 
 /** Files of the page, by their names; they are few, small, and read once. */
-const FILES = ['dashboard.js', 'run.js', 'dom.js', 'base.css', 'style.css', 'icon.svg'] as const;
+const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as const;
 
 interface PagesOptions {
   readonly watch: FleetWatch;

@@ -1,9 +1,10 @@
-import { identityOf, timesOf } from '../report/run-report.js';
 import { moment } from '../figures.js';
 import type { RunBeat, SeenWorker } from '../fleet/beats.js';
-import { type ReportSection, type SectionRow, sectionsOf } from '../report/sections.js';
-import { jobTitle, reconciliation } from '../report/terminal.js';
-import { plain } from '../report/terminal-text.js';
+import { figure } from '../render/document.js';
+import { identityOf, timesOf } from '../render/run-report.js';
+import { jobTitle, reconciliation } from '../render/run-words.js';
+import { type ReportSection, sectionsOf } from '../render/sections.js';
+import { plain } from '../render/terminal-text.js';
 import { cardOf, endOf, type Figure, NONE, type Share, sharesOf, workerOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
@@ -69,10 +70,10 @@ function workerSection({ run, queue }: RunBeat, workers: readonly SeenWorker[]):
     .filter(
       ({ beat }) => beat.run === run || (beat.run === null && beat.queues.some((of) => of.queue === queue)),
     )
-    .map((worker): SectionRow => {
+    .map((worker) => {
       const { name, inFlight, speed, note } = workerOf(worker);
       const waits = note === NONE ? '' : `, ${note}`;
-      return { name, value: `${inFlight} in flight, ${speed}${waits}`, percent: null, fraction: null };
+      return figure(name, `${inFlight} in flight, ${speed}${waits}`);
     });
   return rows.length === 0 ? [] : [{ id: 'workers', title: 'Workers', rows }];
 }

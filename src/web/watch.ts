@@ -8,7 +8,7 @@ import {
   type Standing,
   standingOf,
 } from '../fleet/beats.js';
-import { type RateWindow, sampled } from '../report/rate.js';
+import { type RateWindow, sampled } from '../account/rate.js';
 import type { KeyValue } from '../store/key-value.js';
 
 /** How far the picture of the throughput reaches back, in milliseconds: 5 minutes. */

@@ -2,12 +2,13 @@ import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { parse } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { compareOutputs } from '../../src/compare/compare-outputs.js';
+import { type ComparePage, compareOutputs } from '../../src/compare/compare-outputs.js';
 import { Matching } from '../../src/compare/matching.js';
-import { renderComparePage } from '../../src/compare/compare-page.js';
+import { compareDocument } from '../../src/compare/compare-document.js';
 import type { AnswerSpec } from '../../src/model.js';
 import { outputFormatOf } from '../../src/output/format.js';
 import { type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
+import { renderHtml } from '../../src/render/html.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { Outputs } from './outputs.js';
 
@@ -75,7 +76,10 @@ describe('compare', () => {
     const hostile = '<img src=x onerror=alert(1)></script>';
     const a = files.write('a.csv', BEFORE);
     const b = files.write('b.csv', [['r1', hostile], ...AFTER.slice(1)]);
-    const page = { path: files.path('page.html'), render: renderComparePage };
+    const page: ComparePage = {
+      path: files.path('page.html'),
+      render: (report, changed) => renderHtml(compareDocument(report, changed)),
+    };
     const { changed } = await compareOutputs(a, b, { page });
     const written = readFileSync(page.path, 'utf8');
     expect(changed).toBe(4);

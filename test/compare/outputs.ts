@@ -5,9 +5,9 @@ import { gzipSync } from 'node:zlib';
 import { answerReader } from '../../src/answer/answer.js';
 import type { AnswerSpec, Outcome, Row } from '../../src/model.js';
 import { outputFormatOf, recordFormat } from '../../src/output/format.js';
-import { type Summary, summarise } from '../../src/report/summary.js';
-import { type Ended, emptyTally, fold } from '../../src/report/tally.js';
-import { beginTimeline } from '../../src/report/timeline.js';
+import { type Summary, summarise } from '../../src/account/summary.js';
+import { type Ended, emptyTally, fold } from '../../src/account/tally.js';
+import { beginTimeline } from '../../src/account/timeline.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { leaveSummary } from '../support/written.js';
 

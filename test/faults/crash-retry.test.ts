@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { readSummary } from '../../src/account/read-summary.js';
+import type { StoredSummary } from '../../src/account/summary.js';
+import { emptyTally, fold } from '../../src/account/tally.js';
 import type { Outcome } from '../../src/model.js';
 import { outputBytes } from '../../src/output/output-bytes.js';
 import { sha256Of } from '../../src/output/own-file.js';
 import { merged } from '../../src/output/rewrite.js';
-import { readSummary } from '../../src/report/read-summary.js';
-import type { StoredSummary } from '../../src/report/summary.js';
-import { emptyTally, fold } from '../../src/report/tally.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { chooseRows } from '../../src/retry/chosen-rows.js';
 import { restOf, summaryWith } from '../../src/retry/mended-summary.js';

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { emptyTally } from '../../src/report/tally.js';
+import { emptyTally } from '../../src/account/tally.js';
 import { mergeReview } from '../../src/score/merge-review.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { completed } from '../output/records.js';

@@ -15,7 +15,7 @@ import { inert, uninert } from '../../src/output/formula.js';
 import { jsonl } from '../../src/output/jsonl.js';
 import { contextCheck } from '../../src/prompt/context.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
-import { plain } from '../../src/report/terminal-text.js';
+import { plain } from '../../src/render/terminal-text.js';
 import { keyCleaner } from '../../src/service/key-cleaner.js';
 import { completions } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';

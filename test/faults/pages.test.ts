@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { renderComparePage } from '../../src/compare/compare-page.js';
+import { compareDocument } from '../../src/compare/compare-document.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
-import { renderHtml } from '../../src/report/page/render-html.js';
-import { sampleReport } from '../report/sample-reports.js';
+import { renderHtml } from '../../src/render/html.js';
+import { runDocument } from '../../src/render/run-document.js';
+import { sampleReport } from '../render/sample-reports.js';
 import { openStore } from '../../src/store/open.js';
 import { haveRedis, startRedis } from '../support/servers.js';
 import { MemoryBeats, runBeat, workerBeat } from '../web/beats.js';
@@ -73,17 +74,16 @@ describeInChromium('every page', () => {
   it('fault 101: of a report shows all numbers, with the usual three labels as well', async () => {
     for (const name of ['plain', 'gold', 'one', 'empty', 'arabic'] as const) {
       const report = sampleReport(name);
-      const page = await renderHtml(report);
+      const page = await renderHtml(runDocument(report));
       expect(await clippedAt(written(name, page), 'h1'), name).toEqual({});
     }
     const gold = sampleReport('gold');
-    const right = Object.keys(CONFUSION);
-    const answered = [...right, '(none)'];
-    const countsOf = (names: readonly string[]) =>
-      Object.values(CONFUSION).map((row) => names.map((said) => (row as Record<string, number>)[said] ?? 0));
-    for (const names of [right, answered]) {
-      const confusion = { right, answered: names, counts: countsOf(names) };
-      const page = await renderHtml({ ...gold, charts: { ...gold.charts, confusion } });
+    const { scores } = gold.summary;
+    if (scores === undefined) throw new Error('the sample has no scores');
+    const { '(none)': _, ...negative } = CONFUSION.negative;
+    for (const confusion of [{ ...CONFUSION, negative }, CONFUSION]) {
+      const summary = { ...gold.summary, scores: { ...scores, confusion } };
+      const page = await renderHtml(runDocument({ ...gold, summary }));
       expect(await clippedAt(written('labels', page), '.matrix')).toEqual({});
     }
   });
@@ -110,7 +110,7 @@ describeInChromium('every page', () => {
     };
     const rows = [['17', 'positive', 'negative', 'It works, mostly.', 'It does not.']];
     const columns = ['row', 'answer a', 'answer b', 'text_a', 'text_b'];
-    const page = renderComparePage(report, { columns, rows });
+    const page = await renderHtml(compareDocument(report, { columns, rows }));
     expect(await clippedAt(written('compare', page), 'h1')).toEqual({});
   });
 

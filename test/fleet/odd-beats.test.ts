@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { readRuns, readWorkers } from '../../src/fleet/beats.js';
-import { statusOf } from '../../src/fleet/status.js';
-import { renderStatus } from '../../src/fleet/status-text.js';
-import { cells } from '../../src/report/terminal-text.js';
+import { type Status, statusOf } from '../../src/fleet/status.js';
+import { statusDocument } from '../../src/fleet/status-document.js';
+import { renderTerminal } from '../../src/render/terminal.js';
+import { cells } from '../../src/render/terminal-text.js';
 import { oddBeats } from './odd-beats.js';
 import { runBeat, workerBeat } from './samples.js';
 
+const shown = (status: Status): string =>
+  renderTerminal(statusDocument(status, 'redis://queue'), { width: 80, color: false });
 const listed = (name: string, beat: unknown) => ({ name, text: JSON.stringify(beat), ageMs: 0 });
-const options = { width: 80, color: false, place: 'redis://queue' };
 
 describe('a beat that is odd', () => {
   it.each(oddBeats().map(({ id, text }) => [id, text]))('%s: leaves the others as they are', (id, text) => {
@@ -16,7 +18,7 @@ describe('a beat that is odd', () => {
     const workers = readWorkers([{ name: id, text, ageMs: 0 }, listed(workerBeat().id, workerBeat())]);
     expect(runs.at(-1)?.beat).toEqual(runBeat());
     expect(workers.at(-1)?.beat).toEqual(workerBeat());
-    const lines = renderStatus(statusOf(runs, workers, null), options).split('\n');
+    const lines = shown(statusOf(runs, workers, null)).split('\n');
     expect(lines.filter((line) => line.includes('20261121-020000-4f9c1a'))).toHaveLength(1);
     expect(lines.filter((line) => line.includes('4711     12   16    50'))).toHaveLength(1);
     for (const line of lines) expect(cells(line), line).toBeLessThanOrEqual(80);
@@ -38,8 +40,8 @@ describe('a beat that is odd', () => {
     const runs = readRuns(
       Array.from({ length: 5_000 }, (_, i) => listed(`r${i}`, runBeat({ run: `r${i}` }))),
     );
-    const lines = renderStatus(statusOf(runs, [], null), options).split('\n');
+    const lines = shown(statusOf(runs, [], null)).split('\n');
     expect(lines.filter((line) => line.startsWith('reviews'))).toHaveLength(200);
-    expect(lines).toContain('and 4,800 more: --json has all');
+    expect(lines).toContain('and 4,800 more, in --json');
   });
 });

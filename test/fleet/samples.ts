@@ -1,7 +1,7 @@
 import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
-import { summarise } from '../../src/report/summary.js';
-import { emptyTally } from '../../src/report/tally.js';
-import { DETAILS } from '../report/summary-parts.js';
+import { summarise } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
+import { DETAILS } from '../account/summary-parts.js';
 
 /** A run of 100 rows, half of them known. */
 export function runBeat(

@@ -1,12 +1,14 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { RUN_LOST_MS, readWorkers } from '../../src/fleet/beats.js';
-import { statusOf } from '../../src/fleet/status.js';
-import { renderStatus } from '../../src/fleet/status-text.js';
+import { type Status, statusOf } from '../../src/fleet/status.js';
+import { statusDocument } from '../../src/fleet/status-document.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { thisProcess } from '../../src/lock.js';
-import { cells } from '../../src/report/terminal-text.js';
 import { runBeat, workerBeat } from './samples.js';
 
+const shown = (status: Status): string =>
+  renderTerminal(statusDocument(status, 'redis://queue'), { width: 80, color: false });
 const at = <T>(beat: T, ageMs = 0) => ({ beat, ageMs });
 const lost = at(runBeat({ run: 'killed' }), RUN_LOST_MS + 5_000);
 
@@ -59,8 +61,6 @@ describe('the status', () => {
 });
 
 describe('the status as text', () => {
-  const options = { width: 80, color: false, place: 'redis://queue' };
-
   it('is a line for each run and worker, and what a line has no room for below it', () => {
     const runs = [
       at(runBeat()),
@@ -85,12 +85,7 @@ describe('the status as text', () => {
       ),
     ];
     const worker = workerBeat({ draining: true });
-    expect(
-      renderStatus(
-        statusOf(runs, [at(worker), at(workerBeat({ id: 'b', pid: 9, queues: [] }))], null),
-        options,
-      ),
-    ).toBe(
+    expect(shown(statusOf(runs, [at(worker), at(workerBeat({ id: 'b', pid: 9, queues: [] }))], null))).toBe(
       [
         'runs',
         'job      run                                       known  rows/s  left',
@@ -121,13 +116,6 @@ describe('the status as text', () => {
   });
 
   it('says so where nobody is', () => {
-    expect(renderStatus({ runs: [], workers: [] }, options)).toBe('no runs at redis://queue\n\nno workers\n');
-  });
-
-  it('fits the terminal, whatever names and reasons there are, and obeys none of them', () => {
-    const long = at(runBeat({ waiting: `\u001b[2J${'very '.repeat(50)}long` }, '\u001b[31m名前'.repeat(20)));
-    const text = renderStatus(statusOf([long], [at(workerBeat({ host: 'h'.repeat(300) }))], null), options);
-    expect(text).not.toContain('\u001b');
-    for (const line of text.split('\n')) expect(cells(line), line).toBeLessThanOrEqual(80);
+    expect(shown({ runs: [], workers: [] })).toBe('no runs at redis://queue\n\nno workers\n');
   });
 });

@@ -2,12 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type StoredSummary, type SummaryParts, summarise } from '../../src/report/summary.js';
-import { emptyTally } from '../../src/report/tally.js';
+import { type StoredSummary, type SummaryParts, summarise } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
 import { lastRunOf, lastRunTold } from '../../src/resume/last-run.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { NO_CALLS } from '../../src/store/counters.js';
-import { DETAILS } from '../report/summary-parts.js';
+import { DETAILS } from '../account/summary-parts.js';
 import { settingsFor } from './run-files.js';
 
 describe('the last run of a job', () => {

@@ -2,7 +2,7 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { Outcome } from '../../src/model.js';
-import { type StoredSummary, summarise } from '../../src/report/summary.js';
+import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
@@ -10,7 +10,7 @@ import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import type { CallCounts } from '../../src/store/counters.js';
-import { DETAILS } from '../report/summary-parts.js';
+import { DETAILS } from '../account/summary-parts.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */
 export interface Rows {

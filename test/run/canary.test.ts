@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Judged, Require } from '../../src/report/require.js';
+import type { Judged, Require } from '../../src/account/require.js';
 import { Canary } from '../../src/run/canary.js';
 
 /** So many rows that are usable, failed, and completed with an invalid answer. */

@@ -7,7 +7,7 @@ import { runScheduled } from '../../src/commands/scheduled-run.js';
 import type { RunFlags } from '../../src/config/settings.js';
 import { Halt } from '../../src/halt.js';
 import type { Outcome } from '../../src/model.js';
-import { driftMiss } from '../../src/report/drift.js';
+import { driftMiss } from '../../src/account/drift.js';
 import type { Committer } from '../../src/resume/committer.js';
 import { checkDrift, findDrift } from '../../src/run/drift.js';
 import { planRows } from '../../src/run/plan.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Judged } from '../../src/report/require.js';
+import type { Judged } from '../../src/account/require.js';
 import { reachedLimit } from '../../src/run/limits.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { oneStore } from '../support/stores.js';

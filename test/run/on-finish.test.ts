@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobSchema } from '../../src/config/job-schema.js';
 import type { HaltReason } from '../../src/halt.js';
-import { summarise } from '../../src/report/summary.js';
-import { emptyTally } from '../../src/report/tally.js';
+import { summarise } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
 import { onFinish, readyHooks } from '../../src/run/on-finish.js';
-import { DETAILS } from '../report/summary-parts.js';
+import { DETAILS } from '../account/summary-parts.js';
 import { Workplace } from '../support/promptmill.js';
 import { startProxy } from '../support/proxy.js';
 

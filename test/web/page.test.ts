@@ -172,11 +172,11 @@ describeInChromium('the page in a browser', () => {
     expect(headings).toEqual([
       'Answers',
       'Finish reasons',
-      'Errors',
       'Tokens and money',
+      'Content filter, prompts',
+      'Errors',
       'Calls',
       'Latency',
-      'Content filter, prompts',
     ]);
     expect(await page.locator('#sections section').first().innerText()).toMatch(/positive\s+300\s+65\.2 %/);
     await page.getByRole('link', { name: 'summary.json' }).click();

@@ -159,7 +159,7 @@ export function parts(bar, shares) {
     ({ name }) => name,
     ({ name }) => {
       const part = document.createElement('span');
-      part.dataset.outcome = name;
+      part.dataset.kind = name;
       return part;
     },
     (part, { fraction }) => {
@@ -181,7 +181,7 @@ export function legend(parent, shares) {
     ({ name }) => {
       const entry = document.createElement('li');
       const colour = document.createElement('i');
-      colour.dataset.outcome = name;
+      colour.dataset.kind = name;
       entry.append(colour, document.createElement('b'), ` ${name} `, document.createElement('span'));
       return entry;
     },

@@ -1,5 +1,5 @@
 /**
- * @import { ReportSection } from '../../report/sections.js'
+ * @import { ReportSection } from '../../render/sections.js'
  * @import { Figure } from '../front-page.js'
  * @import { RunPage } from '../run-page.js'
  */
@@ -69,12 +69,12 @@ function showSection(element, section) {
     () => copy('section-row'),
     (row, { name, value, percent, fraction }) => {
       say(find('th', row), name);
-      say(find('.value', row), dated(value));
-      find('.value', row).dataset.long = String(value.length > 20);
+      say(find('td', row), dated(value));
+      find('td', row).className = value.length > 20 ? 'value' : 'number';
       say(find('.percent', row), percent ?? '');
       find('.percent', row).hidden = percent === null;
-      find('.meter', row).hidden = fraction === null;
-      find('.meter span', row).style.width = `${(fraction ?? 0) * 100}%`;
+      find('.bar', row).hidden = fraction === null;
+      for (const bar of row.querySelectorAll('rect')) attribute(bar, 'width', String(100 * (fraction ?? 0)));
     },
   );
 }

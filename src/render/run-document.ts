@@ -1,0 +1,239 @@
+import { cost, count, duration, keptText, moment, percent, rate } from '../figures.js';
+import type { Scores } from '../account/scores.js';
+import { calledPerSecond, outcomeParts, type StoredSummary, type Summary } from '../account/summary.js';
+import { periodsOf } from '../account/timeline.js';
+import {
+  type Block,
+  type Chapter,
+  command,
+  type Document,
+  type Figure,
+  facts,
+  figure,
+  figures,
+  type LeadPart,
+  list,
+  type RowTable,
+  type Section,
+  section,
+  text,
+} from './document.js';
+import { isToLookAt, type ReportTable } from './report-rows.js';
+import { runCharts } from './run-charts.js';
+import type { RunReport } from './run-report.js';
+import { jobTitle, reconciliation, shortfall } from './run-words.js';
+import { furtherSections, summarySections } from './sections.js';
+
+/** What was written, by what it is: `[['output', 'out/reviews.csv'], …]`. */
+type Files = readonly (readonly [name: string, path: string])[];
+
+interface SummaryOptions {
+  readonly files: Files;
+  /** The command that resumes a stopped run; `null` where nothing is left to resume. */
+  readonly resume: string | null;
+  /** Rows that are not called again when the run goes on. @default those of the summary */
+  readonly kept?: number;
+}
+
+const REST = "in the summary's file";
+
+/** What a run says at its end. */
+export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: SummaryOptions): Document {
+  const written = summary.rows.total;
+  const goOn = resume === null ? [] : [text('Resume with:'), command(resume)];
+  return {
+    title: jobTitle(summary),
+    lead: [
+      ...beginning(summary),
+      {
+        blocks: [
+          text(shortfall(summary), { style: 'warning' }),
+          ...(summary.stopped === null ? [] : [text(kept > written ? keptText(kept, written) : ''), ...goOn]),
+        ],
+      },
+    ],
+    sections: [...summarySections(summary), fileSection(files)],
+    rest: REST,
+  };
+}
+
+function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
+  const { deployment, finished_at } = summary;
+  return [
+    { in: ['terminal'], blocks: [list([jobTitle(summary), `deployment ${deployment}`])] },
+    { in: ['html'], blocks: [text(`${deployment}, ${moment(finished_at)}`, { style: 'muted' })] },
+    {
+      ...(tone !== undefined && { tone }),
+      blocks: [text(reconciliation(summary), { style: 'strong', isWhole: true })],
+    },
+  ];
+}
+
+const fileSection = (files: Files): Section =>
+  section('files', 'Files', [facts(files)], { in: ['terminal'] });
+
+/** Headings of the page. */
+const CHAPTERS: readonly Chapter[] = [
+  { id: 'answers', title: 'Answers and scores' },
+  { id: 'errors', title: 'Errors' },
+  { id: 'filter', title: 'Content filter' },
+  { id: 'cost', title: 'Tokens, money and time' },
+  { id: 'last', title: 'Since the last run' },
+  { id: 'settings', title: 'Run, prompt and settings' },
+  { id: 'rows', title: 'Rows' },
+];
+
+const SETTINGS = { chapter: 'settings', in: ['html', 'markdown'] } as const;
+
+const TONES = {
+  finished: 'good',
+  some_failed: 'warn',
+  some_invalid: 'warn',
+  missed: 'bad',
+  stopped: 'bad',
+} as const satisfies Record<RunReport['verdict']['state'], LeadPart['tone']>;
+
+/** The report of a run, made of its data. */
+export function runDocument(report: RunReport, files: Files = []): Document {
+  const { summary, verdict } = report;
+  const tone = TONES[verdict.state];
+  const next = verdict.next.flatMap(({ text: what, command: typed }) => [
+    text(what),
+    ...(typed === null ? [] : [command(typed)]),
+  ]);
+  return {
+    title: jobTitle(summary),
+    lead: [
+      ...beginning(summary, tone),
+      { in: ['terminal'], blocks: [text(shortfall(summary), { style: 'warning' })] },
+      { in: ['html', 'markdown'], tone, blocks: [text(verdict.text), ...next] },
+      { in: ['html'], blocks: [{ kind: 'shares', parts: outcomeParts(summary) }, largeFigures(summary)] },
+    ],
+    sections: [
+      ...summarySections(summary),
+      fileSection(files),
+      section('advice', 'What to do', adviceTexts(report), { in: ['terminal'] }),
+      ...furtherSections(summary),
+      overTime(summary),
+      ...chartSections(report),
+      section('run', 'Run', [facts(report.facts)], SETTINGS),
+      section('settings', 'Settings', [facts(report.settings)], SETTINGS),
+      section('prompt', 'Prompt template', [{ kind: 'code', text: report.prompt ?? '' }], SETTINGS),
+      section('rows', 'Rows', rowBlocks(report), { chapter: 'rows' }),
+      section('next', 'Next', next, { in: ['terminal'] }),
+    ],
+    chapters: CHAPTERS,
+    rest: REST,
+    footer: `Report of run ${summary.run}, written by Promptmill. Everything in it is in this one file.`,
+  };
+}
+
+/** The main figures of a run. */
+function largeFigures(summary: StoredSummary): Block {
+  const { scores, usage, latency_ms, cost: price } = summary;
+  const { p50 } = latency_ms;
+  const rows: Figure[] = [
+    ...(scores?.accuracy
+      ? [{ ...figure('Accuracy', percent(scores.accuracy.value, 1)), note: accuracyNote(scores) }]
+      : []),
+    figure('Tokens', count(usage.total_tokens)),
+    ...(price === null ? [] : [figure('Cost', cost(price))]),
+    figure('Duration', duration(summary.duration_s)),
+    figure('Speed', rate(calledPerSecond(summary), ' rows')),
+    ...(p50 === null ? [] : [figure('Median latency', duration(p50 / 1000))]),
+  ];
+  return figures(rows, { form: 'large' });
+}
+
+/** A label that was left out counts as a wrong one, so the accuracy alone would mislead. */
+function accuracyNote({ abstained, accuracy, answered_accuracy: answered }: Scores): string {
+  if (abstained > 0 && answered !== null) return `${percent(answered, 1)} of those answered`;
+  return accuracy === null ? '' : `${percent(accuracy.low, 1)} to ${percent(accuracy.high, 1)}`;
+}
+
+const adviceTexts = ({ sections }: RunReport): Block[] =>
+  (sections.find(({ id }) => id === 'errors')?.rows ?? []).map(({ name, advice }) =>
+    text(advice === undefined ? '' : `${name}: ${advice}`),
+  );
+
+/** Periods of a run that are listed. */
+const PERIODS = 12;
+
+/** How the run went, where there are no charts of it. */
+function overTime({ details }: StoredSummary): Section {
+  const names = ['from', 'rows', 'failed', 'tokens', 'calls', 'refused', 'mean latency'];
+  const rows = periodsOf(details.timeline, PERIODS).map((point) => {
+    const { rows, failed, sent, rate_limited, latency_mean_ms: latency } = point;
+    const counts = [rows, failed, point.prompt_tokens + point.completion_tokens, sent, rate_limited];
+    return {
+      cells: [duration(point.from_s), ...counts.map(count), latency === null ? '' : duration(latency / 1000)],
+    };
+  });
+  const columns = names.map((name, i) => ({ name, isNumber: i > 0 }));
+  return section('over_time', 'Over time', [{ kind: 'table', caption: 'How the run went', columns, rows }], {
+    in: ['terminal', 'markdown'],
+  });
+}
+
+/** Those over time are pictures; the others have few figures, which Markdown has as well. */
+const chartSections = (report: RunReport): Section[] =>
+  runCharts(report).map((chart) => {
+    const isOfScores = chart.id === 'reliability' || chart.id === 'coverage';
+    return section(chart.id, chart.title, [{ kind: 'chart', chart }], {
+      chapter: isOfScores ? 'answers' : 'cost',
+      in: isOfScores ? ['html', 'markdown'] : ['html'],
+    });
+  });
+
+function rowBlocks({ table, table_note: note }: RunReport): Block[] {
+  if (table === null) return [text(note ?? '')];
+  const toSee = table.rows.filter(isToLookAt).length;
+  const others = table.rows.length - toSee;
+  return [
+    text(`${count(toSee)} to look at, and a sample of ${count(others)} others, are in the HTML report`, {
+      in: ['terminal'],
+    }),
+    text(table.rows.length === 0 ? '' : whichRows(table), { in: ['html'] }),
+    rowTable(table),
+  ];
+}
+
+function whichRows({ rows, records, is_cut }: ReportTable): string {
+  if (rows.length === records) return `All ${count(records)} rows of the output.`;
+  const which = is_cut
+    ? 'as many as fit of those that need a look'
+    : 'all that need a look, and a sample of the others';
+  return `${count(rows.length)} of the ${count(records)} rows of the output: ${which}.`;
+}
+
+/** Columns that say what came of a row; the others are values of the row, but for those that have a place of their own. */
+const CAME: readonly string[] = ['text', 'error_code', 'error_message'];
+const OWN: readonly string[] = ['answer', 'confidence'];
+
+function rowTable({ columns, rows }: ReportTable): RowTable {
+  const rank = (name: string): number => (OWN.includes(name) ? 0 : CAME.includes(name) ? 1 : 2);
+  const places = columns
+    .map((_, place) => place)
+    .sort((a, b) => rank(columns[a] ?? '') - rank(columns[b] ?? ''));
+  const columnOf = (name: string): RowTable['columns'][number] => {
+    if (OWN.includes(name)) return { name: sentence(name) };
+    return CAME.includes(name)
+      ? { name, within: 'Text or error' }
+      : { name, within: 'Values', isNamed: true };
+  };
+  return {
+    kind: 'rows',
+    caption: 'Rows of the output',
+    columns: [
+      { name: 'Row', isNumber: true },
+      { name: 'Outcome', isChoice: true },
+      ...places.map((place) => columnOf(columns[place] ?? '')),
+    ],
+    rows: rows.map((row) => ({
+      cells: [String(row.row), row.outcome, ...places.map((place) => row.cells[place] ?? '')],
+      isToLookAt: isToLookAt(row),
+    })),
+  };
+}
+
+const sentence = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);

@@ -1,0 +1,202 @@
+import { count, counted, duration, moment, rate } from '../figures.js';
+import { retryCommandFor } from '../account/retry-command.js';
+import type { Scores } from '../account/scores.js';
+import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
+import { plain } from './terminal-text.js';
+import { pointsOf, type TimelinePoint } from '../account/timeline.js';
+import { shellWord } from '../shell-word.js';
+import { type ReportTable, reportRows } from './report-rows.js';
+import { reconciliation, shortfall } from './run-words.js';
+import { confusionOf } from './score-sections.js';
+import { type ReportSection, sectionsOf } from './sections.js';
+import { settingsInWords } from './setting-words.js';
+
+/**
+ * All that a report of a run shows, whatever its form. Texts are plain, but for those of rows and for the prompt, which are as
+ * they came: whoever shows them makes them harmless. What `promptmill report --json` prints.
+ */
+export interface RunReport {
+  readonly job: string;
+  readonly verdict: Verdict;
+  /** `1,000 rows = 940 completed + …` */
+  readonly reconciliation: string;
+  /** Which run it is: run, deployment, input and its digest, output, when and how long. */
+  readonly facts: readonly Fact[];
+  readonly sections: readonly ReportSection[];
+  readonly charts: ReportCharts;
+  /** The template, its first 20,000 characters; `null` where each row has a prompt of its own, or it is not known. */
+  readonly prompt: string | null;
+  /** What it was asked to do, limits and budget included. */
+  readonly settings: readonly Fact[];
+  /** `null` where the output is not there, or does not say how rows ended: `table_note` says why. */
+  readonly table: ReportTable | null;
+  readonly table_note: string | null;
+  readonly summary: StoredSummary;
+}
+
+type Fact = readonly [name: string, value: string];
+
+/** How the run ended, in one word and one sentence, and what to do next. */
+interface Verdict {
+  readonly state: 'finished' | 'some_failed' | 'some_invalid' | 'missed' | 'stopped';
+  readonly text: string;
+  readonly next: readonly { readonly text: string; readonly command: string | null }[];
+}
+
+/** Numbers behind the pictures. A share is a number from 0 to 1. */
+interface ReportCharts {
+  /** Answers with their rows, the most frequent first. */
+  readonly answers: readonly { readonly answer: string; readonly rows: number }[];
+  /** `counts[right][answered]`; `null` where the job has no gold, or a row may have several labels. */
+  readonly confusion: {
+    readonly right: readonly string[];
+    readonly answered: readonly string[];
+    readonly counts: readonly (readonly number[])[];
+  } | null;
+  /** How sure the model was against how often it was right, by bins of confidence; empty without confidence. */
+  readonly reliability: Scores['calibration'];
+  /** What a threshold of confidence leaves: the share of rows that is answered, and the share of these that is right. */
+  readonly coverage: readonly {
+    readonly threshold: number;
+    readonly coverage: number;
+    readonly accuracy: number;
+  }[];
+  readonly timeline: readonly TimelinePoint[];
+  /** What the job allows; `null` where it says nothing. */
+  readonly requests_per_minute: number | null;
+  readonly tokens_per_minute: number | null;
+}
+
+/** The report of a finished output. @throws UsageError where it cannot be read */
+export const reportOf = async (
+  summary: StoredSummary,
+  output: string,
+  warning: string | null = null,
+): Promise<RunReport> => runReport(summary, await reportRows(output, summary), output, warning);
+
+/**
+ * @param table its rows, or why there are none
+ * @param output where the output is now
+ * @param warning what a reader must know of the rows first
+ */
+export function runReport(
+  summary: StoredSummary,
+  table: ReportTable | string,
+  output: string = summary.output,
+  warning: string | null = null,
+): RunReport {
+  const { details, scores } = summary;
+  const verdict = verdictOf(summary, output);
+  return {
+    job: plain(summary.job),
+    verdict: warning === null ? verdict : { ...verdict, text: `${verdict.text} ${plain(warning)}.` },
+    reconciliation: reconciliation(summary),
+    facts: [...identityOf(summary), ...timesOf(summary)],
+    sections: sectionsOf(summary),
+    charts: {
+      answers: Object.entries(summary.answers)
+        .map(([answer, rows]) => ({ answer: plain(answer), rows }))
+        .sort((a, b) => b.rows - a.rows),
+      confusion: scores === undefined ? null : plainConfusion(scores),
+      reliability: scores?.calibration ?? [],
+      coverage: coverageOf(scores?.calibration ?? []),
+      timeline: pointsOf(details.timeline),
+      requests_per_minute: details.limits.requests_per_minute,
+      tokens_per_minute: details.limits.tokens_per_minute,
+    },
+    prompt: details.prompt,
+    settings: settingsInWords(details),
+    table: typeof table === 'string' ? null : table,
+    table_note: typeof table === 'string' ? table : null,
+    summary,
+  };
+}
+
+function verdictOf(summary: StoredSummary, output: string): Verdict {
+  const { stopped, missed, rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
+  if (stopped !== null) {
+    return {
+      state: 'stopped',
+      text: shortfall(summary),
+      next: [{ text: 'The command that began it goes on where it stopped.', command: null }],
+    };
+  }
+  const next = summary.output === '-' ? [] : nextSteps(summary, output);
+  if (missed !== null) return { state: 'missed', text: shortfall(summary), next };
+  const problems = [
+    ...(rows.failed > 0 ? [`${counted(rows.failed, 'row')} failed`] : []),
+    ...(invalid > 0 ? [`${counted(invalid, 'answer')} ${invalid === 1 ? 'is' : 'are'} invalid`] : []),
+    ...(abstained > 0 ? [`${counted(abstained, 'row')} abstained`] : []),
+  ];
+  return {
+    state: rows.failed > 0 ? 'some_failed' : invalid > 0 ? 'some_invalid' : 'finished',
+    text:
+      problems.length === 0
+        ? 'Finished: every row is answered, filtered or skipped.'
+        : `Finished, and ${problems.join(', ')}.`,
+    next,
+  };
+}
+
+/** @param output where it is now */
+function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
+  const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
+  // Without its name in the summary the command asks for it.
+  const job = summary.job_file === undefined ? ' --job FILE' : '';
+  const step = (text: string, command: string) => ({ text, command: plain(command) + job });
+  const retry = retryCommandFor(output, summary.emulated);
+  return [
+    ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),
+    ...(invalid > 0 ? [step('Call the rows with an invalid answer again:', `${retry} --invalid`)] : []),
+    ...(abstained > 0 && merged === undefined
+      ? [
+          step(
+            'Give the rows that abstained their answers in the file for review, and put them in:',
+            `promptmill merge-review ${shellWord(output)} REVIEW`,
+          ),
+        ]
+      : []),
+  ];
+}
+
+/** Which run it is. */
+export const identityOf = (summary: Summary): Fact[] => [
+  ['Run', plain(summary.run)],
+  ['Deployment', plain(summary.deployment)],
+  ['API version', plain(summary.api_version)],
+  ['Input', plain(summary.input.path)],
+  ['Rows of the input', count(summary.input.rows)],
+  ['SHA-256 of the input', plain(summary.input.sha256)],
+  ['Output', plain(summary.output)],
+];
+
+/** When it was, and how fast. */
+export const timesOf = (summary: Summary): Fact[] => [
+  ['Started at', moment(summary.started_at)],
+  [summary.stopped === null ? 'Finished at' : 'Stopped at', moment(summary.finished_at)],
+  ['Duration', duration(summary.duration_s)],
+  ['Mean speed', rate(calledPerSecond(summary), ' rows')],
+  ...changed('Rows called again since', summary.retried),
+  ...changed('Answers of people put in since', summary.merged_review),
+];
+
+const changed = (name: string, since: StoredSummary['retried']): Fact[] =>
+  since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${moment(since.at)}`]];
+
+function plainConfusion(scores: Scores): ReportCharts['confusion'] {
+  const matrix = confusionOf(scores);
+  if (matrix === null) return null;
+  const { down, across, counts } = matrix;
+  return { right: down.map(plain), answered: across.map(plain), counts };
+}
+
+/** From the threshold that leaves everything to the one that leaves the surest rows. */
+function coverageOf(bins: Scores['calibration']): ReportCharts['coverage'] {
+  const all = bins.reduce((sum, { rows }) => sum + rows, 0);
+  return bins.map(({ from }, place) => {
+    const above = bins.slice(place);
+    const rows = above.reduce((sum, bin) => sum + bin.rows, 0);
+    const right = above.reduce((sum, bin) => sum + bin.accuracy * bin.rows, 0);
+    return { threshold: from, coverage: rows / all, accuracy: right / rows };
+  });
+}

@@ -1,0 +1,189 @@
+import { cost, count, counted, duration, rate } from '../figures.js';
+import type { Tokens } from '../model.js';
+import { asStarted } from '../started.js';
+import {
+  BAR,
+  bar,
+  drawnBar,
+  fitted,
+  fractionDone,
+  inFlightText,
+  type Piece,
+  type ProgressView,
+  percentDone,
+  rowsDone,
+  timeLeft,
+} from './progress-lines.js';
+import { costOf, type Prices } from '../account/summary.js';
+import type { Tally } from '../account/tally.js';
+import { cells, clip, type Paint, padEnd, plain } from './terminal-text.js';
+
+/** What a run may spend; `null` where nothing is said. */
+interface Spending {
+  readonly prices: Prices | null;
+  readonly budget: { readonly tokens: number | null; readonly cost: number | null } | null;
+}
+
+/** The calls that may be made in a minute; `isFound` where only refusals told. */
+interface Quota {
+  readonly perMinute: number | null;
+  readonly isFound: boolean;
+}
+
+/** What the screen of a run shows besides its progress. */
+export interface RunFigures extends Spending {
+  /** Seconds that this execution has worked. */
+  readonly seconds: number;
+  /** Billed so far; under a budget with what calls in flight may yet take. */
+  readonly tokens: Tokens;
+  /** Calls of the last minute; null while that is not known. */
+  readonly callsPerMinute: number | null;
+  readonly rateLimited: number;
+  readonly quota: Quota | null;
+  /** Of the rows on disk. */
+  readonly tally: Pick<Tally, 'rows' | 'answers' | 'abstained'>;
+  /** Whether answers are counted by their names: not where they are free text. */
+  readonly namesAnswers: boolean;
+}
+
+/** From this width on lines have titles. */
+const TITLED = 36;
+const TITLE = 9;
+/** Lines wider than this are harder to read. */
+const WIDEST = 110;
+/** Cells of the bar of an answer. */
+const ANSWER_BAR = { least: 3, most: 12 } as const;
+const MOST_ANSWERS = 6;
+const LONGEST_NAME = 24;
+
+/** The screen of a run: five lines, and one for the answers where they have names. Their number never changes. */
+export function runLines(view: ProgressView, figures: RunFigures, width: number, paint: Paint): string[] {
+  const whole = Math.min(width, WIDEST);
+  const room = whole >= TITLED ? whole - TITLE : whole;
+  const titled = (title: string, line: string): string =>
+    room < whole ? paint('dim', padEnd(title, TITLE)) + line : line;
+  const length = Math.max(BAR.least, Math.min(BAR.most, Math.floor(room * 0.3)));
+  const inRoom = (pieces: readonly Piece[]): string => fitted(pieces, room, paint);
+  return [
+    titled('known', inRoom(rowPieces(view, length))),
+    view.waiting === null
+      ? titled('speed', inRoom(speedPieces(view, figures)))
+      : titled('waits', paint('yellow', waitText(view.waiting, room))),
+    titled('calls', inRoom(callPieces(view, figures, length))),
+    titled(figures.prices === null ? 'tokens' : 'cost', inRoom(spendingPieces(figures, length))),
+    ...(figures.namesAnswers ? [titled('answers', answerLine(figures, room, paint))] : []),
+    titled('written', inRoom(outcomePieces(view, figures))),
+  ];
+}
+
+/** What is waited for; where that is too long, the reason is cut and not what comes next: `…; next call at 10:42:05`. */
+function waitText(waiting: string, room: number): string {
+  const text = asStarted(plain(waiting)).replace(/^waiting /, '');
+  const [next = ''] = /; [^;]*$/.exec(text) ?? [];
+  if (cells(text) <= room || cells(next) > room / 2) return clip(text, room);
+  return clip(text.slice(0, -next.length || undefined), room - cells(next)) + next;
+}
+
+function rowPieces(view: ProgressView, length: number): Piece[] {
+  const left = timeLeft(view);
+  return [
+    bar(fractionDone(view), 4, length),
+    { text: percentDone(view), importance: 1, style: 'bold' },
+    { text: rowsDone(view), importance: 2 },
+    { text: left && `${left} left`, importance: 3 },
+  ];
+}
+
+function speedPieces(view: ProgressView, { seconds }: RunFigures): Piece[] {
+  return [
+    { text: view.rate === null ? 'starting' : rate(view.rate, ' rows'), importance: 1 },
+    { text: `${duration(Math.floor(seconds))} so far`, importance: 2 },
+  ];
+}
+
+function callPieces(
+  view: ProgressView,
+  { callsPerMinute, quota, rateLimited }: RunFigures,
+  length: number,
+): Piece[] {
+  const now = callsPerMinute ?? 0;
+  const most = quota?.perMinute ?? null;
+  const of = most === null ? '' : ` of ${quota?.isFound ? 'about ' : ''}${count(most)}`;
+  return [
+    ...(most === null ? [] : [bar(now / most, 4, length)]),
+    { text: `${count(now)}${of} a minute`, importance: 1 },
+    { text: inFlightText(view), importance: 2 },
+    { text: rateLimited === 0 ? '' : `${count(rateLimited)} × 429`, importance: 3, style: 'yellow' },
+  ];
+}
+
+function spendingPieces({ tokens, prices, budget }: RunFigures, length: number): Piece[] {
+  const sum = tokens.prompt_tokens + tokens.completion_tokens;
+  const spent = prices === null ? null : costOf(tokens, prices);
+  const parts = [part(sum, budget?.tokens), part(spent, budget?.cost)].flatMap((each) => each ?? []);
+  const nearest = parts.length === 0 ? null : Math.max(...parts);
+  const of = (limit: number | null | undefined, form: (value: number) => string): string =>
+    typeof limit === 'number' ? ` of ${form(limit)}` : '';
+  return [
+    ...(nearest === null
+      ? []
+      : [bar(nearest, 4, length), { text: `${Math.floor(nearest * 100)} %`, importance: 3 }]),
+    // Millionths would only blink.
+    {
+      text: spent === null ? '' : `${cost(Number(spent.toFixed(2)))}${of(budget?.cost, cost)}`,
+      importance: 1,
+    },
+    {
+      text: `${count(sum)}${of(budget?.tokens, count)}${prices === null ? '' : ' tokens'}`,
+      importance: 2,
+    },
+  ];
+}
+
+const part = (spent: number | null, limit: number | null | undefined): number | null =>
+  spent !== null && typeof limit === 'number' ? spent / limit : null;
+
+/** The most frequent answers, in the order in which they came, so that they keep their places. */
+function answerLine({ tally }: RunFigures, room: number, paint: Paint): string {
+  const all = Object.entries(tally.answers);
+  const most = all
+    .toSorted(([, a], [, b]) => b - a)
+    .slice(0, MOST_ANSWERS)
+    .map(([name]) => name);
+  for (let shown = most.length; shown > 0; shown--) {
+    const kept = new Set(most.slice(0, shown));
+    const texts = all
+      .filter(([name]) => kept.has(name))
+      .map(([name, rows]) => ({ rows, text: `${clip(plain(name), LONGEST_NAME)} ${count(rows)}` }));
+    const more = all.length > shown ? `+${all.length - shown}` : '';
+    const taken = [more, ...texts.map(({ text }) => text)]
+      .filter((text) => text !== '')
+      .reduce((sum, text) => sum + cells(text) + 2, -2);
+    if (taken > room) continue;
+    const length = Math.min(ANSWER_BAR.most, Math.floor((room - taken) / shown) - 1);
+    const highest = Math.max(...texts.map(({ rows }) => rows));
+    const drawn = texts.map(({ text, rows }) =>
+      length < ANSWER_BAR.least ? text : `${text} ${drawnBar(rows / highest, length, paint)}`,
+    );
+    return [...drawn, ...(more === '' ? [] : [paint('dim', more)])].join('  ');
+  }
+  return paint('dim', clip(all.length === 0 ? 'none yet' : `${all.length} different`, room));
+}
+
+function outcomePieces({ invalid = 0 }: ProgressView, { tally }: RunFigures): Piece[] {
+  const { rows, abstained = 0 } = tally;
+  const some = (n: number, what: string, importance: number, style?: Piece['style']): Piece => ({
+    text: n === 0 ? '' : `${count(n)} ${what}`,
+    importance,
+    ...(style !== undefined && { style }),
+  });
+  return [
+    { text: counted(rows.total, 'row'), importance: 7 },
+    { text: `${count(Math.max(0, rows.completed - invalid - abstained))} answered`, importance: 1 },
+    some(rows.failed, 'failed', 2, 'red'),
+    some(invalid, 'invalid', 3, 'yellow'),
+    some(abstained, 'abstained', 4),
+    some(rows.filtered, 'filtered', 5),
+    some(rows.skipped, 'skipped', 6),
+  ];
+}

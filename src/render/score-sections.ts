@@ -1,0 +1,110 @@
+import { count, counted, percent } from '../figures.js';
+import type { Abstention, Scores } from '../account/scores.js';
+import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
+
+/** Properties that a terminal lists. */
+const MOST_PROPERTIES = 15;
+
+/** How good answers are where the right ones are known. */
+export function scoreSections(scores: Scores): Section[] {
+  const { accuracy, abstention, unanswered, left_out = '', properties } = scores;
+  const none =
+    unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`;
+  const confusion = confusionOf(scores);
+  const more =
+    accuracy === null || unanswered === 0
+      ? ''
+      : `${counted(unanswered, 'more row')} with gold ${unanswered === 1 ? 'has' : 'have'} no answer`;
+  const exact = Object.entries(properties).map(([name, { rows, exact }]) =>
+    figure(name, `${share(exact)} exact of ${counted(rows, 'row')}`),
+  );
+  return [
+    section(
+      'scores',
+      'Scores',
+      [
+        text(accuracy === null ? none : ''),
+        figures(scoreFigures(scores), { said: inWords(scores) }),
+        text(abstention === undefined ? '' : abstentionText(abstention)),
+        text(more, { in: ['terminal'] }),
+        text(left_out),
+      ],
+      { chapter: 'answers' },
+    ),
+    section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], WITHIN),
+    section('properties', 'Properties', [figures(exact, { most: MOST_PROPERTIES })], WITHIN),
+  ];
+}
+
+/** On a terminal it goes on with the scores. */
+const WITHIN = { short: '', chapter: 'answers' } as const;
+
+/** A square of right labels and answers; `null` where the job has no gold, or a row may have several labels. */
+export function confusionOf({ confusion }: Scores): Matrix | null {
+  const right = Object.keys(confusion);
+  if (right.length === 0) return null;
+  const others = Object.values(confusion).flatMap((answered) => Object.keys(answered));
+  const answered = [...new Set([...right, ...others])];
+  return {
+    kind: 'matrix',
+    caption: 'Rows by their right label, down, and the answer, across',
+    names: ['gold', 'answer'],
+    down: right,
+    across: answered,
+    // By own property only: a label may be called `constructor`.
+    counts: right.map((label) =>
+      answered.map((said) => {
+        const row = confusion[label] ?? {};
+        return Object.hasOwn(row, said) ? (row[said] ?? 0) : 0;
+      }),
+    ),
+  };
+}
+
+/** Once a row with gold is answered. */
+function scoreFigures({ accuracy, macro_f1, kappa, brier, ece, rows, unanswered }: Scores): Figure[] {
+  if (accuracy === null) return [];
+  const { value, low, high } = accuracy;
+  return [
+    figure('accuracy', share(value)),
+    figure('95 % interval', `${share(low)} to ${share(high)}`),
+    ...(macro_f1 === null ? [] : [figure('macro F1', macro_f1.toFixed(3))]),
+    ...(kappa === null ? [] : [figure('kappa', kappa.toFixed(3))]),
+    ...(brier === null ? [] : [figure('Brier score', brier.toFixed(3))]),
+    ...(ece === null ? [] : [figure('calibration error', ece.toFixed(3))]),
+    figure('rows with gold', count(rows)),
+    ...(unanswered === 0 ? [] : [figure('rows with gold and no answer', count(unanswered))]),
+  ];
+}
+
+/** `accuracy 91.2 % (88.4 % to 93.4 %) of 512 rows`, `macro F1 0.874`, `kappa 0.812`, … */
+function inWords(scores: Scores): string[] {
+  const { rows, accuracy, abstained, answered, answered_accuracy: ofAnswered } = scores;
+  if (accuracy === null) return [];
+  const ofAll = `accuracy ${share(accuracy.value)} (${share(accuracy.low)} to ${share(accuracy.high)})`;
+  const first =
+    abstained === 0
+      ? [`${ofAll} of ${counted(rows, 'row')}`]
+      : [
+          `${count(answered)} of ${counted(rows, 'row')} with gold answered (${share(answered / rows)})`,
+          ...(ofAnswered === null ? [] : [`accuracy ${share(ofAnswered)} of those`]),
+          `${ofAll} of all`,
+        ];
+  const further = scoreFigures(scores).filter(({ name }) => FURTHER.has(name));
+  return [...first, ...further.map(({ name, value }) => `${name} ${value}`)];
+}
+
+const FURTHER: ReadonlySet<string> = new Set(['macro F1', 'kappa', 'Brier score', 'calibration error']);
+
+/** `at 95 % accuracy 83.0 % of the rows are answered (threshold 0.71, on 120 gold rows, 95 % interval 90.1 % to 97.8 %)` */
+function abstentionText({ asked, threshold, rows, accuracy, coverage }: Abstention): string {
+  const target = `${Number((asked * 100).toFixed(6))} % accuracy`;
+  if (threshold === null || accuracy === null) return `${target} is reached by no threshold: no row abstains`;
+  const interval = `${share(accuracy.low)} to ${share(accuracy.high)}`;
+  return (
+    `at ${target} ${share(coverage)} of the rows are answered (threshold ${threshold}, on ${count(rows)} gold rows, ` +
+    `95 % interval ${interval})`
+  );
+}
+
+const share = (value: number): string => percent(value, 1);

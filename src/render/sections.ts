@@ -1,0 +1,345 @@
+import { cost, count, counted, duration, moment, percent, rate } from '../figures.js';
+import { adviceOn } from './advice.js';
+import { driftText } from '../account/drift.js';
+import { calledPerSecond, type Summary } from '../account/summary.js';
+import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
+import { plain } from './terminal-text.js';
+import type { Timeline } from '../account/timeline.js';
+import { CALL_COUNTS, CALLS } from '../store/counters.js';
+import {
+  type Block,
+  type Figure,
+  figure,
+  figures,
+  type Medium,
+  type Section,
+  section,
+  text,
+} from './document.js';
+import { scoreSections } from './score-sections.js';
+
+/** The figures of a section, as `promptmill report --json` and the dashboard's page of a run have them. Their texts are plain. */
+export interface ReportSection {
+  /** Stable, for links. */
+  readonly id: string;
+  readonly title: string;
+  readonly rows: readonly Figure[];
+}
+
+/** A terminal says some things in a sentence that have a table elsewhere. */
+const TERMINAL: readonly Medium[] = ['terminal'];
+const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
+
+/** Answers and errors that a terminal lists. */
+const MOST_LINES = 15;
+
+/** What the end of a run says. */
+export function summarySections(summary: Summary): Section[] {
+  const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
+  const without =
+    unsure === 0
+      ? ''
+      : `${counted(unsure, 'label')} without a confidence: the log probabilities are missing, or do not tell the labels apart`;
+  const sourceList = figures(sources(summary), { areParts: true, said: sourceWords(summary) });
+  const reasons = figures(shared(summary.finish_reasons), { areParts: true, said: 'by name' });
+  const errorList = figures(errorFigures(errors, summary.error_samples), {
+    heads: ['Error', 'Rows'],
+    most: MOST_LINES,
+  });
+  return [
+    section(
+      'answers',
+      'Answers',
+      [figures(shared(answers), { areParts: true, most: MOST_LINES }), text(without)],
+      { chapter: 'answers' },
+    ),
+    section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),
+    ...(scores === undefined ? [] : scoreSections(scores)),
+    section(
+      'drift',
+      'Difference to the last run',
+      [
+        text(drift === undefined ? '' : driftText(drift), { in: TERMINAL }),
+        figures(driftFigures(summary), { in: ELSEWHERE }),
+      ],
+      { short: 'drift', chapter: 'last' },
+    ),
+    section('finish_reasons', 'Finish reasons', [reasons], { chapter: 'answers' }),
+    section('tokens', 'Tokens and money', [figures(tokens(summary), { said: tokenWords(summary) })], {
+      short: 'tokens',
+      chapter: 'cost',
+    }),
+    section('filters', 'Filters', [figures(unsafe(filters))], { in: TERMINAL }),
+    filterSection('prompt_filter', 'Content filter, prompts', filters.prompt),
+    filterSection('completion_filter', 'Content filter, completions', filters.completion),
+    section('errors', 'Errors', [errorList], { chapter: 'errors' }),
+    section(
+      'calls',
+      'Calls',
+      [figures(calls(summary), { said: callWords(summary) }), ...callTexts(summary)],
+      {
+        chapter: 'cost',
+      },
+    ),
+    section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
+    section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
+    section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
+  ];
+}
+
+const filterSection = (id: string, title: string, categories: FilterCounts): Section =>
+  section(id, title, [figures(filterFigures(categories))], { chapter: 'filter', in: ELSEWHERE });
+
+/** What only a report has, besides. */
+export const furtherSections = (summary: Summary): Section[] => [
+  section('quota', 'Quota', [figures(quota(summary))], { chapter: 'cost' }),
+  section('last_run', 'Against the run before', [figures(against(summary))], {
+    short: 'run before',
+    chapter: 'last',
+  }),
+];
+
+/** All figures of a summary. A section without any is left out. */
+export const sectionsOf = (summary: Summary): ReportSection[] =>
+  [...summarySections(summary), ...furtherSections(summary)].flatMap(({ id, title, in: media, blocks }) => {
+    const [found] = blocks.filter((block) => block.kind === 'figures');
+    if (found === undefined || found.rows.length === 0 || media?.includes('html') === false) return [];
+    return [{ id, title, rows: found.rows.map(plainFigure) }];
+  });
+
+const plainFigure = ({ name, value, sample, ...figure }: Figure): Figure => ({
+  name: plain(name),
+  value: plain(value),
+  ...figure,
+  ...(sample !== undefined && { sample: plain(sample) }),
+});
+
+/** The most frequent first, each with its share of all. */
+function shared(counts: Counts): Figure[] {
+  const all = sumOf(counts);
+  return sorted(counts).map(([name, n]) => ({
+    name,
+    value: count(n),
+    percent: percent(n, all),
+    fraction: n / all,
+  }));
+}
+
+const sorted = (counts: Counts): [string, number][] =>
+  Object.entries(counts)
+    .filter(([, n]) => n > 0)
+    .toSorted(([, a], [, b]) => b - a);
+
+/** How many answers are others than in the last run. */
+function driftFigures({ drift: found }: Summary): Figure[] {
+  if (found === undefined) return [];
+  return [
+    figure('Compared with run', found.against),
+    figure('Rows compared', count(found.rows)),
+    {
+      name: 'Other answers',
+      value: count(found.changed),
+      percent: found.rows === 0 ? null : percent(found.changed, found.rows),
+      fraction: found.share,
+    },
+    figure('Alarm above', percent(found.alarm, 1)),
+  ];
+}
+
+/** Those that there are, in words. */
+const sourceCounts = (sources: Summary['answer_sources']): Counts =>
+  Object.fromEntries(
+    Object.entries(sources).flatMap(([source, n]) => (n === 0 ? [] : [[source.replaceAll('_', ' '), n]])),
+  );
+
+/** Only where a job has done more than to read them. */
+function sources({ answer_sources: { read, ...others } }: Summary): Figure[] {
+  return sumOf(others) === 0 ? [] : shared(sourceCounts({ read, ...others }));
+}
+
+/** `940 read, 12 repaired, 48 asked again`, where a job has done something about answers that did not fit. */
+function sourceWords({ answer_sources: { read, voted, ...mended } }: Summary): 'by name' | readonly string[] {
+  return sumOf(mended) === 0 ? [] : 'by name';
+}
+
+function errorFigures(errors: Counts, samples: Summary['error_samples'] = {}): Figure[] {
+  return sorted(errors).map(([code, n]) => ({
+    ...figure(code, count(n)),
+    ...(Object.hasOwn(samples, code) && { sample: samples[code] ?? '' }),
+    ...adviceRow(code),
+  }));
+}
+
+function adviceRow(code: string): Pick<Figure, 'advice'> {
+  const advice = adviceOn(code);
+  return advice === null ? {} : { advice };
+}
+
+/** Only of a job with `input.dedupe` or `input.only_new`. */
+const reused = ({ reused }: Summary): Figure[] =>
+  reused === undefined
+    ? []
+    : [
+        figure('copied from an earlier row', count(reused.copied)),
+        figure('carried over from an earlier run', count(reused.carried)),
+      ];
+
+function tokens({ usage, cost: price }: Summary): Figure[] {
+  return [
+    figure('prompt', count(usage.prompt_tokens)),
+    figure('completion', count(usage.completion_tokens)),
+    figure('total', count(usage.total_tokens)),
+    ...(price === null ? [] : [figure('cost', cost(price))]),
+  ];
+}
+
+function tokenWords({ usage, usage_estimated: rows = 0, cost: price, answer_sources }: Summary): string[] {
+  const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
+  if (total === 0 && prompt === 0 && completion === 0) return [];
+  // The service names the three on their own; they need not add up.
+  const [plus, equals] = prompt + completion === total ? [' +', ' ='] : [',', ','];
+  return [
+    `${count(prompt)} prompt${plus} ${count(completion)} completion${equals} ${count(total)} total`,
+    ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ...(price === null || answer_sources.escalated === 0
+      ? []
+      : ['escalated answers at the prices of the job']),
+    ...(rows === 0 ? [] : [`estimated for ${counted(rows, 'row')}`]),
+  ];
+}
+
+function calls(summary: Summary): Figure[] {
+  const twice = repeatsCost(summary);
+  return [
+    ...CALLS.map((name) => figure(CALL_COUNTS[name], count(summary.calls[name]))),
+    ...(twice === null ? [] : [figure('repeated, in money', `about ${cost(twice)}`)]),
+  ];
+}
+
+const callWords = ({ calls }: Summary): string[] =>
+  CALLS.map((name) => `${count(calls[name])} ${name.replaceAll('_', ' ')}`);
+
+function callTexts(summary: Summary): Block[] {
+  const price = repeatsCost(summary);
+  const { repeated } = summary.calls;
+  const money = price === null ? '' : `, about ${cost(price)} in all`;
+  return [
+    text(summary.reused === undefined ? '' : reusedText(summary.reused), { in: TERMINAL }),
+    text(repeated === 0 ? '' : `${count(repeated)} may have been paid for twice${money}`, { in: TERMINAL }),
+  ];
+}
+
+/** `220 rows copied, 970 carried over: not called` */
+function reusedText({ copied, carried }: ReusedCounts): string {
+  if (copied + carried === 0) return 'no row copied or carried over';
+  const parts = [
+    ...(copied > 0 ? [`${counted(copied, 'row')} copied`] : []),
+    ...(carried > 0 ? [`${copied > 0 ? count(carried) : counted(carried, 'row')} carried over`] : []),
+  ];
+  return `${parts.join(', ')}: not called`;
+}
+
+/** What calls cost that may have been paid for twice, about: nobody knows the bill of an answer that was lost. */
+function repeatsCost({ calls, cost: price, rows, reused }: Summary): number | null {
+  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
+  const called = rows.completed + rows.filtered - taken;
+  return price === null || calls.repeated === 0 || called <= 0 ? null : (price / called) * calls.repeated;
+}
+
+/** Requests and tokens a minute, on average and in the busiest minute, against what the job allows. */
+function quota({ details }: Summary): Figure[] {
+  if (details === undefined || details.timeline.until_ms === 0) return [];
+  const { timeline, limits } = details;
+  const tokens = timeline.prompt_tokens.map((n, i) => n + (timeline.completion_tokens[i] ?? 0));
+  const used = (what: string, counts: readonly number[], limit: number | null): Figure[] => {
+    const rate = (name: string, perMinute: number): Figure => ({
+      name: `${what} a minute, ${name}`,
+      value: limit === null ? count(perMinute) : `${count(perMinute)} of ${count(limit)}`,
+      percent: limit === null ? null : percent(perMinute, limit),
+      fraction: limit === null ? null : Math.min(1, perMinute / limit),
+    });
+    const mean = (counts.reduce((sum, n) => sum + n, 0) / timeline.until_ms) * MINUTE_MS;
+    const most = busiestMinute(timeline, counts);
+    return [rate('mean', mean), ...(most === null ? [] : [rate('busiest', most)])];
+  };
+  return [
+    ...used('requests', timeline.sent, limits.requests_per_minute),
+    ...used('tokens', tokens, limits.tokens_per_minute),
+  ];
+}
+
+const MINUTE_MS = 60_000;
+
+/** What came in the busiest minute, or in the busiest bucket, a minute, where buckets are longer; `null` for a shorter run. */
+function busiestMinute({ width_ms, until_ms }: Timeline, counts: readonly number[]): number | null {
+  if (until_ms < MINUTE_MS) return null;
+  const buckets = Math.ceil(MINUTE_MS / width_ms);
+  const sums = counts.map((_, i) => counts.slice(i, i + buckets).reduce((sum, n) => sum + n, 0));
+  return (Math.max(...sums) / (buckets * width_ms)) * MINUTE_MS;
+}
+
+/** Only where the job has a run before this one. */
+function against(summary: Summary): Figure[] {
+  const { last_run: last } = summary;
+  if (last === undefined) return [];
+  const pair = <T>(name: string, before: T | null, now: T | null, text: (value: T) => string): Figure[] =>
+    before === null || now === null
+      ? []
+      : [figure(name, before === now ? `${text(now)}, as before` : `${text(before)} → ${text(now)}`)];
+  const shareIn = (answers: Counts, name: string): number => {
+    const all = sumOf(answers);
+    return all === 0 ? 0 : (Object.hasOwn(answers, name) ? (answers[name] ?? 0) : 0) / all;
+  };
+  const share = (value: number): string => percent(value, 1);
+  const names = sorted(summary.answers).slice(0, MOST_COMPARED);
+  return [
+    figure('run', last.run),
+    figure('its output', last.output),
+    figure('finished at', moment(last.finished_at)),
+    ...pair('rows', last.rows.total, summary.rows.total, count),
+    ...pair('failed', last.rows.failed, summary.rows.failed, count),
+    ...pair('filtered', last.rows.filtered, summary.rows.filtered, count),
+    ...pair('invalid answers', last.answers_invalid, summary.answers_invalid, count),
+    ...names.flatMap(([name]) =>
+      pair(`answer ${name}`, shareIn(last.answers, name), shareIn(summary.answers, name), share),
+    ),
+    ...pair('accuracy', last.accuracy, summary.scores?.accuracy?.value ?? null, share),
+    ...pair('tokens', last.usage.total_tokens, summary.usage.total_tokens, count),
+    ...pair('cost', last.cost, summary.cost, cost),
+    ...pair('median latency', last.p50, summary.latency_ms.p50, (ms) => duration(ms / 1000)),
+  ];
+}
+
+/** Answers of a run that are held against those of the run before. */
+const MOST_COMPARED = 10;
+
+function filterFigures(categories: FilterCounts): Figure[] {
+  return Object.entries(categories).map(([category, counts]) =>
+    figure(
+      category,
+      sorted(counts)
+        .map(([severity, n]) => `${count(n)} ${severity}`)
+        .join(', ') || '0',
+    ),
+  );
+}
+
+/** Only what is not safe: a filter that found nothing is no news. */
+const unsafe = ({ prompt, completion }: Summary['filters']): Figure[] =>
+  [['prompt', prompt] as const, ['completion', completion] as const].flatMap(([side, categories]) =>
+    Object.entries(categories).flatMap(([category, { safe, not_detected, filtered, ...others }]) => {
+      const found = Object.entries({ ...others, ...(filtered ? { filtered } : {}) });
+      const value = found.map(([name, n]) => `${count(n)} ${name}`).join(', ');
+      return found.length === 0 ? [] : [figure(`${side} ${category}`, value)];
+    }),
+  );
+
+const latencies = ({ latency_ms }: Summary): Figure[] =>
+  Object.entries(latency_ms).flatMap(([name, ms]) =>
+    ms === null ? [] : [figure(name, duration(ms / 1000))],
+  );
+
+function durationText(summary: Summary): string {
+  const perSecond = calledPerSecond(summary);
+  return duration(summary.duration_s) + (perSecond === 0 ? '' : `, ${rate(perSecond, ' rows')}`);
+}

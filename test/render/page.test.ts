@@ -1,0 +1,235 @@
+import { createHash } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import axe, { type AxeResults } from 'axe-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { renderHtml } from '../../src/render/html.js';
+import { runDocument } from '../../src/render/run-document.js';
+import { startChromium } from '../web/chromium.js';
+import { describeInChromium } from '../web/in-chromium.js';
+import { MARKUP, SAMPLE_NAMES, type SampleName, sampleReport } from './sample-reports.js';
+
+/** A busy machine takes its time; only what hangs is to fail. */
+const TIMEOUT_MS = 90_000;
+
+const WIDE = { width: 1200, height: 900 };
+const PHONE = { width: 360, height: 800 };
+
+describe('the page as a file', () => {
+  it('allows its own style and script by their digests, and nothing else', async () => {
+    const page = await renderHtml(runDocument(sampleReport('hostile')));
+    const [, policy = ''] = /<meta http-equiv="Content-Security-Policy" content="([^"]*)">/.exec(page) ?? [];
+    const digestOf = (tag: string): string => {
+      const start = page.indexOf(`<${tag}>`) + tag.length + 2;
+      const text = page.slice(start, page.indexOf(`</${tag}>`, start));
+      return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+    };
+    expect(policy.split('; ')).toEqual([
+      "default-src 'none'",
+      `style-src ${digestOf('style')}`,
+      `script-src ${digestOf('script')}`,
+      "base-uri 'none'",
+      "form-action 'none'",
+    ]);
+    expect(page).not.toMatch(/<[^>]* style="/);
+    expect(page.indexOf('Content-Security-Policy')).toBeLessThan(page.indexOf('<title>'));
+  });
+
+  it('is smaller than 5 MB with 5,000 rows', async () => {
+    expect((await renderHtml(runDocument(sampleReport('failures')))).length).toBeLessThan(5_000_000);
+  });
+});
+
+describeInChromium('the page in a browser', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-page-'));
+  let browser: Browser;
+  /** What the page asked for, what its own rules kept from running, and what failed. */
+  const complaints: string[] = [];
+
+  beforeAll(async () => {
+    browser = await startChromium();
+  }, 60_000);
+  afterAll(async () => {
+    await browser.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  afterEach(async () => {
+    for (const context of browser.contexts()) await context.close();
+    expect(complaints.splice(0)).toEqual([]);
+  });
+
+  async function open(name: SampleName, options: BrowserContextOptions = {}): Promise<Page> {
+    const file = join(folder, `${name}.html`);
+    writeFileSync(file, await renderHtml(runDocument(sampleReport(name))));
+    const context = await browser.newContext({ viewport: WIDE, ...options });
+    context.setDefaultTimeout(TIMEOUT_MS);
+    const page = await context.newPage();
+    page.on('pageerror', (error) => complaints.push(error.message));
+    page.on('console', (message) => complaints.push(message.text()));
+    page.on('request', (request) => {
+      if (request.url() !== `file://${file}`) complaints.push(`asks for ${request.url()}`);
+    });
+    await page.goto(`file://${file}`);
+    return page;
+  }
+
+  async function violations(page: Page): Promise<string[]> {
+    await page.evaluate(axe.source);
+    const { violations, passes } = await page.evaluate<AxeResults>('axe.run()');
+    expect(passes.length).toBeGreaterThan(20);
+    return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+  }
+
+  const rowNumbers = (page: Page) => page.locator('.rows tbody th').allInnerTexts();
+
+  it(
+    'has no fault that axe finds, in light, in dark, and on a phone',
+    async () => {
+      expect(await violations(await open('gold'))).toEqual([]);
+      expect(await violations(await open('gold', { viewport: PHONE, colorScheme: 'dark' }))).toEqual([]);
+      expect(await violations(await open('hostile'))).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'fits a screen of 360 pixels and a wide one, whatever is in it',
+    async () => {
+      for (const name of SAMPLE_NAMES.filter((name) => name !== 'failures')) {
+        const page = await open(name, { viewport: PHONE });
+        expect(await page.evaluate('document.documentElement.scrollWidth'), name).toBe(PHONE.width);
+        await page.setViewportSize(WIDE);
+        expect(await page.evaluate('document.documentElement.scrollWidth'), name).toBe(WIDE.width);
+      }
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'fault 55: shows markup of rows and models as text, with the table at work and without scripts',
+    async () => {
+      for (const javaScriptEnabled of [true, false]) {
+        const page = await open('hostile', { javaScriptEnabled });
+        expect(await page.locator('h1').innerText()).toContain('<img src=x onerror=');
+        expect(
+          await page
+            .locator('body :is(img, a:not([href^="#"]), [onerror], [onclick], [onload], [style*="red"])')
+            .count(),
+        ).toBe(0);
+        expect(await page.locator('.rows tbody tr').count()).toBe(12);
+        if (!javaScriptEnabled) continue;
+        expect(await page.title()).not.toBe('owned');
+        await page.getByRole('searchbox').fill(MARKUP.split('\n')[0] ?? '');
+        await page.getByRole('columnheader', { name: 'Answer' }).click();
+        await page.getByRole('button', { name: 'failed' }).click();
+        await page.getByRole('button', { name: 'all' }).click();
+        expect(await page.locator('.rows tbody tr').count()).toBe(12);
+        expect(await page.locator('.rows tbody td').nth(1).innerText()).toContain('{{ 7 * 7 }}');
+        expect(await page.locator('main :is(img, script)').count()).toBe(0);
+        expect(await page.title()).not.toBe('owned');
+      }
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'sorts, filters by outcome, searches and turns pages, with the keyboard alone',
+    async () => {
+      const page = await open('gold');
+      expect(await page.locator('.rows tbody tr').count()).toBe(25);
+      await page.getByRole('button', { name: 'failed' }).focus();
+      await page.keyboard.press('Enter');
+      expect(await page.getByRole('button', { name: 'failed' }).getAttribute('aria-pressed')).toBe('true');
+      expect(new Set(await page.locator('.rows td.choice').allInnerTexts())).toEqual(new Set(['failed']));
+      expect(await page.getByRole('status').innerText()).toContain('of 29');
+
+      const row = page.locator('.rows thead th').first();
+      await row.getByRole('button').focus();
+      await page.keyboard.press('Enter');
+      await page.locator('.rows th[aria-sort="ascending"]').waitFor();
+      await page.keyboard.press('Enter');
+      await page.locator('.rows th[aria-sort="descending"]').waitFor();
+      const numbers = (await rowNumbers(page)).map(Number);
+      expect(numbers).toEqual(numbers.toSorted((a, b) => b - a));
+      expect(numbers[0]).toBeGreaterThan(500);
+
+      await page.getByRole('button', { name: 'all' }).focus();
+      await page.keyboard.press('Space');
+      await page.getByRole('searchbox', { name: 'Search these rows' }).focus();
+      await page.keyboard.type('R000123');
+      expect(await rowNumbers(page)).toEqual(['367']);
+      await page.keyboard.press('Control+A');
+      await page.keyboard.press('Delete');
+      await page.getByRole('link', { name: 'Next' }).focus();
+      await page.keyboard.press('Enter');
+      expect(await page.getByRole('status').innerText()).toContain('26 to 50 of 200');
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'shows where the focus is, at each stop',
+    async () => {
+      const page = await open('gold');
+      const stops = page.locator(
+        'a[href]:visible, button:not([tabindex]):visible, input:visible, select:visible, summary:visible, [tabindex="0"]:visible',
+      );
+      const reached = new Set<string>();
+      const everything = await stops.count();
+      for (let i = 0; i < everything; i++) {
+        await page.keyboard.press('Tab');
+        reached.add(
+          await page.evaluate('[...document.querySelectorAll("*")].indexOf(document.activeElement) + ""'),
+        );
+        const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle');
+        expect(outline, `the focus is seen at stop ${i + 1}`).not.toBe('none');
+      }
+      expect(reached.size).toBe(everything);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'is whole without scripts, and says each figure of a chart in a table',
+    async () => {
+      const page = await open('gold', { javaScriptEnabled: false });
+      expect(await page.locator('.rows tbody tr').count()).toBe(200);
+      expect(await page.getByRole('searchbox').count()).toBe(0);
+      const charts = page.getByRole('img');
+      expect(await charts.count()).toBe(6);
+      expect(await page.getByRole('img', { name: /^Reliability How often/ }).count()).toBe(1);
+      await page.getByText('The figures of this chart').first().click();
+      expect(await page.getByRole('table', { name: 'Reliability, the figures' }).innerText()).toContain(
+        '98.5 %',
+      );
+      const headings = await page.getByRole('heading', { level: 2 }).allInnerTexts();
+      expect(headings).toEqual([
+        'Answers and scores',
+        'Errors',
+        'Content filter',
+        'Tokens, money and time',
+        'Run, prompt and settings',
+        'Rows',
+      ]);
+      expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('review-sentiment');
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'leaves out what a run without rows has no figures for',
+    async () => {
+      const page = await open('empty');
+      expect(await page.getByText('0 rows = 0 completed + 0 filtered + 0 failed + 0 skipped').count()).toBe(
+        1,
+      );
+      expect(await page.getByRole('heading', { level: 2 }).allInnerTexts()).toEqual([
+        'Tokens, money and time',
+        'Run, prompt and settings',
+      ]);
+    },
+    TIMEOUT_MS,
+  );
+});
