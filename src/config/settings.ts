@@ -1,6 +1,7 @@
 import { join } from 'node:path';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import { UsageError } from '../errors.js';
-import type { AnswerSpec, Json, Parameters } from '../model.js';
+import type { Json, Parameters } from '../model.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
 import type { FixedParameters } from '../prompt/row-request.js';
