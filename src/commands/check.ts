@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { checkJob, quoteLimits } from '../check/check-job.js';
+import { checkJob } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import { renderCheck } from '../check/check-terminal.js';
 import type { RunFlags } from '../config/settings.js';
@@ -61,7 +61,7 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const report = await checkJob(settings, quoteLimits(job, settings), {
+    const report = await checkJob(settings, {
       halt,
       stdin: process.stdin,
       stderr: process.stderr,
