@@ -7,8 +7,11 @@ import { jobSchema } from './job-schema.js';
 /** What is wrong at one place of a job file, in the words of a job file. */
 interface JobProblem {
   readonly path: readonly PropertyKey[];
-  /** One sentence: the field, what it must be, what it is, and what to do where that is not plain. */
-  readonly message: string;
+  /**
+   * One sentence: the field, what it must be, what it is, and what to do where that is not plain. Made for those that are
+   * shown: a file may have a hundred thousand others.
+   */
+  readonly message: () => string;
 }
 
 /**
@@ -20,7 +23,7 @@ export function invalidJob(
   place: (field: readonly PropertyKey[]) => string,
 ): UsageError {
   const problems = issues.flatMap((issue) => jobProblems(issue));
-  const shown = problems.slice(0, 4).map(({ path, message }) => `${place(path)}: ${message}`);
+  const shown = problems.slice(0, 4).map(({ path, message }) => `${place(path)}: ${message()}`);
   const more = problems.length - shown.length;
   if (more > 0) shown.push(`and ${more} more`);
   return new UsageError('job_invalid', shown.join('\n'));
@@ -30,7 +33,10 @@ export function invalidJob(
 function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   const { path } = issue;
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: [...path, key], message: unknownField(key, path, issue.input) }));
+    return issue.keys.map((key) => ({
+      path: [...path, key],
+      message: () => unknownField(key, path, issue.input),
+    }));
   }
   if (issue.code === 'invalid_union') {
     const branch = branchMeant(issue);
@@ -40,12 +46,12 @@ function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   }
   // Only a member of an object can be left away; an entry of a list that is nothing was written so.
   if (isMissing(issue)) {
-    return [{ path, message: `${named(path)} is missing${example(path)}` }];
+    return [{ path, message: () => `${named(path)} is missing${example(path)}` }];
   }
   if (issue.input === null) {
-    return [{ path, message: `${named(path)} is empty: give it a value, or remove the line` }];
+    return [{ path, message: () => `${named(path)} is empty: give it a value, or remove the line` }];
   }
-  return [{ path, message: `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
+  return [{ path, message: () => `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
 }
 
 /** Of a union, the branch that came furthest knows best what is wrong; null when all stop at the value itself. */
