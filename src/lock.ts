@@ -28,9 +28,9 @@ interface ProcessMark {
   readonly began: string | null;
   /**
    * Where the number means this process: a boot of a machine and a namespace of process numbers. Containers may share
-   * their folders and a host name and have numbers of their own (fault 60). Absent: what an earlier version wrote.
+   * their folders and a host name and have numbers of their own (fault 60).
    */
-  readonly space?: string | undefined;
+  readonly space: string;
 }
 
 /** Who holds a lock, as far as its file says. */
@@ -85,7 +85,7 @@ interface Claim extends Holder, ProcessMark {
   readonly held: boolean;
 }
 
-export const thisProcess = (): ProcessMark & { readonly space: string } => ({
+export const thisProcess = (): ProcessMark => ({
   pid: process.pid,
   host: hostname(),
   began: beganAt(process.pid),
@@ -99,8 +99,7 @@ export const isLiving = (mark: ProcessMark): boolean => isInSight(mark) && lives
 export const hasEnded = (mark: ProcessMark): boolean => isInSight(mark) && !lives(mark);
 
 /** Whether the number of a process means the same here. */
-const isInSight = ({ host, space }: ProcessMark): boolean =>
-  space === undefined ? host === hostname() : space === ownSpace();
+const isInSight = ({ space }: ProcessMark): boolean => space === ownSpace();
 
 function lives({ pid, began }: ProcessMark): boolean {
   try {
@@ -260,7 +259,7 @@ function readClaim(file: string): Claim | null {
   try {
     const text = readFileSync(file, 'utf8');
     const { pid, host, purpose, began, space, held } = JSON.parse(text);
-    const mark = { pid: Number(pid), host: String(host), began, space: space ?? undefined };
+    const mark = { pid: Number(pid), host: String(host), began, space: String(space) };
     return { ...mark, purpose: String(purpose), held: held === true };
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return null;

@@ -193,42 +193,6 @@ export interface Parameters {
   readonly user?: string;
 }
 
-/** How the answer column is read from a completion's text. */
-export type AnswerSpec =
-  | { readonly kind: 'text' }
-  | {
-      readonly kind: 'labels';
-      readonly labels: readonly string[];
-      /** Other names of each label, in the order of the labels; absent where none has any. */
-      readonly synonyms?: readonly (readonly string[])[];
-      /** A text may name several labels, or say that none applies; absent where it is to name one. */
-      readonly multiple?: true;
-      /** How the record says how sure the model is; absent where it does not. */
-      readonly confidence?: 'logprobs';
-      /** Choices that vote for the label; absent where the first is taken. */
-      readonly votes?: number;
-      /** A label with less confidence is no answer; absent where every label is one. */
-      readonly abstainBelow?: number;
-      /** When the run ends, labels are left out so that this share of the others is right, by the rows with gold. */
-      readonly abstainFor?: number;
-    }
-  | {
-      readonly kind: 'number';
-      /** The least and the most that it may be; absent where there is no such bound. */
-      readonly min?: number;
-      readonly max?: number;
-      /** It is a whole number. */
-      readonly integer?: true;
-      /** Choices that vote for the number; absent where the first is taken. */
-      readonly votes?: number;
-    }
-  | {
-      readonly kind: 'json';
-      readonly schema: { readonly [key: string]: Json };
-      /** Text that is nearly JSON is mended; absent where it is not. */
-      readonly repair?: true;
-    };
-
 /** What was read from a completion's text. */
 export interface Answer {
   /** One value for each answer column of the output, `null` where nothing was found. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import { readOwn } from '../output/own-file.js';
+import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import type { Written } from '../output/written.js';
 import { checkOf, type StoredSummary, summarySchema } from './summary.js';
 
@@ -20,7 +20,8 @@ export type FinishedSummary = StoredSummary & { readonly details: { readonly wri
 export function readSummary(path: string): FinishedSummary {
   const text = textOf(path);
   const value = parseJson(text);
-  if (isOfOtherVersion(value)) {
+  const versioned = z.object({ details: z.unknown() }).safeParse(value).data;
+  if (isOfOtherVersion(versioned?.details)) {
     throw new UsageError(
       'summary_version',
       `${path} was written by another version of Promptmill, and this one cannot read it`,
@@ -56,7 +57,3 @@ function textOf(path: string): string {
     );
   }
 }
-
-/** A version that writes other summaries counts their form up. */
-const isOfOtherVersion = (value: unknown): boolean =>
-  z.object({ details: z.object({ v: z.number().refine((v) => v !== 1) }) }).safeParse(value).success;

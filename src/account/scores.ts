@@ -38,7 +38,7 @@ export const scoresSchema = z.object({
   /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. */
   abstained: amount,
   /** Rows that have an answer: neither left out nor invalid. */
-  answered: amount.default(0),
+  answered: amount,
   /** The accuracy on these; null without any. */
   answered_accuracy: share.nullable(),
   /** The mean of the labels' F1; null without labels. */
@@ -46,9 +46,9 @@ export const scoresSchema = z.object({
   /** Cohen's, where a row has one label; null also where gold and answers are one and the same. */
   kappa: between(-1, 1).nullable(),
   /** The Brier score over all labels, from 0 to 2; null where no row has the probabilities of labels. */
-  brier: between(0, 2).nullable().default(null),
+  brier: between(0, 2).nullable(),
   /** The expected calibration error; null where no row has a confidence. */
-  ece: share.nullable().default(null),
+  ece: share.nullable(),
   /** Why the scores of labels are left out. Only where they are. */
   left_out: z.exactOptional(words),
   /** Those that occur as gold or as an answer. */
@@ -56,9 +56,9 @@ export const scoresSchema = z.object({
   /** Where a row has one label: right label → answer → rows; what did not occur is left out. `(none)`: the answer is none of the labels. */
   confusion: z.record(z.string(), z.record(z.string(), amount)),
   /** The rows whose confidence lies above `from` and is at most `to`: its mean, and how many of their labels are right. */
-  calibration: z
-    .array(z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }))
-    .default([]),
+  calibration: z.array(
+    z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }),
+  ),
   /** Of answers in JSON: the rows whose gold names a property, and the share of them that has exactly this value. */
   properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
   /** Only of a run with `answer.abstain` that has all rows of its input. */

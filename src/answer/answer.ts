@@ -1,4 +1,5 @@
-import type { Answer, AnswerSpec } from '../model.js';
+import type { Answer } from '../model.js';
+import type { AnswerSpec } from './answer-spec.js';
 import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';

@@ -1,8 +1,9 @@
 import { UsageError } from '../errors.js';
 import { canonical, exactOr, isObject, valueText } from '../json.js';
-import type { Answer, AnswerSpec, Json, Row } from '../model.js';
+import type { Answer, Json, Row } from '../model.js';
 import { nearest } from '../nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
+import type { AnswerSpec } from './answer-spec.js';
 import { namesOf } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';

@@ -1,4 +1,5 @@
-import type { Answer, AnswerSpec, Fault } from '../model.js';
+import type { Answer, Fault } from '../model.js';
+import type { AnswerSpec } from './answer-spec.js';
 import { LabelIndex, type LabelMention, type Names } from './label-index.js';
 import { distinct, ENOUGH, endsLine, isExplained, isFirst, negationBefore } from './mention.js';
 import { severalReader } from './several-labels.js';

@@ -1,4 +1,5 @@
-import type { Answer, AnswerSpec } from '../model.js';
+import type { Answer } from '../model.js';
+import type { AnswerSpec } from './answer-spec.js';
 import { distinct, endsLine, isExplained, isFirst, type Mention, negationBefore } from './mention.js';
 import { composed, excerpt, fits } from './text.js';
 

@@ -1,4 +1,3 @@
-import { durationMs, type Job } from '../config/job-schema.js';
 import type { Settings } from '../config/settings.js';
 import { rowRequest } from '../prompt/row-request.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
@@ -22,15 +21,13 @@ import type { QuoteLimits } from './quote.js';
 /** What a check takes from the process around it: no key, no address. */
 type CheckWorld = Pick<World, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
 
-/** The limits as the job file has them. */
-export function quoteLimits({ limits }: Job, settings: Settings): QuoteLimits {
-  const { requests_per_minute, tokens_per_minute, deadline, budget } = limits;
+/** The limits that a quote is held against. */
+function quoteLimits({ limits }: Settings): QuoteLimits {
+  const { concurrency, requestsPerMinute, tokensPerMinute, deadlineMs, budget } = limits;
   return {
-    concurrency: settings.limits.concurrency,
-    requestsPerMinute: requests_per_minute ?? null,
-    tokensPerMinute: tokens_per_minute ?? null,
-    deadlineSeconds: deadline === undefined ? null : durationMs(deadline) / 1000,
-    budget: { tokens: budget?.tokens ?? null, cost: budget?.cost ?? null },
+    ...{ concurrency, requestsPerMinute, tokensPerMinute },
+    deadlineSeconds: deadlineMs === null ? null : deadlineMs / 1000,
+    budget: budget ?? { tokens: null, cost: null },
   };
 }
 
@@ -41,11 +38,8 @@ const MEGABYTE = 1_000_000;
  * @throws UsageError for what would keep a run from starting: a template, a column, an input that cannot be used
  * @throws the reason of the halt's signal
  */
-export async function checkJob(
-  settings: Settings,
-  limits: QuoteLimits,
-  world: CheckWorld,
-): Promise<CheckReport> {
+export async function checkJob(settings: Settings, world: CheckWorld): Promise<CheckReport> {
+  const limits = quoteLimits(settings);
   const { output } = settings;
   if (output.path !== '-') assertNotInput(outputFiles(output.path), settings);
   const input = await readInput(settings, world);

@@ -1,4 +1,5 @@
-import type { AnswerSpec, Parameters } from '../model.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
+import type { Parameters } from '../model.js';
 import type { Encoding } from '../prompt/tokens.js';
 import type { Prices } from '../account/summary.js';
 import { isRepeatable } from '../reuse/keys.js';

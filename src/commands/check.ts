@@ -61,7 +61,7 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const report = await checkJob(settings, quoteLimits(job, settings), {
+    const report = await checkJob(settings, {
       halt,
       stdin: process.stdin,
       stderr: process.stderr,

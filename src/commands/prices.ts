@@ -51,7 +51,7 @@ function pricesIn(path: string): Shown {
   const prices = pricesOf(job);
   if (prices === null) return { job: path, from: null, prices: new Map() };
   const from = typeof job.prices === 'string' ? job.prices : path;
-  return { job: path, from, prices: new Map([[job.service.deployment, prices]]) };
+  return { job: path, from, prices: new Map([[job.endpoint.deployment, prices]]) };
 }
 
 /** `lm-35-turbo-instruct  prompt 0.0015  completion 0.002`, a line for each. */

@@ -72,14 +72,14 @@ async function tryPrompts(
   exit: Exit,
 ): Promise<number> {
   const environment = readEnvironment(process.env);
-  const { on_finish: _, schedule: __, ...job } = readJobFile(jobPath, environment);
+  const { onFinish: _, schedule: __, ...job } = readJobFile(jobPath, environment);
   const named = (path: string): string => (flags.emulate ? marked(path, 'emulated') : path);
   const stem = stemOf(
     (
       job.output.path ?? openedJob(job, environment, { ...flags, emulate: false }).settings.output.path
     ).replaceAll(PLACEHOLDER, 'try'),
   );
-  const side = (name: 'a' | 'b', prompt: string | undefined): OpenedJob => {
+  const side = (name: 'a' | 'b', prompt: string | null): OpenedJob => {
     const { settings, ...opened } = openedJob({ ...job, prompt }, environment, flags);
     const path = named(`${stem}.try-${name}${settings.output.format.endings[0]}`);
     const { output, reuse } = settings;

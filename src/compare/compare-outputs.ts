@@ -273,7 +273,7 @@ function idOfJob(summary: StoredSummary | null): string | null {
   if (summary?.job_file === undefined) return null;
   try {
     const job = readJobFile(summary.job_file);
-    return job.name === summary.job ? (job.input.id ?? null) : null;
+    return job.name === summary.job ? job.reuse.id : null;
   } catch (error) {
     if (error instanceof UsageError) return null;
     throw error;

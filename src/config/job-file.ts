@@ -77,6 +77,7 @@ interface YamlFile {
 
 /** Bytes of a job file: many times the longest. */
 const MOST_BYTES = 1_048_576;
+const NOT_YAML = 'not valid YAML: ';
 /** Levels of a job file, of a JSON Schema in it for the most part. */
 const DEEPEST = 200;
 
@@ -86,31 +87,22 @@ const DEEPEST = 200;
  */
 export function readYaml(text: string, path: string): YamlFile {
   const lines = new LineCounter();
-  const notYaml = (at: number | undefined, message: string): UsageError => {
-    const line = at === undefined ? '' : `:${lines.linePos(at).line}`;
-    return new UsageError('job_not_yaml', `${path}${line}: not valid YAML: ${message}`);
-  };
+  const said = (at: number | null, message: string, code = 'job_not_yaml'): UsageError =>
+    new UsageError(code, `${path}${at === null ? '' : `:${lines.linePos(at).line}`}: ${message}`);
   try {
-    if (isTooDeep(text)) throw notYaml(undefined, `nested in more than ${DEEPEST} levels`);
+    if (isTooDeep(text)) throw said(null, `${NOT_YAML}nested in more than ${DEEPEST} levels`);
     // The parser compares each key with all keys before it (fault 74); `problemIn` looks for equal ones.
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const syntax = document.errors[0];
-    if (syntax !== undefined) throw notYaml(syntax.pos[0], syntaxProblem(syntax, text));
-    const name = wrongName(document);
-    if (name !== null) {
-      const { line } = lines.linePos(name.at);
-      throw new UsageError(name.code, `${path}:${line}: ${name.message}: ${lineAt(text, name.at).trim()}`);
-    }
-    const problem = problemIn(document);
-    if (problem !== null) throw notYaml(problem.at, problem.message);
+    if (syntax !== undefined) throw said(syntax.pos[0], NOT_YAML + syntaxProblem(syntax, text));
+    const problem = problemIn(document, text);
+    if (problem !== null) throw said(problem.at, problem.message, problem.code);
     return { document, lines, value: document.toJS() };
   } catch (error) {
     if (error instanceof UsageError) throw error;
     // The parser's own: aliases that unfold to more than a hundred times what is written, brackets in thousands of brackets.
-    throw notYaml(
-      undefined,
-      error instanceof RangeError ? 'nested too deeply' : 'its aliases unfold to too much',
-    );
+    const isDeep = error instanceof RangeError;
+    throw said(null, `${NOT_YAML}${isDeep ? 'nested too deeply' : 'its aliases unfold to too much'}`);
   }
 }
 
@@ -133,33 +125,46 @@ function within(token: CST.Token): CST.Token[] {
   return token.items.flatMap(({ key, value }) => [key ?? [], value ?? []].flat());
 }
 
-function problemIn(document: Document): { readonly at: number | undefined; readonly message: string } | null {
-  let problem: ReturnType<typeof problemIn> = null;
+interface YamlProblem {
+  readonly at: number;
+  readonly message: string;
+  readonly code: string;
+}
+
+/** The first thing that is well-formed YAML and no job: two fields of one name, an alias that leads nowhere, a name that cannot be. */
+function problemIn(document: Document, text: string): YamlProblem | null {
+  let problem: YamlProblem | null = null;
+  const found = (node: unknown, message: string, code = 'job_not_yaml'): symbol => {
+    problem = { at: (isNode(node) && node.range?.[0]) || 0, message, code };
+    return visit.BREAK;
+  };
+  /** The line is fine YAML, and hardly what is meant. */
+  const hardlyMeant = (key: Node, message: string, code?: string): symbol =>
+    found(key, `${message}: ${lineAt(text, key.range?.[0] ?? 0).trim()}`, code);
   visit(document, {
-    Map(_key, { items }) {
+    Map(_, { items }) {
       const names = new Set<string>();
       for (const { key } of items) {
         const name = String(isScalar(key) ? key.value : key);
-        if (names.has(name)) {
-          const message = `the field ${name} stands here a second time: take one away`;
-          problem = { at: isNode(key) ? key.range?.[0] : undefined, message };
-          return visit.BREAK;
-        }
+        if (names.has(name))
+          return found(key, `${NOT_YAML}the field ${name} stands here a second time: take one away`);
         names.add(name);
       }
       return undefined;
     },
-    Alias(_key, alias, ancestors) {
+    Pair(_, { key }) {
+      // A text that begins with two braces is a group of fields to YAML, whose name is another one.
+      if (isCollection(key)) return hardlyMeant(key, QUOTES);
+      // The check of the job file would leave the field out.
+      if (isScalar(key) && key.value === '__proto__') return hardlyMeant(key, PROTO, 'job_invalid');
+      return undefined;
+    },
+    Alias(_, alias, ancestors) {
       const target = alias.resolve(document);
-      const message =
-        target === undefined || isAlias(target)
-          ? `no anchor &${alias.source} comes before the alias *${alias.source}`
-          : ancestors.includes(target)
-            ? `the alias *${alias.source} is inside of what it stands for`
-            : null;
-      if (message === null) return undefined;
-      problem = { at: alias.range?.[0], message };
-      return visit.BREAK;
+      if (target === undefined || isAlias(target))
+        return found(alias, `${NOT_YAML}no anchor &${alias.source} comes before the alias *${alias.source}`);
+      if (!ancestors.includes(target)) return undefined;
+      return found(alias, `${NOT_YAML}the alias *${alias.source} is inside of what it stands for`);
     },
   });
   return problem;
@@ -249,26 +254,6 @@ function meant(path: string): string {
 
 const isLink = (path: string): boolean =>
   lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
-
-/** The first field with a name that no field of a job can have. */
-function wrongName(
-  document: Document,
-): { readonly at: number; readonly code: string; readonly message: string } | null {
-  let found: ReturnType<typeof wrongName> = null;
-  visit(document, {
-    Pair(_, { key }) {
-      if (!isNode(key)) return undefined;
-      const at = key.range?.[0] ?? 0;
-      // A text that begins with two braces is a group of fields to YAML, whose name is another one.
-      if (isCollection(key)) found = { at, code: 'job_not_yaml', message: QUOTES };
-      // The check of the job file would leave the field out.
-      else if (isScalar(key) && key.value === '__proto__')
-        found = { at, code: 'job_invalid', message: PROTO };
-      return found === null ? undefined : visit.BREAK;
-    },
-  });
-  return found;
-}
 
 const PROTO = 'a field cannot be called __proto__: choose another name';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';

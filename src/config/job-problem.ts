@@ -1,14 +1,17 @@
-import type { z } from 'zod';
+import * as z from 'zod';
 import { either, UsageError } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { refusedParameter } from '../service/parameters.js';
-import { jobJsonSchema } from './job-schema.js';
+import { jobSchema } from './job-schema.js';
 
 /** What is wrong at one place of a job file, in the words of a job file. */
 interface JobProblem {
   readonly path: readonly PropertyKey[];
-  /** One sentence: the field, what it must be, what it is, and what to do where that is not plain. */
-  readonly message: string;
+  /**
+   * One sentence: the field, what it must be, what it is, and what to do where that is not plain. Made for those that are
+   * shown: a file may have a hundred thousand others.
+   */
+  readonly message: () => string;
 }
 
 /**
@@ -20,7 +23,7 @@ export function invalidJob(
   place: (field: readonly PropertyKey[]) => string,
 ): UsageError {
   const problems = issues.flatMap((issue) => jobProblems(issue));
-  const shown = problems.slice(0, 4).map(({ path, message }) => `${place(path)}: ${message}`);
+  const shown = problems.slice(0, 4).map(({ path, message }) => `${place(path)}: ${message()}`);
   const more = problems.length - shown.length;
   if (more > 0) shown.push(`and ${more} more`);
   return new UsageError('job_invalid', shown.join('\n'));
@@ -30,7 +33,10 @@ export function invalidJob(
 function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   const { path } = issue;
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: [...path, key], message: unknownField(key, path, issue.input) }));
+    return issue.keys.map((key) => ({
+      path: [...path, key],
+      message: () => unknownField(key, path, issue.input),
+    }));
   }
   if (issue.code === 'invalid_union') {
     const branch = branchMeant(issue);
@@ -40,12 +46,12 @@ function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   }
   // Only a member of an object can be left away; an entry of a list that is nothing was written so.
   if (isMissing(issue)) {
-    return [{ path, message: `${named(path)} is missing${example(path)}` }];
+    return [{ path, message: () => `${named(path)} is missing${example(path)}` }];
   }
   if (issue.input === null) {
-    return [{ path, message: `${named(path)} is empty: give it a value, or remove the line` }];
+    return [{ path, message: () => `${named(path)} is empty: give it a value, or remove the line` }];
   }
-  return [{ path, message: `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
+  return [{ path, message: () => `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
 }
 
 /** Of a union, the branch that came furthest knows best what is wrong; null when all stop at the value itself. */
@@ -84,7 +90,7 @@ function expectation(issue: z.core.$ZodIssue): string {
     case 'invalid_value':
       return isOwn(issue.message) ? issue.message : `must be ${either(issue.values.map(String))}`;
     case 'invalid_union':
-      return isOwn(issue.message) ? issue.message : `must be ${alternatives(issue)}`;
+      return isOwn(issue.message) ? issue.message : 'must be of another kind';
     case 'invalid_key':
       return 'must have the number of a token as its name';
     case 'unrecognized_keys':
@@ -115,8 +121,7 @@ function kindOf(
       // Where the least and the most are one number, the schema says it as the length.
       return issue.code === 'too_big' ? `a text of at most ${characters(issue.maximum)}` : 'a text';
     case 'number':
-    case 'int':
-      return numberFor(issue.path);
+      return 'a number';
     case 'boolean':
       return 'true or false';
     default:
@@ -126,32 +131,6 @@ function kindOf(
 
 const characters = (count: number | bigint): string =>
   count === 1 ? 'one character' : `${count} characters`;
-
-/** `a whole number from 1 to 100`, `a number above 0` */
-function numberFor(path: readonly PropertyKey[]): string {
-  const [schema] = schemasAt(path);
-  const whole = memberOf(schema, 'type') === 'integer';
-  const limit = (name: string): number | null => {
-    const value = memberOf(schema, name);
-    return typeof value === 'number' && Math.abs(value) < Number.MAX_SAFE_INTEGER ? value : null;
-  };
-  const above = limit('exclusiveMinimum');
-  const least = limit('minimum') ?? (whole && above !== null ? above + 1 : null);
-  const most = limit('maximum');
-  const kind = whole ? 'a whole number' : 'a number';
-  if (least !== null)
-    return most === null ? `${kind} of at least ${least}` : `${kind} from ${least} to ${most}`;
-  const from = above === null ? '' : ` above ${above}`;
-  const to = most === null ? '' : `${from && ','} at most ${most}`;
-  return kind + from + to;
-}
-
-/** The fields of which one is needed, where each branch of a union has one of its own. */
-function alternatives({ path }: z.core.$ZodIssueInvalidUnion): string {
-  const branches = schemasAt(path).flatMap((schema) => listIn(schema, 'anyOf'));
-  const fields = branches.flatMap((branch) => listIn(branch, 'required')).map(String);
-  return fields.length > 0 ? `a group with ${either(fields)}` : 'of another kind';
-}
 
 /** The value received, unless the message has it already. */
 function received(issue: z.core.$ZodIssue): string {
@@ -171,18 +150,18 @@ function remedy(issue: z.core.$ZodIssue): string {
   const { input: value } = issue;
   if (issue.code === 'too_big' && issue.maximum === 1 && typeof value === 'number' && value <= 100)
     return `: write ${value / 100} for ${value} %`;
-  if (issue.code !== 'invalid_type' || isOwn(issue.message)) return '';
+  if (issue.code !== 'invalid_type') return '';
+  const { input } = issue;
+  const isNumber = issue.expected === 'number' || issue.expected === 'int';
+  if (isNumber && typeof input === 'string' && received(issue) !== '') return asNumber(input, issue.path);
+  if (isOwn(issue.message)) return '';
   if (issue.expected === 'object') {
     const fields = fieldsAt(issue.path);
     return fields.length === 0 ? '' : `; its fields are ${fields.join(', ')}`;
   }
-  const { input } = issue;
   if (issue.expected === 'array' && typeof input === 'string') return `: write [${input}]`;
   if (issue.expected === 'string' && (typeof input === 'number' || typeof input === 'boolean')) {
     return `: write "${input}", in quotes`;
-  }
-  if ((issue.expected === 'number' || issue.expected === 'int') && typeof input === 'string') {
-    return asNumber(input, issue.path);
   }
   return '';
 }
@@ -233,7 +212,7 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
   const unknown = `unknown field ${written(place)}`;
   const elsewhere = allFields().filter((path) => path.at(-1) === key);
   if (elsewhere.some((path) => path.join('.') === written(place))) {
-    const others = choicesAt(parent).filter((name) => name !== key && memberOf(group, name) !== undefined);
+    const others = choicesAt(parent).filter((name) => name !== key && Object.hasOwn(Object(group), name));
     return `${written(parent)} has ${[key, ...others].join(' and ')}: remove one of them`;
   }
   const notYet = CHAT.get(key);
@@ -301,59 +280,34 @@ function named(path: readonly PropertyKey[]): string {
   return written(path) || 'the job file';
 }
 
-/** The schemas of a place of a job file; several where the place is in a union. */
-function schemasAt(path: readonly PropertyKey[]): readonly unknown[] {
-  let schemas: readonly unknown[] = [jobJsonSchema()];
-  for (const step of path) schemas = schemas.flatMap((schema) => membersOf(schema).get(String(step)) ?? []);
-  return schemas;
+/** The groups of fields that a place of a job file can have; several where it is a union. */
+const groupsAt = (path: readonly PropertyKey[]): readonly z.ZodObject[] =>
+  path.reduce<readonly z.ZodObject[]>(
+    (groups, step) => groups.flatMap(({ shape }) => groupsOf(shape[String(step)])),
+    groupsOf(jobSchema),
+  );
+
+/** Of a schema, the groups of fields in it, behind what says that it may be left out. */
+function groupsOf(schema: unknown): z.ZodObject[] {
+  if (schema instanceof z.ZodObject) return [schema];
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap(groupsOf);
+  if (schema instanceof z.ZodPipe) return groupsOf(schema.in);
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault)
+    return groupsOf(schema.unwrap());
+  return [];
 }
 
 /** Names of the fields that a place of a job file can have. */
 const fieldsAt = (path: readonly PropertyKey[]): string[] => [
-  ...new Set(schemasAt(path).flatMap((schema) => [...membersOf(schema).keys()])),
+  ...new Set(groupsAt(path).flatMap(({ shape }) => Object.keys(shape))),
 ];
 
-/** Of these, the fields that only some branches of a union have. */
-const choicesAt = (path: readonly PropertyKey[]): string[] =>
-  schemasAt(path).flatMap((schema) => {
-    const branches = listIn(schema, 'anyOf').length;
-    return [...membersOf(schema)].flatMap(([name, members]) => (members.length < branches ? name : []));
-  });
-
-let known: readonly string[][] | null = null;
+/** Of these, the fields that only some forms of the group have. */
+const choicesAt = (path: readonly PropertyKey[]): string[] => {
+  const groups = groupsAt(path);
+  return fieldsAt(path).filter((name) => groups.some(({ shape }) => !(name in shape)));
+};
 
 /** Every field by its path, from the outside to the inside. */
-function allFields(): readonly string[][] {
-  const below = (schema: unknown, path: readonly string[]): string[][] =>
-    [...membersOf(schema)].flatMap(([name, members]) => [
-      [...path, name],
-      ...members.flatMap((member) => below(member, [...path, name])),
-    ]);
-  known ??= [...new Map(below(jobJsonSchema(), []).map((path) => [path.join('.'), path])).values()];
-  return known;
-}
-
-/** Properties of a JSON Schema, those of its alternatives included. */
-function membersOf(schema: unknown): Map<string, unknown[]> {
-  const members = new Map<string, unknown[]>();
-  const add = (name: string, member: unknown): void => {
-    members.set(name, [...(members.get(name) ?? []), member]);
-  };
-  const properties = memberOf(schema, 'properties');
-  if (isObject(properties)) for (const [name, member] of Object.entries(properties)) add(name, member);
-  for (const union of ['anyOf', 'oneOf', 'allOf']) {
-    for (const branch of listIn(schema, union)) {
-      for (const [name, found] of membersOf(branch)) for (const member of found) add(name, member);
-    }
-  }
-  return members;
-}
-
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
-const memberOf = (value: unknown, key: string): unknown =>
-  isObject(value) ? Reflect.get(value, key) : undefined;
-
-function listIn(value: unknown, key: string): readonly unknown[] {
-  const list = memberOf(value, key);
-  return Array.isArray(list) ? list : [];
-}
+const allFields = (path: readonly string[] = []): readonly string[][] =>
+  fieldsAt(path).flatMap((name) => [[...path, name], ...allFields([...path, name])]);

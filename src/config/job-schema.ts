@@ -1,16 +1,19 @@
 import * as z from 'zod';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/several-labels.js';
 import { either } from '../errors.js';
 import type { Parameters } from '../model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
+import type { ReuseSettings } from '../reuse/keys.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
-import { endpointSpecSchema } from '../service/endpoint-spec.js';
+import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';
 import { MOST_CHOICES, parametersSchema } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
+import { above0, price, share, whole } from './numbers.js';
 import { onInvalidProblems, onInvalidSchema } from './on-invalid-schema.js';
 
 /**
@@ -19,7 +22,6 @@ import { onInvalidProblems, onInvalidSchema } from './on-invalid-schema.js';
  */
 
 const text = z.string().min(1, 'must not be empty');
-const count = z.number().int().positive();
 
 /** Calls in flight at once in one process, where nothing else is said. */
 export const DEFAULT_CONCURRENCY = 20;
@@ -98,23 +100,17 @@ const inputSchema = z.strictObject({
 
 /** What can be asked of the scores. */
 const asked = (what: string) =>
-  z.number().min(0).max(1).optional().describe(`${what} Needs answer.gold. Default: nothing is asked.`);
+  share.optional().describe(`${what} Needs answer.gold. Default: nothing is asked.`);
 
 const requireSchema = z
   .strictObject({
-    valid: z
-      .number()
-      .min(0)
-      .max(1)
+    valid: share
       .default(0.5)
       .describe(
         'Share of the completed rows whose answer must be valid: labels, a number of the range, JSON of the schema. 0 asks for nothing. ' +
           'Default: 0.5.',
       ),
-    answered: z
-      .number()
-      .min(0)
-      .max(1)
+    answered: share
       .optional()
       .describe(
         'Share of the completed rows that must have an answer: valid, and not left out because the model is unsure. Default: ' +
@@ -154,100 +150,103 @@ const votesSchema = z
   );
 
 const answerSchema = z
-  .union([
-    z
-      .strictObject({
-        ...answerShared,
-        labels: labelsSchema,
-        confidence: z
-          .literal('logprobs', 'must be logprobs')
-          .optional()
-          .describe(
-            'How sure the model is of its label goes to the column confidence. logprobs: by the log probabilities of the ' +
-              'first token, of which each request asks for 5, at temperature 0. Default: not asked.',
-          ),
-        votes: votesSchema,
-        abstain_below: z
-          .number('must be a probability between 0 and 1')
-          .gt(0, 'must be above 0')
-          .max(1, 'must be at most 1')
-          .optional()
-          .describe(
-            'With confidence or votes: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
-              'empty, abstained is true, and it goes to <name>.review.csv beside the output. Default: every label is an answer.',
-          ),
-        abstain: z
-          .strictObject({
-            accuracy: z
-              .number('must be a share between 0 and 1')
-              .gt(0, 'must be above 0')
-              .max(1, 'must be at most 1')
-              .describe('Share of the answers that is to be right.'),
-          })
-          .optional()
-          .describe(
-            'With confidence or votes, and gold, in place of abstain_below: when the run has all rows, labels are left out below the lowest ' +
-              'confidence with which the others reach this accuracy on the rows with gold. Default: every label is an answer.',
-          ),
-        multiple: z
-          .boolean()
-          .default(false)
-          .describe(
-            'A text may name several labels. The answer column holds them in the order of the job, a;b in CSV and a list ' +
-              'in JSONL, or none (an empty list) where the text says so. Default: false.',
-          ),
-      })
-      .check(({ value: { labels, multiple }, issues }) => {
-        const names = multiple ? labelNames(labels) : [];
-        const place = names.findIndex(([label]) => label.includes(SEPARATOR));
-        const [input] = names[place] ?? [];
-        if (input === undefined) return;
-        const message = `has a "${SEPARATOR}", which stands between the labels of a row: take it out of the name`;
-        issues.push({
-          code: 'custom',
-          path: ['labels', Array.isArray(labels) ? place : input],
-          message,
-          input,
-        });
-      }),
-    z.strictObject({
-      ...answerShared,
-      number: z
+  .union(
+    [
+      z
         .strictObject({
-          min: z.number().optional().describe('The least that it may be. Default: no bound.'),
-          max: z
-            .number()
+          ...answerShared,
+          labels: labelsSchema,
+          confidence: z
+            .literal('logprobs', 'must be logprobs')
             .optional()
             .describe(
-              'The most that it may be; also the scale that a text may name ("4/5", "4 out of 5"). Default: no bound.',
+              'How sure the model is of its label goes to the column confidence. logprobs: by the log probabilities of the ' +
+                'first token, of which each request asks for 5, at temperature 0. Default: not asked.',
             ),
-          integer: z.boolean().default(false).describe('It must be a whole number. Default: false.'),
+          votes: votesSchema,
+          abstain_below: z
+            .number('must be a probability between 0 and 1')
+            .gt(0, 'must be above 0')
+            .max(1, 'must be at most 1')
+            .optional()
+            .describe(
+              'With confidence or votes: a label of which the model is less sure is no answer. The row stays completed, its answer is ' +
+                'empty, abstained is true, and it goes to <name>.review.csv beside the output. Default: every label is an answer.',
+            ),
+          abstain: z
+            .strictObject({
+              accuracy: z
+                .number('must be a share between 0 and 1')
+                .gt(0, 'must be above 0')
+                .max(1, 'must be at most 1')
+                .describe('Share of the answers that is to be right.'),
+            })
+            .optional()
+            .describe(
+              'With confidence or votes, and gold, in place of abstain_below: when the run has all rows, labels are left out below the lowest ' +
+                'confidence with which the others reach this accuracy on the rows with gold. Default: every label is an answer.',
+            ),
+          multiple: z
+            .boolean()
+            .default(false)
+            .describe(
+              'A text may name several labels. The answer column holds them in the order of the job, a;b in CSV and a list ' +
+                'in JSONL, or none (an empty list) where the text says so. Default: false.',
+            ),
         })
-        .check(({ value: { min, max }, issues }) => {
-          if (min === undefined || max === undefined || min <= max) return;
-          const message = `must be at least answer.number.min, ${min}`;
-          issues.push({ code: 'custom', path: ['max'], message, input: max });
-        })
-        .describe('The answer is a number, of this range.'),
-      votes: votesSchema,
-    }),
-    z.strictObject({
-      ...answerShared,
-      json: z
-        .record(z.string(), z.json())
-        .check(({ value, issues }) => {
-          for (const { path, ...problem } of schemaProblems(value))
-            issues.push({ code: 'custom', input: undefined, ...problem, path: [...path] });
-        })
-        .describe('A JSON Schema: the answer is JSON; each top-level property becomes a column.'),
-    }),
-  ])
+        .check(({ value: { labels, multiple }, issues }) => {
+          const names = multiple ? labelNames(labels) : [];
+          const place = names.findIndex(([label]) => label.includes(SEPARATOR));
+          const [input] = names[place] ?? [];
+          if (input === undefined) return;
+          const message = `has a "${SEPARATOR}", which stands between the labels of a row: take it out of the name`;
+          issues.push({
+            code: 'custom',
+            path: ['labels', Array.isArray(labels) ? place : input],
+            message,
+            input,
+          });
+        }),
+      z.strictObject({
+        ...answerShared,
+        number: z
+          .strictObject({
+            min: z.number().optional().describe('The least that it may be. Default: no bound.'),
+            max: z
+              .number()
+              .optional()
+              .describe(
+                'The most that it may be; also the scale that a text may name ("4/5", "4 out of 5"). Default: no bound.',
+              ),
+            integer: z.boolean().default(false).describe('It must be a whole number. Default: false.'),
+          })
+          .check(({ value: { min, max }, issues }) => {
+            if (min === undefined || max === undefined || min <= max) return;
+            const message = `must be at least answer.number.min, ${min}`;
+            issues.push({ code: 'custom', path: ['max'], message, input: max });
+          })
+          .describe('The answer is a number, of this range.'),
+        votes: votesSchema,
+      }),
+      z.strictObject({
+        ...answerShared,
+        json: z
+          .record(z.string(), z.json())
+          .check(({ value, issues }) => {
+            for (const { path, ...problem } of schemaProblems(value))
+              issues.push({ code: 'custom', input: undefined, ...problem, path: [...path] });
+          })
+          .describe('A JSON Schema: the answer is JSON; each top-level property becomes a column.'),
+      }),
+    ],
+    'must be a group with labels, number or json',
+  )
   .describe('How the answer is read from the text of the completion. Default: the text itself.');
 
 /** Prices of tokens, in any currency. */
 export const pricesSchema = z.strictObject({
-  prompt: z.number().nonnegative().describe('Price of 1,000 prompt tokens.'),
-  completion: z.number().nonnegative().describe('Price of 1,000 completion tokens.'),
+  prompt: price.describe('Price of 1,000 prompt tokens.'),
+  completion: price.describe('Price of 1,000 completion tokens.'),
 });
 
 const outputSchema = z.strictObject({
@@ -288,32 +287,28 @@ const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$
 
 /** @param what how a row counts that counts */
 const mostRows = (what: string) =>
-  z
-    .number()
-    .positive()
+  above0()
     .optional()
     .describe(
       `Stop when this many rows ${what} (1 or more), or this fraction of the rows so far (below 1). Default: no limit.`,
     );
 
 const limitsSchema = z.strictObject({
-  concurrency: count
-    .max(10_000)
+  concurrency: whole(1, 10_000)
     .default(DEFAULT_CONCURRENCY)
     .describe(`Calls in flight at once in one process. Default: ${DEFAULT_CONCURRENCY}.`),
-  prompts_per_request: count
-    .max(2048)
+  prompts_per_request: whole(1, 2048)
     .default(1)
     .describe(
       'Rows that share one request as a list of prompts, where their parameters are equal: the way to more rows under ' +
         'a quota of requests. Default: 1.',
     ),
-  requests_per_minute: count
+  requests_per_minute: whole(1)
     .optional()
     .describe(
       'Quota of requests a minute of the deployment, shared by all runs and workers that use it. Default: found out.',
     ),
-  tokens_per_minute: count
+  tokens_per_minute: whole(1)
     .optional()
     .describe('Quota of tokens a minute of the deployment, shared likewise. Default: found out.'),
   token_estimate: z
@@ -323,8 +318,7 @@ const limitsSchema = z.strictObject({
       'What a request counts against tokens_per_minute. full: its prompt + max_tokens × candidates (best_of, or answer.votes), on which the hosted ' +
         'service admits it. learned: its prompt + what answers took so far, for a service that counts what it bills. Default: full.',
     ),
-  attempts: count
-    .max(100)
+  attempts: whole(1, 100)
     .default(6)
     .describe('Calls for one row before it ends failed; waits for the quota do not count. Default: 6.'),
   unknown_outcome: z
@@ -335,22 +329,17 @@ const limitsSchema = z.strictObject({
         'again, and counted in calls.repeated. hold: it ends failed with the code outcome_unknown, so that nothing is paid ' +
         'for twice. Default: retry.',
     ),
-  timeout_seconds: z
-    .number()
-    .positive()
-    .max(86_400)
+  timeout_seconds: above0(86_400)
     .default(120)
     .describe('Longest time for one call, from the request to the last byte, in seconds. Default: 120.'),
   budget: z
     .strictObject({
-      tokens: count
+      tokens: whole(1)
         .optional()
         .describe(
           'Tokens that a run may be billed for, prompts and completions together. Default: no limit.',
         ),
-      cost: z
-        .number()
-        .positive()
+      cost: above0()
         .optional()
         .describe('Money that a run may cost, in the currency of prices, which it needs. Default: no limit.'),
     })
@@ -380,8 +369,7 @@ const limitsSchema = z.strictObject({
       'Stop, resumably, when a run has worked for this time since its command was started: a duration such as 90s, ' +
         '30m or 8h.',
     ),
-  canary: count
-    .max(5_000)
+  canary: whole(1, 5_000)
     .optional()
     .describe(
       'The first so many rows go ahead of the rest; when none of them has a usable answer, or fewer than answer.require asks for, ' +
@@ -393,8 +381,7 @@ const limitsSchema = z.strictObject({
       'Stop, resumably, when no row was answered for this time: the service is down, the queue is away, or nothing ' +
         'moves. Waits that the service asks for do not count. Default: 1h.',
     ),
-  chunk_size: count
-    .max(1000)
+  chunk_size: whole(1, 1000)
     .optional()
     .describe('Rows in one queue entry. Default: concurrency, at most 100; whole requests.'),
 });
@@ -427,13 +414,9 @@ const driftSchema = z.strictObject({
     .describe(
       'last: the last finished run of the job with the same output path, another date or run in it included. Default: last.',
     ),
-  alarm: z
-    .number()
-    .min(0)
-    .max(1)
-    .describe(
-      'Share of the answered rows whose answer may be another; above it the run ends with exit code 4.',
-    ),
+  alarm: share.describe(
+    'Share of the answered rows whose answer may be another; above it the run ends with exit code 4.',
+  ),
 });
 
 const onFinishSchema = z
@@ -461,7 +444,7 @@ const onFinishSchema = z
   .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
 
 /** Parameters that a row may not change, by what of the job they are fixed. */
-export const FIXED_PARAMETERS = {
+const FIXED_PARAMETERS = {
   confidence: { names: ['temperature', 'logprobs', 'echo'], where: 'where answer.confidence is logprobs' },
   votes: { names: ['n', 'best_of', 'temperature', 'logprobs'], where: 'where answer.votes is given' },
 } as const;
@@ -499,7 +482,7 @@ function confidenceProblems(job: ConfidenceParts) {
 }
 
 /** By what a job knows how sure the model is. */
-export function sureness(answer: Pick<Job, 'answer'>['answer']) {
+function sureness(answer: ConfidenceParts['answer']) {
   const votes = answer !== undefined && 'votes' in answer ? answer.votes : undefined;
   const confidence = answer !== undefined && 'confidence' in answer ? answer.confidence : undefined;
   return { votes, confidence };
@@ -583,7 +566,7 @@ interface ConfidenceParts {
 }
 
 /** The whole job file. */
-export const jobSchema = z
+const jobFileSchema = z
   .strictObject({
     name: text
       .regex(/^[\w.-]+$/, 'may hold letters, digits, ".", "_" and "-"')
@@ -605,7 +588,7 @@ export const jobSchema = z
     output: outputSchema.prefault({}).describe('Where the records go.'),
     limits: limitsSchema.prefault({}).describe('How fast, how long, how often.'),
     prices: z
-      .union([pricesSchema, text])
+      .union([pricesSchema, text], 'must be a group with prompt and completion, or the name of a file')
       .optional()
       .describe(
         'Prices per 1,000 tokens, for the cost in the summary; or a YAML file that several jobs share, with a line for each ' +
@@ -671,15 +654,139 @@ export const jobSchema = z
   })
   .describe('A Promptmill job');
 
-/** A job file after validation, defaults filled in. */
+type JobFile = z.output<typeof jobFileSchema>;
+
+/** The JSON Schema that editors use to complete and check job files. */
+export function jobJsonSchema(): Record<string, unknown> {
+  return { ...z.toJSONSchema(jobFileSchema, { io: 'input' }), title: 'Promptmill job' };
+}
+
+/** A job file, checked: in the names of the program, times in milliseconds, `null` for what it does not say. */
+export const jobSchema = jobFileSchema.transform((file) => {
+  const { service, input, prompt = null, answer, output, limits, drift = null, ...others } = file;
+  const { parameters, row_parameters: rowParameters, on_finish: onFinish, ...job } = others;
+  const { format, encoding, delimiter, require, dedupe, only_new: onlyNew, id = null } = input;
+  const { confidence, votes } = sureness(answer);
+  const onInvalid = onInvalidOf(answer);
+  return {
+    ...job,
+    endpoint: {
+      deployment: service.deployment,
+      ...(service.model !== undefined && { model: service.model }),
+      apiVersion: service.api_version,
+      style: service.style,
+      timeoutMs: limits.timeout_seconds * 1000,
+    } satisfies EndpointSpec,
+    input: {
+      path: input.path,
+      ...(format !== undefined && { format }),
+      ...(encoding !== undefined && { encoding }),
+      ...(delimiter !== undefined && { delimiter }),
+      require,
+    },
+    /** Rows that need not be called. */
+    reuse: { dedupe, onlyNew, id } satisfies ReuseSettings,
+    prompt,
+    parameters: { ...parameters, ...(votes ? { n: votes } : confidence && LOGPROBS) } satisfies Parameters,
+    rowParameters,
+    /** Parameters that a row may not change. */
+    fixedParameters: votes ? FIXED_PARAMETERS.votes : confidence ? FIXED_PARAMETERS.confidence : null,
+    answer: answerSpec(answer),
+    /** What is done with answers that do not fit; `null` where nothing is. */
+    onInvalid,
+    /** The record says where its answer comes from. */
+    answerSource: onInvalid !== null || votes !== undefined,
+    /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
+    require: answer?.require ?? null,
+    /** Column of the input with the right answers. */
+    gold: answer?.gold ?? null,
+    output: { ...output, columns: output.columns ?? null },
+    limits: {
+      concurrency: limits.concurrency,
+      chunkSize: limits.chunk_size ?? null,
+      promptsPerRequest: limits.prompts_per_request,
+      /** Quota of the deployment. */
+      requestsPerMinute: limits.requests_per_minute ?? null,
+      tokensPerMinute: limits.tokens_per_minute ?? null,
+      tokenEstimate: limits.token_estimate,
+      attempts: limits.attempts,
+      /** What becomes of a row of whose call nobody knows the end. */
+      unknownOutcome: limits.unknown_outcome,
+      /** Time without an answered row after which a run stops, in milliseconds. */
+      giveUpMs: durationMs(limits.give_up_after),
+      /** Rows that may be without an answer, or a fraction of the rows so far. */
+      stopAfterFailures: mostUnanswered(limits.stop_after_failures),
+      /** Longest time of one execution, in milliseconds. */
+      deadlineMs: limits.deadline === undefined ? null : durationMs(limits.deadline),
+      /** What the run may be billed in all its executions together. */
+      budget: budgetOf(limits),
+      /** Rows that go ahead of the rest, and must be good enough; 0 is none. */
+      canary: limits.canary ?? 0,
+    },
+    /** The answers are compared with those of the last run. It may change between executions. */
+    drift,
+    ...(onFinish && { onFinish }),
+  };
+});
+
 export type Job = z.output<typeof jobSchema>;
 
 /** A job by its name, which its file has where it says none, and its file, where it comes from one. */
 export type NamedJob = Job & { readonly name: string; readonly file?: string };
 
-/** The JSON Schema that editors use to complete and check job files. */
-export function jobJsonSchema(): Record<string, unknown> {
-  return { ...z.toJSONSchema(jobSchema, { io: 'input' }), title: 'Promptmill job' };
+/** A number is that of failures. */
+const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>
+  typeof most === 'number' ? { failures: most } : (most ?? {});
+
+/** An empty budget is none. */
+function budgetOf({
+  budget,
+}: JobFile['limits']): { readonly tokens: number | null; readonly cost: number | null } | null {
+  if (budget?.tokens === undefined && budget?.cost === undefined) return null;
+  return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
+}
+
+/** As much as the service says of a token, of its likeliest choice. */
+const LOGPROBS = { logprobs: 5, temperature: 0 } as const;
+
+function answerSpec(answer: JobFile['answer']): AnswerSpec {
+  if (answer === undefined) return { kind: 'text' };
+  if ('labels' in answer) {
+    const names = labelNames(answer.labels);
+    const synonyms = names.map(([, ...others]) => others);
+    return {
+      kind: 'labels',
+      labels: names.map(([label]) => label),
+      ...(synonyms.some((others) => others.length > 0) && { synonyms }),
+      ...(answer.multiple && { multiple: true }),
+      ...(answer.confidence && { confidence: answer.confidence }),
+      ...(answer.votes !== undefined && { votes: answer.votes }),
+      ...(answer.abstain_below !== undefined && { abstainBelow: answer.abstain_below }),
+      ...(answer.abstain !== undefined && { abstainFor: answer.abstain.accuracy }),
+    };
+  }
+  if ('number' in answer) {
+    const { min, max, integer } = answer.number;
+    return {
+      kind: 'number',
+      ...(min !== undefined && { min }),
+      ...(max !== undefined && { max }),
+      ...(integer && { integer: true }),
+      ...(answer.votes !== undefined && { votes: answer.votes }),
+    };
+  }
+  return { kind: 'json', schema: answer.json, ...(answer.on_invalid?.repair && { repair: true }) };
+}
+
+/** `askAgain` times the own deployment, with `prompt` (`null`: the default), then `deployment` once (`null`: none). */
+function onInvalidOf(answer: JobFile['answer']) {
+  const {
+    repair = false,
+    ask_again: askAgain = 0,
+    prompt = null,
+    deployment = null,
+  } = answer?.on_invalid ?? {};
+  return repair || askAgain > 0 || deployment !== null ? { repair, askAgain, prompt, deployment } : null;
 }
 
 /** Milliseconds of a duration as the job file has it: `90s`, `30m`, `8h`, `1h30m`. The job's schema has checked its form. */

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { followUpTemplate } from '../prompt/follow-up.js';
+import { whole } from './numbers.js';
 
 /** Most times that a row is asked again. */
 const MOST = 10;
@@ -15,11 +16,7 @@ export const onInvalidSchema = z
         'With answer.json: mend quotes, commas and the like where the text is nearly JSON. What was cut short is never mended. ' +
           'Default: false.',
       ),
-    ask_again: z
-      .number()
-      .int()
-      .min(0)
-      .max(MOST)
+    ask_again: whole(0, MOST)
       .optional()
       .describe(
         `How often a row whose answer does not fit is asked again, ${MOST} times at most. Each call is billed. Default: 0.`,

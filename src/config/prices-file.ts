@@ -20,11 +20,11 @@ const listSchema = z.record(z.string(), pricesSchema);
  * @returns null where the job says nothing of prices
  * @throws UsageError for a file that cannot be read, or has neither
  */
-export function pricesOf({ prices, service, file = 'the job' }: NamedJob): Prices | null {
+export function pricesOf({ prices, endpoint, file = 'the job' }: NamedJob): Prices | null {
   if (prices === undefined) return null;
   if (typeof prices !== 'string') return prices;
   const list = readPrices(prices, `prices of ${file}`);
-  const names = [service.deployment, ...(service.model === undefined ? [] : [service.model])];
+  const names = [endpoint.deployment, endpoint.model ?? []].flat();
   const name = names.find((each) => list.has(each));
   const found = name === undefined ? undefined : list.get(name);
   if (found !== undefined) return found;
@@ -32,7 +32,7 @@ export function pricesOf({ prices, service, file = 'the job' }: NamedJob): Price
   throw new UsageError(
     'prices_unknown',
     `${prices} has no prices of ${names.join(', nor of ')}, which ${file} calls${near ? `; did you mean ${near}?` : ''}`,
-    `Add a line to it: ${service.deployment}: { prompt: 0.0015, completion: 0.002 }`,
+    `Add a line to it: ${endpoint.deployment}: { prompt: 0.0015, completion: 0.002 }`,
   );
 }
 

@@ -14,17 +14,17 @@ const perMinute = z.number().positive().nullable();
 /** What names a beat: it is compared and asked for, so it is never cut. */
 const name = z.string().min(1).max(200);
 
-/** The process that says it. Earlier versions did not say what tells it from a later one with the same number. */
+/** The process that says it. */
 const processFields = {
   host: words,
   pid: amount,
-  began: z.exactOptional(words.nullable()),
-  space: z.exactOptional(words),
+  began: words.nullable(),
+  space: words,
 };
 
 /**
  * What a run says of itself about once a second, and when it ends. No key, no address with a password. This is what is
- * written and what is read; fields that a later version adds are left out when it is read.
+ * written and what is read.
  */
 const runBeat = z.object({
   v: z.literal(1),
@@ -37,7 +37,7 @@ const runBeat = z.object({
   ...processFields,
   /** Rows whose outcome is known, on disk or in the ledger. */
   known: amount,
-  /** Rows of the input that are behind its `--limit`. Absent: none, or an earlier version said it. */
+  /** Rows of the input that are behind its `--limit`. Absent: none. */
   beyond: z.exactOptional(amount),
   /** Rows that needed a call and got their outcome, in this execution. */
   called: amount,
@@ -132,8 +132,8 @@ export const standingOf = ({ beat, ageMs }: SeenRun): Standing =>
   beat.state === 'running' && (ageMs > RUN_LOST_MS || isGone(beat)) ? 'lost' : beat.state;
 
 /** Whether the process of a beat has ended, as far as that can be seen: on its own machine, and in its own container. */
-const isGone = ({ host, pid, began = null, space }: Pick<RunBeat, keyof typeof processFields>): boolean =>
-  space !== undefined && hasEnded({ host, pid, began, space });
+const isGone = ({ host, pid, began, space }: Pick<RunBeat, keyof typeof processFields>): boolean =>
+  hasEnded({ host, pid, began, space });
 
 /** The beats of the folder `run`; what is none, because it was forged or is of another version, is left out (fault 85). */
 export function readRuns(listed: readonly Listed[]): SeenRun[] {

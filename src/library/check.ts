@@ -1,5 +1,5 @@
 import { PassThrough } from 'node:stream';
-import { checkJob, quoteLimits } from '../check/check-job.js';
+import { checkJob } from '../check/check-job.js';
 import type { CheckReport } from '../check/check-report.js';
 import { Halt } from '../halt.js';
 import { assertProgram } from '../run/on-finish.js';
@@ -19,7 +19,7 @@ export async function check<A>(job: Job<A> | string, options: JobOptions = {}): 
   const halt = new Halt();
   const release = haltOn(options.signal, halt);
   try {
-    return await checkJob(opened.settings, quoteLimits(opened.job, opened.settings), {
+    return await checkJob(opened.settings, {
       halt,
       stdin: opened.source.stream,
       stderr: new PassThrough().resume(),

@@ -55,7 +55,7 @@ type LabelOf<L> = L extends readonly (infer Name)[] ? Name : keyof L & string;
 export interface Job<A = Json> {
   /** As summaries and logs call it. */
   readonly name: string;
-  /** The fields with their defaults, and `answer.json` as a JSON Schema. */
+  /** What the fields say, with the defaults filled in; `answer.json` is a JSON Schema. */
   readonly fields: NamedJob;
   /** Makes of an answer as the output has it what `row.answer` is. */
   readonly read: AnswerRead<A>;

@@ -121,3 +121,7 @@ export async function sha256OfBytes(bytes: AsyncIterable<Buffer | string>): Prom
   for await (const piece of bytes) hash.update(piece);
   return hash.digest('hex');
 }
+
+/** Whether what was read from a file is in another form than the first, which is the one that is known. */
+export const isOfOtherVersion = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && 'v' in value && typeof value.v === 'number' && value.v !== 1;

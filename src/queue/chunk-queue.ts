@@ -26,12 +26,12 @@ export const KEEP_FAILED = { age: 24 * 3600, count: 1000 };
 /** Moves an entry of BullMQ whoever holds its lock. */
 const NO_TOKEN = '0';
 
-/** How the reason begins for which a worker does not take an entry, in every version. */
+/** How the reason begins for which a worker does not take an entry: the same in every version, because fleets are changed one by one. */
 export const REFUSED = 'refused:';
 
 /**
  * Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept, and where the store has
- * lost a part of its entry. `refused`: a worker does not know what the entry asks for, because it is of an earlier version.
+ * lost a part of its entry. `refused`: a worker does not know what the entry asks for, because it is of another version.
  */
 type ChunkState = 'queued' | 'active' | 'failed' | 'refused' | 'missing';
 

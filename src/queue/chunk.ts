@@ -1,7 +1,8 @@
 import * as z from 'zod';
+import { type AnswerSpec, answerSpecSchema } from '../answer/answer-spec.js';
 import type { Budget } from '../budget/budget.js';
 import { parseJson } from '../json.js';
-import type { AnswerSpec, Parameters } from '../model.js';
+import type { Parameters } from '../model.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
 
@@ -87,8 +88,7 @@ const budgetSchema = z.strictObject({
 });
 
 const asksSchema = z.strictObject({
-  // What it means is for the reader of answers to say, which refuses what it does not know.
-  answer: z.looseObject({ kind: z.string() }).transform((spec) => spec as unknown as AnswerSpec),
+  answer: answerSpecSchema,
   again: z.int().nonnegative(),
   prompt: z.string().nullable(),
   deployment: z.string().min(1).nullable(),

@@ -248,9 +248,12 @@ export class Committer {
     if (kept !== null) this.saw(kept, this.#lost);
     const twice = kept === null ? 0 : Math.max(0, this.#unwritten - kept);
     this.#owed -= twice;
-    const counted = added(before, { ...own, repeated: own.repeated + twice });
-    const now = { ...counted, in_flight: Math.max(0, own.in_flight) };
-    this.count(highest(COUNTERS, this.#manifest.calls, now));
+    const now = added(before, { ...own, repeated: own.repeated + twice });
+    const { calls } = this.#manifest;
+    this.count({
+      ...highest(COUNTERS, calls, now),
+      in_flight: Math.max(calls.in_flight, own.in_flight),
+    });
   }
 
   /** Rows up to this one go ahead of the rest; reaches the disk with the next write. @param canary 0 when none does */

@@ -39,7 +39,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
     answer: { ...settings.answer, repair: undefined },
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
-    // Only where they are used: runs of versions that did not know them go on.
+    // Only where they are used: a part that is not has no value to tell of.
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && { 'answer.gold': settings.gold }),

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import * as z from 'zod';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import { readOwn } from '../output/own-file.js';
+import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import { driftSchema } from '../account/drift.js';
 import { abstentionSchema } from '../account/scores.js';
 import { type FinishedSummary, finishedSchema } from '../account/read-summary.js';
@@ -131,7 +131,7 @@ export function readManifest(path: string): Manifest | null {
   const value = parseJson(text);
   const parsed = shape.safeParse(value);
   if (parsed.success) return parsed.data;
-  if (z.object({ v: z.number().refine((v) => v !== 1) }).safeParse(value).success) {
+  if (isOfOtherVersion(value)) {
     throw new UsageError(
       'manifest_damaged',
       `${path} was written by another version of Promptmill, and this one cannot go on from it`,

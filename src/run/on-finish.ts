@@ -47,7 +47,7 @@ const KEYS = [
   'PROMPTMILL_QUEUE',
 ];
 
-type HookedJob = Pick<Job, 'on_finish'> & { readonly file?: string };
+type HookedJob = Pick<Job, 'onFinish'> & { readonly file?: string };
 
 /** Where a program is looked for without a PATH. */
 const USUAL_PATH = '/usr/bin:/bin';
@@ -57,10 +57,10 @@ const USUAL_PATH = '/usr/bin:/bin';
  * @throws UsageError for a job whose `on_finish.command` names a program that is not there
  */
 export function assertProgram(
-  { on_finish, file }: HookedJob,
+  { onFinish, file }: HookedJob,
   variable: (name: string) => string | undefined,
 ): void {
-  const [program] = on_finish?.command ?? [];
+  const [program] = onFinish?.command ?? [];
   if (program === undefined) return;
   const isPath = program.includes('/');
   const folders = isPath ? [''] : (variable('PATH') ?? USUAL_PATH).split(':');
@@ -99,7 +99,7 @@ function isExecutable(path: string): boolean {
  */
 export function readyHooks(job: HookedJob, variable: (name: string) => string | undefined): Hooks {
   assertProgram(job, variable);
-  const { command, post, timeout } = job.on_finish ?? {};
+  const { command, post, timeout } = job.onFinish ?? {};
   const url = post === undefined ? null : addressIn(post, variable(post));
   return {
     command:

@@ -77,7 +77,7 @@ export class Rescue {
     if (state === 'refused') {
       log.warn(
         { chunk: id },
-        'a worker refuses rows, perhaps one of an earlier version: they are added again for others',
+        'a worker refuses rows, perhaps one of another version: they are added again for others',
       );
       await queue.remove(id);
       await queue.add([chunk]);

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { parseJson } from '../json.js';
+import { isOfOtherVersion } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
 import type { Summary } from '../account/summary.js';
 import { type Found, findScheduledJobs, OUTPUT_TWICE, readSchedule, type ScheduledJob } from './job-files.js';
@@ -72,7 +73,10 @@ export class JobStates {
   readonly #folder: string;
   readonly #states = new Map<string, JobState>();
 
-  /** @param folder that of `serve`; its folder `jobs` is made when it is missing */
+  /**
+   * @param folder that of `serve`; its folder `jobs` is made when it is missing
+   * @throws UsageError when a state is of another version
+   */
   constructor(folder: string) {
     this.#folder = statesIn(folder);
     makePrivateFolder(this.#folder);
@@ -96,11 +100,23 @@ export class JobStates {
   }
 }
 
-/** The states in the folder of a `serve`, also while it goes on; those that cannot be read are left out. */
+/**
+ * The states in the folder of a `serve`, also while it goes on; those that cannot be read are left out.
+ * @throws UsageError when one is of another version
+ */
 export function readJobStates(folder: string): JobState[] {
-  return namesIn(statesIn(folder)).flatMap(
-    (name) => jobState.safeParse(read(join(statesIn(folder), name))).data ?? [],
-  );
+  return namesIn(statesIn(folder)).flatMap((name) => {
+    const path = join(statesIn(folder), name);
+    const value = read(path);
+    if (isOfOtherVersion(value)) {
+      throw new UsageError(
+        'bad_state_dir',
+        `${path} is of another version of Promptmill`,
+        'Finish what it serves with that version, or remove the file: the job then begins at its next time.',
+      );
+    }
+    return jobState.safeParse(value).data ?? [];
+  });
 }
 
 /** Notes the schedule, and the job files that cannot be used, for those who ask later. */

@@ -1,6 +1,7 @@
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import { type Gold, goldCell } from '../answer/gold.js';
 import { exactOr, isObject, valueText } from '../json.js';
-import type { Answer, AnswerSpec, Confidence, Json, Row } from '../model.js';
+import type { Answer, Confidence, Json, Row } from '../model.js';
 import { inert, uninert } from '../output/formula.js';
 import { isUnreadable, type RecordOptions } from '../output/read-back.js';
 import { recordLayout } from '../output/record.js';

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { answerReader } from '../answer/answer.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import { goldCell } from '../answer/gold.js';
 import { UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { exactOr, isObject, valueText } from '../json.js';
-import type { Answer, AnswerSpec, Json, Row } from '../model.js';
+import type { Answer, Json, Row } from '../model.js';
 import { uninert } from '../output/formula.js';
 import { survey } from '../source/source.js';
 

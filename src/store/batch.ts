@@ -1,12 +1,12 @@
 import type { CalledOutcome, Tokens } from '../model.js';
-import { type Counters, NO_CALLS } from './counters.js';
+import { type Counts, NO_COUNTS } from './counters.js';
 import type { Answer, Batch, Reservation, RowState, Settlement } from './ledger.js';
 
 /** What one batch has for one run. */
 export interface RunBatch<Kept = CalledOutcome> {
   readonly run: string;
   readonly settled: readonly Settlement<Kept>[];
-  readonly counts: Counters;
+  readonly counts: Counts;
   readonly reservations: readonly Reservation[];
   readonly atLeast: Tokens;
   /** False where it only looks at what is there. */
@@ -33,7 +33,7 @@ export function byRun<Kept>({
     return {
       run,
       settled: ofRun.sort((a, b) => a.first - b.first || a.row - b.row),
-      counts: { ...NO_CALLS, ...counts.get(run) },
+      counts: { ...NO_COUNTS, ...counts.get(run) },
       reservations: asked,
       atLeast: atLeast.get(run) ?? NO_TOKENS,
       changes: ofRun.length > 0 || counts.has(run) || asked.some(({ looks }) => !looks),

@@ -16,12 +16,7 @@ export const CALL_COUNTS = {
 } as const;
 
 /** These rise when rows are reserved, and fall when their calls end. */
-const OPEN_COUNTS = {
-  /**
-   * Rows of calls that were reserved and whose end nobody has told. A call that is never heard of again, because
-   * its process was killed, stays in it: it may have been paid for.
-   */
-  in_flight: 'rows in flight',
+const TOKEN_COUNTS = {
   /**
    * Tokens of prompts that were billed or may yet be: the usage of the calls that ended, and, under a budget, the most
    * that the others can take. A call of which nobody knows whether it was billed stays in it with that.
@@ -34,14 +29,23 @@ const OPEN_COUNTS = {
 /** Counts of calls over a whole run, as the summary shows them. */
 export type CallCounts = { readonly [name in keyof typeof CALL_COUNTS]: number };
 
+/** What is added up of the calls of a run, and what the ledger keeps a counter of. */
+export type Counts = CallCounts & { readonly [name in keyof typeof TOKEN_COUNTS]: number };
+
 /** What a run counts while it goes on. */
-export type Counters = CallCounts & { readonly [name in keyof typeof OPEN_COUNTS]: number };
+export interface Counters extends Counts {
+  /**
+   * Rows of calls that were reserved and whose end nobody has told; the ledger has them by name. A call that is never heard of
+   * again, because its process was killed, stays in it: it may have been paid for.
+   */
+  readonly in_flight: number;
+}
 
 /** The names of the counts that a person is shown. */
 export const CALLS = namesOf(CALL_COUNTS);
 
 /** The names under which the ledger keeps a run's counters. */
-export const COUNTERS = [...CALLS, ...namesOf(OPEN_COUNTS)];
+export const COUNTERS = [...CALLS, ...namesOf(TOKEN_COUNTS)];
 
 function namesOf<T extends object>(list: T): readonly (keyof T & string)[] {
   return Object.keys(list) as (keyof T & string)[];
@@ -52,16 +56,17 @@ export function eachOf<N extends string, V>(names: readonly N[], of: (name: N) =
   return Object.fromEntries(names.map((name) => [name, of(name)])) as Record<N, V>;
 }
 
-/** A run of which nothing was called yet. */
-export const NO_CALLS: Counters = eachOf(COUNTERS, () => 0);
+/** Nothing was called yet. */
+export const NO_COUNTS: Counts = eachOf(COUNTERS, () => 0);
+export const NO_CALLS: Counters = { ...NO_COUNTS, in_flight: 0 };
 
-export const inOrder = (counters: Counters): number[] => COUNTERS.map((name) => counters[name]);
+export const inOrder = (counts: Counts): number[] => COUNTERS.map((name) => counts[name]);
 
 /** The sums of two counts of different calls. */
-export const added = (a: Counters, b: Counters): Counters => eachOf(COUNTERS, (name) => a[name] + b[name]);
+export const added = (a: Counts, b: Counts): Counts => eachOf(COUNTERS, (name) => a[name] + b[name]);
 
 /** The higher of two counts of the same calls, one by one. */
-export const highest = <N extends keyof Counters>(
+export const highest = <N extends keyof Counts>(
   names: readonly N[],
   a: Readonly<Record<N, number>>,
   b: Readonly<Record<N, number>>,

@@ -24,8 +24,7 @@ export interface Listed {
  * its time to live. Rows and outcomes have their own place: a text that is lost costs none of them.
  *
  * Implementations: Redis, PostgreSQL, and files in the state directory for the embedded store, which only the
- * process of one run can open. One conformance suite proves all. Each of them calls the place where the texts are `board`,
- * as the versions before did, so that what those wrote is found.
+ * process of one run can open. One conformance suite proves all. Each of them calls the place where the texts are `board`.
  */
 export interface KeyValue {
   get(folder: Folder, name: string): Promise<Cell>;

@@ -1,5 +1,5 @@
 import type { CalledOutcome, Tokens } from '../model.js';
-import type { Counters } from './counters.js';
+import type { Counters, Counts } from './counters.js';
 
 /** A chunk is known by its run and the number of its first row. */
 export interface ChunkKey {
@@ -50,7 +50,7 @@ export interface Reservation extends ChunkKey {
 export interface Batch<Kept = CalledOutcome> {
   readonly settled: readonly Settlement<Kept>[];
   /** What to add to the counters, by run. */
-  readonly counts: ReadonlyMap<string, Partial<Counters>>;
+  readonly counts: ReadonlyMap<string, Partial<Counts>>;
   readonly reservations: readonly Reservation[];
   /** What this process knows to be spent, by run: a store that came back empty may have forgotten it. */
   readonly atLeast: ReadonlyMap<string, Tokens>;
@@ -139,7 +139,7 @@ export interface Ledger {
     run: string,
     execution: number,
     committed: number,
-    calls: Counters | null,
+    calls: Counts | null,
     isLostRepeated?: boolean,
   ): Promise<boolean>;
 

@@ -1,5 +1,5 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
-import type { AnswerSpec } from '../model.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 
 /** Kinds of answers that a process knows how to read at a time: one for each of its runs, as a rule. */
 const MOST = 16;

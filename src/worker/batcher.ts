@@ -5,7 +5,7 @@ import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
 import type { Tokens } from '../model.js';
 import { NO_ANSWER } from '../store/batch.js';
-import { type Counters, NO_CALLS } from '../store/counters.js';
+import { type Counters, type Counts, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
 
 /** Pause between two writes while no call waits for one, in milliseconds: so the outcomes of several calls share a write. */
@@ -49,7 +49,7 @@ interface Asked {
 
 interface Batch {
   readonly settled: Settlement[];
-  readonly counts: Map<string, Partial<Record<keyof Counters, number>>>;
+  readonly counts: Map<string, Partial<Record<keyof Counts, number>>>;
   readonly asked: Asked[];
   /** A call waits for it: it is written as soon as the write before has ended. */
   readonly hurry: () => void;
@@ -148,7 +148,7 @@ export class Batcher {
   }
 
   /** Adds to a run's counters, with the next batch. */
-  count(run: string, name: keyof Counters, by = 1): void {
+  count(run: string, name: keyof Counts, by = 1): void {
     const { counts } = this.#batch();
     const ofRun = counts.get(run) ?? {};
     ofRun[name] = (ofRun[name] ?? 0) + by;

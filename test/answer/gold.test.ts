@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { AnswerSpec } from '../../src/answer/answer-spec.js';
 import { goldReader } from '../../src/answer/gold.js';
-import type { AnswerSpec, Json, Row } from '../../src/model.js';
+import type { Json, Row } from '../../src/model.js';
 
 const LABELS: AnswerSpec = { kind: 'labels', labels: ['Positive', 'self_harm', 'Café', '5'] };
 const OBJECT: AnswerSpec = {

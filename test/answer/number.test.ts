@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import type { Answer, AnswerSpec } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/answer/answer-spec.js';
+import type { Answer } from '../../src/model.js';
 import { said } from './said.js';
 
 const read = (

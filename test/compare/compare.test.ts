@@ -6,6 +6,8 @@ import { type ComparePage, compareOutputs } from '../../src/compare/compare-outp
 import { Matching } from '../../src/compare/matching.js';
 import { compareDocument } from '../../src/compare/compare-document.js';
 import type { AnswerSpec } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/answer/answer-spec.js';
+import { renderComparePage } from '../../src/compare/compare-page.js';
 import { outputFormatOf } from '../../src/output/format.js';
 import { type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
 import { renderHtml } from '../../src/render/html.js';

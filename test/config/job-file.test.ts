@@ -31,18 +31,19 @@ describe('a job file', () => {
   it('needs only a deployment and an input, and is named after its file', () => {
     const read = job(MINIMAL, 'nightly-reviews.yaml');
     expect(read.name).toBe('nightly-reviews');
-    expect(read.service).toEqual({
+    expect(read.endpoint).toEqual({
       deployment: 'lm-35-turbo-instruct',
-      api_version: '2023-09-15-preview',
+      apiVersion: '2023-09-15-preview',
       style: 'deployments',
+      timeoutMs: 120_000,
     });
-    expect(read.limits).toMatchObject({ concurrency: 20, attempts: 6, timeout_seconds: 120 });
-    expect(read.output).toEqual({ formulas: 'protect', probabilities: false });
+    expect(read.limits).toMatchObject({ concurrency: 20, attempts: 6 });
+    expect(read.output).toEqual({ formulas: 'protect', probabilities: false, columns: null });
   });
 
   it('takes the api version as text, quoted or not', () => {
     const version = (text: string) =>
-      job(`service: { deployment: d, api_version: ${text} }\ninput: { path: a.csv }`).service.api_version;
+      job(`service: { deployment: d, api_version: ${text} }\ninput: { path: a.csv }`).endpoint.apiVersion;
     expect(version('2022-12-01')).toBe('2022-12-01');
     expect(version('"2022-12-01"')).toBe('2022-12-01');
   });
@@ -82,7 +83,7 @@ describe('a job file', () => {
   it('takes a model that it knows behind a deployment of any name', () => {
     const model = (name: string): string =>
       `service: { deployment: d, model: ${name} }\ninput: { path: a.csv }\n`;
-    expect(job(model('text-davinci-003')).service.model).toBe('text-davinci-003');
+    expect(job(model('text-davinci-003')).endpoint.model).toBe('text-davinci-003');
     expect(problem(model('lm-9'))).toBe(
       'job.yaml:1: service.model must be lm-35-turbo-instruct or text-davinci-003, or be left away for any other, got "lm-9"',
     );
@@ -118,7 +119,7 @@ describe('a job file', () => {
 
   it('reads a job in JSON, which is YAML', () => {
     const text = '{"service": {"deployment": "d"}, "input": {"path": "reviews.csv"}}';
-    expect(job(text, 'moods.json')).toMatchObject({ name: 'moods', service: { deployment: 'd' } });
+    expect(job(text, 'moods.json')).toMatchObject({ name: 'moods', endpoint: { deployment: 'd' } });
   });
 
   it('names the one that was most likely meant', () => {

@@ -56,7 +56,7 @@ describe('settings', () => {
     });
   });
 
-  it('say of an answer only what the job says, so that runs of earlier versions go on', () => {
+  it('say of an answer only what the job says', () => {
     const answer = (said: object) => settings({}, {}, { answer: said }).answer;
     const plain = { kind: 'labels', labels: ['good', 'bad'] };
     expect(answer({ labels: ['good', 'bad'] })).toEqual(plain);

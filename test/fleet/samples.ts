@@ -36,6 +36,8 @@ export function runBeat(
     emulated: false,
     host: 'web1',
     pid: 4711,
+    began: null,
+    space: 'elsewhere',
     known: 50,
     called: 50,
     rows_per_second: 10,
@@ -60,6 +62,8 @@ export function workerBeat(change: Partial<WorkerBeat> = {}): WorkerBeat {
     id: 'web1-4711-9f3a',
     host: 'web1',
     pid: 4711,
+    began: null,
+    space: 'elsewhere',
     started_at: '2026-11-21T02:00:00Z',
     run: null,
     queues: [

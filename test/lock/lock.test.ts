@@ -11,7 +11,7 @@ import {
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { acquireLock, LockedError } from '../../src/lock.js';
+import { acquireLock, LockedError, thisProcess } from '../../src/lock.js';
 import { built, type Child, startChild } from '../support/children.js';
 
 let folder: string;
@@ -114,7 +114,7 @@ test('a frozen holder still holds', async () => {
 });
 
 /** Leaves a claim as another process would have, and returns its file. */
-function leaveClaim(claim: { pid: number; host: string; began: string | null; space?: string }): string {
+function leaveClaim(claim: { pid: number; host: string; began: string | null; space: string }): string {
   mkdirSync(path, { recursive: true });
   const file = join(path, 'a-claim');
   writeFileSync(file, JSON.stringify({ ...claim, purpose: 'a test', held: true }));
@@ -124,7 +124,7 @@ function leaveClaim(claim: { pid: number; host: string; began: string | null; sp
 test.runIf(existsSync('/proc/self/stat'))(
   'a later process with the number of the holder is not the holder',
   async () => {
-    leaveClaim({ pid: process.ppid, host: hostname(), began: '1' });
+    leaveClaim({ ...thisProcess(), pid: process.ppid, began: '1' });
     (await acquireLock(path, { purpose: 'b' })).release();
   },
 );

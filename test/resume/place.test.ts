@@ -380,7 +380,7 @@ describe('the place of an output', () => {
       expect([mode('deep'), mode('deep/state')]).toEqual([0o700, 0o700]);
     });
 
-    it('of an earlier version is closed, with what is in it', () => {
+    it('that others may read is closed, with what is in it', () => {
       for (const name of ['state', 'state/store', 'state/board']) mkdirSync(path(name), { mode: 0o755 });
       writeFileSync(path('state/stdin-1'), 'rows', { mode: 0o644 });
       prepareStateDir(path('state'));

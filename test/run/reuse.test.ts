@@ -279,9 +279,8 @@ describe('what a run takes over', () => {
     await over({ run: 'done', input: onlyNew, notes: ['a'] });
     const monthAgo = new Date(Date.now() - 30 * 24 * 3_600_000);
     const answered = left().filter((name) => name.endsWith('.answered.jsonl'));
-    // An earlier version named a copy after what it was to be.
-    for (const name of ['old.jsonl.tmp', 'done.answered.jsonl.tmp']) state.write(`reuse/${name}`, 'half');
-    for (const name of ['old.jsonl', 'old.jsonl.tmp', 'done.answered.jsonl.tmp', ...answered])
+    state.write('reuse/old.jsonl.tmp', 'half');
+    for (const name of ['old.jsonl', 'old.jsonl.tmp', ...answered])
       utimesSync(join(state.path('reuse'), name), monthAgo, monthAgo);
     await over({ run: 'r', input: dedupe, notes: ['a'] });
     expect(left()).toEqual(['new.jsonl', ...answered].sort());

@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readJobFile } from '../../src/config/job-file.js';
-import { labelNames } from '../../src/config/labels-schema.js';
 import type { Row } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { rows, survey } from '../../src/source/source.js';
@@ -52,10 +51,10 @@ describe.each(files)('%s', (path) => {
 
   it('names every label or property of its answer in the prompt', () => {
     const { answer, prompt } = readJobFile(path);
-    const properties = answer !== undefined && 'json' in answer ? answer.json['properties'] : {};
+    const properties = answer.kind === 'json' ? answer.schema['properties'] : {};
     const names =
-      answer !== undefined && 'labels' in answer
-        ? labelNames(answer.labels).flat()
+      answer.kind === 'labels'
+        ? [answer.labels, answer.synonyms ?? []].flat(2)
         : Object.keys(properties ?? {});
     expect(names.length).toBeGreaterThan(1);
     for (const name of names) expect(prompt).toContain(name);

@@ -214,7 +214,7 @@ describe('a scheduler', () => {
     expect(said()).toEqual(['refused: this serve was not told to follow that job file']);
   });
 
-  it('completes a run that a serve of the first version has noted', async () => {
+  it('completes a run that a serve before it has noted, and refuses what another version has noted', async () => {
     mkdirSync(join(folder, 'jobs'));
     const noted =
       '{"v":1,"job":"a","path":"/jobs/a.yaml","entry":"repeat:a:1795226400000","since":"2026-11-21T02:00:00.000Z",' +
@@ -227,6 +227,11 @@ describe('a scheduler', () => {
     runs[0]?.end();
     await idle(at);
     expect(new JobStates(folder).get('a')).toMatchObject({ running: false, last: { state: 'finished' } });
+    writeFileSync(join(folder, 'jobs', 'a.json'), noted.replace('"v":1', '"v":2'));
+    const message = `${join(folder, 'jobs', 'a.json')} is of another version of Promptmill`;
+    expect(() => new JobStates(folder)).toThrow(
+      expect.objectContaining({ ...{ exit: 2, message }, hint: expect.stringContaining('remove the file') }),
+    );
   });
 
   it('keeps how the last run ended', async () => {

@@ -15,7 +15,7 @@ it('the job of docs/scheduling.md is a job with a schedule and what follows a ru
     work.write('nightly.yaml', yaml);
     const job = readJobFile(work.path('nightly.yaml'));
     expect(job.schedule).toEqual({ cron: '0 2 * * *', timezone: 'Europe/Berlin' });
-    expect(job.on_finish).toEqual({
+    expect(job.onFinish).toEqual({
       command: ['./tell-the-team.sh', 'nightly'],
       post: 'TOPICS_HOOK_URL',
       timeout: '60s',

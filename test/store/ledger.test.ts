@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { CalledOutcome, Tokens } from '../../src/model.js';
-import type { Counters } from '../../src/store/counters.js';
+import type { Counters, Counts } from '../../src/store/counters.js';
 import {
   type Answer,
   type Bounds,
@@ -36,7 +36,7 @@ describeEachStore('the ledger', (underTest) => {
     latency_ms: null,
   };
   const calls = async (): Promise<Counters> => (await ledger.progress(run, [])).calls;
-  const count = (counts: Partial<Counters>) => new Map([[run, counts]]);
+  const count = (counts: Partial<Counts>) => new Map([[run, counts]]);
 
   test('a chunk of a run that nobody has opened is not wanted', async () => {
     expect(await look(ledger, run, 1, 1)).toEqual(['unwanted']);
@@ -219,7 +219,6 @@ describeEachStore('the ledger', (underTest) => {
       retried: 2,
       rate_limited: 1,
       repeated: 3,
-      in_flight: 4,
       prompt_tokens: 500,
     };
     await record(ledger, [], count({ sent: 1 }));
@@ -231,11 +230,11 @@ describeEachStore('the ledger', (underTest) => {
   test('what is reserved for calls is in the sums of every writer until it is settled', async () => {
     const other = underTest().server === null ? ledger : (await underTest().open()).ledger;
     await ledger.open(run, 1, 0, { ...NO_CALLS, prompt_tokens: 100, completion_tokens: 10 });
-    await record(ledger, [], count({ in_flight: 1, prompt_tokens: 40, completion_tokens: 16 }));
-    await record(other, [], count({ in_flight: 2, prompt_tokens: 7, completion_tokens: 32 }));
-    expect(await calls()).toEqual({ ...NO_CALLS, in_flight: 3, prompt_tokens: 147, completion_tokens: 58 });
-    await record(ledger, [entry(run, 1, 1)], count({ in_flight: -1, completion_tokens: 3 - 16 }));
-    expect(await calls()).toEqual({ ...NO_CALLS, in_flight: 2, prompt_tokens: 147, completion_tokens: 45 });
+    await record(ledger, [], count({ prompt_tokens: 40, completion_tokens: 16 }));
+    await record(other, [], count({ prompt_tokens: 7, completion_tokens: 32 }));
+    expect(await calls()).toEqual({ ...NO_CALLS, prompt_tokens: 147, completion_tokens: 58 });
+    await record(ledger, [entry(run, 1, 1)], count({ completion_tokens: 3 - 16 }));
+    expect(await calls()).toEqual({ ...NO_CALLS, prompt_tokens: 147, completion_tokens: 45 });
   });
 
   test('a run counts as opened from its first opening to its end, whatever was recorded before', async () => {
@@ -413,16 +412,6 @@ describeEachStore('the ledger', (underTest) => {
       await ledger.open(run, 3, 0, NO_CALLS);
       expect(await calls()).toMatchObject({ repeated: 2, in_flight: 1 });
       expect(await flying(3, 1, 2, 3)).toEqual([[3, 'any:1:b']]);
-    });
-
-    test('those that an earlier version counted without names count as repeated likewise', async () => {
-      await ledger.open(run, 1, 0, NO_CALLS);
-      await record(ledger, [], count({ in_flight: 5, repeated: 1 }));
-      await record(ledger, [], count({ in_flight: -2 }));
-      await ledger.open(run, 2, 0, NO_CALLS);
-      expect(await calls()).toEqual({ ...NO_CALLS, repeated: 4 });
-      await ledger.open(run, 3, 0, NO_CALLS);
-      expect(await calls()).toEqual({ ...NO_CALLS, repeated: 4 });
     });
 
     test('fault 89: a real outcome takes the place of an unknown one, until that is written', async () => {

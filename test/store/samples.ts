@@ -1,5 +1,5 @@
 import type { Completed, Tokens } from '../../src/model.js';
-import type { Counters } from '../../src/store/counters.js';
+import type { Counts } from '../../src/store/counters.js';
 import {
   type Answer,
   type Ledger,
@@ -41,7 +41,7 @@ export const entry = (run: string, first: number, row: number, text = `text of $
 export async function record(
   ledger: Ledger,
   settled: readonly Settlement[],
-  counts: ReadonlyMap<string, Partial<Counters>> = new Map(),
+  counts: ReadonlyMap<string, Partial<Counts>> = new Map(),
 ): Promise<void> {
   await ledger.write({ ...NOTHING, settled, counts });
 }

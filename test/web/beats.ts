@@ -46,6 +46,8 @@ export function runBeat(
     emulated: false,
     host: 'night1',
     pid: 4711,
+    began: null,
+    space: 'elsewhere',
     known: 500,
     called: 488,
     rows_per_second: 21.4,
@@ -97,6 +99,8 @@ export function workerBeat(change: Partial<WorkerBeat> = {}): WorkerBeat {
     id: 'night1-4711-9f3a',
     host: 'night1',
     pid: 4711,
+    began: null,
+    space: 'elsewhere',
     started_at: '2026-11-21T02:00:00.000Z',
     run: null,
     queues: [

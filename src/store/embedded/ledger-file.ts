@@ -17,7 +17,7 @@ import { UNKNOWN_TEXT } from '../ledger.js';
 import type { Change, Place } from './ledger-state.js';
 
 /** The first line. The number goes up with every change of what the lines mean. */
-const HEADER = Buffer.from('promptmill ledger 3\n');
+const HEADER = Buffer.from('promptmill ledger 1\n');
 /** Behind the name of the file in those of its drafts. */
 const DRAFT = '.new';
 /** A line begins with the checksum of the rest in hexadecimal, and with what it is. */

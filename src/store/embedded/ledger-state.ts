@@ -1,6 +1,6 @@
 import type { CalledOutcome } from '../../model.js';
 import { byRun, NO_ANSWER, type RunBatch } from '../batch.js';
-import { added, type Counters, NO_CALLS } from '../counters.js';
+import { added, type Counts, NO_COUNTS } from '../counters.js';
 import {
   type Answer,
   type Batch,
@@ -44,7 +44,7 @@ export interface RunFacts {
   readonly stop: { readonly code: string; readonly message: string } | null;
   /** The collector has seeded the counters. */
   readonly opened: boolean;
-  readonly calls: Counters;
+  readonly calls: Counts;
   readonly flight: readonly (readonly [row: number, Flight])[];
   /** Rows without an outcome, and how many processes of the run have died while they called them. */
   readonly deaths: readonly (readonly [row: number, number])[];
@@ -62,7 +62,7 @@ export type Change =
       readonly do: 'write';
       readonly at: number;
       readonly settled: readonly Settlement<true>[];
-      readonly counts: readonly (readonly [run: string, Partial<Counters>])[];
+      readonly counts: readonly (readonly [run: string, Partial<Counts>])[];
       readonly reservations: readonly Reservation[];
       readonly atLeast: readonly (readonly [run: string, Answer['spent']])[];
     }
@@ -84,7 +84,7 @@ interface Opening {
   readonly run: string;
   readonly execution: number;
   readonly committed: number;
-  readonly calls: Counters | null;
+  readonly calls: Counts | null;
   readonly isLostRepeated: boolean;
   readonly leaseMs: number;
 }
@@ -114,7 +114,7 @@ interface Run {
   head: Head | null;
   stop: RunFacts['stop'];
   opened: boolean;
-  calls: Counters;
+  calls: Counts;
   readonly flight: Map<number, Flight>;
   readonly deaths: Map<number, number>;
   left: boolean;
@@ -126,7 +126,7 @@ interface Run {
 }
 
 const NO_RUN: Readonly<Run> = {
-  ...{ head: null, stop: null, opened: false, calls: NO_CALLS, seenAt: 0 },
+  ...{ head: null, stop: null, opened: false, calls: NO_COUNTS, seenAt: 0 },
   ...{ left: false, flight: new Map(), deaths: new Map(), chunks: new Map(), interim: new Map() },
 };
 
@@ -205,7 +205,7 @@ export class LedgerState {
     this.#dropInterim(run, mark);
     run.left = false;
     run.head = { execution, committed: mark, until: at + leaseMs };
-    if (!run.opened) run.calls = added(run.calls, calls ?? NO_CALLS);
+    if (!run.opened) run.calls = added(run.calls, calls ?? NO_COUNTS);
     run.opened = true;
     run.seenAt = at;
     return true;
@@ -259,7 +259,7 @@ export class LedgerState {
     const run = this.#runs.get(name) ?? NO_RUN;
     return {
       counts: firsts.map((first) => run.chunks.get(first)?.size ?? 0),
-      calls: { ...run.calls, in_flight: inFlightOf(run) },
+      calls: { ...run.calls, in_flight: run.flight.size },
       opened: run.opened,
       stop: run.stop,
     };
@@ -380,14 +380,14 @@ export const keptAs = <Kept>(
 
 /** Calls of the process before will not be heard of. One of them may be what it died of (fault 44). */
 function countLost(run: Run): void {
-  let lost = run.calls.in_flight;
+  let lost = 0;
   for (const [row, { calls }] of run.flight) {
     if (calls.length !== 1 || !calls[0]?.startsWith(OWN)) continue;
     run.flight.delete(row);
     if (!run.left) run.deaths.set(row, (run.deaths.get(row) ?? 0) + 1);
     lost++;
   }
-  run.calls = { ...run.calls, in_flight: 0, repeated: run.calls.repeated + lost };
+  run.calls = { ...run.calls, repeated: run.calls.repeated + lost };
 }
 
 /** Looks at the reservations in their order; what is granted is in flight from then on. */
@@ -443,8 +443,8 @@ function reserve(
       run.flight.set(row, { since: at, calls: [...(run.flight.get(row)?.calls ?? []), call] });
     }
   }
-  if (changes) run.calls = added(run.calls, { ...NO_CALLS, ...reserved });
-  const inFlight = inFlightOf(run);
+  if (changes) run.calls = added(run.calls, { ...NO_COUNTS, ...reserved });
+  const inFlight = run.flight.size;
   for (const [reservation, rows] of states) answers.set(reservation, { ...NO_ANSWER, rows, spent, inFlight });
 }
 
@@ -456,6 +456,3 @@ const fits = (
   prompt_tokens * promptPrice + completion_tokens * completionPrice <= cost;
 
 const unwanted = ({ rows }: Reservation): Answer => ({ ...NO_ANSWER, rows: rows.map(() => 'unwanted') });
-
-/** An earlier version only counted rows in flight, without the names of their calls. */
-const inFlightOf = ({ flight, calls }: Run): number => flight.size + calls.in_flight;

@@ -4,7 +4,7 @@ import { errorText, isDiskFull, StopError } from '../../errors.js';
 import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
 import { NO_ANSWER } from '../batch.js';
-import type { Counters } from '../counters.js';
+import type { Counts } from '../counters.js';
 import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
 import { MOST_OWN } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
@@ -76,7 +76,7 @@ export class EmbeddedLedger implements Ledger {
     run: string,
     execution: number,
     committed: number,
-    calls: Counters | null,
+    calls: Counts | null,
     isLostRepeated = true,
   ): Promise<boolean> {
     const { leaseMs } = this.times;

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, type RowReply } from '../batch.js';
-import { COUNTERS, type Counters, inOrder, NO_CALLS } from '../counters.js';
+import { COUNTERS, type Counts, inOrder, NO_COUNTS } from '../counters.js';
 import { type Answer, type Batch, type ChunkKey, type Ledger, NO_DEATHS, type Progress } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
@@ -46,14 +46,14 @@ export class PostgresLedger implements Ledger {
     run: string,
     execution: number,
     committed: number,
-    calls: Counters | null,
+    calls: Counts | null,
     isLostRepeated = true,
   ): Promise<boolean> {
     const head = [run, execution, committed, this.times.leaseMs, calls !== null, isLostRepeated];
     this.#own.begin(run);
     const { rows } = await this.sql.query<{ open: boolean }>(statements.OPEN, [
       ...head,
-      ...inOrder(calls ?? NO_CALLS),
+      ...inOrder(calls ?? NO_COUNTS),
     ]);
     return rows[0]?.open ?? false;
   }
@@ -120,7 +120,7 @@ export class PostgresLedger implements Ledger {
   async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
     const { rows } = await this.sql.query<{
       counts: Record<string, number>;
-      calls: Counters;
+      calls: Counts;
       in_flight: number;
       opened: boolean;
       stop: string | null;
@@ -129,7 +129,7 @@ export class PostgresLedger implements Ledger {
     if (found === undefined) throw new Error('a SELECT without FROM has one row');
     return {
       counts: firsts.map((first) => found.counts[first] ?? 0),
-      calls: { ...found.calls, in_flight: found.in_flight + found.calls.in_flight },
+      calls: { ...found.calls, in_flight: found.in_flight },
       opened: found.opened,
       stop: found.stop === null ? null : JSON.parse(found.stop),
     };

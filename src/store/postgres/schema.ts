@@ -1,4 +1,5 @@
 import { type PgPool, runMigrations } from 'bullmq';
+import { UsageError } from '../../errors.js';
 import { COUNTERS } from '../counters.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import type { Sql } from './ledger.js';
@@ -10,7 +11,7 @@ export const QUEUE_SCHEMA = 'bullmq';
 /** Any number, the same for all: processes that start together make the tables one after the other. */
 const SETUP_LOCK = 5_741_310_226;
 
-const NAMES = ['run', 'calls', 'outcome', 'board'];
+const NAMES = ['run', 'calls', 'outcome', 'flight', 'board'];
 
 /**
  * The ledger's tables. A call's counters have one row for each writer, so that the
@@ -46,6 +47,7 @@ CREATE TABLE IF NOT EXISTS promptmill.outcome (
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, first, row)
 );
+CREATE INDEX IF NOT EXISTS interim ON promptmill.outcome (run, row) WHERE asks > 0;
 CREATE TABLE IF NOT EXISTS promptmill.flight (
   run text NOT NULL,
   row bigint NOT NULL,
@@ -64,33 +66,28 @@ CREATE TABLE IF NOT EXISTS promptmill.board (
 );
 `;
 
-/**
- * What makes the tables and the function, or brings those of an earlier version up to date. Each step is a transaction, so that
- * none keeps workers of that version from one table while it waits for them at another; the last says that all were done.
- */
-const STEPS = [
-  TABLES,
-  COUNTERS.map(
-    (name) => `ALTER TABLE promptmill.calls ADD COLUMN IF NOT EXISTS ${name} bigint NOT NULL DEFAULT 0;`,
-  ).join('\n'),
-  `ALTER TABLE promptmill.outcome ADD COLUMN IF NOT EXISTS asks integer NOT NULL DEFAULT 0;
-   CREATE INDEX IF NOT EXISTS interim ON promptmill.outcome (run, row) WHERE asks > 0;`,
-  MAKE_WRITE,
-  `COMMENT ON SCHEMA promptmill IS '${LAYOUT}'`,
-];
+/** Makes the tables and the function, and notes their layout, in one transaction. */
+const CREATE = `${TABLES}${MAKE_WRITE}COMMENT ON SCHEMA promptmill IS '${LAYOUT}';`;
 
 /**
  * Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired.
  *
+ * @param shown the address of the server, for messages
+ * @throws UsageError when Promptmill's tables are of another version
+ *
  * BullMQ's migrations have a lock of their own, but inside their transaction, where it comes too late: by then
  * the connection, whose search path names the schema, has noted that there is none, and makes it a second time.
  */
-export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TIMES): Promise<void> {
+export async function prepareTables(
+  pool: PgPool,
+  shown: string,
+  times: LedgerTimes = LEDGER_TIMES,
+): Promise<void> {
   const session = await pool.connect();
   try {
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
     await runMigrations(session, QUEUE_SCHEMA);
-    await createTables(session);
+    await createTables(session, shown);
     await dropExpired(session, times);
   } finally {
     // The lock ends with the session.
@@ -98,19 +95,23 @@ export async function prepareTables(pool: PgPool, times: LedgerTimes = LEDGER_TI
   }
 }
 
-/**
- * Makes Promptmill's own tables where they are missing or of an earlier version.
- * @param session nobody else makes tables meanwhile
- */
-async function createTables(session: Sql): Promise<void> {
-  const { rows } = await session.query<{ found: boolean }>(
-    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') IS NOT DISTINCT FROM '${LAYOUT}'
-       AND ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')}
-       AND to_regprocedure('${WRITE_SIGNATURE}') IS NOT NULL AS found`,
+/** @param session nobody else makes tables meanwhile */
+async function createTables(session: Sql, shown: string): Promise<void> {
+  const { rows } = await session.query<{ layout: string | null; complete: boolean }>(
+    `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') AS layout,
+       ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')}
+       AND to_regprocedure('${WRITE_SIGNATURE}') IS NOT NULL AS complete`,
   );
+  const { layout = null, complete = false } = rows[0] ?? {};
+  if (layout !== null && layout !== LAYOUT) {
+    throw new UsageError(
+      'queue_version',
+      `the tables in the schema promptmill of ${shown} are of another version of Promptmill`,
+      'Finish their runs with that version, then DROP SCHEMA promptmill CASCADE; or name another database with PROMPTMILL_QUEUE.',
+    );
+  }
   // Asked first, so that a user who may use the tables and not make any can work.
-  if (rows[0]?.found) return;
-  for (const step of STEPS) await session.query(step);
+  if (!complete || layout === null) await session.query(CREATE);
 }
 
 /** Drops what runs that nobody continues have left. */

@@ -8,18 +8,12 @@ const NAMES = COUNTERS.join(', ');
 const parameters = (from: number, type: string): string =>
   COUNTERS.map((_, i) => `$${from + i}::${type}`).join(', ');
 
-/** What opening adds to the counters, by the calls that were lost. */
-const LOST: Partial<Record<(typeof COUNTERS)[number], string>> = {
-  repeated: 'earlier.nameless + (SELECT count(*) FROM lost)',
-  in_flight: '-earlier.nameless',
-};
-
 /** Whether the JSON of an outcome says that there is none. */
 const isUnknown = (outcome: string): string => `strpos(${outcome}, '${UNKNOWN_TEXT}') > 0`;
 
 /**
  * $1 run, $2 execution, $3 committed, $4 lease in ms, $5 whether the counters may be seeded, $6 whether calls that were
- * lost with an earlier execution count as repeated, $7… counters. An earlier version counted rows in flight without names.
+ * lost with an earlier execution count as repeated, $7… counters.
  */
 export const OPEN = `
 WITH before AS MATERIALIZED (
@@ -46,13 +40,9 @@ WITH before AS MATERIALIZED (
   RETURNING f.row
 ), counted AS (
   INSERT INTO promptmill.calls AS c (run, writer, ${NAMES})
-  SELECT head.run, 'lost', ${COUNTERS.map((name) => LOST[name] ?? '0').join(', ')}
-  FROM head, before, (
-    SELECT coalesce(sum(in_flight), 0)::bigint AS nameless FROM promptmill.calls WHERE run = $1
-  ) AS earlier
-  WHERE before.lost
-  ON CONFLICT (run, writer) DO UPDATE SET
-    repeated = c.repeated + excluded.repeated, in_flight = c.in_flight + excluded.in_flight
+  SELECT head.run, 'lost', ${COUNTERS.map((name) => (name === 'repeated' ? '(SELECT count(*) FROM lost)' : '0')).join(', ')}
+  FROM head, before WHERE before.lost
+  ON CONFLICT (run, writer) DO UPDATE SET repeated = c.repeated + excluded.repeated
 ), written AS (
   DELETE FROM promptmill.outcome AS o USING head WHERE o.run = head.run AND o.row <= head.committed
 )
@@ -65,11 +55,11 @@ const REPEATED = `n.repeated
     - (SELECT count(*) FROM taken AS t WHERE t.run = n.run AND t.counts)
     + (SELECT coalesce(sum(t.others), 0) FROM taken AS t WHERE t.run = n.run)`;
 
-/** Counted up with every change of the tables or the function, so that those of an earlier version are brought up to date once. */
-export const LAYOUT = '9';
+/** Counted up with every change of the tables or the function; tables of another layout are refused. */
+export const LAYOUT = '1';
 
-/** The function behind WRITE. One for each layout, so that workers of several versions do not put theirs in its place. */
-const FUNCTION = `promptmill.write_${LAYOUT}`;
+/** The function behind WRITE. */
+const FUNCTION = 'promptmill.write';
 
 /** The parameters of WRITE, by name and type; the order is that of the arguments of every call. */
 const PARAMETERS = [
@@ -304,11 +294,10 @@ BEGIN
     'spent', (
       SELECT coalesce(json_object_agg(n.run, json_build_array(
           greatest(s.prompt, n.prompt), greatest(s.completion, n.completion),
-          s.in_flight + (SELECT count(*) FROM promptmill.flight AS f WHERE f.run = n.run)
+          (SELECT count(*) FROM promptmill.flight AS f WHERE f.run = n.run)
         )), '{}')
       FROM unnest(runs, prompt_at_least, completion_at_least) AS n (run, prompt, completion), LATERAL (
-        SELECT coalesce(sum(c.prompt_tokens), 0) AS prompt, coalesce(sum(c.completion_tokens), 0) AS completion,
-          coalesce(sum(c.in_flight), 0) AS in_flight
+        SELECT coalesce(sum(c.prompt_tokens), 0) AS prompt, coalesce(sum(c.completion_tokens), 0) AS completion
         FROM promptmill.calls AS c WHERE c.run = n.run
       ) AS s
       WHERE full_requests <> '{}' OR 'no_room' = ANY(states)

@@ -35,7 +35,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
   const health = new StoreHealth(shown);
   const pool = new LastingPool(config, health);
   try {
-    await prepareTables(pool, options.ledgerTimes);
+    await prepareTables(pool, shown, options.ledgerTimes);
     health.opened();
   } catch (error) {
     await pool.end();

@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
+import { UsageError } from '../../errors.js';
 import type { CalledOutcome } from '../../model.js';
 import { answerOf, byRun, NO_ANSWER, type RowReply, type RunBatch } from '../batch.js';
-import { COUNTERS, type Counters, eachOf, inOrder, NO_CALLS } from '../counters.js';
+import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../counters.js';
 import {
   type Answer,
   type Batch,
@@ -14,7 +15,7 @@ import {
 } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
-import { CLOSE, FORGET, OPEN, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
+import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
 /** Tries again what the store refused and may yet take. */
@@ -51,15 +52,21 @@ export class RedisLedger implements Ledger {
     run: string,
     execution: number,
     committed: number,
-    calls: Counters | null,
+    calls: Counts | null,
     isLostRepeated = true,
   ): Promise<boolean> {
     const keys = ['head', 'calls', 'chunks', 'stop', 'flight', 'interim'].map((name) => key(run, name));
     const { leaseMs, outcomeTtlMs } = this.times;
     const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
-    const seed = inOrder(calls ?? NO_CALLS);
+    const seed = inOrder(calls ?? NO_COUNTS);
     this.#own.begin(run);
-    return (await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed])) === 1;
+    const reply = await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed]);
+    if (reply !== OTHER_VERSION) return reply === 1;
+    throw new UsageError(
+      'queue_version',
+      `what the Redis server has of the run ${run} is of another version of Promptmill`,
+      'Go on with the version that began it, or start over with --restart; rows already answered are then called again.',
+    );
   }
 
   async write(batch: Batch): Promise<readonly Answer[]> {
@@ -113,8 +120,7 @@ export class RedisLedger implements Ledger {
     const found = eachOf(COUNTERS, (name) => Number(calls[COUNTERS.indexOf(name)] ?? 0));
     return {
       counts,
-      // Those in flight are known by name; an earlier version only counted them.
-      calls: { ...found, in_flight: found.in_flight + inFlight },
+      calls: { ...found, in_flight: inFlight },
       opened: seeded === 1,
       stop: stop === null ? null : JSON.parse(stop),
     };

@@ -5,7 +5,8 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * The ledger's writes on Redis, each one script, so that it happens whole or not at all.
  *
  * Keys of a run, all in one slot of a cluster:
- * - `head`: hash of `execution`, `committed` and `until`, the end of the lease in the server's milliseconds
+ * - `head`: hash of `v`, the version of all of these, `execution`, `committed` and `until`, the end of the lease in the server's
+ *   milliseconds
  * - `calls`: hash of the counters, of `seeded`, and of `writes`, the number of writes so far
  * - `chunks`: sorted set of the first rows of the chunks that have outcomes
  * - `written`: sorted set of the last writes by their ids, oldest first
@@ -33,14 +34,18 @@ for _, row in ipairs(redis.call('HKEYS', ${interim})) do
 end
 `;
 
-/**
- * KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost counter…
- * An earlier version counted rows in flight without names.
- */
+/** Counted up with every change of what the keys hold; a run of another version is refused. */
+const VERSION = '1';
+
+/** What OPEN answers where the run is of another version. */
+export const OTHER_VERSION = 2;
+
+/** KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost counter… */
 export const OPEN = `${NOW}
 local head, calls, chunks, stop = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local execution, committed = tonumber(ARGV[2]), tonumber(ARGV[3])
-local before = redis.call('HMGET', head, 'execution', 'committed')
+local before = redis.call('HMGET', head, 'execution', 'committed', 'v')
+if before[1] and before[3] ~= '${VERSION}' then return ${OTHER_VERSION} end
 if before[1] and tonumber(before[1]) > execution then return 0 end
 if ARGV[6] == '0' and redis.call('HEXISTS', calls, 'seeded') == 0 then return 0 end
 committed = math.max(committed, tonumber(before[2] or 0))
@@ -48,8 +53,7 @@ redis.call('ZREM', chunks, '')
 if before[1] and tonumber(before[1]) < execution then
   redis.call('DEL', stop)
   if ARGV[7] == '1' then
-    local lost = tonumber(redis.call('HGET', calls, 'in_flight') or 0)
-    redis.call('HDEL', calls, 'in_flight')
+    local lost = 0
     local flight = redis.call('HGETALL', KEYS[5])
     for i = 1, #flight, 2 do
       if string.match(flight[i + 1], '^%d+\\n${OWN}[^\\n]*$') then
@@ -57,7 +61,7 @@ if before[1] and tonumber(before[1]) < execution then
         lost = lost + 1
       end
     end
-    if lost ~= 0 then redis.call('HINCRBY', calls, 'repeated', lost) end
+    if lost > 0 then redis.call('HINCRBY', calls, 'repeated', lost) end
   end
 end
 for _, first in ipairs(redis.call('ZRANGEBYSCORE', chunks, '-inf', committed)) do
@@ -68,7 +72,7 @@ for _, first in ipairs(redis.call('ZRANGEBYSCORE', chunks, '-inf', committed)) d
   if redis.call('EXISTS', rows) == 0 then redis.call('ZREM', chunks, first) end
 end
 ${dropWritten('KEYS[6]')}
-redis.call('HSET', head, 'execution', execution, 'committed', committed, 'until', now + ARGV[4])
+redis.call('HSET', head, 'v', '${VERSION}', 'execution', execution, 'committed', committed, 'until', now + ARGV[4])
 redis.call('PEXPIRE', head, ARGV[5])
 if redis.call('HSETNX', calls, 'seeded', 1) == 1 then
   for i, name in ipairs(${NAMES}) do
@@ -231,7 +235,7 @@ end
 local totals = {0, 0, 0}
 if isFull then
   readSpent()
-  totals = {prompt, completion, redis.call('HLEN', flight) + (redis.call('HGET', calls, 'in_flight') or 0)}
+  totals = {prompt, completion, redis.call('HLEN', flight)}
 end
 for _, key in ipairs({calls, chunks, written, flight}) do redis.call('PEXPIRE', key, ttl) end
 return {totals, answers, isKept}
