@@ -94,6 +94,7 @@ export async function init(data: string | undefined, options: Options, place: Pl
   }
 }
 
+/** @param questions null where nobody can be asked: what no option says has its default then, or is missed */
 async function write(
   given: string | undefined,
   options: Options,
@@ -102,15 +103,20 @@ async function write(
 ): Promise<void> {
   const environment = readEnvironment(process.env);
   const data =
-    given === undefined
-      ? await asked(questions, 'the data file', '1/4  Which data file?', lookAt)
-      : await lookAt(given);
+    (await (given === undefined ? questions?.ask(['1/4  Which data file?'], lookAt) : lookAt(given))) ??
+    lacking('the data file', 'it as the argument');
   const name = options.name ?? nameOf(data.path);
   const file = options.job ?? join('jobs', `${name}.yaml`);
   if (options.force !== true) assertFree(file);
-  const task = options.prompt?.trim() ?? (await taskOf(questions, data));
-  const answer = await answerOf(questions, options);
-  const path = options.output ?? (await outputOf(questions, data, name));
+  const task =
+    options.prompt?.trim() ??
+    (await questions?.ask(taskQuestion(data), (line) => taskIn(line, data))) ??
+    (data.hasPrompts ? '' : lacking('what to do with each row', '--prompt TEXT'));
+  const answer = wishOf(options) ?? (await questions?.ask(ANSWER_QUESTION, wishIn)) ?? null;
+  const usual = defaultOutput(name, undefined, data.path);
+  const outputQuestion = ['', `4/4  Where are the answers written? Nothing: ${usual}`];
+  const path =
+    options.output ?? (await questions?.ask(outputQuestion, (line) => outputIn(line || usual))) ?? usual;
   const schema = schemaPath(file);
   const text = jobText({ name, data, task, answer, output: path, file, schema }, environment);
   save(file, text, options.force === true);
@@ -134,67 +140,50 @@ function onlyOne(data: string | undefined, { input, labels, jsonSchema }: Option
   );
 }
 
-async function taskOf(questions: Questions | null, data: DataFile): Promise<string> {
-  if (questions === null) {
-    if (data.hasPrompts) return '';
-    throw lacking('what to do with each row', '--prompt TEXT');
-  }
-  const { columns, text, hasPrompts } = data;
+function taskQuestion({ columns, text, hasPrompts }: DataFile): string[] {
   const added = text === null ? '' : ` Without one, ${text.tag} is added: it has the longest texts.`;
   const own = hasPrompts ? ' Nothing: each row brings its own prompt.' : '';
-  questions.tell(`     Columns: ${columns.slice(0, 20).join(', ')}${columns.length > 20 ? ', …' : ''}`);
-  questions.tell('');
-  questions.tell(`2/4  What is to be done with each row? {{ column }} puts a column in.${added}${own}`);
-  return await questions.ask(async (line) => {
-    if (line === '' && !hasPrompts)
-      throw new UsageError('no_task', 'Say what to do, such as: Classify the sentiment of the review.');
-    compileTemplate(line, { name: data.seen, columns, format: data.format });
-    return line;
-  });
+  return [
+    `     Columns: ${columns.slice(0, 20).join(', ')}${columns.length > 20 ? ', …' : ''}`,
+    '',
+    `2/4  What is to be done with each row? {{ column }} puts a column in.${added}${own}`,
+  ];
 }
 
-async function answerOf(questions: Questions | null, { labels, jsonSchema }: Options): Promise<AnswerWish> {
+function taskIn(line: string, data: DataFile): string {
+  if (line === '' && !data.hasPrompts)
+    throw new UsageError('no_task', 'Say what to do, such as: Classify the sentiment of the review.');
+  compileTemplate(line, data);
+  return line;
+}
+
+const ANSWER_QUESTION = [
+  '',
+  '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
+];
+
+function wishIn(line: string): AnswerWish {
+  if (line === '') return null;
+  return line.toLowerCase().endsWith('.json') ? { json: readSchema(line) } : { labels: labelsOf(line) };
+}
+
+function wishOf({ labels, jsonSchema }: Options): AnswerWish {
   if (labels !== undefined) return { labels: labelsOf(labels) };
-  if (jsonSchema !== undefined) return { json: readSchema(jsonSchema) };
-  if (questions === null) return null;
-  questions.tell('');
-  questions.tell(
-    '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
-  );
-  return await questions.ask(async (line) => {
-    if (line === '') return null;
-    return line.toLowerCase().endsWith('.json') ? { json: readSchema(line) } : { labels: labelsOf(line) };
-  });
+  return jsonSchema === undefined ? null : { json: readSchema(jsonSchema) };
 }
 
-async function outputOf(questions: Questions | null, data: DataFile, name: string): Promise<string> {
-  const usual = defaultOutput(name, undefined, data.path);
-  if (questions === null) return usual;
-  questions.tell('');
-  questions.tell(`4/4  Where are the answers written? Nothing: ${usual}`);
-  return await questions.ask(async (line) => {
-    outputFormatOf(line || usual);
-    return line || usual;
-  });
+function outputIn(path: string): string {
+  outputFormatOf(path);
+  return path;
 }
 
-async function asked<T>(
-  questions: Questions | null,
-  what: string,
-  question: string,
-  read: (line: string) => Promise<T>,
-): Promise<T> {
-  if (questions === null) throw lacking(what, 'it as the argument');
-  questions.tell(question);
-  return await questions.ask(read);
-}
-
-const lacking = (what: string, how: string): UsageError =>
-  new UsageError(
+function lacking(what: string, how: string): never {
+  throw new UsageError(
     'init_needs_more',
     `nothing says ${what}, and there is no terminal to ask on, or --yes forbids it`,
     `Give ${how}: promptmill init DATA --prompt TEXT [--labels a,b | --json-schema FILE] [--output FILE]`,
   );
+}
 
 function labelsOf(text: string): string[] {
   const labels = text.split(',').map((label) => label.trim());
@@ -260,30 +249,25 @@ function save(file: string, text: string, replace: boolean): void {
 /** The person has left: Ctrl-C, or the end of the input. */
 class Interrupted extends Error {}
 
+/** What stands before a line: the number of a question, or as many spaces. */
+const INDENT = '     ';
+
 /** Asks a person line by line. */
 class Questions {
   readonly #reader;
   readonly #lines;
-  readonly #output: Place['output'];
 
-  constructor({ input, output }: Place) {
-    this.#output = output;
-    this.#reader = createInterface({ input, output, terminal: true, prompt: '     > ' });
-    this.#reader.on('SIGINT', () => this.#reader.close());
+  constructor(private readonly place: Place) {
+    const { input, output } = place;
+    this.#reader = createInterface({ input, output, terminal: true, prompt: `${INDENT}> ` });
+    this.#reader.on('SIGINT', () => this.close());
+    // Lines that are pasted together wait here until they are asked for.
     this.#lines = this.#reader[Symbol.asyncIterator]();
   }
 
-  /** Prints a text, its lines indented like its first one. */
-  tell(text: string): void {
-    const width = Math.min(this.#output.columns ?? 80, 100);
-    const [, head = '', rest = ''] = /^(\d\/\d {2}| *)(.*)$/su.exec(plain(text)) ?? [];
-    const lines = words(rest, Math.max(20, width - head.length));
-    const indent = ' '.repeat(head.length);
-    this.#output.write(`${lines.map((line, i) => (i === 0 ? head : indent) + line).join('\n')}\n`);
-  }
-
-  /** Takes a line, and asks again while it is no answer. */
-  async ask<T>(read: (line: string) => Promise<T>): Promise<T> {
+  /** Asks again while the line is no answer. */
+  async ask<T>(question: readonly string[], read: (line: string) => T | Promise<T>): Promise<T> {
+    for (const line of question) this.#tell(line);
     for (;;) {
       this.#reader.prompt();
       const { value, done } = await this.#lines.next();
@@ -292,9 +276,16 @@ class Questions {
         return await read(value.trim());
       } catch (error) {
         if (!(error instanceof UsageError)) throw error;
-        this.tell(`     ${[error.message, error.hint].filter(Boolean).join(' ')}`);
+        this.#tell(`${INDENT}${[error.message, error.hint].filter(Boolean).join(' ')}`);
       }
     }
+  }
+
+  #tell(text: string): void {
+    const { output } = this.place;
+    const width = Math.max(20, Math.min(output.columns ?? 80, 100) - INDENT.length);
+    const lines = words(plain(text.slice(INDENT.length)), width);
+    output.write(`${text.slice(0, INDENT.length)}${lines.join(`\n${INDENT}`)}\n`);
   }
 
   close(): void {

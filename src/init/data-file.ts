@@ -1,14 +1,10 @@
 import { valueText } from '../json.js';
-import { compileTemplate } from '../prompt/template.js';
-import type { InputFormat } from '../source/input.js';
-import { type Beginning, firstRows } from '../source/source.js';
+import { compileTemplate, type TemplateInput } from '../prompt/template.js';
+import { firstRows } from '../source/source.js';
 
-/** What the first rows of a data file tell. */
-export interface DataFile extends Pick<Beginning, 'columns'> {
+/** What the first rows of a data file tell. As `name` a message has also which of its rows were looked at. */
+export interface DataFile extends TemplateInput {
   readonly path: string;
-  /** What a message calls it that misses a column: also which of its rows were looked at. */
-  readonly seen: string;
-  readonly format: InputFormat;
   /** The column that a prompt is most likely about, and the tag that puts it there; null where none can be named. */
   readonly text: { readonly column: string; readonly tag: string } | null;
   /** Its rows bring their own prompts. */
@@ -28,25 +24,21 @@ export async function lookAt(path: string): Promise<DataFile> {
   const longestFirst = columns.toSorted((a, b) => (lengths.get(b) ?? 0) - (lengths.get(a) ?? 0));
   // Columns of later rows are not known where the file does not begin with them all.
   const isPart = !format.hasHeader && rows.length === ROWS;
+  const input = { name: isPart ? `${path}, in its first ${ROWS} rows,` : path, columns, format };
   return {
+    ...input,
     path,
-    seen: isPart ? `${path}, in its first ${ROWS} rows,` : path,
-    format,
-    columns,
-    text: firstNamed(longestFirst, { path, format, columns }),
+    text: firstNamed(longestFirst, input),
     hasPrompts: columns.includes('prompt') || columns.includes('body'),
   };
 }
 
 /** The first column that a template can name: one whose name has braces, for example, it cannot. */
-function firstNamed(
-  names: readonly string[],
-  { path, format, columns }: Pick<DataFile, 'path' | 'format' | 'columns'>,
-): DataFile['text'] {
+function firstNamed(names: readonly string[], input: TemplateInput): DataFile['text'] {
   for (const column of names) {
     for (const tag of [`{{ ${column} }}`, `{{& ${column} }}`]) {
       try {
-        const template = compileTemplate(tag, { name: path, format, columns });
+        const template = compileTemplate(tag, input);
         if (template.names.length === 1 && template.names[0] === column) return { column, tag };
       } catch {
         // Not in this way.

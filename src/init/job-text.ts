@@ -8,6 +8,7 @@ import { compileTemplate } from '../prompt/template.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import { plain, words } from '../render/terminal-text.js';
 import { ASSUMED_MODEL } from '../service/catalogue.js';
+import { shellWord } from '../shell-word.js';
 import type { DataFile } from './data-file.js';
 
 /** What a person has said of a job that is to be written. */
@@ -38,8 +39,7 @@ export function jobText(wishes: JobWishes, environment: Environment): string {
   const { data, file } = wishes;
   const text = textOf(wishes);
   const { prompt, answer } = settle(parseJob(text, file, environment), environment, {});
-  if (prompt !== null)
-    compileTemplate(prompt, { name: data.seen, columns: data.columns, format: data.format });
+  if (prompt !== null) compileTemplate(prompt, data);
   answerReader(answer);
   return text;
 }
@@ -99,7 +99,7 @@ function textOf(wishes: JobWishes): string {
 
 /** What can be done with a job file: check it, rehearse it, run it. */
 export function nextCommands(file: string): [check: string, rehearse: string, run: string] {
-  const job = /^[\w@%+=:,./-]+$/.test(file) ? file : `'${plain(file).replaceAll("'", "'\\''")}'`;
+  const job = shellWord(plain(file));
   return [`promptmill check ${job}`, `promptmill run ${job} --emulate`, `promptmill run ${job}`];
 }
 
@@ -138,7 +138,7 @@ function promptOf({ task, data, answer }: JobWishes): {
 /** The column that a template of the user's own is about; null where it has several, or asks whether one is empty. */
 function aboutOf(task: string, data: DataFile): string | null {
   if (/\{\{\s*[#^]/.test(task)) return null;
-  const { names } = compileTemplate(task, { name: data.seen, columns: data.columns, format: data.format });
+  const { names } = compileTemplate(task, data);
   const [only, ...others] = new Set(names);
   return others.length === 0 ? (only ?? null) : null;
 }

@@ -33,15 +33,24 @@ export function proxyCleaner(user: string): KeyCleaner {
 export function keyCleaner(key: string, shortest = SHORTEST): KeyCleaner {
   if (key.length < shortest) return (text) => text;
   const forms = formsOf(key);
-  const isIn = (plain: string): boolean => forms.some((form) => plain.includes(form));
-  // Nearly every body has line breaks and quotes in it; the escapes of these say nothing of most keys.
-  const mayMean = key.includes('"') ? /\\[^nrtbf]|[%&]/ : /\\[^nrtbf"]|[%&]/;
+  // Nearly every body has quotes in it; their escapes say nothing of most keys.
+  const mayMean = key.includes('"') ? ESCAPE : new RegExp(`(?!\\\\")(?:${ESCAPE.source})`, 'i');
   return (body) => {
     const text = body.includes(key) ? body.replaceAll(key, '[key]') : body;
     const plain = mayMean.test(text) ? plainOf(text, false).text : text.toLowerCase();
-    return isIn(plain) ? without(text, forms) : text;
+    return forms.some((form) => plain.includes(form)) ? without(text, forms) : text;
   };
 }
+
+/**
+ * Escapes that may mean a visible character of ASCII, as keys have no others: a byte in hexadecimal, a number of HTML in
+ * hexadecimal or decimal, a name of HTML, a sign behind a backslash. Leading zeros are allowed without end; nobody writes more.
+ */
+const ESCAPE =
+  /(?:%|\\x|\\u00)([2-7][\da-f])|&#x([\da-f]{1,10});?|&#(\d{1,10});?|&([a-z]{1,8});|\\([!-/:-@[-`{-~])/i;
+const ESCAPE_FIRST = new RegExp(`^(?:${ESCAPE.source})`);
+/** Characters of the longest one. */
+const LONGEST = 14;
 
 /** What the plain form of a text must not have in it; plain as well, so in lower case. */
 function formsOf(key: string): readonly string[] {
@@ -65,25 +74,14 @@ function base64Core(key: string, offset: number): string {
 
 function without(text: string, forms: readonly string[]): string {
   const plain = plainOf(text, true);
-  const found = forms.flatMap((form) => placesOf(form, plain.text)).sort((a, b) => a.start - b.start);
+  const anyForm = new RegExp(forms.map((form) => form.replace(/\W/g, '\\$&')).join('|'), 'g');
   let cleaned = '';
   let copied = 0;
-  for (const { start, end } of found) {
-    const from = plain.from(start);
-    const to = plain.from(end);
-    if (to <= copied) continue;
-    if (from >= copied) cleaned += `${text.slice(copied, from)}[key]`;
-    copied = to;
+  for (const { 0: form, index } of plain.text.matchAll(anyForm)) {
+    cleaned += `${text.slice(copied, plain.from(index))}[key]`;
+    copied = plain.from(index + form.length);
   }
   return cleaned + text.slice(copied);
-}
-
-function placesOf(form: string, plain: string): { start: number; end: number }[] {
-  const places: { start: number; end: number }[] = [];
-  for (let start = plain.indexOf(form); start >= 0; start = plain.indexOf(form, start + form.length)) {
-    places.push({ start, end: start + form.length });
-  }
-  return places;
 }
 
 /** A text without its escapes. */
@@ -101,95 +99,43 @@ interface Plain {
  */
 function plainOf(text: string, placed: boolean): Plain {
   const codes = new Uint16Array(text.length);
+  const bytes = Buffer.from(codes.buffer);
   const places = new Uint32Array(placed ? text.length : 0);
   let top = text.length;
   let escaped = -1;
   for (let at = text.length - 1; at >= 0; at--) {
     const given = lower(text.charCodeAt(at));
     let code = given;
-    for (let found = escapeAt(code, codes, top); found !== null; found = escapeAt(code, codes, top)) {
-      code = lower(found.code);
-      top += found.taken;
+    codes[--top] = code;
+    while (code === PERCENT || code === AMPERSAND || code === BACKSLASH) {
+      const { meant, length } = escapeIn(bytes.toString('utf16le', 2 * top, 2 * (top + LONGEST)));
+      if (length === 0) break;
+      code = lower(meant);
+      top += length - 1;
+      codes[top] = code;
     }
     // In JSON inside JSON, an escape has more backslashes before it.
-    if (code !== BACKSLASH || top !== escaped) codes[--top] = code;
+    if (code === BACKSLASH && top + 1 === escaped) top++;
     if (given === BACKSLASH && code !== BACKSLASH) escaped = top;
     if (placed) places[top] = at;
   }
   return {
-    text: Buffer.from(codes.buffer, 2 * top).toString('utf16le'),
+    text: bytes.toString('utf16le', 2 * top),
     from: (index) => places[top + index] ?? text.length,
   };
 }
 
-interface Escape {
-  /** The character that it means. */
-  readonly code: number;
-  /** Characters behind the first one. */
-  readonly taken: number;
+/** The escape at the beginning of a text in lower case, when it means a visible character. */
+function escapeIn(text: string): { meant: number; length: number } {
+  const [found = '', byte, hex = byte, decimal, name = '', sign] = ESCAPE_FIRST.exec(text) ?? [];
+  const digits = hex === undefined ? decimal : `0x${hex}`;
+  const meant = digits === undefined ? (ENTITIES.get(name) ?? sign ?? '').charCodeAt(0) : Number(digits);
+  return meant > 0x20 && meant < 0x7f ? { meant, length: found.length } : { meant: 0, length: 0 };
 }
-
-/** The escape that a character begins, when it means a visible character of ASCII: keys have no others. */
-function escapeAt(code: number, codes: Uint16Array, next: number): Escape | null {
-  if (code === PERCENT) return numeral(codes, next, 2, 2, 16);
-  if (code === AMPERSAND) return entity(codes, next);
-  if (code !== BACKSLASH) return null;
-  const escaped = codes[next] ?? 0;
-  if (escaped === LETTER_U) return behind(1, numeral(codes, next + 1, 4, 4, 16));
-  if (escaped === LETTER_X) return behind(1, numeral(codes, next + 1, 2, 2, 16));
-  return isVisible(escaped) && !isLetterOrDigit(escaped) ? { code: escaped, taken: 1 } : null;
-}
-
-/** `&#43;`, `&#x2b;`, `&plus;` */
-function entity(codes: Uint16Array, next: number): Escape | null {
-  if (codes[next] !== NUMBER_SIGN) {
-    let name = '';
-    for (let at = next; isLetterOrDigit(codes[at] ?? 0) && name.length < LONGEST_NAME; at++) {
-      name += String.fromCharCode(codes[at] ?? 0);
-    }
-    const char = codes[next + name.length] === SEMICOLON ? ENTITIES.get(name) : undefined;
-    return char === undefined ? null : { code: char.charCodeAt(0), taken: name.length + 1 };
-  }
-  const inHex = codes[next + 1] === LETTER_X;
-  const found = inHex
-    ? behind(2, numeral(codes, next + 2, 1, LONGEST_NUMBER, 16))
-    : behind(1, numeral(codes, next + 1, 1, LONGEST_NUMBER, 10));
-  if (found === null) return null;
-  return codes[next + found.taken] === SEMICOLON ? behind(1, found) : found;
-}
-
-/** As many digits as there are, of those that are allowed. */
-function numeral(
-  codes: Uint16Array,
-  next: number,
-  least: number,
-  most: number,
-  base: 10 | 16,
-): Escape | null {
-  let code = 0;
-  let taken = 0;
-  for (; taken < most; taken++) {
-    const digit = digitOf(codes[next + taken] ?? 0);
-    if (digit >= base) break;
-    code = code * base + digit;
-  }
-  return taken >= least && isVisible(code) ? { code, taken } : null;
-}
-
-const behind = (more: number, found: Escape | null): Escape | null =>
-  found && { code: found.code, taken: found.taken + more };
 
 const PERCENT = 0x25;
 const AMPERSAND = 0x26;
-const NUMBER_SIGN = 0x23;
-const SEMICOLON = 0x3b;
 const BACKSLASH = 0x5c;
-const LETTER_U = 0x75;
-const LETTER_X = 0x78;
-
-/** Leading zeros are allowed without end; nobody writes more. */
-const LONGEST_NUMBER = 10;
-const LONGEST_NAME = 8;
 
 /** HTML's names of the visible characters of ASCII, in lower case. Source: the HTML standard, 13.5. */
 const ENTITIES: ReadonlyMap<string, string> = new Map(
@@ -202,13 +148,4 @@ const ENTITIES: ReadonlyMap<string, string> = new Map(
     .flatMap((name, i, all) => (i % 2 === 0 ? [[name, all[i + 1] ?? ''] as const] : [])),
 );
 
-const isVisible = (code: number): boolean => code > 0x20 && code < 0x7f;
 const lower = (code: number): number => (code >= 0x41 && code <= 0x5a ? code + 0x20 : code);
-/** All letters are small here. */
-const isLetterOrDigit = (code: number): boolean =>
-  (code >= 0x30 && code <= 0x39) || (code >= 0x61 && code <= 0x7a);
-
-function digitOf(code: number): number {
-  if (code >= 0x30 && code <= 0x39) return code - 0x30;
-  return code >= 0x61 && code <= 0x66 ? code - 0x57 : 99;
-}

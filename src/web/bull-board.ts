@@ -4,6 +4,7 @@ import { FastifyAdapter } from '@bull-board/fastify';
 import type { FastifyInstance } from 'fastify';
 import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
 import { ENTRY_LIMIT } from '../worker/entry-limit.js';
+import { BULL_BOARD_HEADERS } from './guard.js';
 
 /** Where Bull Board is. */
 const PATH = '/queues';
@@ -42,6 +43,7 @@ export async function addBullBoard(
   });
 
   await app.register(async (scope) => {
+    scope.addHook('onRequest', async (_request, reply) => reply.helmet(BULL_BOARD_HEADERS));
     scope.addHook('onSend', async (_request, reply, payload) => {
       const isPage = typeof payload === 'string' && String(reply.getHeader('content-type')).includes('html');
       return isPage ? payload.replace(FOREIGN_LINK, '') : payload;

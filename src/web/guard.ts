@@ -1,5 +1,6 @@
 import { BlockList, isIP } from 'node:net';
 import basicAuth from '@fastify/basic-auth';
+import helmet, { type FastifyHelmetOptions } from '@fastify/helmet';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Doorkeeper, type Login } from './login.js';
 
@@ -7,13 +8,36 @@ import { Doorkeeper, type Login } from './login.js';
 const OPEN = new Set(['/healthz', '/readyz']);
 
 /** The pages of Promptmill's own: nothing inline, nothing from elsewhere. */
-const STRICT =
-  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/** Bull Board's page has styles in it, and a base. */
-const BULL_BOARD =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; " +
-  "font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
+const POLICY = {
+  defaultSrc: ["'none'"],
+  scriptSrc: ["'self'"],
+  styleSrc: ["'self'"],
+  connectSrc: ["'self'"],
+  imgSrc: ["'self'", 'data:'],
+  baseUri: ["'none'"],
+  formAction: ["'none'"],
+  frameAncestors: ["'none'"],
+};
+
+const HEADERS: FastifyHelmetOptions = {
+  contentSecurityPolicy: { useDefaults: false, directives: POLICY },
+  xFrameOptions: { action: 'deny' },
+  // The dashboard speaks plain HTTP; a proxy that adds TLS to it adds this as well.
+  strictTransportSecurity: false,
+};
+
+/** Bull Board's page has styles in it, fonts, and a base. */
+export const BULL_BOARD_HEADERS: FastifyHelmetOptions = {
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      ...POLICY,
+      styleSrc: ["'self'", "'unsafe-inline'"],
+      fontSrc: ["'self'"],
+      baseUri: ["'self'"],
+    },
+  },
+};
 
 const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
@@ -28,6 +52,7 @@ export function isLoopback(host: string): boolean {
 /** Puts every request, also one for a page that does not exist, past the login and the rules against other sites. */
 export async function guard(app: FastifyInstance, host: string, login: Login): Promise<void> {
   const doorkeeper = new Doorkeeper(login);
+  await app.register(helmet, HEADERS);
   await app.register(basicAuth, {
     authenticate: { realm: 'Promptmill' },
     validate: async (user: string, password: string, request: FastifyRequest, reply: FastifyReply) => {
@@ -54,7 +79,7 @@ export async function guard(app: FastifyInstance, host: string, login: Login): P
   });
 
   app.addHook('onRequest', (request, reply, done) => {
-    secure(request, reply);
+    reply.header('cache-control', 'no-store');
     if (isOpen(request)) done();
     else done(isLoopback(host) && !isLoopback(nameIn(request)) ? strangeName(request) : undefined);
   });
@@ -101,18 +126,6 @@ function nameIn(request: FastifyRequest): string {
     .replace(/:\d*$/, '')
     .replace(/^\[(.*)\]$/, '$1')
     .toLowerCase();
-}
-
-function secure(request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers({
-    'content-security-policy': /^\/queues(\/|$|\?)/.test(request.url) ? BULL_BOARD : STRICT,
-    'x-content-type-options': 'nosniff',
-    'x-frame-options': 'DENY',
-    'referrer-policy': 'no-referrer',
-    'cross-origin-resource-policy': 'same-origin',
-    'cross-origin-opener-policy': 'same-origin',
-    'cache-control': 'no-store',
-  });
 }
 
 function refusal(statusCode: number, message: string): Error {

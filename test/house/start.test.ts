@@ -25,6 +25,7 @@ const NOT_NEEDED = [
   'iconv-lite',
   'pino-pretty',
   'fastify',
+  'helmet',
   'prom-client',
   'vega',
   'vega-lite',

@@ -180,14 +180,20 @@ describe('other sites', () => {
     const { get } = await dashboard();
     for (const path of ['/', '/api/state', '/no-such-page']) {
       const { headers } = await get(path);
-      expect(headers['content-security-policy'], path).toMatch(/^default-src 'none'; script-src 'self';/);
+      expect(headers['content-security-policy'], path).toMatch(/^default-src 'none';script-src 'self';/);
       expect(headers['content-security-policy'], path).toContain("frame-ancestors 'none'");
       expect(headers['content-security-policy'], path).not.toContain('unsafe');
       expect(headers, path).toMatchObject({
         'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
         'referrer-policy': 'no-referrer',
         'cross-origin-resource-policy': 'same-origin',
+        'cross-origin-opener-policy': 'same-origin',
+        'cache-control': path === '/' ? 'private, no-cache' : 'no-store',
       });
+      // Neither may send a browser to HTTPS, where nothing listens.
+      expect(headers['content-security-policy'], path).not.toContain('upgrade-insecure-requests');
+      expect(headers['strict-transport-security'], path).toBeUndefined();
       expect(headers['access-control-allow-origin'], path).toBeUndefined();
     }
   });

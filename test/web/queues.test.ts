@@ -104,7 +104,7 @@ function bullBoard(under: () => StoreUnderTest): void {
     expect(status).toBe(200);
     expect(body).toContain('Promptmill queues');
     expect(headers['content-security-policy']).toContain(
-      "script-src 'self'; style-src 'self' 'unsafe-inline'",
+      "script-src 'self';style-src 'self' 'unsafe-inline'",
     );
     expect(body).not.toMatch(/(?:href|src)="https?:/);
     for (const [, script = ''] of body.matchAll(/<script[^>]* src="([^"]+)"/g)) {
