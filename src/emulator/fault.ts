@@ -1,7 +1,8 @@
+import { isObject } from '../json.js';
 import type { Json } from '../model.js';
 import { UNWANTED, type Unwanted } from './answers/unwanted.js';
-import { type Body, isObject } from './checks.js';
 import type { Delivery } from './delivery.js';
+import type { Body } from './operation.js';
 import { type Asked, faultReply, garbage, type Hint, insufficientQuota, type Reply } from './refusal.js';
 
 type Form = (body: Body) => Body;

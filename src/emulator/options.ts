@@ -1,3 +1,4 @@
+import type { AnswerSpec } from '../model.js';
 import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
 import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
@@ -48,6 +49,8 @@ export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emu
 /** An emulator at work: its settings, and what it keeps between requests. */
 export interface Service extends Gate {
   readonly modelPrefix: string;
+  /** What the job reads from its answers; a text where nobody knows. */
+  readonly told: AnswerSpec;
   readonly seed: number;
   readonly latency: Latency;
   readonly filter: FilterSettings;
@@ -72,7 +75,7 @@ const QUOTA: QuotaSettings = {
 };
 
 /** Fills in the defaults. */
-export function serviceOf(options: EmulatorOptions): Service {
+export function serviceOf(options: EmulatorOptions, told: AnswerSpec): Service {
   const { keys = TEST_KEYS, seed = 1 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
@@ -81,6 +84,7 @@ export function serviceOf(options: EmulatorOptions): Service {
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
     deployments: new Map(Object.entries(options.deployments ?? {})),
     modelPrefix: options.modelPrefix ?? '',
+    told,
     seed,
     latency: options.latency ?? { baseMs: 0, perTokenMs: 0 },
     filter: {

@@ -21,7 +21,8 @@ async function answering(way: Unwanted, rate = 1, seed = 1): Promise<Emulator> {
   return emulator;
 }
 
-const JSON_PROMPT = 'Extract order_number and email as JSON.\nText: A-10233 from anna@example.org\nJSON:';
+const JSON_PROMPT =
+  'Answer with JSON with the keys order_number and email.\nText: A-10233 from anna@example.org\nJSON:';
 const OBJECT = '{"order_number": "A-10233", "email": "anna@example.org"}';
 
 const labels = answerReader({ kind: 'labels', labels: ['positive', 'negative', 'neutral'] });
