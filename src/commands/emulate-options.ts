@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Environment } from '../config/environment.js';
-import { FAULT_NAMES, faultNamed } from '../emulator/fault.js';
+import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import type { FaultRate } from '../emulator/fault-plan.js';
 import { readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
@@ -161,7 +161,7 @@ function deployment(text: string, others: Readonly<Record<string, string>> = {})
 
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
   const [, name = '', rate = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
-  const fault = faultNamed(name);
+  const fault = disturbanceNamed(name);
   if (!fault || Number(rate) > 1) {
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
   }

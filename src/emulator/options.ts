@@ -4,8 +4,7 @@ import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
 import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
 import { Quota, type QuotaSettings } from './quota.js';
 import type { Hint } from './refusal.js';
-import type { Gate } from './routes.js';
-import { Tally } from './stats.js';
+import { RequestStats } from './stats.js';
 
 /** Settings of an emulator; every one has a default. */
 export interface EmulatorOptions {
@@ -47,7 +46,13 @@ export interface EmulatorOptions {
 export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
 
 /** An emulator at work: its settings, and what it keeps between requests. */
-export interface Service extends Gate {
+export interface Service {
+  /** First path segment. */
+  readonly segment: string;
+  /** The keys that are accepted. */
+  readonly keys: readonly string[];
+  /** Deployment name → model ID, for names that are no model's own. */
+  readonly deployments: ReadonlyMap<string, string>;
   readonly modelPrefix: string;
   /** What the job reads from its answers; a text where nobody knows. */
   readonly told: AnswerSpec;
@@ -60,7 +65,7 @@ export interface Service extends Gate {
   readonly hint: Hint;
   readonly clock: () => number;
   readonly faults: FaultPlan;
-  readonly tally: Tally;
+  readonly received: RequestStats;
   /** The quota of a deployment. */
   quotaOf(deployment: string): Quota;
   /** Changes the quota of each deployment; its windows begin anew. */
@@ -98,7 +103,7 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec): Service {
     hint: options.hint ?? 'seconds',
     clock: options.clock ?? (() => performance.now()),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
-    tally: new Tally(),
+    received: new RequestStats(),
     quotaOf(deployment) {
       const known = quotas.get(deployment) ?? new Quota(quota);
       quotas.set(deployment, known);

@@ -245,6 +245,12 @@ export function insufficientQuota(): Reply {
   return { status: 429, body: { error: { message, type: code, param: null, code } } };
 }
 
+/** A defect of the emulator: said in the service's words, with the cause. */
+export function serverError(cause: unknown): Reply {
+  const message = `The emulator had an error while processing your request: ${String(cause)}`;
+  return { status: 500, body: { error: { message, type: 'server_error', param: null, code: null } } };
+}
+
 /** A page of some proxy in place of the answer. */
 export function garbage(): Reply {
   return { status: 200, body: html('Welcome') };

@@ -41,7 +41,7 @@ export async function startEmulator(
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
     keys: options.keys ?? TEST_KEYS,
-    stats: () => service.tally.stats,
+    stats: () => service.received.stats,
     setQuota: (quota) => service.setQuota(quota),
     close: () =>
       new Promise((resolve) => {

@@ -1,21 +1,20 @@
+import type { Completions } from './completion.js';
+import type { Delivery } from './delivery.js';
 import { fingerprintOf } from './random.js';
 
 /** One completion request, as far as it came. */
 export interface Visit {
-  /** Status that was sent; `null` when there was no response. */
-  readonly status: number | null;
-  /** Name of the fault that befell it. */
-  readonly fault: string | null;
+  readonly delivery: Delivery;
+  /** Of a valid request. */
   readonly prompts: readonly string[];
-  /** Tokens of an answer that was generated. */
-  readonly usage: Usage | null;
-  /** Whether the answer went out whole. */
-  readonly whole: boolean;
+  /** Name of the fault that befell it. */
+  readonly fault?: string | undefined;
   /** Which limit refused it. */
-  readonly limited: 'requests' | 'tokens' | null;
-  readonly filteredPrompt: boolean;
-  /** Choices that the filter cut. */
-  readonly filteredCompletions: number;
+  readonly limited?: 'requests' | 'tokens';
+  /** Whether the filter blocked a prompt. */
+  readonly isBlocked?: boolean;
+  /** What was generated. */
+  readonly completions?: Completions;
 }
 
 /** Token counts of answers. */
@@ -47,7 +46,7 @@ export interface Stats {
 }
 
 /** Adds visits up. Memory grows with the distinct prompts, by some 50 bytes each. */
-export class Tally {
+export class RequestStats {
   #requests = 0;
   #answered = 0;
   #prompts = 0;
@@ -72,22 +71,25 @@ export class Tally {
     };
   }
 
-  add(visit: Visit): void {
-    if (visit.status !== null) count(this.#byStatus, String(visit.status));
-    if (visit.fault !== null) count(this.#byFault, visit.fault);
-    if (visit.status === null && visit.fault === null) this.#abandoned += 1;
-    this.#prompts += visit.prompts.length;
-    for (const prompt of visit.prompts) this.#distinct.add(fingerprintOf(prompt));
-    if (visit.limited) this.#limited[visit.limited] += 1;
-    if (visit.filteredPrompt) this.#filtered.prompts += 1;
-    if (!visit.usage) return;
-    if (visit.whole) {
+  add({ delivery, prompts, fault, limited, isBlocked = false, completions }: Visit): void {
+    const status = statusOf(delivery);
+    if (status !== null) count(this.#byStatus, String(status));
+    if (fault !== undefined) count(this.#byFault, fault);
+    if (status === null && fault === undefined) this.#abandoned += 1;
+    this.#prompts += prompts.length;
+    for (const prompt of prompts) this.#distinct.add(fingerprintOf(prompt));
+    if (limited) this.#limited[limited] += 1;
+    if (isBlocked) this.#filtered.prompts += 1;
+    if (!completions) return;
+    const isWhole = delivery.kind === 'whole' || delivery.kind === 'stream';
+    if (isWhole) {
       this.#answered += 1;
-      this.#filtered.completions += visit.filteredCompletions;
+      const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');
+      this.#filtered.completions += cut.length;
     }
-    const usage = visit.whole ? this.#usage : this.#lost;
-    usage.prompt_tokens += visit.usage.prompt_tokens;
-    usage.completion_tokens += visit.usage.completion_tokens;
+    const usage = isWhole ? this.#usage : this.#lost;
+    usage.prompt_tokens += completions.promptTokens;
+    usage.completion_tokens += completions.completionTokens;
   }
 
   get stats(): Stats {
@@ -106,6 +108,12 @@ export class Tally {
       largest_concurrency: this.#largest,
     };
   }
+}
+
+/** The status that a response began with; `null` when there was none. */
+function statusOf(delivery: Delivery): number | null {
+  if (delivery.kind === 'stream') return 200;
+  return 'reply' in delivery ? delivery.reply.status : null;
 }
 
 function count(counts: Map<string, number>, key: string): void {

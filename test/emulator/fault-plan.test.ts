@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { faultNamed } from '../../src/emulator/fault.js';
+import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from '../../src/emulator/fault-plan.js';
 
 function named(name: string) {
-  const fault = faultNamed(name);
+  const fault = disturbanceNamed(name);
   if (!fault) throw new Error(`no fault ${name}`);
   return fault;
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request as send } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
-import { faultNamed } from '../../src/emulator/fault.js';
+import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import type { FaultRate } from '../../src/emulator/fault-plan.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
@@ -19,7 +19,7 @@ async function started(options: EmulatorOptions): Promise<Emulator> {
 }
 
 function always(name: string): FaultRate {
-  const fault = faultNamed(name);
+  const fault = disturbanceNamed(name);
   if (!fault) throw new Error(`no fault ${name}`);
   return { fault, rate: 1 };
 }

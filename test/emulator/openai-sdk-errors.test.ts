@@ -1,6 +1,6 @@
 import OpenAI from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
-import { faultNamed } from '../../src/emulator/fault.js';
+import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import type { ScriptRule } from '../../src/emulator/fault-plan.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
@@ -20,7 +20,7 @@ async function started(options: EmulatorOptions = {}): Promise<Emulator> {
 
 /** One rule for the first request, or for every one. */
 function fault(name: string, rule: Partial<ScriptRule> = { to: 1 }): EmulatorOptions {
-  const found = faultNamed(name);
+  const found = disturbanceNamed(name);
   if (!found) throw new Error(`no fault ${name}`);
   return { script: [{ ...rule, fault: found }] };
 }
