@@ -1,7 +1,7 @@
 import type { AnswerSpec } from '../model.js';
 import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
-import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
+import { DEFAULT_SIDE, type FilterSide } from './filter.js';
 import { Quota, type QuotaSettings } from './quota.js';
 import type { Hint } from './refusal.js';
 import { RequestStats } from './stats.js';
@@ -46,31 +46,7 @@ export interface EmulatorOptions {
 export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
 
 /** An emulator at work: its settings, and what it keeps between requests. */
-export interface Service {
-  /** First path segment. */
-  readonly segment: string;
-  /** The keys that are accepted. */
-  readonly keys: readonly string[];
-  /** Deployment name → model ID, for names that are no model's own. */
-  readonly deployments: ReadonlyMap<string, string>;
-  readonly modelPrefix: string;
-  /** What the job reads from its answers; a text where nobody knows. */
-  readonly told: AnswerSpec;
-  readonly seed: number;
-  readonly latency: Latency;
-  readonly filter: FilterSettings;
-  /** The quota of each deployment now. */
-  readonly quota: QuotaSettings;
-  readonly quotaHeaders: boolean;
-  readonly hint: Hint;
-  readonly clock: () => number;
-  readonly faults: FaultPlan;
-  readonly received: RequestStats;
-  /** The quota of a deployment. */
-  quotaOf(deployment: string): Quota;
-  /** Changes the quota of each deployment; its windows begin anew. */
-  setQuota(quota: Partial<QuotaSettings>): void;
-}
+export type Service = ReturnType<typeof serviceOf>;
 
 const QUOTA: QuotaSettings = {
   requestsPerMinute: null,
@@ -79,14 +55,19 @@ const QUOTA: QuotaSettings = {
   estimate: 'full',
 };
 
-/** Fills in the defaults. */
-export function serviceOf(options: EmulatorOptions, told: AnswerSpec): Service {
+/**
+ * Fills in the defaults.
+ * @param told what the job reads from its answers; a text where nobody knows
+ */
+export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
   return {
     segment: options.segment ?? 'openai',
+    /** The keys that are accepted. */
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
+    /** Deployment name → model ID, for names that are no model's own. */
     deployments: new Map(Object.entries(options.deployments ?? {})),
     modelPrefix: options.modelPrefix ?? '',
     told,
@@ -96,7 +77,8 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec): Service {
       prompts: { ...DEFAULT_SIDE, ...options.filter?.prompts },
       completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
     },
-    get quota() {
+    /** The quota of each deployment now. */
+    get quota(): QuotaSettings {
       return quota;
     },
     quotaHeaders: options.quotaHeaders ?? true,
@@ -104,12 +86,13 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec): Service {
     clock: options.clock ?? (() => performance.now()),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
     received: new RequestStats(),
-    quotaOf(deployment) {
+    quotaOf(deployment: string): Quota {
       const known = quotas.get(deployment) ?? new Quota(quota);
       quotas.set(deployment, known);
       return known;
     },
-    setQuota(changed) {
+    /** Changes the quota of each deployment; its windows begin anew. */
+    setQuota(changed: Partial<QuotaSettings>): void {
       quota = { ...QUOTA, ...changed };
       quotas.clear();
     },

@@ -12,29 +12,7 @@ import {
 } from './refusal.js';
 
 /** A request that passed validation, with the service's defaults filled in. */
-export interface CompletionRequest {
-  /** The body's `model`; the service's own interface has it in the address and ignores this. */
-  readonly model: string | null;
-  readonly prompts: readonly string[];
-  /** What the completion leads up to; `''` for none. */
-  readonly suffix: string;
-  readonly maxTokens: number;
-  readonly temperature: number;
-  /** Choices returned for each prompt. */
-  readonly n: number;
-  /** Candidates generated, and billed, for each prompt; at least `n`. */
-  readonly bestOf: number;
-  readonly stop: readonly string[];
-  /** Whether the prompt is returned before the completion. */
-  readonly echo: boolean;
-  /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
-  readonly logprobs: number | null;
-  readonly stream: boolean;
-  /** Whether a stream ends with its usage. */
-  readonly streamUsage: boolean;
-  /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
-  readonly fingerprint: string;
-}
+export type CompletionRequest = ReturnType<typeof parseRequest>;
 
 /** Largest request body, in bytes: memory stays bounded whatever is sent. */
 const LARGEST_BODY = 16 * 1024 * 1024;
@@ -62,7 +40,7 @@ export async function readBody(request: IncomingMessage): Promise<string> {
  * Reads a request body.
  * @throws Refusal with the service's kind of message
  */
-export function parseRequest(text: string, style: Style, { requests }: EmulatedOperation): CompletionRequest {
+export function parseRequest(text: string, style: Style, { requests }: EmulatedOperation) {
   const read = requests[style].safeParse(parseJson(text), { reportInput: true });
   if (!read.success) throw refusalOf(read.error.issues);
   // What says how the answer is sent, or who asks, changes nothing in what is answered.
@@ -77,18 +55,26 @@ export function parseRequest(text: string, style: Style, { requests }: EmulatedO
     );
   }
   return {
+    /** The service's own interface has it in the address and ignores this. */
     model: model ?? null,
     prompts,
+    /** What the completion leads up to. */
     suffix: shaping.suffix ?? '',
     maxTokens: shaping.max_tokens ?? 16,
     temperature: shaping.temperature ?? 1,
+    /** Choices returned for each prompt. */
     n,
+    /** Candidates generated, and billed, for each prompt; at least `n`. */
     bestOf,
     stop: [shaping.stop ?? []].flat(),
+    /** Whether the prompt is returned before the completion. */
     echo: echo === true,
+    /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
     logprobs: logprobs ?? null,
     stream: stream === true,
+    /** Whether a stream ends with its usage. */
     streamUsage: stream_options?.include_usage === true,
+    /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
     fingerprint: JSON.stringify(Object.entries(shaping).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }

@@ -1,11 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Unwanted } from '../../src/emulator/answers/unwanted.js';
-import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
 import { said } from '../answer/said.js';
-import { call, events, SENTIMENT } from './call.js';
+import { call, events, named, SENTIMENT } from './call.js';
 
 let emulator: Emulator | null = null;
 afterEach(async () => {
@@ -15,9 +14,7 @@ afterEach(async () => {
 
 /** An emulator that answers a share of the requests in one way. */
 async function answering(way: Unwanted, rate = 1, seed = 1): Promise<Emulator> {
-  const fault = disturbanceNamed(way);
-  if (fault === null) throw new Error(`no fault ${way}`);
-  emulator = await startEmulator({ faults: [{ fault, rate }], seed });
+  emulator = await startEmulator({ faults: [{ fault: named(way), rate }], seed });
   return emulator;
 }
 
