@@ -91,6 +91,7 @@ describe('classification', () => {
   it.each([
     ['Classify the message into one of these categories: billing, technical support, shipping, other.', TEXT],
     ['Is the message about billing, technical support, shipping or other?', TEXT],
+    ['Choose:\nbilling - invoices\ntechnical support - errors\nshipping - parcels\nother - the rest', TEXT],
     ['Pick a category:\n- billing\n- technical support\n- shipping\n- other', labels(...TOPICS)],
     ['What is the message about?', labels(...TOPICS)],
   ])('takes a label that the text has a word of, and any other label otherwise: %j', (instruction, told) => {
@@ -151,6 +152,7 @@ describe('JSON', () => {
     'Answer with JSON with the keys order_number, email and amount.',
     'Answer with one JSON object. Its keys: "order_number", "email", "amount".',
     'Return JSON, fields: `order_number`, `email` and `amount`',
+    'Answer with JSON:\n- "order_number": as written\n- "email": the address\n- "amount": a number',
   ])('has the keys that a prompt names, with what the text says: %j', (instruction) => {
     expect(json(`${instruction}\n\nMessage: ${MESSAGE}\nJSON:`)).toEqual({
       order_number: 'A-10233',

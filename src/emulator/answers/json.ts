@@ -73,9 +73,10 @@ function valueFor(name: string, given: Schema, task: Task): Json {
   const isOpen = types.includes('null') || schema['nullable'] === true;
   switch (types.find((type) => type !== 'null') ?? typeFor(name, schema)) {
     case 'object': {
-      const members = Object.keys(objectIn(schema, 'properties'));
-      const one = (key: string) => valueFor(key, objectIn(objectIn(schema, 'properties'), key), task);
-      return Object.fromEntries(members.map((key) => [key, one(key)]));
+      const properties = objectIn(schema, 'properties');
+      const members = new Set([...Object.keys(properties), ...[schema['required'] ?? []].flat().map(String)]);
+      const one = (key: string) => valueFor(key, objectIn(properties, key), task);
+      return Object.fromEntries([...members].map((key) => [key, one(key)]));
     }
     case 'array': {
       const length = Math.min(task.left, Math.max(1, Number(schema['minItems'] ?? 1)));

@@ -1,6 +1,6 @@
 import { opinionOf } from './opinion.js';
 import { drawn, inShares, type Possibility } from './possible.js';
-import { type Reading, wordsOf } from './reading.js';
+import { definitionsIn, type Reading, wordsOf } from './reading.js';
 
 /** A label, and the words that say what it means; empty where there are none. */
 export interface Term {
@@ -17,14 +17,10 @@ const POLES: ReadonlyArray<readonly [pole: number, RegExp]> = [
 
 export const term = (name: string, meaning = ''): Term => ({ name, meaning });
 
-/** A line of a prompt that says what a label means: `name - meaning`, `- "name": meaning`, `1. name (meaning)`. */
-const MEANING =
-  /^[^\p{L}\p{N}\n]{0,9}(?:\d{1,2}[.)] )?["'`*]{0,3}([^\n:=(]{1,60}?)["'`*]{0,3}(?:\s[-–—]\s|[:=(])(.*)$/gmu;
-
 /** Labels with what the instruction says that they mean. */
 export function termsOf(labels: readonly string[], { instruction }: Reading): readonly Term[] {
   const meanings = new Map(
-    [...instruction.matchAll(MEANING)].map(([, name = '', meaning]) => [name.toLowerCase(), meaning]),
+    definitionsIn(instruction).map(([name, meaning]) => [name.toLowerCase(), meaning]),
   );
   return labels.map((name) => term(name, meanings.get(name.toLowerCase())));
 }

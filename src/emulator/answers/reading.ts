@@ -74,16 +74,36 @@ const LABELS = new RegExp(
 const KEYS =
   /\bJSON\b[^\n]{0,100}?\b(?:keys?|fields?)\b:? ((?:(?:, (?:and )?| and )?["'`]?[\w-]{1,40}["'`]?){1,60})/i;
 
+/** Lines behind one that ends in a colon. */
+const LINES = /:[^\S\n]*\n((?:[^\n]+(?:\n|$)){2,})/;
+
+/** A line that says what a label or a key means: `name - meaning`, `- "name": meaning`, `1. name (meaning)`. */
+const DEFINITION =
+  /^[^\p{L}\p{N}\n]{0,9}(?:\d{1,2}[.)] )?["'`*]{0,3}([^\n:=(]{1,60}?)["'`*]{0,3}(?:\s[-–—]\s|[:=(])(.*)$/gmu;
+
+/** The names that lines of a text define, and their meanings. */
+export const definitionsIn = (text: string): [name: string, meaning: string][] =>
+  [...text.matchAll(DEFINITION)].map(([, name = '', meaning = '']) => [name, meaning]);
+
 /** What a prompt asks for by itself. */
 function recognised(instruction: string): AnswerSpec {
-  const [, keys] = KEYS.exec(instruction) ?? [];
-  if (keys !== undefined) {
-    const names = keys.match(/[\w-]+(?=["'`]|,| and |$)/g) ?? [];
-    return { kind: 'json', schema: { properties: Object.fromEntries(names.map((name) => [name, {}])) } };
+  const defined = definitionsIn(LINES.exec(instruction)?.[1] ?? '');
+  const keys = KEYS.exec(instruction)?.[1]?.match(/[\w-]+(?=["'`]|,| and |$)/g) ?? [];
+  if (keys.length > 0 || (defined.length > 1 && /\bJSON\b/i.test(instruction))) {
+    const members = keys.length > 0 ? keys.map((key): [string, string] => [key, '']) : defined;
+    const properties = members.map(([key, meaning]): [string, { enum?: string[] }] => {
+      const values = labelsIn(meaning);
+      return [key, values.length > 0 ? { enum: values } : {}];
+    });
+    return { kind: 'json', schema: { properties: Object.fromEntries(properties) } };
   }
-  const [list] = LABELS.exec(instruction.replace(/["`“”*]/g, '')) ?? [];
-  if (list === undefined) return { kind: 'text' };
-  return { kind: 'labels', labels: list.split(/,? or |, /i) };
+  const labels = defined.length > 1 ? defined.map(([name]) => name) : labelsIn(instruction);
+  return labels.length > 0 ? { kind: 'labels', labels } : { kind: 'text' };
+}
+
+function labelsIn(text: string): string[] {
+  const [list] = LABELS.exec(text.replace(/["'`“”*]/g, '')) ?? [];
+  return list?.split(/,? or |, /i) ?? [];
 }
 
 /** The words of a text, in lower case. */
