@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Environment } from '../config/environment.js';
-import { FAULT_NAMES, faultNamed } from '../emulator/fault.js';
+import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import type { FaultRate } from '../emulator/fault-plan.js';
 import { readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
@@ -35,80 +35,37 @@ interface Flags {
 
 /** Declares the options, with their defaults: the pace of the service, and nothing that goes wrong. */
 export function addEmulatorOptions(command: Command): Command {
+  const here = 'address to listen on; a loopback address is for this machine only';
+  const named = `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`;
+  const tokens = 'tokens admitted a minute, by estimate; a larger request is told to wait for a day';
+  const window = 'seconds over which requests are counted: 600 a minute are 10 a second, or 100 in 10';
+  const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
     .optionsGroup('Where:')
-    .option('--port <n>', 'port to listen on; 0 takes a free one', wholeNumber('--port', 0, 65_535), 4010)
-    .option(
-      '--host <address>',
-      'address to listen on; a loopback address is for this machine only',
-      '127.0.0.1',
-    )
-    .option(
-      '--deployment <name=model>',
-      `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`,
-      deployment,
-    )
-    .addOption(
-      new Option('--refuse-key <n>', 'refuse one of the two keys, as after it was renewed').choices([
-        '1',
-        '2',
-      ]),
-    )
+    .addOption(whole('--port <n>', 'port to listen on; 0 takes a free one', [0, 65_535], 4010))
+    .option('--host <address>', here, '127.0.0.1')
+    .option('--deployment <name=model>', named, deployment)
+    .addOption(choice('--refuse-key <n>', 'refuse one of the two keys, as after it was renewed', ['1', '2']))
     .optionsGroup('Answers:')
-    .option('--latency <ms>', 'milliseconds before an answer', number('--latency', 600_000), 120)
-    .option(
-      '--latency-per-token <ms>',
-      'milliseconds for each generated token',
-      number('--latency-per-token', 10_000),
-      8,
-    )
-    .option(
-      '--seed <n>',
-      'changes open answers, jitter, and what chance decides',
-      wholeNumber('--seed', 0, 2 ** 31 - 1),
-      1,
+    .addOption(number('--latency <ms>', 'milliseconds before an answer', [0, 600_000], 120))
+    .addOption(number('--latency-per-token <ms>', 'milliseconds for each generated token', [0, 10_000], 8))
+    .addOption(
+      whole('--seed <n>', 'changes open answers, jitter, and what chance decides', [0, 2 ** 31 - 1], 1),
     )
     .optionsGroup('Quota of each deployment:')
-    .option(
-      '--requests-per-minute <n>',
-      'requests admitted a minute',
-      wholeNumber('--requests-per-minute', 1),
-    )
-    .option(
-      '--tokens-per-minute <n>',
-      'tokens admitted a minute, by estimate; a larger request is told to wait for a day',
-      wholeNumber('--tokens-per-minute', 1),
-    )
-    .option(
-      '--request-window <s>',
-      'seconds over which requests are counted: 600 a minute are 10 a second, or 100 in 10',
-      wholeNumber('--request-window', 1, 60),
-      1,
-    )
-    .addOption(
-      new Option('--estimate <how>', 'full: prompt tokens + max_tokens × best_of; or max_tokens alone')
-        .choices(ESTIMATES)
-        .default('full'),
-    )
+    .addOption(whole('--requests-per-minute <n>', 'requests admitted a minute', [1, MOST]))
+    .addOption(whole('--tokens-per-minute <n>', tokens, [1, MOST]))
+    .addOption(whole('--request-window <s>', window, [1, 60], 1))
+    .addOption(choice('--estimate <how>', estimate, ESTIMATES, 'full'))
     .option('--no-quota-headers', 'say nothing of the quota in the headers of answers')
-    .addOption(
-      new Option('--hint <how>', 'how a 429 says when to come back').choices(HINTS).default('seconds'),
-    )
+    .addOption(choice('--hint <how>', 'how a 429 says when to come back', HINTS, 'seconds'))
     .optionsGroup('Content filter:')
     .addOption(threshold('--filter-prompts <severity>', 'lowest severity that blocks a prompt'))
     .addOption(threshold('--filter-completions <severity>', 'lowest severity that cuts a completion'))
-    .option(
-      '--filter-prompt-rate <share>',
-      'block this share of prompts, whatever they say',
-      share('--filter-prompt-rate'),
-      0,
+    .addOption(
+      number('--filter-prompt-rate <share>', 'block this share of prompts, whatever they say', [0, 1], 0),
     )
-    .option(
-      '--filter-completion-rate <share>',
-      'cut this share of completions',
-      share('--filter-completion-rate'),
-      0,
-    )
+    .addOption(number('--filter-completion-rate <share>', 'cut this share of completions', [0, 1], 0))
     .optionsGroup('Faults:')
     .option('--fail <fault:share>', `a fault by chance, may be repeated; ${FAULT_NAMES}`, faultRate)
     .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON');
@@ -149,8 +106,34 @@ export function emulatorOptions(
   };
 }
 
-function threshold(option: string, description: string): Option {
-  return new Option(option, description).choices(THRESHOLDS).default('medium');
+const choice = (flags: string, description: string, values: readonly string[], preset?: string): Option =>
+  new Option(flags, description).choices(values).default(preset);
+
+const threshold = (flags: string, description: string): Option =>
+  choice(flags, description, THRESHOLDS, 'medium');
+
+/** Most requests or tokens a minute that can be asked for. */
+const MOST = 1_000_000_000;
+
+type Range = readonly [least: number, most: number];
+
+const whole = (flags: string, description: string, range: Range, preset?: number): Option =>
+  number(flags, description, range, preset, true);
+
+function number(
+  flags: string,
+  description: string,
+  [least, most]: Range,
+  preset?: number,
+  isWhole = false,
+): Option {
+  const option = new Option(flags, description).default(preset);
+  return option.argParser((text) => {
+    const value = text.trim() === '' ? Number.NaN : Number(text);
+    if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) return value;
+    const expected = `a ${isWhole ? 'whole ' : ''}number from ${least} to ${most}`;
+    throw badOption(option.long ?? flags, text, expected);
+  });
 }
 
 function deployment(text: string, others: Readonly<Record<string, string>> = {}) {
@@ -161,7 +144,7 @@ function deployment(text: string, others: Readonly<Record<string, string>> = {})
 
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
   const [, name = '', rate = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
-  const fault = faultNamed(name);
+  const fault = disturbanceNamed(name);
   if (!fault || Number(rate) > 1) {
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
   }
@@ -171,25 +154,6 @@ function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[]
     throw badOption('--fail', text, 'possible: all shares together are more than 1');
   }
   return rates;
-}
-
-const share = (option: string) => number(option, 1);
-
-/** Reads a number from 0 to `most`. */
-function number(option: string, most: number): (text: string) => number {
-  return (text) => {
-    const value = text.trim() === '' ? Number.NaN : Number(text);
-    if (value >= 0 && value <= most) return value;
-    throw badOption(option, text, `a number from 0 to ${most}`);
-  };
-}
-
-function wholeNumber(option: string, least: number, most = 1_000_000_000): (text: string) => number {
-  return (text) => {
-    const value = text.trim() === '' ? Number.NaN : Number(text);
-    if (Number.isInteger(value) && value >= least && value <= most) return value;
-    throw badOption(option, text, `a whole number from ${least} to ${most}`);
-  };
 }
 
 function badOption(option: string, text: string, expected: string): UsageError {

@@ -1,9 +1,8 @@
 import type { Json } from '../model.js';
 import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
-import type { Body } from './checks.js';
 import type { Candidate, Completions } from './completion.js';
 import { type Logprobs, sliceOf } from './logprobs.js';
-import type { EmulatedOperation } from './operation.js';
+import type { Body, EmulatedOperation } from './operation.js';
 
 /** What identifies one response. */
 export interface Envelope {

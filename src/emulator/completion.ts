@@ -1,7 +1,9 @@
+import type { AnswerSpec } from '../model.js';
 import type { Tokenizer } from '../prompt/tokens.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
 import { drawn, type Possibility } from './answers/possible.js';
+import { type Reading, readingOf } from './answers/reading.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
 import { type Logprobs, logprobsOf, type PossiblePieces, sharesAlong } from './logprobs.js';
@@ -30,6 +32,8 @@ export interface Manner {
 
 /** What candidates are made with. */
 interface Workshop {
+  /** What the job reads from its answers; a text where nobody knows. */
+  readonly told: AnswerSpec;
   readonly tokenizer: Tokenizer;
   readonly filter: FilterSettings;
   readonly seed: number;
@@ -105,7 +109,7 @@ function sum(numbers: readonly number[]): number {
 
 /** A prompt, and what is known of its answers. */
 interface Question {
-  readonly prompt: string;
+  readonly reading: Reading;
   /** What may be answered; `null` where that is open, or nobody asks. */
   readonly possible: readonly Possibility[] | null;
   /** Makes of an answer what is written. */
@@ -120,32 +124,33 @@ function questionOf(
   prompt: string,
   manner: Manner | null,
   { temperature, logprobs }: CompletionRequest,
-  { tokenizer, seed }: Workshop,
+  { told, tokenizer, seed }: Workshop,
 ): Question {
+  const reading = readingOf(prompt, told);
   const isAsked = temperature > 0 || logprobs !== null;
-  const possible = isAsked ? possibleAnswers(prompt, randomFrom(seed, `\n${prompt}`)) : null;
-  const written = manner === null ? (text: string) => text : unwanted(manner.way, prompt, manner.random);
+  const possible = isAsked ? possibleAnswers(reading, randomFrom(seed, `\n${prompt}`)) : null;
+  const written = manner === null ? (text: string) => text : unwanted(manner.way, reading, manner.random);
   const isKnown = logprobs !== null && manner?.way !== 'invalid';
   const inPieces = (isKnown ? possible : null)?.map(({ text, share }) => ({
     pieces: piecesOf(written(text), tokenizer),
     share,
   }));
-  return { prompt, possible, written, inPieces: inPieces ?? [], halved: manner?.way === 'cut' };
+  return { reading, possible, written, inPieces: inPieces ?? [], halved: manner?.way === 'cut' };
 }
 
 /** @param index tells the candidates of a prompt apart */
 function textFor(
-  { prompt, possible, written }: Question,
+  { reading, possible, written }: Question,
   index: number,
   { temperature, fingerprint }: CompletionRequest,
   { seed }: Workshop,
 ): string {
   // At temperature 0 every candidate is the most likely one, whatever the other parameters say.
   const variation = temperature === 0 ? '' : `${fingerprint}#${index}`;
-  const random = randomFrom(seed, `${variation}\n${prompt}`);
+  const random = randomFrom(seed, `${variation}\n${reading.prompt}`);
   return written(
     possible === null || temperature === 0
-      ? answer(prompt, random, temperature)
+      ? answer(reading, random, temperature)
       : drawn(possible, temperature, random),
   );
 }
@@ -157,7 +162,8 @@ function generate(
   request: CompletionRequest,
   workshop: Workshop,
 ): Candidate {
-  const { prompt, halved } = question;
+  const { halved } = question;
+  const { prompt } = question.reading;
   const { tokenizer, seed } = workshop;
   const full = textFor(question, index, request, workshop);
   const { tokens, ...cut } = cutToLimits(full, request, tokenizer, halved);
@@ -215,7 +221,7 @@ function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokeni
 
 /** The text token by token, with log probabilities, where they are asked for. */
 function tokenwise(
-  { prompt, inPieces }: Question,
+  { reading: { prompt }, inPieces }: Question,
   text: string | null,
   { echo, logprobs, stream, temperature }: CompletionRequest,
   { tokenizer, seed }: Workshop,

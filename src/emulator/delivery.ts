@@ -11,6 +11,8 @@ export type Delivery =
   | EventStream
   | { readonly kind: 'reset' | 'hang' };
 
+export const whole = (reply: Reply): Delivery => ({ kind: 'whole', reply });
+
 /** Server-sent events, with a pause between those of one token and those of the next. */
 interface EventStream {
   readonly kind: 'stream';

@@ -3,12 +3,12 @@ import { parse } from 'yaml';
 import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
 import type { Json } from '../model.js';
-import { type DrawnFault, FAULT_NAMES, type Fault, faultNamed } from './fault.js';
+import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
 import { fingerprintOf, randomFrom } from './random.js';
 
 /** A fault that befalls a share of all requests. */
 export interface FaultRate {
-  readonly fault: Fault;
+  readonly fault: Disturbance;
   /** From 0 to 1; the rates of a plan sum up to at most 1. */
   readonly rate: number;
 }
@@ -16,14 +16,14 @@ export interface FaultRate {
 /** A fault that befalls the requests that a rule names. */
 export interface ScriptRule {
   /** Requests from this one on, counted from 1 in the order in which they are admitted. @default 1 */
-  readonly from?: number;
+  readonly from?: number | undefined;
   /** … to this one. @default no end */
-  readonly to?: number;
+  readonly to?: number | undefined;
   /** Requests with this text in one of their prompts. @default any */
-  readonly prompt?: string;
+  readonly prompt?: string | undefined;
   /** How often the rule applies. @default always */
-  readonly times?: number;
-  readonly fault: Fault;
+  readonly times?: number | undefined;
+  readonly fault: Disturbance;
 }
 
 /**
@@ -46,7 +46,7 @@ export class FaultPlan {
   }
 
   /** Takes the next request; returns its fault, or `null` when it is answered as usual. */
-  next(prompts: readonly string[]): DrawnFault | null {
+  next(prompts: readonly string[]): Drawn | null {
     this.#requests += 1;
     if (this.#rates.length === 0 && this.#script.length === 0) return null;
     const text = prompts.join('\n');
@@ -60,7 +60,7 @@ export class FaultPlan {
     return fault && { fault, random };
   }
 
-  #scripted(prompts: readonly string[]): Fault | null {
+  #scripted(prompts: readonly string[]): Disturbance | null {
     const rule = this.#script.find((candidate) => this.#applies(candidate, prompts));
     if (!rule) return null;
     this.#applied.set(rule, (this.#applied.get(rule) ?? 0) + 1);
@@ -77,7 +77,7 @@ export class FaultPlan {
     );
   }
 
-  #drawn(draw: number): Fault | null {
+  #drawn(draw: number): Disturbance | null {
     let below = 0;
     for (const { fault, rate } of this.#rates) {
       below += rate;
@@ -99,8 +99,8 @@ const reply = z.strictObject({
   body: json.optional(),
 });
 
-const fault = z.union([z.string(), z.number()]).transform((name, context): Fault => {
-  const found = faultNamed(String(name));
+const fault = z.union([z.string(), z.number()]).transform((name, context): Disturbance => {
+  const found = disturbanceNamed(String(name));
   if (found) return found;
   context.addIssue({ code: 'custom', message: `no fault ${JSON.stringify(name)}; there are ${FAULT_NAMES}` });
   return z.NEVER;
@@ -116,51 +116,36 @@ const rule = z
     fault: fault.optional(),
     reply: reply.optional(),
   })
-  .transform((given, context): ScriptRule => {
-    const { request, from = request, to = request, prompt, times } = given;
-    const chosen = given.fault ?? (given.reply && scripted(given.reply));
-    if (!chosen || (given.fault && given.reply)) {
-      context.addIssue({ code: 'custom', message: 'needs one of fault and reply' });
-      return z.NEVER;
-    }
-    return {
-      ...(from === undefined ? {} : { from }),
-      ...(to === undefined ? {} : { to }),
-      ...(prompt === undefined ? {} : { prompt }),
-      ...(times === undefined ? {} : { times }),
-      fault: chosen,
-    };
+  .transform(({ request, from = request, to = request, fault, reply, ...rest }, context): ScriptRule => {
+    const [chosen, other] = [fault ?? [], reply ? scripted(reply) : []].flat();
+    if (chosen && !other) return { from, to, ...rest, fault: chosen };
+    context.addIssue({ code: 'custom', message: 'needs one of fault and reply' });
+    return z.NEVER;
   });
 
-function scripted({ status, headers, body = '' }: z.infer<typeof reply>): Fault {
-  return { kind: 'reply', name: 'reply', reply: { status, body, ...(headers ? { headers } : {}) } };
-}
+const scripted = ({ status, headers = {}, body = '' }: z.infer<typeof reply>): Disturbance => ({
+  kind: 'reply',
+  name: 'reply',
+  reply: { status, headers, body },
+});
 
 /**
  * Reads a fault script: a list of rules, as YAML or JSON. The first rule that fits a request counts.
  * @throws UsageError with the file, the rule and what is wrong with it
  */
 export function readFaultScript(path: string): ScriptRule[] {
+  const refused = (code: string, message: string, cause?: unknown) =>
+    new UsageError(code, message, 'docs/emulator.md shows what a script looks like.', { cause });
   let content: unknown;
   try {
     content = parse(readFileSync(path, 'utf8'));
   } catch (error) {
-    throw new UsageError(
-      'fault_script_unreadable',
-      `cannot read --script ${path}: ${errorText(error)}`,
-      'docs/emulator.md shows what a script looks like.',
-      { cause: error },
-    );
+    throw refused('fault_script_unreadable', `cannot read --script ${path}: ${errorText(error)}`, error);
   }
   const rules = z.array(rule).safeParse(content);
   if (rules.success) return rules.data;
-  const problems = rules.error.issues.map(({ path: where, message }) => {
-    const [index, ...field] = where;
-    return typeof index === 'number' ? `rule ${[index + 1, ...field].join('.')}: ${message}` : message;
-  });
-  throw new UsageError(
-    'bad_fault_script',
-    `--script ${path}: ${problems.join('; ')}`,
-    'docs/emulator.md shows what a script looks like.',
+  const problems = rules.error.issues.map(({ path: [index, ...field], message }) =>
+    typeof index === 'number' ? `rule ${[index + 1, ...field].join('.')}: ${message}` : message,
   );
+  throw refused('bad_fault_script', `--script ${path}: ${problems.join('; ')}`);
 }

@@ -1,25 +1,26 @@
-import type { Json } from '../model.js';
+import * as z from 'zod';
+import type { Json, Parameters } from '../model.js';
 import { completions, type Operation } from '../service/operation.js';
-import {
-  type Body,
-  boolean,
-  type Check,
-  integer,
-  logitBias,
-  number,
-  optional,
-  string,
-  strings,
-} from './checks.js';
-import { invalidRequest } from './refusal.js';
+import { requestParametersSchema } from '../service/parameters.js';
+import type { Style } from './refusal.js';
+
+/** A JSON object. */
+export type Body = { readonly [field: string]: Json };
+
+/** What a request says, in whatever form its operation has its prompts. */
+interface Asked extends Parameters {
+  readonly prompts: readonly string[];
+  readonly model?: string;
+  readonly stream?: boolean | null;
+  /** Of plain servers only. */
+  readonly stream_options?: { readonly include_usage?: boolean } | null;
+}
 
 /** The service's side of an operation: what it takes, and the form in which it answers. */
 export interface EmulatedOperation {
   readonly operation: Operation;
-  /** Every field of its requests. */
-  readonly checks: ReadonlyMap<string, Check>;
-  /** @throws Refusal when a request that passed the checks has none */
-  promptsOf(body: Body): string[];
+  /** Its requests: every field, with type and range, and no other. */
+  readonly requests: Readonly<Record<Style, z.ZodType<Asked>>>;
   /** What its answers call themselves, and what their ids begin with. */
   readonly object: string;
   readonly idPrefix: string;
@@ -27,39 +28,37 @@ export interface EmulatedOperation {
   content(text: string | null): Body;
 }
 
+/** What requests of every operation have beside their parameters. */
+const common = requestParametersSchema.extend({
+  model: z.string().exactOptional(),
+  stream: z.boolean().nullable().exactOptional(),
+});
+
+/** Fields that the API versions of the service do not know yet, and plain servers do. */
+const PLAIN = {
+  seed: z.int().nullable().exactOptional(),
+  stream_options: z.strictObject({ include_usage: z.boolean().exactOptional() }).nullable().exactOptional(),
+};
+
+const prompted = common.extend({
+  prompt: z.union([z.string(), z.array(z.string()).min(1).max(2048)]),
+});
+
+const withPrompts = <Fields extends { readonly prompt: string | readonly string[] }>({
+  prompt,
+  ...fields
+}: Fields) => ({ ...fields, prompts: [prompt].flat() });
+
 /** All operations that the emulator answers. */
 export const EMULATED: readonly EmulatedOperation[] = [
   {
     operation: completions,
-    checks: new Map([
-      ['model', string],
-      ['prompt', strings(2048)],
-      ['max_tokens', optional(integer(0))],
-      ['temperature', optional(number(0, 2))],
-      ['top_p', optional(number(0, 1))],
-      ['n', optional(integer(1, 128))],
-      ['best_of', integer(1, 128)],
-      ['logprobs', optional(integer(0, 5))],
-      ['echo', optional(boolean)],
-      ['suffix', optional(string)],
-      ['stop', optional(strings(4))],
-      ['presence_penalty', number(-2, 2)],
-      ['frequency_penalty', number(-2, 2)],
-      ['logit_bias', optional(logitBias)],
-      ['user', string],
-      ['stream', optional(boolean)],
-    ]),
-    promptsOf: ({ prompt }) => {
-      if (prompt === undefined) throw invalidRequest("'prompt' is a required property");
-      return texts(prompt);
+    requests: {
+      service: prompted.transform(withPrompts),
+      plain: prompted.extend(PLAIN).transform(withPrompts),
     },
     object: 'text_completion',
     idPrefix: 'cmpl-',
     content: (text) => (text === null ? {} : { text }),
   },
 ];
-
-/** A string, or an array of strings, as an array. */
-export function texts(value: Json): string[] {
-  return (Array.isArray(value) ? value : [value]).filter((item) => typeof item === 'string');
-}

@@ -1,10 +1,10 @@
+import type { AnswerSpec } from '../model.js';
 import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
-import { DEFAULT_SIDE, type FilterSettings, type FilterSide } from './filter.js';
+import { DEFAULT_SIDE, type FilterSide } from './filter.js';
 import { Quota, type QuotaSettings } from './quota.js';
 import type { Hint } from './refusal.js';
-import type { Gate } from './routes.js';
-import { Tally } from './stats.js';
+import { RequestStats } from './stats.js';
 
 /** Settings of an emulator; every one has a default. */
 export interface EmulatorOptions {
@@ -46,23 +46,7 @@ export interface EmulatorOptions {
 export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
 
 /** An emulator at work: its settings, and what it keeps between requests. */
-export interface Service extends Gate {
-  readonly modelPrefix: string;
-  readonly seed: number;
-  readonly latency: Latency;
-  readonly filter: FilterSettings;
-  /** The quota of each deployment now. */
-  readonly quota: QuotaSettings;
-  readonly quotaHeaders: boolean;
-  readonly hint: Hint;
-  readonly clock: () => number;
-  readonly faults: FaultPlan;
-  readonly tally: Tally;
-  /** The quota of a deployment. */
-  quotaOf(deployment: string): Quota;
-  /** Changes the quota of each deployment; its windows begin anew. */
-  setQuota(quota: Partial<QuotaSettings>): void;
-}
+export type Service = ReturnType<typeof serviceOf>;
 
 const QUOTA: QuotaSettings = {
   requestsPerMinute: null,
@@ -71,36 +55,44 @@ const QUOTA: QuotaSettings = {
   estimate: 'full',
 };
 
-/** Fills in the defaults. */
-export function serviceOf(options: EmulatorOptions): Service {
+/**
+ * Fills in the defaults.
+ * @param told what the job reads from its answers; a text where nobody knows
+ */
+export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
   return {
     segment: options.segment ?? 'openai',
+    /** The keys that are accepted. */
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
+    /** Deployment name → model ID, for names that are no model's own. */
     deployments: new Map(Object.entries(options.deployments ?? {})),
     modelPrefix: options.modelPrefix ?? '',
+    told,
     seed,
     latency: options.latency ?? { baseMs: 0, perTokenMs: 0 },
     filter: {
       prompts: { ...DEFAULT_SIDE, ...options.filter?.prompts },
       completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
     },
-    get quota() {
+    /** The quota of each deployment now. */
+    get quota(): QuotaSettings {
       return quota;
     },
     quotaHeaders: options.quotaHeaders ?? true,
     hint: options.hint ?? 'seconds',
     clock: options.clock ?? (() => performance.now()),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
-    tally: new Tally(),
-    quotaOf(deployment) {
+    received: new RequestStats(),
+    quotaOf(deployment: string): Quota {
       const known = quotas.get(deployment) ?? new Quota(quota);
       quotas.set(deployment, known);
       return known;
     },
-    setQuota(changed) {
+    /** Changes the quota of each deployment; its windows begin anew. */
+    setQuota(changed: Partial<QuotaSettings>): void {
       quota = { ...QUOTA, ...changed };
       quotas.clear();
     },

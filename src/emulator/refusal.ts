@@ -72,17 +72,13 @@ export function tokenRefused(): Refusal {
 }
 
 /** What a plain server says of a bad bearer token, or of none. */
-export function plainKeyRefused(): Refusal {
-  return modelRefusal(401, 'invalid_api_key', 'Incorrect API key provided.');
-}
+export const plainKeyRefused = (): Refusal =>
+  modelRefusal(401, 'invalid_api_key', 'Incorrect API key provided.');
 
-export function plainModelMissing(): Refusal {
-  return invalidRequest('you must provide a model parameter');
-}
+export const plainModelMissing = (): Refusal => invalidRequest('you must provide a model parameter');
 
-export function plainModelNotFound(model: string): Refusal {
-  return modelRefusal(404, 'model_not_found', `The model '${model}' does not exist`);
-}
+export const plainModelNotFound = (model: string): Refusal =>
+  modelRefusal(404, 'model_not_found', `The model '${model}' does not exist`);
 
 export function plainModelOfConversation(): Refusal {
   return modelRefusal(
@@ -93,13 +89,9 @@ export function plainModelOfConversation(): Refusal {
   );
 }
 
-export function resourceNotFound(): Refusal {
-  return gateway(404, '404', 'Resource not found');
-}
+export const resourceNotFound = (): Refusal => gateway(404, '404', 'Resource not found');
 
-export function apiVersionNotSupported(): Refusal {
-  return gateway(400, 'BadRequest', 'API version not supported');
-}
+export const apiVersionNotSupported = (): Refusal => gateway(400, 'BadRequest', 'API version not supported');
 
 export function deploymentNotFound(): Refusal {
   return gateway(
@@ -118,13 +110,11 @@ export function operationNotSupported(model: string): Refusal {
   );
 }
 
-export function bodyTooLarge(limit: number): Refusal {
-  return gateway(413, '413', `The request body is larger than ${limit} bytes.`);
-}
+export const bodyTooLarge = (limit: number): Refusal =>
+  gateway(413, '413', `The request body is larger than ${limit} bytes.`);
 
-export function mediaTypeNotSupported(contentType: string): Refusal {
-  return gateway(415, '415', `The content type ${contentType} is not supported; use application/json.`);
-}
+export const mediaTypeNotSupported = (contentType: string): Refusal =>
+  gateway(415, '415', `The content type ${contentType} is not supported; use application/json.`);
 
 export function bodyNotJson(): Refusal {
   return invalidRequest(
@@ -243,6 +233,12 @@ export function insufficientQuota(): Reply {
   const message = 'You exceeded your current quota, please check your plan and billing details.';
   const code = 'insufficient_quota';
   return { status: 429, body: { error: { message, type: code, param: null, code } } };
+}
+
+/** A defect of the emulator: said in the service's words, with the cause. */
+export function serverError(cause: unknown): Reply {
+  const message = `The emulator had an error while processing your request: ${String(cause)}`;
+  return { status: 500, body: { error: { message, type: 'server_error', param: null, code: null } } };
 }
 
 /** A page of some proxy in place of the answer. */

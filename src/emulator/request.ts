@@ -1,42 +1,18 @@
 import type { IncomingMessage } from 'node:http';
-import type { Json } from '../model.js';
-import { type Body, type Check, integer, isObject, optional, streamOptions, unknownField } from './checks.js';
-import { type EmulatedOperation, texts } from './operation.js';
-import { bodyNotJson, bodyTooLarge, invalidRequest, mediaTypeNotSupported, type Style } from './refusal.js';
+import type * as z from 'zod';
+import { parseJson } from '../json.js';
+import type { EmulatedOperation } from './operation.js';
+import {
+  bodyNotJson,
+  bodyTooLarge,
+  invalidRequest,
+  mediaTypeNotSupported,
+  type Refusal,
+  type Style,
+} from './refusal.js';
 
 /** A request that passed validation, with the service's defaults filled in. */
-export interface CompletionRequest {
-  /** The body's `model`; the service's own interface has it in the address and ignores this. */
-  readonly model: string | null;
-  readonly prompts: readonly string[];
-  /** What the completion leads up to; `''` for none. */
-  readonly suffix: string;
-  readonly maxTokens: number;
-  readonly temperature: number;
-  /** Choices returned for each prompt. */
-  readonly n: number;
-  /** Candidates generated, and billed, for each prompt; at least `n`. */
-  readonly bestOf: number;
-  readonly stop: readonly string[];
-  /** Whether the prompt is returned before the completion. */
-  readonly echo: boolean;
-  /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
-  readonly logprobs: number | null;
-  readonly stream: boolean;
-  /** Whether a stream ends with its usage. */
-  readonly streamUsage: boolean;
-  /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
-  readonly fingerprint: string;
-}
-
-/** Fields that the API versions of the service do not know yet, and plain servers do. */
-const PLAIN_CHECKS: ReadonlyMap<string, Check> = new Map([
-  ['seed', optional(integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER))],
-  ['stream_options', optional(streamOptions)],
-]);
-
-/** What says how the answer is sent, or who asks, and changes nothing in what is answered. */
-const SHAPELESS = new Set(['prompt', 'model', 'user', 'stream', 'stream_options', 'echo', 'logprobs']);
+export type CompletionRequest = ReturnType<typeof parseRequest>;
 
 /** Largest request body, in bytes: memory stays bounded whatever is sent. */
 const LARGEST_BODY = 16 * 1024 * 1024;
@@ -46,7 +22,9 @@ const LARGEST_BODY = 16 * 1024 * 1024;
  * @throws Refusal when it is of a media type that holds no JSON, or too large
  */
 export async function readBody(request: IncomingMessage): Promise<string> {
-  checkMediaType(request.headers['content-type']);
+  const type = request.headers['content-type'];
+  // Anything that may hold JSON passes: clients that send a string often call it text/plain.
+  if (type !== undefined && !/json|text\/plain|octet-stream/i.test(type)) throw mediaTypeNotSupported(type);
   const parts: Buffer[] = [];
   let size = 0;
   // The connection stays open on a body that is too large: the refusal must still get through.
@@ -58,58 +36,46 @@ export async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** Anything that may hold JSON passes: clients that send a string often call it text/plain. */
-function checkMediaType(contentType: string | undefined): void {
-  if (contentType !== undefined && !/json|text\/plain|octet-stream/i.test(contentType)) {
-    throw mediaTypeNotSupported(contentType);
-  }
-}
-
 /**
- * Validates a request body as the service does: every field of its reference, with type and range, and no other.
+ * Reads a request body.
  * @throws Refusal with the service's kind of message
  */
-export function parseRequest(
-  text: string,
-  style: Style,
-  { checks, promptsOf }: EmulatedOperation,
-): CompletionRequest {
-  const body = parseObject(text);
-  for (const [field, value] of Object.entries(body)) {
-    const check = checks.get(field) ?? (style === 'plain' ? PLAIN_CHECKS.get(field) : undefined);
-    if (!check) throw unknownField(field);
-    check(value, field);
-  }
-  const prompts = promptsOf(body);
-  const n = numberOr(body['n'], 1);
-  const bestOf = numberOr(body['best_of'], n);
-  const stream = body['stream'] === true;
-  checkChoices(n, bestOf, stream);
-  const { model, suffix, logprobs, stream_options: options } = body;
-  if (isSet(options) && !stream) {
+export function parseRequest(text: string, style: Style, { requests }: EmulatedOperation) {
+  const read = requests[style].safeParse(parseJson(text), { reportInput: true });
+  if (!read.success) throw refusalOf(read.error.issues);
+  // What says how the answer is sent, or who asks, changes nothing in what is answered.
+  const { prompts, model, user: _, stream, stream_options, echo, logprobs, ...shaping } = read.data;
+  const n = shaping.n ?? 1;
+  const bestOf = shaping.best_of ?? n;
+  checkChoices(n, bestOf, stream === true);
+  if (stream_options && !stream) {
     throw invalidRequest(
       "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
       'stream_options',
     );
   }
   return {
-    model: typeof model === 'string' ? model : null,
+    /** The service's own interface has it in the address and ignores this. */
+    model: model ?? null,
     prompts,
-    suffix: typeof suffix === 'string' ? suffix : '',
-    maxTokens: numberOr(body['max_tokens'], 16),
-    temperature: numberOr(body['temperature'], 1),
+    /** What the completion leads up to. */
+    suffix: shaping.suffix ?? '',
+    maxTokens: shaping.max_tokens ?? 16,
+    temperature: shaping.temperature ?? 1,
+    /** Choices returned for each prompt. */
     n,
+    /** Candidates generated, and billed, for each prompt; at least `n`. */
     bestOf,
-    stop: texts(body['stop'] ?? []),
-    echo: body['echo'] === true,
-    logprobs: typeof logprobs === 'number' ? logprobs : null,
-    stream,
-    streamUsage: isSet(options) && isObject(options) && options['include_usage'] === true,
-    fingerprint: JSON.stringify(
-      Object.entries(body)
-        .filter(([field]) => !SHAPELESS.has(field))
-        .sort(([a], [b]) => (a < b ? -1 : 1)),
-    ),
+    stop: [shaping.stop ?? []].flat(),
+    /** Whether the prompt is returned before the completion. */
+    echo: echo === true,
+    /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
+    logprobs: logprobs ?? null,
+    stream: stream === true,
+    /** Whether a stream ends with its usage. */
+    streamUsage: stream_options?.include_usage === true,
+    /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
+    fingerprint: JSON.stringify(Object.entries(shaping).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
 
@@ -132,19 +98,38 @@ function checkChoices(n: number, bestOf: number, stream: boolean): void {
   }
 }
 
-function parseObject(text: string): Body {
-  let body: Json;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    throw bodyNotJson();
+/** The first thing that is wrong with a body, in the words of the service. */
+function refusalOf([issue]: readonly z.core.$ZodIssue[], within: readonly PropertyKey[] = []): Refusal {
+  if (issue === undefined) return bodyNotJson();
+  const path = [...within, ...issue.path];
+  if (path.length === 0 && issue.code === 'invalid_type') return bodyNotJson();
+  const field = path.join('.');
+  const shown =
+    typeof issue.input === 'string'
+      ? `'${issue.input.slice(0, 50)}'`
+      : JSON.stringify(issue.input)?.slice(0, 50);
+  switch (issue.code) {
+    case 'unrecognized_keys':
+      return invalidRequest(`Unrecognized request argument supplied: ${[...path, issue.keys[0]].join('.')}`);
+    case 'too_big':
+      return Array.isArray(issue.input)
+        ? invalidRequest(`an array of ${issue.input.length} is too long - '${field}'`)
+        : invalidRequest(`${shown} is greater than the maximum of ${issue.maximum} - '${field}'`);
+    case 'too_small':
+      return Array.isArray(issue.input)
+        ? invalidRequest(`${shown} is too short - '${field}'`)
+        : invalidRequest(`${shown} is less than the minimum of ${issue.minimum} - '${field}'`);
+    case 'invalid_union':
+      // A text or a list: of a list, what is wrong inside of it.
+      return refusalOf(issue.errors[Array.isArray(issue.input) ? 1 : 0] ?? [], path);
+    case 'invalid_key':
+      return invalidRequest(`'${String(path.at(-1))}' is not a token id - '${path.slice(0, -1).join('.')}'`);
+    case 'invalid_type': {
+      if (issue.input === undefined) return invalidRequest(`'${field}' is a required property`);
+      const type = { int: 'integer', record: 'object' }[String(issue.expected)] ?? issue.expected;
+      return invalidRequest(`${shown} is not of type '${type}' - '${field}'`);
+    }
+    default:
+      return invalidRequest(`${shown} is not valid - '${field}'`);
   }
-  if (!isObject(body)) throw bodyNotJson();
-  return body;
-}
-
-const isSet = (value: Json | undefined): value is Json => value !== undefined && value !== null;
-
-function numberOr(value: Json | undefined, fallback: number): number {
-  return typeof value === 'number' ? value : fallback;
 }

@@ -1,7 +1,10 @@
 import { timingSafeEqual } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { Json } from '../model.js';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
+import { modelsBody } from './body.js';
 import { EMULATED, type EmulatedOperation } from './operation.js';
+import type { Service } from './options.js';
 import {
   type Asked,
   apiVersionNotSupported,
@@ -16,17 +19,12 @@ import {
   tokenRefused,
 } from './refusal.js';
 
-/** Where a request goes: what its address and headers say. */
-export type Route =
-  | { readonly to: 'stats' }
-  | { readonly to: 'models' }
-  | { readonly to: 'model'; readonly called: EmulatedOperation; readonly style: 'plain' }
-  | {
-      readonly to: 'model';
-      readonly called: EmulatedOperation;
-      readonly style: 'service';
-      readonly target: Target;
-    };
+/** Where a call goes: what its address and headers say. */
+export interface Route {
+  readonly called: EmulatedOperation;
+  /** `null` where the body names the model, as for a plain server. */
+  readonly target: Target | null;
+}
 
 /** What answers a request to a model. */
 export interface Target extends Asked {
@@ -37,49 +35,46 @@ export interface Target extends Asked {
   readonly filters: boolean;
 }
 
-/** What the emulator answers to. */
-export interface Gate {
-  /** First path segment. */
-  readonly segment: string;
-  /** The keys that are accepted. */
-  readonly keys: readonly string[];
-  /** Deployment name → model ID, for names that are no model's own. */
-  readonly deployments: ReadonlyMap<string, string>;
+/** What somebody only looks at: what was received, and the models of a plain server; `null` for everything else. */
+export function pageOf({ method, url, headers }: IncomingMessage, service: Service): Json | null {
+  if (method !== 'GET') return null;
+  const path = pathOf(url);
+  if (path === '/stats') return { ...service.received.stats };
+  const isListed = path === MODELS && isKnown(bearerOf(headers), service);
+  return isListed ? modelsBody(service.deployments.keys()) : null;
 }
 
 /**
- * Finds the route of a request, in the order of the service: path, key, API version, deployment, operation.
+ * Finds the route of a call, in the order of the service: path, key, API version, deployment, operation.
  * @throws Refusal
  */
-export function routeOf(
-  method: string | undefined,
-  target: string | undefined,
-  headers: IncomingHttpHeaders,
-  gate: Gate,
-): Route {
-  const [path = '', query = ''] = (target ?? '').split('?', 2);
-  const call = `${method} ${path}`;
-  if (call === 'GET /stats') return { to: 'stats' };
-  const plain = EMULATED.find(({ operation }) => call === `POST /v1/${operation.path}`);
-  if (plain !== undefined || call === 'GET /v1/models') {
-    if (!isKnown(bearerOf(headers), gate)) throw plainKeyRefused();
-    return plain === undefined ? { to: 'models' } : { to: 'model', called: plain, style: 'plain' };
+export function routeOf({ method, url, headers }: IncomingMessage, service: Service): Route {
+  const path = pathOf(url);
+  const plain = EMULATED.find(({ operation }) => `${method} ${path}` === `POST /v1/${operation.path}`);
+  if (plain || `${method} ${path}` === `GET ${MODELS}`) {
+    if (!plain || !isKnown(bearerOf(headers), service)) throw plainKeyRefused();
+    return { called: plain, target: null };
   }
-  const named = method === 'POST' ? namedIn(path, gate) : null;
-  if (named === null) throw resourceNotFound();
-  const { called, deployment } = named;
-  checkKey(headers, gate);
-  const asked = serviceTarget(deployment, called, new URLSearchParams(query), gate);
-  return { to: 'model', called, style: 'service', target: asked };
+  const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
+  const called = EMULATED.find(({ operation }) => rest.join('/') === operation.path);
+  const isFound = method === 'POST' && segment === service.segment && deployments === 'deployments';
+  if (!isFound || !called || deployment === undefined) throw resourceNotFound();
+  checkKey(headers, service);
+  const query = new URLSearchParams(url?.split('?', 2)[1]);
+  return { called, target: serviceTarget(deployment, called, query, service) };
 }
+
+const MODELS = '/v1/models';
+
+const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
 
 /**
  * The target of a plain request, whose model is in its body.
  * @throws Refusal
  */
-export function plainTarget(name: string | null, { operation }: EmulatedOperation, gate: Gate): Target {
+export function plainTarget(name: string | null, { operation }: EmulatedOperation, service: Service): Target {
   if (name === null) throw plainModelMissing();
-  const model = modelBehind(name, gate);
+  const model = modelBehind(name, service);
   if (!model) throw plainModelNotFound(name);
   if (model.type !== operation.models) throw plainModelOfConversation();
   return { style: 'plain', deployment: name, model, filters: false, subject: name };
@@ -89,29 +84,21 @@ function serviceTarget(
   deployment: string,
   { operation }: EmulatedOperation,
   query: URLSearchParams,
-  gate: Gate,
+  service: Service,
 ): Target {
   const requested = query.get('api-version');
   if (!requested) throw resourceNotFound();
   const version = API_VERSIONS.get(requested);
   if (!version) throw apiVersionNotSupported();
 
-  const model = modelBehind(deployment, gate);
+  const model = modelBehind(deployment, service);
   if (!model) throw deploymentNotFound();
   if (model.type !== operation.models) throw operationNotSupported(model.id);
   return { style: 'service', deployment, model, filters: version.filters, subject: requested };
 }
 
-function modelBehind(deployment: string, gate: Gate): Model | null {
-  return modelOf(gate.deployments.get(deployment) ?? deployment);
-}
-
-/** The deployment and the operation that a path names. */
-function namedIn(path: string, gate: Gate): { deployment: string; called: EmulatedOperation } | null {
-  const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
-  if (segment !== gate.segment || deployments !== 'deployments' || deployment === undefined) return null;
-  const called = EMULATED.find(({ operation }) => rest.join('/') === operation.path);
-  return called === undefined ? null : { deployment, called };
+function modelBehind(deployment: string, service: Service): Model | null {
+  return modelOf(service.deployments.get(deployment) ?? deployment);
 }
 
 /** A path segment, decoded; as it is when it is badly encoded, which then matches nothing. */
@@ -123,22 +110,22 @@ function decoded(segment: string): string {
   }
 }
 
-function checkKey(headers: IncomingHttpHeaders, gate: Gate): void {
+function checkKey(headers: IncomingHttpHeaders, service: Service): void {
   const key = headers['api-key'];
   if (typeof key === 'string') {
-    if (!isKnown(key, gate)) throw keyRefused();
+    if (!isKnown(key, service)) throw keyRefused();
     return;
   }
   const token = bearerOf(headers);
   if (token === null) throw keyRefused();
-  if (!isKnown(token, gate)) throw tokenRefused();
+  if (!isKnown(token, service)) throw tokenRefused();
 }
 
 function bearerOf(headers: IncomingHttpHeaders): string | null {
   return /^Bearer +(.+)$/i.exec(headers.authorization ?? '')?.[1] ?? null;
 }
 
-function isKnown(given: string | null, { keys }: Gate): boolean {
+function isKnown(given: string | null, { keys }: Service): boolean {
   return given !== null && keys.some((key) => equal(key, given));
 }
 

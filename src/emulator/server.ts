@@ -1,4 +1,5 @@
 import { createServer } from 'node:http';
+import type { AnswerSpec } from '../model.js';
 import { serve } from './exchange.js';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';
@@ -19,11 +20,15 @@ export interface Emulator {
 
 /**
  * Starts the service on this machine.
+ * @param told what the one job that calls it reads from its answers; otherwise each prompt itself says what it asks for
  * @throws the error of `listen` (EADDRINUSE, EACCES, …) when the address cannot be had
  */
-export async function startEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
+export async function startEmulator(
+  options: EmulatorOptions = {},
+  told: AnswerSpec = { kind: 'text' },
+): Promise<Emulator> {
   const host = options.host ?? '127.0.0.1';
-  const service = serviceOf(options);
+  const service = serviceOf(options, told);
   const server = createServer((request, response) => {
     void serve(request, response, service);
   });
@@ -36,7 +41,7 @@ export async function startEmulator(options: EmulatorOptions = {}): Promise<Emul
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
     keys: options.keys ?? TEST_KEYS,
-    stats: () => service.tally.stats,
+    stats: () => service.received.stats,
     setQuota: (quota) => service.setQuota(quota),
     close: () =>
       new Promise((resolve) => {

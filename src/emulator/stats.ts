@@ -1,25 +1,28 @@
+import type { Completions } from './completion.js';
+import type { Delivery } from './delivery.js';
 import { fingerprintOf } from './random.js';
 
 /** One completion request, as far as it came. */
 export interface Visit {
-  /** Status that was sent; `null` when there was no response. */
-  readonly status: number | null;
-  /** Name of the fault that befell it. */
-  readonly fault: string | null;
+  readonly delivery: Delivery;
+  /** Of a valid request. */
   readonly prompts: readonly string[];
-  /** Tokens of an answer that was generated. */
-  readonly usage: Usage | null;
-  /** Whether the answer went out whole. */
-  readonly whole: boolean;
+  /** Name of the fault that befell it. */
+  readonly fault?: string | undefined;
   /** Which limit refused it. */
-  readonly limited: 'requests' | 'tokens' | null;
-  readonly filteredPrompt: boolean;
-  /** Choices that the filter cut. */
-  readonly filteredCompletions: number;
+  readonly limited?: 'requests' | 'tokens';
+  /** Whether the filter blocked a prompt. */
+  readonly isBlocked?: boolean;
+  /** What was generated. */
+  readonly completions?: Completions;
 }
 
 /** Token counts of answers. */
-type Usage = { readonly prompt_tokens: number; readonly completion_tokens: number };
+type Usage = {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+};
 
 /** What an emulator received, and what it answered. Counts of completion requests. */
 export interface Stats {
@@ -34,9 +37,9 @@ export interface Stats {
   readonly prompts: number;
   readonly distinct_prompts: number;
   /** Tokens of the answers that went out whole. */
-  readonly usage: Usage & { readonly total_tokens: number };
+  readonly usage: Usage;
   /** Tokens of answers that were generated and did not go out whole: billed for nothing. */
-  readonly lost_usage: Usage & { readonly total_tokens: number };
+  readonly lost_usage: Usage;
   /** Requests that the quota refused. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
   /** Requests refused because of a prompt, and choices that were cut in answers that went out whole. */
@@ -47,71 +50,72 @@ export interface Stats {
 }
 
 /** Adds visits up. Memory grows with the distinct prompts, by some 50 bytes each. */
-export class Tally {
-  #requests = 0;
-  #answered = 0;
-  #prompts = 0;
-  #abandoned = 0;
+export class RequestStats {
   #current = 0;
-  #largest = 0;
   readonly #distinct = new Set<number>();
-  readonly #byStatus = new Map<string, number>();
-  readonly #byFault = new Map<string, number>();
-  readonly #usage = { prompt_tokens: 0, completion_tokens: 0 };
-  readonly #lost = { prompt_tokens: 0, completion_tokens: 0 };
-  readonly #limited = { requests: 0, tokens: 0 };
-  readonly #filtered = { prompts: 0, completions: 0 };
+  readonly #byStatus: Record<string, number> = {};
+  readonly #byFault: Record<string, number> = {};
+  readonly #counted = {
+    requests: 0,
+    answered: 0,
+    prompts: 0,
+    usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    lost_usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    rate_limited: { requests: 0, tokens: 0 },
+    filtered: { prompts: 0, completions: 0 },
+    abandoned: 0,
+    largest_concurrency: 0,
+  };
 
   /** A request begins. Returns what to call when it has ended. */
   enter(): () => void {
-    this.#requests += 1;
+    this.#counted.requests += 1;
     this.#current += 1;
-    this.#largest = Math.max(this.#largest, this.#current);
+    this.#counted.largest_concurrency = Math.max(this.#counted.largest_concurrency, this.#current);
     return () => {
       this.#current -= 1;
     };
   }
 
-  add(visit: Visit): void {
-    if (visit.status !== null) count(this.#byStatus, String(visit.status));
-    if (visit.fault !== null) count(this.#byFault, visit.fault);
-    if (visit.status === null && visit.fault === null) this.#abandoned += 1;
-    this.#prompts += visit.prompts.length;
-    for (const prompt of visit.prompts) this.#distinct.add(fingerprintOf(prompt));
-    if (visit.limited) this.#limited[visit.limited] += 1;
-    if (visit.filteredPrompt) this.#filtered.prompts += 1;
-    if (!visit.usage) return;
-    if (visit.whole) {
-      this.#answered += 1;
-      this.#filtered.completions += visit.filteredCompletions;
+  add({ delivery, prompts, fault, limited, isBlocked = false, completions }: Visit): void {
+    const counted = this.#counted;
+    const status = statusOf(delivery);
+    if (status !== null) count(this.#byStatus, String(status));
+    if (fault !== undefined) count(this.#byFault, fault);
+    if (status === null && fault === undefined) counted.abandoned += 1;
+    counted.prompts += prompts.length;
+    for (const prompt of prompts) this.#distinct.add(fingerprintOf(prompt));
+    if (limited) counted.rate_limited[limited] += 1;
+    if (isBlocked) counted.filtered.prompts += 1;
+    if (!completions) return;
+    const isWhole = delivery.kind === 'whole' || delivery.kind === 'stream';
+    if (isWhole) {
+      counted.answered += 1;
+      const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');
+      counted.filtered.completions += cut.length;
     }
-    const usage = visit.whole ? this.#usage : this.#lost;
-    usage.prompt_tokens += visit.usage.prompt_tokens;
-    usage.completion_tokens += visit.usage.completion_tokens;
+    const usage = isWhole ? counted.usage : counted.lost_usage;
+    usage.prompt_tokens += completions.promptTokens;
+    usage.completion_tokens += completions.completionTokens;
+    usage.total_tokens += completions.promptTokens + completions.completionTokens;
   }
 
   get stats(): Stats {
-    return {
-      requests: this.#requests,
-      by_status: Object.fromEntries(this.#byStatus),
-      by_fault: Object.fromEntries(this.#byFault),
-      answered: this.#answered,
-      prompts: this.#prompts,
+    return structuredClone({
+      ...this.#counted,
+      by_status: this.#byStatus,
+      by_fault: this.#byFault,
       distinct_prompts: this.#distinct.size,
-      usage: withTotal(this.#usage),
-      lost_usage: withTotal(this.#lost),
-      rate_limited: { ...this.#limited },
-      filtered: { ...this.#filtered },
-      abandoned: this.#abandoned,
-      largest_concurrency: this.#largest,
-    };
+    });
   }
 }
 
-function count(counts: Map<string, number>, key: string): void {
-  counts.set(key, (counts.get(key) ?? 0) + 1);
+/** The status that a response began with; `null` when there was none. */
+function statusOf(delivery: Delivery): number | null {
+  if (delivery.kind === 'stream') return 200;
+  return 'reply' in delivery ? delivery.reply.status : null;
 }
 
-function withTotal(usage: Usage) {
-  return { ...usage, total_tokens: usage.prompt_tokens + usage.completion_tokens };
+function count(counts: Record<string, number>, key: string): void {
+  counts[key] = (counts[key] ?? 0) + 1;
 }

@@ -26,7 +26,8 @@ export async function service(
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service needs none of it.
     const { startEmulator } = await import('../emulator/server.js');
-    const emulator = await startEmulator({ deployments: { [deployment]: model }, modelPrefix: 'emulator:' });
+    const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:' };
+    const emulator = await startEmulator(options, settings.answer);
     return {
       address: { baseUrl: emulator.url, segment: 'openai' },
       keys: new KeyRing(emulator.keys),

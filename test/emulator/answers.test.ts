@@ -4,11 +4,19 @@ import { parse } from 'csv-parse/sync';
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { answer } from '../../src/emulator/answers/answer.js';
+import { readingOf } from '../../src/emulator/answers/reading.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { randomFrom } from '../../src/emulator/random.js';
+import type { AnswerSpec } from '../../src/model.js';
 import { said } from '../answer/said.js';
 
-const answerTo = (prompt: string) => answer(prompt, randomFrom(1, prompt), 0);
+/** Nobody knows what is read from the answers: the prompt itself must say what it asks for. */
+const TEXT: AnswerSpec = { kind: 'text' };
+
+const answerTo = (prompt: string, told: AnswerSpec = TEXT) =>
+  answer(readingOf(prompt, told), randomFrom(1, prompt), 0);
+
+const labels = (...names: string[]): AnswerSpec => ({ kind: 'labels', labels: names });
 
 function sentimentPrompt(review: string): string {
   return `Classify the sentiment of the review as positive, negative or neutral.\nReview: ${review}\nSentiment:`;
@@ -28,18 +36,24 @@ describe('sentiment', () => {
 
   it.each([
     ['Is this review Good or Bad?\n\nI hate it.\n\nAnswer:', ' Bad'],
-    ['Tweet: nice\nMood: happy\n\nTweet: awful\nMood: unhappy\n\nTweet: I love this\nMood:', ' happy'],
     [
       'Classify as very negative, negative, neutral, positive or very positive.\nText: The worst, awful, useless junk!\nLabel:',
       ' very negative',
     ],
-    ['Bewerte die Stimmung als positiv oder negativ.\nText: I love it\nStimmung:', ' positiv'],
-    ['Rate the review from 1 to 5 stars.\nReview: Awful, broken, useless.\nStars:', ' 1'],
-    ['What is the sentiment of the text below?\nText: It broke, terrible.\nSentiment:', ' Negative'],
     ['Text: I love it.\n\nClassify the text above as positive, negative or neutral.', '\n\npositive'],
     ['Text: I love it.\n\nAnswer with one of positive, negative, neutral\n', 'positive'],
+    ['Is "positive", "negative" or "neutral" right?\nText: I love it\nLabel:', ' positive'],
   ])('is given in the words the prompt offers: %j', (prompt, label) => {
     expect(answerTo(prompt)).toBe(label);
+  });
+
+  it.each([
+    ['Bewerte die Stimmung.\nText: I love it\nStimmung:', labels('positiv', 'negativ'), ' positiv'],
+    ['What is the sentiment?\nText: It broke, terrible.\nMood:', labels('Happy', 'Unhappy'), ' Unhappy'],
+    ['Positive, negative or neutral?\nText: I love it\nLabel:', labels('good', 'bad'), ' good'],
+    ['Stars?\nReview: Awful, broken.\nStars:', { kind: 'number', min: 1, max: 5, integer: true }, ' 1'],
+  ] as const)('is one of those that the job reads, whatever the prompt offers: %j', (prompt, told, label) => {
+    expect(answerTo(prompt, told)).toBe(label);
   });
 
   it('of a text without an English word of opinion is any label, and the same one each time', () => {
@@ -73,35 +87,56 @@ describe('sentiment', () => {
 });
 
 describe('classification', () => {
+  const TOPICS = ['billing', 'technical support', 'shipping', 'other'];
   it.each([
-    'Classify the message into one of these categories: billing, technical support, shipping, other.',
-    'Is the message about billing, technical support, shipping or other?',
-    'Pick a category:\n- billing\n- technical support\n- shipping\n- other',
-    'Classify the message as billing (invoices), technical support (errors), shipping (parcels) or other.',
-  ])('takes a label that the text has a word of, and any other label otherwise: %j', (instruction) => {
-    const ask = (message: string) => answerTo(`${instruction}\n\nMessage: ${message}\nCategory:`);
+    ['Classify the message into one of these categories: billing, technical support, shipping, other.', TEXT],
+    ['Is the message about billing, technical support, shipping or other?', TEXT],
+    ['Choose:\nbilling - invoices\ntechnical support - errors\nshipping - parcels\nother - the rest', TEXT],
+    ['Pick a category:\n- billing\n- technical support\n- shipping\n- other', labels(...TOPICS)],
+    ['What is the message about?', labels(...TOPICS)],
+  ])('takes a label that the text has a word of, and any other label otherwise: %j', (instruction, told) => {
+    const ask = (message: string) => answerTo(`${instruction}\n\nMessage: ${message}\nCategory:`, told);
     expect(ask('Your billing is wrong.')).toBe(' billing');
     expect(ask('Shipping took three weeks.')).toBe(' shipping');
     const others = Array.from({ length: 80 }, (_, i) => ask(`Guten Tag ${i}`));
-    expect(new Set(others)).toEqual(new Set([' billing', ' technical support', ' shipping', ' other']));
+    expect(new Set(others)).toEqual(new Set(TOPICS.map((topic) => ` ${topic}`)));
   });
 
   it.each([
     'size - dimensions and weight\nservice - staff, refunds',
-    'size: dimensions and weight\nservice: staff, refunds',
+    '- size: dimensions and weight\n- service: staff, refunds',
     '1. size (dimensions, weight)\n2. service (staff, refunds)',
-  ])('takes labels and what they mean from lines like %j', (lines) => {
+  ])('takes from lines like %j what the labels of the job mean', (lines) => {
     const about = (review: string) =>
-      answerTo(`What is the review about? Choose one:\n${lines}\n\nProduct: Lamp\nReview: ${review}\nTopic:`);
+      answerTo(
+        `What is the review about? Choose one:\n${lines}\n\nProduct: Lamp\nReview: ${review}\nTopic:`,
+        labels('size', 'service'),
+      );
     expect(about('The weight of it!')).toBe(' size');
     expect(about('The staff was polite.')).toBe(' service');
   });
 
   it('tells a label from its negation', () => {
-    const labels = Array.from({ length: 40 }, (_, i) =>
+    const given = Array.from({ length: 40 }, (_, i) =>
       answerTo(`Classify this email as spam or not spam.\nEmail: The meeting moves to ${i}.\nLabel:`),
     );
-    expect(new Set(labels)).toEqual(new Set([' spam', ' not spam']));
+    expect(new Set(given)).toEqual(new Set([' spam', ' not spam']));
+  });
+});
+
+describe('a number', () => {
+  it.each([
+    { min: 0, max: 100, integer: true },
+    { min: 0, max: 1 },
+    { min: -20, max: -10 },
+    { max: 40 },
+    {},
+  ] as const)('is one of the range that the job reads: %j', (range) => {
+    const told = { kind: 'number', ...range } as const;
+    const { read } = answerReader(told);
+    const given = Array.from({ length: 50 }, (_, i) => answerTo(`How many?\nText: ${i}\nAnswer:`, told));
+    expect(given.flatMap((text) => read(said(text)).fault ?? [])).toEqual([]);
+    expect(new Set(given).size).toBeGreaterThan(5);
   });
 });
 
@@ -109,79 +144,24 @@ describe('JSON', () => {
   const MESSAGE =
     'Hi, my name is Anna Keller. My order A-10233 from 2024-03-12 has not arrived. Write to ' +
     'anna.keller@example.org. I paid too much for the red dress. Please help.';
-  const json = (prompt: string) => JSON.parse(answerTo(prompt));
-
-  const PLAIN = 'order_number, email and amount';
-  /** The same five keys, and what the last two may be, in the layouts in which people write them. */
-  const LAYOUTS: readonly string[] = [
-    'with the keys order_number, email, amount, category (one of delivery, return, other) and is_urgent.',
-    'with keys "order_number", "email", "amount" (a number), "category" (delivery, return or other) and "is_urgent" (true or false).',
-    'Keys: order_number, email, amount, category, is_urgent. Category is one of delivery, return, other.',
-    'Its keys, in this order: `order_number`, `email`, `amount`, `category`, `is_urgent`. Category must be delivery, return or other.',
-    'with the keys order_number, email,\namount, category and is_urgent.\nCategories:\n- delivery\n- return\n- other',
-    'Its keys:\n- "order_number": as written\n- "email": the address\n- "amount": as a number\n- "category": one of delivery, return, other\n- "is_urgent": boolean',
-    'with:\n\n* order_number - as written\n* email\n* amount (number)\n* category (delivery, return or other)\n* is_urgent',
-    'with these keys:\norder_number: as written\nemail: the address\namount: a number\ncategory: one of delivery, return, other\nis_urgent: true or false',
-    'like {"order_number": "…", "email": "…", "amount": 12.5, "category": "delivery|return|other", "is_urgent": true}',
-    'like this:\n```json\n{\n  "order_number": "W-1",\n  "email": "a@example.org",\n  "amount": 12.5,\n  "category": "delivery|return|other",\n  "is_urgent": false\n}\n```',
-    'like {order_number: string, email: string, amount: number, category: "delivery" | "return" | "other", is_urgent: boolean}',
-    'of the form {order_number, email, amount, category, is_urgent}, where category is one of delivery, return, other.',
-    'of this type:\n{\n  order_number: string; // as written\n  email?: string;\n  amount: number,\n  category: "delivery" | "return" | "other";\n  is_urgent: boolean\n}',
-  ];
-
-  it.each(LAYOUTS)('is valid wherever the keys stand: %j', (layout) => {
-    const reader = answerReader({
-      kind: 'json',
-      schema: {
-        type: 'object',
-        required: ['order_number', 'email', 'amount', 'category', 'is_urgent'],
-        additionalProperties: false,
-        properties: {
-          order_number: { type: 'string' },
-          email: { type: 'string' },
-          amount: { type: 'number' },
-          category: { enum: ['delivery', 'return', 'other'] },
-          is_urgent: { type: 'boolean' },
-        },
-      },
-    });
-    const given = Array.from({ length: 192 }, (_, i) =>
-      reader.read(
-        said(
-          answerTo(
-            `Extract the facts of the message. Answer with JSON ${layout}\n\nMessage: Order ${i}\n\nJSON:`,
-          ),
-        ),
-      ),
-    );
-    expect(new Set(given.map(({ fault }) => fault?.message ?? 'valid'))).toEqual(new Set(['valid']));
-    expect(new Set(given.map(({ values }) => values[3]))).toEqual(new Set(['delivery', 'return', 'other']));
-  });
+  const json = (prompt: string, schema?: Extract<AnswerSpec, { kind: 'json' }>['schema']) =>
+    JSON.parse(answerTo(prompt, schema && { kind: 'json', schema }));
+  const asked = (properties: object) => ({ type: 'object', properties: { ...properties } });
 
   it.each([
-    `Extract ${PLAIN} as JSON.`,
-    `Extract ${PLAIN} from the message as a JSON object.`,
-    `Reply with a JSON object that has ${PLAIN}.`,
-    `Return JSON: ${PLAIN}.`,
-    'Extract the order number, email and amount as JSON.',
-    `Format (JSON): ${PLAIN}`,
-    'Antworte als JSON mit den Feldern order_number, email und amount.',
-  ])('has the keys that stand in prose, with what the text says: %j', (instruction) => {
-    const value = json(`${instruction}\n\nMessage: ${MESSAGE}\nJSON:`);
-    expect(value).toEqual({
+    'Answer with JSON with the keys order_number, email and amount.',
+    'Answer with one JSON object. Its keys: "order_number", "email", "amount".',
+    'Return JSON, fields: `order_number`, `email` and `amount`',
+    'Answer with JSON:\n- "order_number": as written\n- "email": the address\n- "amount": a number',
+  ])('has the keys that a prompt names, with what the text says: %j', (instruction) => {
+    expect(json(`${instruction}\n\nMessage: ${MESSAGE}\nJSON:`)).toEqual({
       order_number: 'A-10233',
       email: 'anna.keller@example.org',
       amount: expect.any(Number),
     });
   });
 
-  it('has one key that stands alone', () => {
-    expect(json(`Answer with JSON that has one key "sentiment".\nText: I love it\nJSON:`)).toEqual({
-      sentiment: 'positive',
-    });
-  });
-
-  it('has the shape of a JSON Schema', () => {
+  it('has the shape of the schema that the job reads', () => {
     const schema = {
       type: 'object',
       properties: {
@@ -200,15 +180,12 @@ describe('JSON', () => {
         line: { type: 'object', properties: { sku: { type: 'string' }, count: { type: 'integer' } } },
       },
     };
-    const { $defs: _, ...root } = schema;
-    const reader = answerReader({
-      kind: 'json',
-      schema: { ...root, required: Object.keys(root.properties), $defs: schema.$defs },
-    });
+    const told = { ...schema, required: Object.keys(schema.properties) };
+    const reader = answerReader({ kind: 'json', schema: told });
     for (let i = 0; i < 40; i++) {
-      const prompt = `Answer with JSON of this schema: ${JSON.stringify(schema)}\n\nText: ${MESSAGE} ${i}\nJSON:`;
-      expect(reader.read(said(answerTo(prompt))).fault).toBeNull();
-      expect(json(prompt)).toMatchObject({
+      const prompt = `Extract the facts.\n\nText: ${MESSAGE} ${i}\nJSON:`;
+      expect(reader.read(said(answerTo(prompt, { kind: 'json', schema: told }))).fault).toBeNull();
+      expect(json(prompt, told)).toMatchObject({
         customer: { email: 'anna.keller@example.org' },
         lines: [{ sku: expect.any(String), count: expect.any(Number) }],
         day: '2024-03-12',
@@ -216,61 +193,41 @@ describe('JSON', () => {
     }
   });
 
-  it('has the members of members, and of the answers of examples', () => {
-    expect(
-      json(
-        `Reply as {"customer": {"email": "..."}, "items": [{"sku": "...", "count": 1}], "tags": string[]}.\nText: ${MESSAGE}\nJSON:`,
-      ),
-    ).toEqual({
-      customer: { email: 'anna.keller@example.org' },
-      items: [{ sku: expect.any(String), count: expect.any(Number) }],
-      tags: [expect.any(String)],
-    });
-    expect(json('In: x\nOut: {"label": "good|bad", "score": 0.5}\n\nIn: I love it\nOut:')).toEqual({
-      label: 'good',
-      score: expect.any(Number),
-    });
-  });
-
-  it('has the values of examples where nothing tells which others would be valid', () => {
-    const few = 'In: a\nOut: {"kind": "spam"}\n\nIn: b\nOut: {"kind": "ham"}\n\n';
-    const kinds = Array.from({ length: 20 }, (_, i) => json(`${few}In: mail ${i}\nOut:`).kind);
-    expect(new Set(kinds)).toEqual(new Set(['spam', 'ham']));
-  });
-
-  it('has lists of strings', () => {
-    expect(
-      json('Return JSON with:\n- keywords: list of strings\n- topics\n\nText: It rained.\n\nJSON:'),
-    ).toEqual({ keywords: [expect.any(String)], topics: [expect.any(String)] });
-  });
-
-  it('is a list where the prompt asks for one', () => {
-    expect(json(`Return a JSON array of objects with keys sku and count.\nText: ${MESSAGE}\nJSON:`)).toEqual([
+  it('is a list where the schema is one', () => {
+    const items = asked({ sku: { type: 'string' }, count: { type: 'integer' } });
+    expect(json(`List the items.\nText: ${MESSAGE}\nJSON:`, { type: 'array', items })).toEqual([
       { sku: expect.any(String), count: expect.any(Number) },
     ]);
   });
 
-  it('has a number in the range that the prompt names, by the tone where it is a rating', () => {
-    expect(
-      json('Reply in JSON: {"rating": 1-5, "tone": positive | negative}\nReview: I love it, perfect!\nJSON:'),
-    ).toEqual({ rating: 5, tone: 'positive' });
+  it('has numbers in their range, by the tone where it is a rating', () => {
+    const schema = asked({
+      rating: { type: 'number', minimum: 1, maximum: 5 },
+      tone: { enum: ['positive', 'negative'] },
+    });
+    const prompt = 'Rate it.\nReview: I love it, perfect!\nJSON:';
+    expect(json(prompt, schema)).toEqual({ rating: 5, tone: 'positive' });
   });
 
-  it('has null for what the text does not say where the prompt speaks of null, and made-up values otherwise', () => {
-    const ask = (more: string) =>
-      json(`Extract name and email as JSON. ${more}\nText: it rained all day\nJSON:`);
-    expect(ask('Use null for what is missing.')).toEqual({ name: null, email: null });
-    expect(ask('')).toEqual({ name: expect.any(String), email: expect.stringContaining('@') });
+  it('has null for what the text does not say where the schema allows it, and made-up values otherwise', () => {
+    const ask = (type: string | string[]) =>
+      json(
+        'Extract name and email.\nText: it rained all day\nJSON:',
+        asked({ name: { type }, email: { type } }),
+      );
+    expect(ask(['string', 'null'])).toEqual({ name: null, email: null });
+    expect(ask('string')).toEqual({ name: expect.any(String), email: expect.stringContaining('@') });
   });
 
   it('has what a line before the text says already', () => {
-    const prompt =
-      'Extract as JSON:\n- customer_name\n- email\n\nKnown customer: Ada Byrne\nMessage:\nIt broke.\n\nJSON:';
-    expect(json(prompt)).toMatchObject({ customer_name: 'Ada Byrne' });
+    const prompt = 'Extract the facts.\n\nKnown customer: Ada Byrne\nMessage:\nIt broke.\n\nJSON:';
+    expect(json(prompt, asked({ customer_name: { type: 'string' } }))).toEqual({
+      customer_name: 'Ada Byrne',
+    });
   });
 
   it('goes on where the prompt began the object', () => {
-    const text = answerTo(`Extract order_number and email as JSON.\nText: ${MESSAGE}\nJSON: {`);
+    const text = answerTo(`Answer in JSON with keys order_number and email.\nText: ${MESSAGE}\nJSON: {`);
     expect(JSON.parse(`{${text}`)).toEqual({ order_number: 'A-10233', email: 'anna.keller@example.org' });
   });
 });
@@ -288,11 +245,28 @@ describe('prose', () => {
 
   it('fault 7: is quick on long runs that patterns could trip over', () => {
     const begin =
-      'Extract the name, email, phone, url, order number, date, product, city, company, amount as JSON.\n\nText: ';
+      'Answer with JSON with the keys name, email, phone, url, order_id, date and amount.\n\nText: ';
+    const listed = 'Classify it as one of: ';
     // Patterns that need the square of their input's length take a minute for this; the test's time limit ends it.
-    for (const unit of ['1', ' ', '"', 'a@', 'x-', '{', '\n\n', ': ', 'a, ', 'John Smith ', '```', '<a>']) {
+    for (const unit of [
+      '1',
+      ' ',
+      '"',
+      'a@',
+      'x-',
+      '{',
+      '\n\n',
+      ': ',
+      'a, ',
+      'John Smith ',
+      '```',
+      '<a>',
+      'a or ',
+      '- a: ',
+    ]) {
       const long = unit.repeat(200_000 / unit.length);
-      for (const prompt of [long, begin + long, `${long}x`]) expect(answerTo(prompt)).not.toBe('');
+      for (const prompt of [long, begin + long, listed + long, `${long}x`])
+        expect(answerTo(prompt)).not.toBe('');
     }
   });
 });

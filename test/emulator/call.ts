@@ -1,4 +1,12 @@
+import { type Disturbance, disturbanceNamed } from '../../src/emulator/disturbance.js';
 import type { Emulator } from '../../src/emulator/server.js';
+
+/** A disturbance that there is. */
+export function named(name: string): Disturbance {
+  const found = disturbanceNamed(name);
+  if (!found) throw new Error(`no fault ${name}`);
+  return found;
+}
 
 /** A response, read to its end. */
 export interface Response {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emulateCommand } from '../../src/commands/emulate.js';
-import { FAULT_NAMES } from '../../src/emulator/fault.js';
+import { FAULT_NAMES } from '../../src/emulator/disturbance.js';
 import { readFaultScript } from '../../src/emulator/fault-plan.js';
 import { Workplace } from '../support/promptmill.js';
 import { call, SENTIMENT } from './call.js';

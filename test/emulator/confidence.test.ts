@@ -1,5 +1,9 @@
+import { readFileSync } from 'node:fs';
+import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sharesOf, term } from '../../src/emulator/answers/labels.js';
 import { sharesAlong } from '../../src/emulator/logprobs.js';
+import { randomFrom } from '../../src/emulator/random.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { call, SENTIMENT } from './call.js';
 
@@ -121,12 +125,12 @@ describe('answers above temperature 0', () => {
   });
 
   it('differ inside of JSON as well, and are valid', async () => {
-    const prompt = `Reply in JSON: {"tone": positive | negative | neutral}\n${MIXED.split('\n')[1]}\nJSON:`;
+    const prompt = `Reply in JSON with the key sentiment.\n${MIXED.split('\n')[1]}\nJSON:`;
     const { body } = await call(emulator, { prompt, temperature: 1, n: 60 });
-    const tones = body.choices.map(({ text }: { text: string }) => JSON.parse(text).tone);
+    const tones = body.choices.map(({ text }: { text: string }) => JSON.parse(text).sentiment);
     expect(new Set(tones)).toEqual(new Set(['positive', 'negative', 'neutral']));
     const { body: first } = await call(emulator, { prompt, temperature: 0 });
-    expect(JSON.parse(first.choices[0].text)).toEqual({ tone: 'neutral' });
+    expect(JSON.parse(first.choices[0].text)).toEqual({ sentiment: 'neutral' });
   });
 });
 
@@ -138,7 +142,7 @@ describe('log probabilities of any answer', () => {
       'Rate the review from 1 to 5 stars.\nReview: Awful.\nStars:',
       'Classify as very negative, negative, neutral, positive or very positive.\nText: Hm.\nLabel:',
       'Text: I love it.\n\nClassify the text above as positive, negative or neutral.',
-      'Extract name and email as JSON.\nText: it rained all day\nJSON:',
+      'Answer with JSON with the keys name and email.\nText: it rained all day\nJSON:',
       'Tell me about bridges 😀.',
     ];
     let places = 0;
@@ -167,5 +171,43 @@ describe('log probabilities of any answer', () => {
       }
     }
     expect(places).toBeGreaterThan(2_000);
+  });
+});
+
+describe('the confidence of a rehearsal', () => {
+  /** For each review: how sure the reading is of its label, and whether the stars agree. */
+  const reviews: Record<string, string>[] = parse(readFileSync('samples/reviews.csv'), { columns: true });
+  const READINGS = reviews.flatMap((row) => {
+    const [review, stars] = [String(row['review']).trim(), Number(row['rating'])];
+    if (review === '' || stars === 0) return [];
+    const labels = ['positive', 'negative', 'neutral'].map((name) => term(name));
+    const [first] = sharesOf(review, labels, randomFrom(1, review));
+    const gold = stars < 3 ? 'negative' : stars === 3 ? 'neutral' : 'positive';
+    return [{ confidence: first?.share ?? 0, isRight: first?.text === gold }];
+  });
+  const share = <T>(some: readonly T[], has: (one: T) => boolean) => some.filter(has).length / some.length;
+  const accuracyOf = (some: typeof READINGS) => share(some, ({ isRight }) => isRight);
+
+  it('is about how often the stars of the sample reviews agree', () => {
+    const groups = new Map<number, typeof READINGS>();
+    for (const reading of READINGS) {
+      const tenth = Math.floor(10 * reading.confidence);
+      groups.set(tenth, [...(groups.get(tenth) ?? []), reading]);
+    }
+    expect(groups.size).toBeGreaterThan(4);
+    let error = 0;
+    for (const group of groups.values()) {
+      const mean = group.reduce((sum, { confidence }) => sum + confidence, 0) / group.length;
+      error += (group.length / READINGS.length) * Math.abs(mean - accuracyOf(group));
+    }
+    // Expected calibration error; one that says 1 of every answer would have 0.6.
+    expect(error).toBeLessThan(0.08);
+  });
+
+  it('makes abstaining worth while: the surer, the more often right', () => {
+    const above = (least: number) => READINGS.filter(({ confidence }) => confidence >= least);
+    expect(accuracyOf(above(0.5))).toBeGreaterThan(accuracyOf(READINGS) + 0.1);
+    expect(accuracyOf(above(0.6))).toBeGreaterThan(accuracyOf(above(0.5)) + 0.03);
+    expect(above(0.6).length).toBeGreaterThan(40);
   });
 });

@@ -1,12 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { faultNamed } from '../../src/emulator/fault.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from '../../src/emulator/fault-plan.js';
-
-function named(name: string) {
-  const fault = faultNamed(name);
-  if (!fault) throw new Error(`no fault ${name}`);
-  return fault;
-}
+import { named } from './call.js';
 
 const PROMPTS = Array.from({ length: 2000 }, (_, i) => `Review ${i}: I love it!`);
 

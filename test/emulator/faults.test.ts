@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request as send } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
-import { faultNamed } from '../../src/emulator/fault.js';
 import type { FaultRate } from '../../src/emulator/fault-plan.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
-import { call, SENTIMENT } from './call.js';
+import { call, named, SENTIMENT } from './call.js';
 
 let emulator: Emulator | null = null;
 afterEach(async () => {
@@ -18,11 +17,7 @@ async function started(options: EmulatorOptions): Promise<Emulator> {
   return emulator;
 }
 
-function always(name: string): FaultRate {
-  const fault = faultNamed(name);
-  if (!fault) throw new Error(`no fault ${name}`);
-  return { fault, rate: 1 };
-}
+const always = (name: string): FaultRate => ({ fault: named(name), rate: 1 });
 
 const PROMPTS = Array.from({ length: 2000 }, (_, i) => `Review ${i}: I love it!`);
 

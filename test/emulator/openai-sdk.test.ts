@@ -1,9 +1,45 @@
-import { AzureOpenAI } from 'openai';
+import OpenAI, { AzureOpenAI } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { ScriptRule } from '../../src/emulator/fault-plan.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
-import { SENTIMENT } from './call.js';
-import { azure, CLIENTS, MODEL, OPEN, plain, refusal, THREAT } from './sdk.js';
+import { named, SENTIMENT } from './call.js';
+
+const MODEL = 'lm-35-turbo-instruct';
+const OPEN = { model: MODEL, prompt: 'Tell me about bridges.', max_tokens: 12 };
+
+interface ClientOptions {
+  readonly apiKey?: string;
+  readonly maxRetries?: number;
+}
+
+/** The SDK as a client of the service, and of a plain server; it retries nothing unless it is told to. */
+const CLIENTS = [
+  [
+    'the Azure client',
+    ({ url, keys }: Emulator, options: ClientOptions = {}) =>
+      // Without `baseURL: null` a variable of the environment would come before the endpoint.
+      new AzureOpenAI({
+        ...{ endpoint: url, baseURL: null, apiKey: keys[0], apiVersion: '2023-09-15-preview', maxRetries: 0 },
+        ...options,
+      }),
+  ],
+  [
+    'the plain client',
+    ({ url, keys }: Emulator, options: ClientOptions = {}) =>
+      new OpenAI({ baseURL: `${url}/v1`, apiKey: keys[0], maxRetries: 0, ...options }),
+  ],
+] as const;
+
+/** What a call is refused with. */
+async function refusal(call: Promise<unknown>): Promise<InstanceType<typeof OpenAI.APIError>> {
+  const error = await call.then(
+    () => new Error('answered'),
+    (reason: unknown) => reason,
+  );
+  if (error instanceof OpenAI.APIError) return error;
+  throw error;
+}
 
 let emulator: Emulator | null = null;
 afterEach(async () => {
@@ -15,6 +51,11 @@ async function started(options: EmulatorOptions = {}): Promise<Emulator> {
   emulator = await startEmulator(options);
   return emulator;
 }
+
+/** One rule for the first request, or for every one. */
+const fault = (name: string, rule: Partial<ScriptRule> = { to: 1 }): EmulatorOptions => ({
+  script: [{ ...rule, fault: named(name) }],
+});
 
 describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
   it('gets a completion', async () => {
@@ -29,21 +70,9 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
     });
   });
 
-  it('gets the choices of several prompts', async () => {
+  it('reads a stream', async () => {
     const client = clientOf(await started());
-    const prompt = [SENTIMENT, SENTIMENT.replace('love', 'hate')];
-    const { choices } = await client.completions.create({ model: MODEL, prompt, n: 2, temperature: 0 });
-    expect(choices.map(({ index, text }) => [index, text])).toEqual([
-      [0, ' positive'],
-      [1, ' positive'],
-      [2, ' negative'],
-      [3, ' negative'],
-    ]);
-  });
-
-  it('reads a stream that is the completion, piece by piece', async () => {
-    const client = clientOf(await started());
-    const ask = { ...OPEN, model: MODEL, n: 2 };
+    const ask = { ...OPEN, n: 2 };
     const { choices } = await client.completions.create(ask);
     const texts = ['', ''];
     const ends: unknown[] = [];
@@ -63,58 +92,101 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
     expect(chunks).toBeGreaterThan(12);
   });
 
-  it('gets log probabilities', async () => {
-    const client = clientOf(await started());
-    const { choices } = await client.completions.create({ ...OPEN, model: MODEL, logprobs: 3, echo: true });
-    const { tokens = [], token_logprobs, top_logprobs, text_offset } = choices[0]?.logprobs ?? {};
-    expect(tokens.join('')).toBe(choices[0]?.text);
-    for (const list of [token_logprobs, top_logprobs, text_offset]) expect(list).toHaveLength(tokens.length);
-    expect(token_logprobs?.[0]).toBeNull();
+  it('raises AuthenticationError for a wrong key', async () => {
+    const client = clientOf(await started(), { apiKey: 'wrong' });
+    expect(await refusal(client.completions.create(OPEN))).toBeInstanceOf(OpenAI.AuthenticationError);
+  });
+
+  it.each([
+    ['an unknown deployment', OpenAI.NotFoundError, { status: 404 }, { model: 'no-such' }],
+    [
+      'a parameter out of range',
+      OpenAI.BadRequestError,
+      {
+        type: 'invalid_request_error',
+        message: "400 3 is greater than the maximum of 2 - 'temperature'",
+      },
+      { temperature: 3 },
+    ],
+    [
+      'a blocked prompt',
+      OpenAI.BadRequestError,
+      { code: 'content_filter', param: 'prompt' },
+      { prompt: 'Translate to French: I will kill you.' },
+    ],
+  ])('raises for %s its own class', async (_, kind, members, ask) => {
+    const error = await refusal(clientOf(await started()).completions.create({ ...OPEN, ...ask }));
+    expect(error).toBeInstanceOf(kind);
+    expect(error).toMatchObject(members);
+  });
+
+  it.each([
+    ['403', OpenAI.PermissionDeniedError],
+    ['422', OpenAI.UnprocessableEntityError],
+    ['500', OpenAI.InternalServerError],
+    ['reset', OpenAI.APIConnectionError],
+  ])('raises for the fault %s its own class', async (name, kind) => {
+    const error = await refusal(clientOf(await started(fault(name))).completions.create(OPEN));
+    expect(error).toBeInstanceOf(kind);
+    expect(emulator?.stats()).toMatchObject({ requests: 1, by_fault: { [name]: 1 } });
+  });
+
+  it('raises RateLimitError with its hint over the quota, and does not retry when told so', async () => {
+    const client = clientOf(await started({ quota: { requestsPerMinute: 1, requestWindowSeconds: 60 } }));
+    await client.completions.create(OPEN);
+    const error = await refusal(client.completions.create(OPEN));
+    expect(error).toBeInstanceOf(OpenAI.RateLimitError);
+    expect(Number(error.headers?.get('retry-after'))).toBeGreaterThan(0);
+    expect(emulator?.stats().requests).toBe(2);
+  });
+
+  it.each(['ms', 'seconds'] as const)(
+    'waits as long as a 429 asks for in %s, and then gets its answer',
+    async (hint) => {
+      const client = clientOf(await started({ ...fault('429'), hint }), { maxRetries: 1 });
+      const before = performance.now();
+      await client.completions.create(OPEN);
+      // Its own backoff would come back after half a second at most. A timer may fire a millisecond early.
+      expect(performance.now() - before).toBeGreaterThanOrEqual(998);
+      expect(emulator?.stats()).toMatchObject({ requests: 2, by_status: { 200: 1, 429: 1 } });
+    },
+  );
+
+  it.each(['500', 'reset'])('is answered after %s when it may retry', async (name) => {
+    const client = clientOf(await started(fault(name)), { maxRetries: 1 });
+    const { choices } = await client.completions.create({ model: MODEL, prompt: SENTIMENT });
+    expect(choices[0]?.text).toBe(' positive');
+  });
+
+  it('fault 23: never takes half a stream for a whole one', async () => {
+    const client = clientOf(await started(fault('truncate', {})));
+    let ended = false;
+    const read = async () => {
+      const stream = await client.completions.create({ ...OPEN, stream: true });
+      for await (const { choices } of stream) ended ||= choices[0]?.finish_reason === 'length';
+    };
+    // The SDK takes the early end of a connection without a length for the end of the stream.
+    await read().catch(() => {});
+    expect(ended).toBe(false);
+    expect(emulator?.stats()).toMatchObject({ answered: 0, by_fault: { truncate: 1 } });
   });
 });
 
-describe('the Azure client alone', () => {
-  it('takes its deployment as an option, with an older API version', async () => {
-    const { url, keys } = await started();
-    const client = new AzureOpenAI({
-      endpoint: url,
-      apiKey: keys[1],
-      apiVersion: '2022-12-01',
-      deployment: 'text-davinci-003',
-    });
-    const completion = await client.completions.create({
-      model: 'its name does not matter',
-      prompt: SENTIMENT,
-    });
-    expect(completion.model).toBe('text-davinci-003');
-    expect(completion).not.toHaveProperty('prompt_filter_results');
+it('the Azure client takes its deployment as an option, with an older API version', async () => {
+  const { url, keys } = await started();
+  const client = new AzureOpenAI({
+    endpoint: url,
+    apiKey: keys[1],
+    apiVersion: '2022-12-01',
+    deployment: 'text-davinci-003',
   });
-
-  it('reads what the content filter found', async () => {
-    const client = azure(await started());
-    expect(await client.completions.create({ model: MODEL, prompt: SENTIMENT })).toHaveProperty(
-      'prompt_filter_results.0.content_filter_results.hate.severity',
-      'safe',
-    );
-    const error = await refusal(client.completions.create({ model: MODEL, prompt: THREAT }));
-    expect(error.error).toHaveProperty('innererror.content_filter_result.violence', {
-      filtered: true,
-      severity: 'medium',
-    });
-  });
-
-  it('is refused by conversation models and unknown API versions', async () => {
-    const service = await started();
-    const conversation = azure(service).completions.create({ ...OPEN, model: 'lm-4' });
-    expect(await refusal(conversation)).toMatchObject({ status: 400, code: 'OperationNotSupported' });
-    const version = azure(service, { apiVersion: '2019-01-01' });
-    expect(await refusal(version.completions.create({ ...OPEN, model: MODEL }))).toMatchObject({
-      status: 400,
-    });
-  });
+  const completion = await client.completions.create({ ...OPEN, model: 'its name does not matter' });
+  expect(completion.model).toBe('text-davinci-003');
 });
 
-describe('the plain client alone', () => {
+describe('the plain client', () => {
+  const [, [, plain]] = CLIENTS;
+
   it('lists the models', async () => {
     const { data } = await plain(await started({ deployments: { reviews: MODEL } })).models.list();
     expect(data.map(({ id }) => id)).toEqual([MODEL, 'text-davinci-003', 'reviews']);
@@ -122,17 +194,11 @@ describe('the plain client alone', () => {
 
   it('gets the usage of a stream when it asks for it', async () => {
     const client = plain(await started());
-    const ask = { ...OPEN, model: MODEL } as const;
-    const { usage } = await client.completions.create(ask);
+    const { usage } = await client.completions.create(OPEN);
     const usages: unknown[] = [];
-    const stream = { ...ask, stream: true, stream_options: { include_usage: true } } as const;
+    const stream = { ...OPEN, stream: true, stream_options: { include_usage: true } } as const;
     for await (const chunk of await client.completions.create(stream)) usages.push(chunk.usage);
     expect(usages.at(-1)).toEqual(usage);
     expect(usages.slice(0, -1).every((entry) => entry === null)).toBe(true);
-  });
-
-  it('is refused by conversation models', async () => {
-    const error = await refusal(plain(await started()).completions.create({ ...OPEN, model: 'lm-4' }));
-    expect([error.status, error.param]).toEqual([404, 'model']);
   });
 });

@@ -19,7 +19,7 @@ describe('request validation', () => {
     ['n', 0, "0 is less than the minimum of 1 - 'n'"],
     ['n', 129, "129 is greater than the maximum of 128 - 'n'"],
     ['best_of', 129, "129 is greater than the maximum of 128 - 'best_of'"],
-    ['best_of', null, "null is not of type 'integer' - 'best_of'"],
+    ['best_of', null, "null is not of type 'number' - 'best_of'"],
     ['logprobs', 6, "6 is greater than the maximum of 5 - 'logprobs'"],
     ['echo', 'yes', "'yes' is not of type 'boolean' - 'echo'"],
     ['suffix', 1, "1 is not of type 'string' - 'suffix'"],

@@ -1,11 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Unwanted } from '../../src/emulator/answers/unwanted.js';
-import { faultNamed } from '../../src/emulator/fault.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
 import { said } from '../answer/said.js';
-import { call, events, SENTIMENT } from './call.js';
+import { call, events, named, SENTIMENT } from './call.js';
 
 let emulator: Emulator | null = null;
 afterEach(async () => {
@@ -13,15 +12,14 @@ afterEach(async () => {
   emulator = null;
 });
 
-/** An emulator that answers a share of the requests in one way. */
-async function answering(way: Unwanted, rate = 1, seed = 1): Promise<Emulator> {
-  const fault = faultNamed(way);
-  if (fault === null) throw new Error(`no fault ${way}`);
-  emulator = await startEmulator({ faults: [{ fault, rate }], seed });
+/** An emulator that answers every request in one way. */
+async function answering(way: Unwanted): Promise<Emulator> {
+  emulator = await startEmulator({ faults: [{ fault: named(way), rate: 1 }] });
   return emulator;
 }
 
-const JSON_PROMPT = 'Extract order_number and email as JSON.\nText: A-10233 from anna@example.org\nJSON:';
+const JSON_PROMPT =
+  'Answer with JSON with the keys order_number and email.\nText: A-10233 from anna@example.org\nJSON:';
 const OBJECT = '{"order_number": "A-10233", "email": "anna@example.org"}';
 
 const labels = answerReader({ kind: 'labels', labels: ['positive', 'negative', 'neutral'] });
@@ -107,23 +105,6 @@ describe('an answer that nobody asked for', () => {
 });
 
 describe('such answers', () => {
-  it('befall their share of the requests, the same ones again, and others with another seed', async () => {
-    const prompts = Array.from({ length: 300 }, (_, i) => SENTIMENT.replace('love', `love ${i}`));
-    const hit = async (seed: number) => {
-      const service = await answering('invalid', 0.1, seed);
-      const texts = await Promise.all(prompts.map(async (prompt) => (await choiceOf(service, prompt)).text));
-      const faults = texts.flatMap((text, index) => (labels.read(said(text)).fault === null ? [] : index));
-      expect(service.stats()).toMatchObject({ answered: 300, by_fault: { invalid: faults.length } });
-      await service.close();
-      return faults;
-    };
-    const first = await hit(1);
-    expect(first.length).toBeGreaterThan(15);
-    expect(first.length).toBeLessThan(50);
-    expect(await hit(1)).toEqual(first);
-    expect(await hit(2)).not.toEqual(first);
-  });
-
   it('are billed and tokenised as they are, and come in streams', async () => {
     const service = await answering('chatty');
     const { text, logprobs, usage } = await choiceOf(service, SENTIMENT, { logprobs: 2 });

@@ -9,6 +9,7 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { readJobFile } from '../../src/config/job-file.js';
 import { settle } from '../../src/config/settings.js';
 import { answer } from '../../src/emulator/answers/answer.js';
+import { readingOf } from '../../src/emulator/answers/reading.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { inert, uninert } from '../../src/output/formula.js';
@@ -133,7 +134,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the search for a key': (text) => clean(text),
   'the check of the context window': (text) => fits(text, 5),
   'the terminal': (text) => plain(text),
-  'the emulator': (text) => answer(text, () => 0.5, 0),
+  'the emulator': (text) => answer(readingOf(text, { kind: 'text' }), () => 0.5, 0),
   'the .env file': (text) => {
     writeFileSync(join(scratch, '.env'), text);
     return readEnvironment({}, join(scratch, '.env'));

@@ -1,14 +1,14 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { type Fault, faultNamed } from '../../src/emulator/fault.js';
+import { type Disturbance, disturbanceNamed } from '../../src/emulator/disturbance.js';
 import { startEmulator } from '../../src/emulator/server.js';
 import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 
 const REVIEWS = join(import.meta.dirname, '../../samples/reviews.csv');
 
-function named(name: string): Fault {
-  const fault = faultNamed(name);
+function named(name: string): Disturbance {
+  const fault = disturbanceNamed(name);
   if (fault === null) throw new Error(`the emulator knows no fault ${name}`);
   return fault;
 }

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
-import { faultNamed } from '../../src/emulator/fault.js';
+import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
@@ -165,7 +165,7 @@ describeEachStore('answers that are none, through a run', (store) => {
     const odd = ['empty-usage', 'total-usage', 'text-usage', 'negative-usage', 'huge-usage'];
     const emulator = await emulate({
       latency: { baseMs: 5, perTokenMs: 0 },
-      faults: odd.flatMap((name) => faultNamed(name) ?? []).map((fault) => ({ fault, rate: 0.2 })),
+      faults: odd.flatMap((name) => disturbanceNamed(name) ?? []).map((fault) => ({ fault, rate: 0.2 })),
     });
     const job = (tokens: number): object => ({
       input: { path: rows(ROWS) },

@@ -1,10 +1,16 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/answer/answer.js';
 import { readJobFile } from '../../src/config/job-file.js';
-import type { Row } from '../../src/model.js';
+import { type AnswerSpec, type Row } from '../../src/model.js';
+import { labelNames } from '../../src/config/labels-schema.js';
+import { answer } from '../../src/emulator/answers/answer.js';
+import { readingOf } from '../../src/emulator/answers/reading.js';
+import { randomFrom } from '../../src/emulator/random.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { rows, survey } from '../../src/source/source.js';
+import { said } from '../answer/said.js';
 
 /** The job, and each row of its input with the prompt that would be sent for it. */
 async function prompts(path: string): Promise<{ row: Row; prompt: string }[]> {
@@ -74,4 +80,66 @@ it('the nightly job writes a file for each day, at two in the morning', () => {
   const job = readJobFile('jobs/nightly.yaml');
   expect(job.schedule).toEqual({ cron: '0 2 * * *', timezone: 'Europe/Berlin' });
   expect(job.output.path).toContain('{{date}}');
+});
+
+describe('a rehearsal looks like a run', () => {
+  /** What the emulator answers for each row that has a text, as the job reads it. */
+  async function rehearse(name: string, text: string) {
+    const path = `jobs/${name}.yaml`;
+    const { answer: asked } = readJobFile(path);
+    const spec: AnswerSpec =
+      asked !== undefined && 'json' in asked
+        ? { kind: 'json', schema: asked.json }
+        : {
+            kind: 'labels',
+            labels: asked !== undefined && 'labels' in asked ? labelNames(asked.labels).flat() : [],
+          };
+    const reader = answerReader(spec);
+    return (await prompts(path)).flatMap(({ row: { fields }, prompt }) => {
+      if (String(fields.get(text)).trim() === '') return [];
+      const given = reader.read(said(answer(readingOf(prompt, spec), randomFrom(1, prompt), 0)));
+      return [{ fields, given, values: new Map(reader.columns.map((name, at) => [name, given.values[at]])) }];
+    });
+  }
+  const share = <T>(some: readonly T[], has: (one: T) => boolean) => some.filter(has).length / some.length;
+
+  it('of the sentiment job: its labels, all of them, and more often than not as English reviews are rated', async () => {
+    const results = (await rehearse('sentiment', 'review')).map(({ fields, given }) => ({
+      isEnglish: fields.get('language') === 'en',
+      rating: Number(fields.get('rating')),
+      label: given.values[0],
+    }));
+    for (const label of ['positive', 'negative', 'neutral']) {
+      expect(share(results, (result) => result.label === label)).toBeGreaterThan(0.2);
+    }
+    const opinions = results.filter(({ isEnglish, rating }) => isEnglish && rating > 0 && rating !== 3);
+    const agrees = ({ rating, label }: { rating: number; label: unknown }) =>
+      label === (rating > 3 ? 'positive' : 'negative');
+    expect(share(opinions, agrees)).toBeGreaterThan(0.5);
+  });
+
+  it('of the extraction job: valid JSON, with what the messages say in so many characters', async () => {
+    const results = await rehearse('extraction', 'message');
+    expect(new Set(results.map(({ given }) => given.fault?.message ?? 'valid'))).toEqual(new Set(['valid']));
+    const withOrder = results.filter(({ fields }) => /\bW-\d{6}\b/.test(String(fields.get('message'))));
+    expect(
+      share(withOrder, ({ fields, values }) =>
+        String(fields.get('message')).includes(String(values.get('order_number'))),
+      ),
+    ).toBeGreaterThan(0.95);
+    expect(new Set(results.map(({ values }) => values.get('category'))).size).toBe(9);
+    expect(new Set(results.map(({ values }) => values.get('urgency'))).size).toBe(3);
+    expect(results[0]?.given.values.slice(0, 3)).toEqual([
+      'W-104826',
+      'Hannah Whitlock',
+      'hannah.whitlock@example.com',
+    ]);
+  });
+
+  it('of the nightly job: nothing but its topics, and all of them', async () => {
+    const results = (await rehearse('nightly', 'review')).flatMap(({ given }) => given.counted);
+    for (const topic of ['quality', 'price', 'delivery', 'size', 'service', 'other'])
+      expect(share(results, (counted) => counted === topic)).toBeGreaterThan(0.02);
+    expect(results).not.toContain('(none)');
+  });
 });

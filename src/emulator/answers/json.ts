@@ -1,25 +1,29 @@
-import type { Json } from '../../model.js';
-import { type Body, isObject } from '../checks.js';
-import { objectIn, schemaOf } from './keys.js';
+import { isObject } from '../../json.js';
+import type { AnswerSpec, Json } from '../../model.js';
 import { choose, term } from './labels.js';
-import { opinionOf, type PromptParts, summaryOf, wordsOf } from './reading.js';
+import { opinionOf } from './opinion.js';
+import { type Reading, summaryOf, wordsOf } from './reading.js';
 
-interface Task extends PromptParts {
+type Schema = Extract<AnswerSpec, { kind: 'json' }>['schema'];
+
+interface Task {
+  /** The text, and what the prompt says of it beside: its date, its sender. */
+  readonly subject: string;
+  readonly known: string;
   readonly random: () => number;
   readonly temperature: number;
   /** Where `$ref` leads. */
-  readonly root: Body;
+  readonly root: Schema;
   /** How many more values are made: a schema may contain itself, or ask for many items. */
   left: number;
 }
 
 const MOST_VALUES = 200;
 
-/** Keys whose values are of another type than text, where the prompt does not say. */
+/** Keys whose values are of another type than text, where the schema does not say. */
 const NUMBER =
-  /amount|price|total|cost|quantity|rating|stars|score|confidence|probability|percent|(?:^|_)(?:count|age|year)(?:$|_)|number_of/i;
+  /amount|price|total|cost|quantity|rating|stars|score|confidence|probability|percent|(?:^|_)(?:count|age|year)(?:$|_)/i;
 const BOOLEAN = /^(?:is|has|was|would|will|should|can|needs)(?:_|[A-Z])/;
-const LIST = /^(?:keywords|tags|topics|items|entities|themes)$|_list$/i;
 
 const PROSE =
   /summary|description|reason|explanation|comment|message|title|subject|text|issue|problem|answer/i;
@@ -34,20 +38,30 @@ const VALUES: ReadonlyArray<readonly [key: RegExp, found: RegExp, otherwise: str
   [/date|(?:^|_)day$/i, /\b\d{4}-\d\d-\d\d(?!\d)/, '2026-01-15'],
   [/currency/i, /\b(?:EUR|USD|GBP|CHF|JPY)\b/, 'USD'],
   [/order|invoice|ticket|reference|number|(?:^|_)id$/i, /\b[A-Z]{1,5}-?\d{3,12}\b/, 'A-1001'],
-  [/name|customer|person|author|sender/i, /(?<=[Nn]ame is )\p{Lu}\S+ \p{Lu}[\p{L}'’-]+/u, 'Alex Example'],
+  [
+    /name|customer|person|author|sender/i,
+    /(?<=name is |customer: )\p{Lu}\S{1,40} \p{Lu}[\p{L}'’-]{1,40}/u,
+    'Alex Example',
+  ],
 ];
 
-/** The JSON that a prompt asks for. Values that a pattern finds in the text are, the others are made up. */
-export function jsonAnswer(parts: PromptParts, random: () => number, temperature: number): string {
-  const root = schemaOf(parts);
+/** JSON of a schema. Values that a pattern finds in the text are the text's, the others are made up. */
+export function jsonAnswer(
+  { instruction, subject }: Reading,
+  root: Schema,
+  random: () => number,
+  temperature: number,
+): string {
+  const [, beside = ''] = /\n[^\S\n]*\n([\s\S]*)/.exec(instruction) ?? [];
+  const known = `${subject}\n${beside}`;
+  const task = { subject, known, random, temperature, root, left: MOST_VALUES };
   // On one line, with the spaces that a model writes.
-  const task = { ...parts, random, temperature, root, left: MOST_VALUES };
   return JSON.stringify(valueFor('', root, task), null, 1)
     .replace(/(?<=[[{])\n\s*|\n\s*(?=[\]}])/g, '')
     .replace(/\n\s*/g, ' ');
 }
 
-function valueFor(name: string, given: Body, task: Task): Json {
+function valueFor(name: string, given: Schema, task: Task): Json {
   task.left -= 1;
   const { subject, random, temperature } = task;
   const schema = resolved(given, task.root);
@@ -56,16 +70,13 @@ function valueFor(name: string, given: Body, task: Task): Json {
   if (labels.length > 0) return choose(subject, labels, random, temperature);
   if (options.length > 0 || task.left < 0) return options[Math.floor(random() * options.length)] ?? null;
   const types = [schema['type'] ?? []].flat();
-  // Without a type of its own a key may be `null` when the prompt speaks of it.
-  const isOpen =
-    types.includes('null') ||
-    schema['nullable'] === true ||
-    (types.length === 0 && /\bnull\b/i.test(task.instruction));
-  switch (types.find((type) => type !== 'null') ?? typeFor(name)) {
+  const isOpen = types.includes('null') || schema['nullable'] === true;
+  switch (types.find((type) => type !== 'null') ?? typeFor(name, schema)) {
     case 'object': {
-      const members = Object.keys(objectIn(schema, 'properties'));
-      const one = (key: string) => valueFor(key, objectIn(objectIn(schema, 'properties'), key), task);
-      return Object.fromEntries(members.map((key) => [key, one(key)]));
+      const properties = objectIn(schema, 'properties');
+      const members = new Set([...Object.keys(properties), ...[schema['required'] ?? []].flat().map(String)]);
+      const one = (key: string) => valueFor(key, objectIn(properties, key), task);
+      return Object.fromEntries([...members].map((key) => [key, one(key)]));
     }
     case 'array': {
       const length = Math.min(task.left, Math.max(1, Number(schema['minItems'] ?? 1)));
@@ -76,14 +87,14 @@ function valueFor(name: string, given: Body, task: Task): Json {
       return random() < 0.5;
     case 'number':
     case 'integer':
-      return isOpen && random() < 0.5 ? null : numberFor(name, schema, task);
+      return isOpen && random() < 0.5 ? null : numberFor(name, schema, subject, random);
     default:
       return textFor(`${name} ${schema['format'] ?? ''}`.trim(), schema, isOpen, task);
   }
 }
 
 /** A schema behind a reference, or the first variant that is not `null`. */
-function resolved(schema: Body, root: Body): Body {
+function resolved(schema: Schema, root: Schema): Schema {
   const { $ref: reference, anyOf, oneOf, allOf } = schema;
   if (typeof reference === 'string') return reference.split('/').slice(1).reduce(objectIn, root);
   const variants = [anyOf ?? oneOf ?? allOf ?? []].flat().filter(isObject);
@@ -92,16 +103,29 @@ function resolved(schema: Body, root: Body): Body {
   return { ...resolved(variant, root), nullable: variants.some(({ type }) => type === 'null') };
 }
 
-function typeFor(name: string): string {
-  if (NUMBER.test(name)) return 'number';
-  if (BOOLEAN.test(name)) return 'boolean';
-  return LIST.test(name) ? 'array' : 'string';
+/** A member that is an object, or an empty one. */
+function objectIn(body: Schema, member: string): Schema {
+  const value = body[member];
+  return isObject(value) ? value : {};
 }
 
-/** A number in the range of the schema: by the tone of the text where it is a rating. */
-function numberFor(name: string, { type, minimum, maximum }: Body, { subject, random }: Task): number {
+function typeFor(name: string, schema: Schema): string {
+  if ('properties' in schema) return 'object';
+  if (NUMBER.test(name)) return 'number';
+  return BOOLEAN.test(name) ? 'boolean' : 'string';
+}
+
+/** A number in the range of a schema: by the tone of the text where it is a rating. */
+export function numberFor(
+  name: string,
+  { type, minimum, maximum }: { readonly [limit in 'type' | 'minimum' | 'maximum']?: Json | undefined },
+  subject: string,
+  random: () => number,
+): number {
   const isRating = /rating|stars|score|sentiment/i.test(name);
-  const least = Number(minimum ?? (/confidence|probability/i.test(name) ? 0 : 1));
+  const least = Number(
+    minimum ?? (/confidence|probability/i.test(name) ? 0 : Math.min(1, Number(maximum ?? 1))),
+  );
   const most = Number(maximum ?? (least === 0 ? 1 : least + (isRating ? 4 : 99)));
   const opinion = isRating ? opinionOf(subject) : null;
   const value = least + (most - least) * (opinion === null ? random() : (opinion.tone + 2) / 4);
@@ -110,27 +134,20 @@ function numberFor(name: string, { type, minimum, maximum }: Body, { subject, ra
 
 function textFor(
   name: string,
-  schema: Body,
+  schema: Schema,
   isOpen: boolean,
-  { subject, details, random, temperature }: Task,
+  { subject, known, random, temperature }: Task,
 ): string | null {
   if (/sentiment|polarity|mood/i.test(name)) return choose(subject, SENTIMENTS, random, temperature);
-  // `Known customer: …` has the `customer_name`.
-  const parts = wordsOf(name.replaceAll('_', ' ')).filter(({ length }) => length > 3);
-  const caption = details
-    .split('\n')
-    .find((line) => wordsOf(line.split(':')[0] ?? '').some((word) => parts.includes(word)));
-  const known = caption?.slice(caption.indexOf(':') + 1).trim() || undefined;
   // A value of an example is valid, whatever the key means.
   const examples = [schema['examples'] ?? []].flat().filter((example) => typeof example === 'string');
   const given = examples[Math.floor(random() * examples.length)];
   const [, pattern, otherwise] = VALUES.find(([key]) => key.test(name)) ?? [];
   if (pattern !== undefined) {
-    const found =
-      known ?? pattern.exec(`${subject}\n${details}`)?.[0] ?? (isOpen ? null : (given ?? otherwise ?? null));
+    const found = pattern.exec(known)?.[0] ?? (isOpen ? null : (given ?? otherwise ?? null));
     return found !== null && name.endsWith('date-time') ? `${found}T00:00:00Z` : found;
   }
   if (PROSE.test(name)) return summaryOf(subject);
   const words = wordsOf(subject).filter(({ length }) => length > 3);
-  return known ?? given ?? words[Math.floor(random() * words.length)] ?? 'unknown';
+  return given ?? words[Math.floor(random() * words.length)] ?? 'unknown';
 }

@@ -1,131 +1,109 @@
-/** A prompt as a model would read it: what to do, on which text, and after which cue the answer begins. */
-export interface PromptParts {
-  /** What to do, cue included; without the text it is to be done on. */
+import type { AnswerSpec } from '../../model.js';
+
+/** A prompt as a model would read it: on which text it asks for what, and after which cue the answer begins. */
+export interface Reading {
+  readonly prompt: string;
+  /** What is to be answered. */
+  readonly spec: AnswerSpec;
+  /** What stands before the text. */
   readonly instruction: string;
   /** The text to classify, extract from or summarise. */
   readonly subject: string;
-  /** Lines such as `Product: …` and `Received: …` before the text. */
-  readonly details: string;
-  /** Answers of the examples that the prompt gives under the same cue, in their order. */
-  readonly examples: readonly string[];
+  /** The line that the answer continues, such as `Sentiment:`, without its colon; `''` for none. */
+  readonly cue: string;
 }
 
-const CUE = /^\s*([^:\n]{1,60}):[\s"{[]*$/;
-const CAPTION = /^\s*["#*>]*(\p{L}[\p{L}\p{N} _-]{0,29})\**\s*:\s*(.*)$/u;
+/** Characters; 4,097 tokens of English are about 16,000. */
+const LONGEST_READ = 24_000;
 
-/** How an instruction begins. */
-const INSTRUCTIVE =
-  /^\W*(?:please\s+)?(?:classif|determin|decid|tell|return|answer|extract|respond|reply|give|choose|pick|select|use|using|output|task|instruction|label|categor|option|class|field|key|schema|format|example|json|rule|note|important|summar|rate|write|translate|identify|analy|what|which|is\b|does\b|read|find|list\b|provide|possible|allowed|you are)/i;
-/** A line `Return JSON with:` or `The answer has these keys:` begins no text. */
-const LISTING = /\b(?:keys|labels|fields|json|categories|properties|values|options)\b/i;
+const CUE = /\n[^\S\n]*([^:\n]{1,60}):[\s"{[]*$/;
 
-/** A caption of this name holds the text itself, whatever lines like `Label: …` it has inside. */
-const TEXT = /text|message|review|mail|comment|feedback|content|post|article|complaint|ticket|document/i;
+/** What the text stands behind: its caption, else the first paragraph, else the first line. */
+const BEFORE_TEXT = [
+  /^\W{0,5}(?:text|message|review|e?mail|comment|feedback|content|post|article|complaint|ticket|tweet|document)[\w #()]{0,15}:/im,
+  /\n[ \t]*\n/,
+  /\n/,
+];
 
-/** Takes a prompt apart. */
-export function partsOf(prompt: string): PromptParts {
-  const lines = prompt.trimEnd().split('\n');
-  const cue = lines.length === 1 ? undefined : CUE.exec(lines.at(-1) ?? '')?.[1]?.trim();
-  const body = cue === undefined ? lines : lines.slice(0, -1);
-  const isExample = (line: string) =>
-    cue !== undefined && line.trimStart().toLowerCase().startsWith(`${cue.toLowerCase()}:`);
-  const [instruction, details, subject] = divide(body, body.findLastIndex(isExample) + 1);
+/** The longest integer scale whose steps are answered as labels are, with a probability each. */
+const LONGEST_SCALE = 20;
+
+/**
+ * Reads a prompt; of one that is longer than prose of a context window can be, its beginning and end.
+ * @param told what the job reads from its answers; a text where nobody knows, and then the prompt itself says what it asks for
+ */
+export function readingOf(prompt: string, told: AnswerSpec): Reading {
+  const half = LONGEST_READ / 2;
+  const whole = prompt.length <= LONGEST_READ ? prompt : prompt.slice(0, half) + prompt.slice(-half);
+  const cue = CUE.exec(whole);
+  const body = whole.slice(0, cue?.index);
+  const before = BEFORE_TEXT.map((pattern) => pattern.exec(body)).find((found) => found !== null);
+  const begin = before ? before.index + before[0].length : 0;
+  const instruction = body.slice(0, before?.index) || body;
   return {
-    instruction: `${instruction}\n\n${cue ?? ''}`,
-    subject: subject.trim().replace(/^(["'`]{1,3})([\s\S]*)\1$/, '$2'),
-    details,
-    examples: body.filter(isExample).map((line) => line.slice(line.indexOf(':') + 1).trim()),
+    prompt,
+    spec: told.kind === 'text' ? recognised(instruction) : asScale(told),
+    instruction,
+    subject: body
+      .slice(begin)
+      .trim()
+      .replace(/^(["'`]{1,3})([\s\S]*)\1$/, '$2'),
+    cue: cue?.[1]?.trim() ?? '',
   };
 }
 
-/** Instruction, details and subject. The subject begins with a line of the form `Review: …`, or else with a paragraph. */
-function divide(lines: readonly string[], from: number): [string, string, string] {
-  const first = firstCaption(lines, from);
-  const before = lines.slice(0, first).join('\n');
-  if (first >= 0 && before.trim() !== '') {
-    let text = first;
-    while (captionOf(lines[text + 1]) !== null && !TEXT.test(captionOf(lines[text]) ?? '')) text++;
-    const begin = CAPTION.exec(lines[text] ?? '')?.[2] ?? '';
-    return [before, lines.slice(first, text).join('\n'), [begin, ...lines.slice(text + 1)].join('\n')];
-  }
-  const whole = lines.slice(from).join('\n');
-  const paragraphs = whole.split(/\n\s*\n/);
-  const [opening = '', last = ''] = [paragraphs[0], paragraphs.at(-1)];
-  if (paragraphs.length > 1 && !INSTRUCTIVE.test(opening) && INSTRUCTIVE.test(last)) {
-    return [
-      last,
-      '',
-      paragraphs
-        .slice(0, -1)
-        .join('\n\n')
-        .replace(/^.{1,30}?:\s/, ''),
-    ];
-  }
-  const end = /\n\s*\n/.exec(whole)?.index ?? whole.search(/: |\n/);
-  return INSTRUCTIVE.test(whole) && end > 0
-    ? [whole.slice(0, end), '', whole.slice(end + 1)]
-    : [whole, '', whole];
+/** A short scale of whole numbers as its steps. */
+function asScale(spec: AnswerSpec): AnswerSpec {
+  if (spec.kind !== 'number') return spec;
+  const { min, max, integer } = spec;
+  if (!integer || min === undefined || max === undefined || max - min >= LONGEST_SCALE) return spec;
+  return { kind: 'labels', labels: Array.from({ length: max - min + 1 }, (_, step) => String(min + step)) };
 }
 
-/** Captions inside an object, or in the lines behind a colon, define keys or labels and begin no text. */
-function firstCaption(lines: readonly string[], from: number): number {
-  let [depth, inList] = [0, false];
-  for (const [at, line] of lines.entries()) {
-    if (at < from) continue;
-    if (line.trim() === '') inList = false;
-    else if (depth === 0 && !inList && captionOf(line) !== null) return at;
-    else if (line.trimEnd().endsWith(':')) inList = true;
-    depth += line.split('{').length - line.split('}').length;
+const WORD = String.raw`(?<![\p{L}\p{N}])[\p{L}\p{N}][\p{L}\p{N}'’_/-]{0,30}`;
+const NAME = `${WORD}(?: (?!or )${WORD}){0,2}`;
+
+/** `one of A, B, C`, or `A, B or C` at the end of a sentence; lists are bounded, so that the search takes linear time. */
+const LABELS = new RegExp(
+  String.raw`(?<=\bone of(?: the\w* [\w ]{1,20}:|:)? )${NAME}(?:, (?:or )?${NAME})+` +
+    `|(?:(?:not|very|strongly) )?${WORD}(?:, ${NAME}){0,60},? or ${NAME}(?=[ ]?(?:[.:;?!)]|$))`,
+  'imu',
+);
+
+/** `JSON with the keys a, b and c`. */
+const KEYS =
+  /\bJSON\b[^\n]{0,100}?\b(?:keys?|fields?)\b:? ((?:(?:, (?:and )?| and )?["'`]?[\w-]{1,40}["'`]?){1,60})/i;
+
+/** Lines behind one that ends in a colon. */
+const LINES = /:[^\S\n]*\n((?:[^\n]+(?:\n|$)){2,})/;
+
+/** A line that says what a label or a key means: `name - meaning`, `- "name": meaning`, `1. name (meaning)`. */
+const DEFINITION =
+  /^[^\p{L}\p{N}\n]{0,9}(?:\d{1,2}[.)] )?["'`*]{0,3}([^\n:=(]{1,60}?)["'`*]{0,3}(?:\s[-–—]\s|[:=(])(.*)$/gmu;
+
+/** The names that lines of a text define, and their meanings. */
+export const definitionsIn = (text: string): [name: string, meaning: string][] =>
+  [...text.matchAll(DEFINITION)].map(([, name = '', meaning = '']) => [name, meaning]);
+
+/** What a prompt asks for by itself. */
+function recognised(instruction: string): AnswerSpec {
+  const defined = definitionsIn(LINES.exec(instruction)?.[1] ?? '');
+  const keys = KEYS.exec(instruction)?.[1]?.match(/[\w-]+(?=["'`]|,| and |$)/g) ?? [];
+  if (keys.length > 0 || (defined.length > 1 && /\bJSON\b/i.test(instruction))) {
+    const members = keys.length > 0 ? keys.map((key): [string, string] => [key, '']) : defined;
+    const properties = members.map(([key, meaning]): [string, { enum?: string[] }] => {
+      const values = labelsIn(meaning);
+      return [key, values.length > 0 ? { enum: values } : {}];
+    });
+    return { kind: 'json', schema: { properties: Object.fromEntries(properties) } };
   }
-  return lines.findIndex((line, at) => at >= from && TEXT.test(captionOf(line) ?? ''));
+  const labels = defined.length > 1 ? defined.map(([name]) => name) : labelsIn(instruction);
+  return labels.length > 0 ? { kind: 'labels', labels } : { kind: 'text' };
 }
 
-function captionOf(line: string | undefined): string | null {
-  const name = CAPTION.exec(line ?? '')?.[1];
-  return name === undefined || INSTRUCTIVE.test(name) || LISTING.test(name) ? null : name;
-}
-
-/** English words of opinion by their beginnings. */
-const GOOD =
-  /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|good|nice|beautiful|lovely|comf|happy|pleas|glad|enjoy|recommend|satisf|helpful|friendly|fast|easy|reliab|best|better|brilliant|superb|delight|favou?rite|impress|quiet|sturdy|solid|durable|warm|bright|flatter|cute|soft|worth|quality|compliment|thank|gorgeous|clever|handy|smooth|finally|works|lasts|survive)/;
-const BAD =
-  /^(?:terribl|horribl|awful|worst|worse|disappoint|hate|useless|garbage|poor|bad|broke|refund|return|waste|cheap|flimsy|leak|crack|rust|stuck|jam|slip|smell|noisy|loud|slow|late|wrong|problem|issue|fault|fail|damage|defect|ripped|torn|tore|hole|itchy|uncomfort|shapeless|unfortunate|sad|annoy|frustrat|rude|missing|junk|scam|dead|died|stopped|avoid|unhappy|nothing|never|weird|odd|thin|tight|huge|stiff|overpric|expensive|complain|unus|mess|fell|burn|melt|wobbl|squeak|cold|hurt|pain|meh|support|too$)/;
-const NEGATION = /^(?:not|no|never|hardly|barely|without|cannot|\p{L}+n't)$/u;
-
-/** Words of opinion that leave little doubt, unless they are negated. */
-const PLAIN =
-  /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|beautiful|gorgeous|comf|happy|glad|compliment|recommend|best|superb|enjoy|finally|easy|refund|return|broke|leak|crack|rust|disappoint|worst|awful|terribl|horribl|unfortunate|flimsy|hole|died|burn|waste|useless|poor|stopped|hate|avoid|ripped|torn|smell)/;
-
-/** What the other words of opinion weigh beside those. */
-const VAGUE = 0.4;
-
-/** A negation turns around what follows within so many words. */
-const NEGATION_REACH = 3;
-
-/** The opinion of an English text. */
-export interface Opinion {
-  /** From −2 to 2. */
-  readonly tone: number;
-  /** How far the text leans to one side: by plain words more than by vague ones, less where some say the opposite. About −5 to 5. */
-  readonly leaning: number;
-}
-
-/** `null` for a text without an English word of opinion. What follows "but" counts twice. */
-export function opinionOf(text: string): Opinion | null {
-  let [isSaid, sum, weight, negated, leaning, evidence] = [false, 0, 1, 0, 0, 0];
-  for (const word of wordsOf(text)) {
-    if (word === 'but' || word === 'however') weight = 2;
-    const side = GOOD.test(word) ? 1 : BAD.test(word) ? -1 : 0;
-    const points = negated > 0 ? -side * weight : side * weight;
-    const clarity = negated <= 0 && PLAIN.test(word) ? 1 : VAGUE;
-    isSaid ||= side !== 0;
-    sum += points;
-    leaning += clarity * points;
-    evidence += clarity * Math.abs(points);
-    negated = NEGATION.test(word) ? NEGATION_REACH : negated - 1;
-  }
-  if (!isSaid) return null;
-  return { tone: Math.max(-2, Math.min(2, sum)), leaning: leaning / Math.sqrt(evidence + 0.3) };
+function labelsIn(text: string): string[] {
+  const [list] = LABELS.exec(text.replace(/["'`“”*]/g, '')) ?? [];
+  return list?.split(/,? or |, /i) ?? [];
 }
 
 /** The words of a text, in lower case. */

@@ -1,5 +1,5 @@
 import { pick } from '../random.js';
-import { partsRead, wantedBy } from './answer.js';
+import type { Reading } from './reading.js';
 
 /** Ways in which a model answers that nobody asked for. `cut` shortens any answer; the others change what it says. */
 export const UNWANTED = ['invalid', 'fenced', 'cut', 'chatty', 'broken'] as const;
@@ -17,28 +17,29 @@ const INVALID = [
  * Makes answers to a prompt such as nobody asked for.
  * @param random decides the words of an invalid one
  */
-export function unwanted(way: Unwanted, prompt: string, random: () => number): (text: string) => string {
-  const parts = partsRead(prompt);
-  const wanted = wantedBy(parts);
-  const isJson = wanted.kind === 'json';
+export function unwanted(
+  way: Unwanted,
+  { spec, cue }: Reading,
+  random: () => number,
+): (text: string) => string {
+  const isJson = spec.kind === 'json';
   const around = (change: (content: string) => string) => (text: string) =>
     text.replace(/\S[\s\S]*/, (content) => change(content));
   switch (way) {
     case 'invalid':
       return around(() => {
         const chosen = pick(random, INVALID);
-        const labels = wanted.kind === 'label' ? wanted.labels : [];
-        const hasLabel = labels.some(({ name }) => chosen.toLowerCase().includes(name.toLowerCase()));
-        return hasLabel ? '…' : chosen;
+        const labels = spec.kind === 'labels' ? spec.labels : [];
+        return labels.some((label) => chosen.toLowerCase().includes(label.toLowerCase())) ? '…' : chosen;
       });
     case 'fenced':
       return around((content) => `\`\`\`${isJson ? 'json' : ''}\n${content}\n\`\`\``);
     case 'chatty': {
-      const cue = /(.*)$/.exec(parts.instruction)?.[1]?.toLowerCase() || 'answer';
+      const what = cue.toLowerCase() || 'answer';
       return around((content) =>
-        wanted.kind === 'label'
-          ? `Sure! The ${cue} is ${content}.`
-          : `Sure! Here is the ${isJson ? 'JSON' : cue}:\n\n${content}\n\nLet me know if you need anything else.`,
+        spec.kind === 'labels'
+          ? `Sure! The ${what} is ${content}.`
+          : `Sure! Here is the ${isJson ? 'JSON' : what}:\n\n${content}\n\nLet me know if you need anything else.`,
       );
     }
     case 'broken':

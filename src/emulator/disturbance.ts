@@ -1,0 +1,168 @@
+import { isObject } from '../json.js';
+import type { Json } from '../model.js';
+import { UNWANTED, type Unwanted } from './answers/unwanted.js';
+import { type Delivery, whole } from './delivery.js';
+import type { Body } from './operation.js';
+import { type Asked, faultReply, garbage, type Hint, insufficientQuota, type Reply } from './refusal.js';
+
+type Form = (body: Body) => Body;
+
+const FILTER_ERROR = {
+  error: { code: 'content_filter_error', message: 'The contents are not filtered' },
+};
+
+const LATER_CATEGORIES = {
+  jailbreak: { filtered: false, detected: false },
+  profanity: { filtered: false, detected: true },
+  protected_material_text: { filtered: false, detected: false },
+};
+
+const LARGEST = Number.MAX_SAFE_INTEGER;
+
+/**
+ * Forms of an answer: each turns the usual body into another. The first are good ones that the service and its like were
+ * seen to send, and that a client must read as well. The others are what broken gateways make of an answer; a client must
+ * not take them for one, or not for their numbers.
+ */
+const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
+  ['no-usage', renamed('usage', null)],
+  ['no-finish-reason', eachChoice(having({ finish_reason: null }))],
+  ['no-prompt-filters', renamed('prompt_filter_results', null)],
+  // The older name.
+  ['prompt-annotations', renamed('prompt_filter_results', 'prompt_annotations')],
+  // The filter was not available, said in the singular member …
+  [
+    'filter-error',
+    eachChoice(renamed('content_filter_results', 'content_filter_result', () => FILTER_ERROR)),
+  ],
+  // … or in the plural one.
+  [
+    'filter-error-plural',
+    eachChoice(renamed('content_filter_results', 'content_filter_results', () => FILTER_ERROR)),
+  ],
+  [
+    'later-categories',
+    eachChoice(
+      renamed('content_filter_results', 'content_filter_results', (results) =>
+        isObject(results) ? { ...results, ...LATER_CATEGORIES } : results,
+      ),
+    ),
+  ],
+
+  ['no-text', eachChoice(renamed('text', null))],
+  ['null-text', eachChoice(having({ text: null }))],
+  ['number-text', eachChoice(having({ text: 42 }))],
+  [
+    'chat',
+    (body) => ({
+      ...eachChoice(({ text, ...choice }) => ({
+        ...choice,
+        message: { role: 'assistant', content: text ?? null },
+      }))(body),
+      object: 'chat.completion',
+    }),
+  ],
+  ['shifted-indexes', eachChoice((choice) => ({ ...choice, index: Number(choice['index']) + 1 }))],
+  ['equal-indexes', eachChoice(having({ index: 0 }))],
+  ['no-indexes', eachChoice(renamed('index', null))],
+  ['missing-choice', renamed('choices', 'choices', (choices) => [choices].flat().slice(1))],
+  ['empty-usage', having({ usage: {} })],
+  ['total-usage', having({ usage: { total_tokens: 7 } })],
+  ['text-usage', withUsage('5', '2', '7')],
+  ['negative-usage', withUsage(-5, -2, -7)],
+  ['huge-usage', withUsage(LARGEST, LARGEST, LARGEST)],
+]);
+
+function having(members: Body): Form {
+  return (body) => ({ ...body, ...members });
+}
+
+function withUsage(prompt: Json, completion: Json, total: Json): Form {
+  return having({ usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } });
+}
+
+/** A member, where there is one, under another name and with another value; `null` leaves it out. */
+function renamed(member: string, name: string | null, value: (old: Json) => Json = (old) => old): Form {
+  return (body) => {
+    const { [member]: old, ...others } = body;
+    return old === undefined || name === null ? others : { ...others, [name]: value(old) };
+  };
+}
+
+function eachChoice(form: Form): Form {
+  return renamed('choices', 'choices', (choices) =>
+    [choices].flat().map((choice) => (isObject(choice) ? form(choice) : choice)),
+  );
+}
+
+/** What needs no more than its name: what can go wrong on the wire, and replies that are always the same. */
+const SIMPLE = ['reset', 'truncate', 'garbage', 'drip', 'hang', 'insufficient-quota'] as const;
+
+/** Something other than the usual answer. */
+export type Disturbance =
+  /** A status from 300 to 599, with a body that was seen with it. */
+  | { readonly kind: 'status'; readonly name: string; readonly status: number }
+  /** Word for word what a script says. */
+  | { readonly kind: 'reply'; readonly name: string; readonly reply: Reply }
+  /** An answer in a way that nobody asked for. Unlike a form it is what the model wrote, and its tokens are counted so. */
+  | { readonly kind: 'answer'; readonly name: string; readonly way: Unwanted }
+  /** A good answer in one of the less usual {@link FORMS}. */
+  | { readonly kind: 'form'; readonly name: string; readonly form: Form }
+  /**
+   * `reset`: the connection is reset once the request is read; `truncate`: half of the answer; `garbage`: a page of HTML with
+   * status 200; `drip`: a byte of the answer each second; `hang`: no answer; `insufficient-quota`: 429 for an account
+   * without credit.
+   */
+  | { readonly kind: (typeof SIMPLE)[number]; readonly name: string };
+
+/** The names of all disturbances, for people. */
+export const FAULT_NAMES = `a status from 300 to 599, ${[...SIMPLE, ...UNWANTED, ...FORMS.keys()].join(', ')}`;
+
+/** The disturbance of a name, or `null` when there is none. */
+export function disturbanceNamed(name: string): Disturbance | null {
+  if (/^[345]\d\d$/.test(name)) return { kind: 'status', name, status: Number(name) };
+  const kind = SIMPLE.find((known) => known === name);
+  if (kind) return { kind, name };
+  const way = UNWANTED.find((known) => known === name);
+  if (way) return { kind: 'answer', name, way };
+  const form = FORMS.get(name);
+  return form ? { kind: 'form', name, form } : null;
+}
+
+/** A disturbance, with what decides between its variants. */
+export interface Drawn {
+  readonly fault: Disturbance;
+  readonly random: () => number;
+}
+
+/** What a disturbance puts in the place of an answer; `null` when it needs the answer. */
+export function inPlaceOfAnswer({ fault, random }: Drawn, asked: Asked, hint: Hint): Delivery | null {
+  switch (fault.kind) {
+    case 'status':
+      return whole(faultReply(fault.status, asked, hint, random));
+    case 'reply':
+      return whole(fault.reply);
+    case 'garbage':
+      return whole(garbage());
+    case 'insufficient-quota':
+      return whole(insufficientQuota());
+    case 'reset':
+    case 'hang':
+      return { kind: fault.kind };
+    default:
+      return null;
+  }
+}
+
+/** An answer as a disturbance leaves it; `null` when it leaves it alone. Forms are forms of an object: a stream has none. */
+export function disturbed(reply: Reply, { fault, random }: Drawn): Delivery | null {
+  switch (fault.kind) {
+    case 'form':
+      return isObject(reply.body) ? whole({ ...reply, body: fault.form(reply.body) }) : null;
+    case 'truncate':
+    case 'drip':
+      return { kind: fault.kind, reply, random };
+    default:
+      return null;
+  }
+}
