@@ -4,6 +4,10 @@
  *
  * @packageDocumentation
  */
+
+export type { Share } from './account/score.js';
+export type { Summary } from './account/summary.js';
+export type { RowCounts } from './account/tally.js';
 export type { CheckReport } from './check/check-report.js';
 export type { Finding, RenderedPrompt } from './check/inspection.js';
 export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './check/quote.js';
@@ -58,9 +62,6 @@ export type {
   Usage,
 } from './model.js';
 export type { Quota } from './pace/shared-pace.js';
-export type { Summary } from './account/summary.js';
-export type { Share } from './account/score.js';
-export type { RowCounts } from './account/tally.js';
 export type { RunEvent } from './run/events.js';
 export type { Speed } from './run/speed.js';
 export type { CallCounts, Counters } from './store/counters.js';

@@ -1,6 +1,6 @@
+import { costOf, type Prices } from '../account/summary.js';
 import { cost, count } from '../figures.js';
 import type { Fault, Parameters, Tokens } from '../model.js';
-import { costOf, type Prices } from '../account/summary.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import type { Bounds } from '../store/ledger.js';
 

@@ -1,6 +1,6 @@
 import { cost, count, duration } from '../figures.js';
-import { type Block, type Document, list, section, text } from '../render/document.js';
 import { adviceOn } from '../render/advice.js';
+import { type Block, type Document, list, section, text } from '../render/document.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
 import type { QuotedBudget, Range } from './quote.js';

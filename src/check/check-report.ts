@@ -1,7 +1,7 @@
+import type { Prices } from '../account/summary.js';
 import type { AnswerSpec } from '../answer/answer-spec.js';
 import type { Parameters } from '../model.js';
 import type { Encoding } from '../prompt/tokens.js';
-import type { Prices } from '../account/summary.js';
 import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import {

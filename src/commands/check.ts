@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { checkDocument } from '../check/check-document.js';
-import { checkJob, quoteLimits } from '../check/check-job.js';
+import { checkJob } from '../check/check-job.js';
 import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import { type ComparePage, compareOutputs } from '../compare/compare-outputs.js';
 import { compareDocument } from '../compare/compare-document.js';
+import { type ComparePage, compareOutputs } from '../compare/compare-outputs.js';
 import { Halt } from '../halt.js';
 import { show } from '../render/terminal.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';

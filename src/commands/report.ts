@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Command } from 'commander';
+import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { UsageError } from '../errors.js';
 import { knownFormatOf } from '../output/format.js';
 import { assertFree, placeOf, type WantedFile, writeWanted } from '../output/wanted-file.js';
@@ -8,7 +9,6 @@ import { renderMarkdown } from '../render/markdown.js';
 import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
-import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';

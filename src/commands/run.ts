@@ -1,14 +1,14 @@
 import { Command } from 'commander';
+import { failedCodes, retryCommandFor } from '../account/retry-command.js';
+import { type StoredSummary, summaryText } from '../account/summary.js';
 import { recordOptions } from '../config/record-options.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { either, UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
-import type { OpenedJob } from '../library/opened-job.js';
 import { Connection } from '../library/connection.js';
+import type { OpenedJob } from '../library/opened-job.js';
 import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
-import { failedCodes, retryCommandFor } from '../account/retry-command.js';
-import { type StoredSummary, summaryText } from '../account/summary.js';
 import { summaryDocument } from '../render/run-document.js';
 import { reasonLine } from '../render/run-words.js';
 import { show } from '../render/terminal.js';

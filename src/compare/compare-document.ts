@@ -1,7 +1,7 @@
+import type { Share } from '../account/score.js';
 import { cost, count, counted, duration, percent } from '../figures.js';
 import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
-import type { Share } from '../account/score.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './pairs.js';
 

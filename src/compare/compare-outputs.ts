@@ -1,14 +1,14 @@
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
+import type { FinishedSummary } from '../account/read-summary.js';
+import type { Share } from '../account/score.js';
+import type { StoredSummary } from '../account/summary.js';
 import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
 import { clipped, count, counted } from '../figures.js';
 import { inert } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
-import type { FinishedSummary } from '../account/read-summary.js';
-import type { Share } from '../account/score.js';
-import type { StoredSummary } from '../account/summary.js';
 import { assertNotReplaced, finishedOutput, summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput } from './compared-output.js';

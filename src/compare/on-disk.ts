@@ -3,10 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import type { StoredSummary } from '../account/summary.js';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { outputFormatOf } from '../output/format.js';
 import { isPacked, outputBytes, readable } from '../output/output-bytes.js';
-import type { StoredSummary } from '../account/summary.js';
 import type { OutputToCompare } from './compared-output.js';
 
 /** A finished output, to be compared. @param summary `null` where there is none */

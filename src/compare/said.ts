@@ -1,3 +1,4 @@
+import { STATUSES } from '../account/tally.js';
 import { NONE, SEPARATOR } from '../answer/several-labels.js';
 import { canonical, exactOr, isObject, valueText } from '../json.js';
 import type { Json } from '../model.js';
@@ -5,7 +6,6 @@ import { uninert } from '../output/formula.js';
 import { isAnswerInvalid } from '../output/read-back.js';
 import type { Fields } from '../output/record.js';
 import { RESULTS, STATUS } from '../output/result-columns.js';
-import { STATUSES } from '../account/tally.js';
 
 /** What a record says in answer to its row, in a form that does not depend on the format of its output. */
 export interface Said {

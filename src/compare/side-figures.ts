@@ -1,10 +1,10 @@
+import { type Latency, percentiles, withLatencies } from '../account/latency.js';
+import type { Share } from '../account/score.js';
+import type { StoredSummary } from '../account/summary.js';
 import { isObject } from '../json.js';
 import type { Json } from '../model.js';
 import type { Fields } from '../output/record.js';
 import type { StandingRecord } from '../output/rewrite.js';
-import { type Latency, percentiles, withLatencies } from '../account/latency.js';
-import type { Share } from '../account/score.js';
-import type { StoredSummary } from '../account/summary.js';
 
 const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
 

@@ -1,4 +1,4 @@
-import type { AnswerSpec } from '../model.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import type { Tokenizer } from '../prompt/tokens.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';

@@ -1,9 +1,9 @@
 import * as z from 'zod';
-import { parseJson } from '../json.js';
-import { hasEnded } from '../lock.js';
 import { inShort, scoresSchema } from '../account/scores.js';
 import { summarySchema } from '../account/summary.js';
 import { amount, counts, type DeepReadonly, moment, words } from '../account/untrusted.js';
+import { parseJson } from '../json.js';
+import { hasEnded } from '../lock.js';
 import type { Listed } from '../store/key-value.js';
 
 /** How a run stands. `running` with an old beat is a run whose process was killed. */

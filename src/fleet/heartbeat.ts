@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Logger } from 'pino';
-import type { Settings } from '../config/settings.js';
-import { within } from '../deadline.js';
-import { thisProcess } from '../lock.js';
 import type { Latency } from '../account/latency.js';
 import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import { inShort } from '../account/scores.js';
 import type { Summary } from '../account/summary.js';
 import { Counter } from '../account/tally.js';
+import type { Settings } from '../config/settings.js';
+import { within } from '../deadline.js';
+import { thisProcess } from '../lock.js';
 import { CALLS, type CallCounts, highest, NO_CALLS } from '../store/counters.js';
 import type { KeyValue } from '../store/key-value.js';
 import { type RunBeat, type RunState, readRuns, standingOf, type WorkerBeat } from './beats.js';

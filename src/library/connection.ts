@@ -1,4 +1,4 @@
-import { type HookWorld, type Hooks, onFinish, readyHooks } from '../run/on-finish.js';
+import { type Hooks, type HookWorld, onFinish, readyHooks } from '../run/on-finish.js';
 import type { RunResult } from '../run/pipeline.js';
 import type { Unconnected, World } from '../run/world.js';
 import type { OpenedJob } from './opened-job.js';

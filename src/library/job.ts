@@ -1,10 +1,10 @@
 import type * as z from 'zod';
+import type { DeepReadonly } from '../account/untrusted.js';
 import type { Environment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import { invalidJob } from '../config/job-problem.js';
 import { jobSchema, type NamedJob } from '../config/job-schema.js';
 import type { Json } from '../model.js';
-import type { DeepReadonly } from '../account/untrusted.js';
 import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
 
 /** The fields of a job file, as `docs/job.schema.json` describes them, with unit and default of each. */

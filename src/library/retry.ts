@@ -1,11 +1,11 @@
+import { readSummary } from '../account/read-summary.js';
 import { UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Outcome } from '../model.js';
-import { readSummary } from '../account/read-summary.js';
+import { finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { retryOutput } from '../retry/retry.js';
 import { readSelection, selectionText } from '../retry/selection.js';
-import { finishedOutput } from '../resume/finished-output.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { open } from './open.js';

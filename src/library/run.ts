@@ -1,11 +1,11 @@
 import { PassThrough } from 'node:stream';
+import type { Summary } from '../account/summary.js';
 import { StopError, UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Json } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
-import type { Summary } from '../account/summary.js';
-import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
 import { extendOutput } from '../retry/extend.js';
+import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { type Opened, open } from './open.js';

@@ -1,7 +1,7 @@
 import type { AnswerReader } from '../answer/answer.js';
 import { labelsCell } from '../answer/several-labels.js';
-import type { Answer, Json, Outcome, Row } from '../model.js';
 import { UsageError } from '../errors.js';
+import type { Answer, Json, Outcome, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from './result-columns.js';
 import {

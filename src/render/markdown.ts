@@ -1,6 +1,6 @@
 import { count, percent } from '../figures.js';
-import { plain, plainLines } from './terminal-text.js';
 import { type Block, chartTable, type Document, type Figures, type RowTable, shownIn } from './document.js';
+import { plain, plainLines } from './terminal-text.js';
 
 /** A document as Markdown with tables, as GitHub and others read it (https://github.github.com/gfm/), ending in a line feed. */
 export function renderMarkdown(document: Document): string {

@@ -1,6 +1,6 @@
+import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import { asStarted } from '../started.js';
 import { barLine, type ProgressView, plainLine } from './progress-lines.js';
-import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import { Screen, type TerminalStream } from './screen.js';
 import { plain, words } from './terminal-text.js';
 

@@ -1,3 +1,5 @@
+import type { Summary } from '../account/summary.js';
+import { STATUSES, sumOf } from '../account/tally.js';
 import { errorText, UsageError } from '../errors.js';
 import { clipped } from '../figures.js';
 import { isObject, valueText } from '../json.js';
@@ -16,8 +18,6 @@ import {
 } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { escaped } from './markup.js';
-import type { Summary } from '../account/summary.js';
-import { STATUSES, sumOf } from '../account/tally.js';
 
 /** Rows of the output: all that need a look, and a sample of the others, in their order. */
 export interface ReportTable {

@@ -1,7 +1,7 @@
-import { duration, percent } from '../figures.js';
-import type { RunReport } from './run-report.js';
 import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../account/timeline.js';
+import { duration, percent } from '../figures.js';
 import type { Chart } from './document.js';
+import type { RunReport } from './run-report.js';
 
 /** Points and steps below which a picture says no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;

@@ -1,7 +1,7 @@
-import { cost, count, duration, keptText, moment, percent, rate } from '../figures.js';
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, outcomeParts, type StoredSummary, type Summary } from '../account/summary.js';
 import { periodsOf } from '../account/timeline.js';
+import { cost, count, duration, keptText, moment, percent, rate } from '../figures.js';
 import {
   type Block,
   type Chapter,

@@ -1,15 +1,15 @@
-import { count, counted, duration, moment, rate } from '../figures.js';
 import { retryCommandFor } from '../account/retry-command.js';
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
-import { plain } from './terminal-text.js';
 import { pointsOf, type TimelinePoint } from '../account/timeline.js';
+import { count, counted, duration, moment, rate } from '../figures.js';
 import { shellWord } from '../shell-word.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
 import { type ReportSection, sectionsOf } from './sections.js';
 import { settingsInWords } from './setting-words.js';
+import { plain } from './terminal-text.js';
 
 /**
  * All that a report of a run shows, whatever its form. Texts are plain, but for those of rows and for the prompt, which are as

@@ -1,3 +1,5 @@
+import { costOf, type Prices } from '../account/summary.js';
+import type { Tally } from '../account/tally.js';
 import { cost, count, counted, duration, rate } from '../figures.js';
 import type { Tokens } from '../model.js';
 import { asStarted } from '../started.js';
@@ -14,8 +16,6 @@ import {
   rowsDone,
   timeLeft,
 } from './progress-lines.js';
-import { costOf, type Prices } from '../account/summary.js';
-import type { Tally } from '../account/tally.js';
 import { cells, clip, type Paint, padEnd, plain } from './terminal-text.js';
 
 /** What a run may spend; `null` where nothing is said. */

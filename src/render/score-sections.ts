@@ -1,5 +1,5 @@
-import { count, counted, percent } from '../figures.js';
 import type { Abstention, Scores } from '../account/scores.js';
+import { count, counted, percent } from '../figures.js';
 import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
 
 /** Properties that a terminal lists. */

@@ -1,11 +1,10 @@
-import { cost, count, counted, duration, moment, percent, rate } from '../figures.js';
-import { adviceOn } from './advice.js';
 import { driftText } from '../account/drift.js';
 import { calledPerSecond, type Summary } from '../account/summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
-import { plain } from './terminal-text.js';
 import type { Timeline } from '../account/timeline.js';
+import { cost, count, counted, duration, moment, percent, rate } from '../figures.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
+import { adviceOn } from './advice.js';
 import {
   type Block,
   type Figure,
@@ -17,6 +16,7 @@ import {
   text,
 } from './document.js';
 import { scoreSections } from './score-sections.js';
+import { plain } from './terminal-text.js';
 
 /** The figures of a section, as `promptmill report --json` and the dashboard's page of a run have them. Their texts are plain. */
 export interface ReportSection {

@@ -1,8 +1,8 @@
 import * as z from 'zod';
+import type { StoredSummary } from '../account/summary.js';
 import { cost, count, counted, duration, percent } from '../figures.js';
 import { isObject, parseJson } from '../json.js';
 import type { Json } from '../model.js';
-import type { StoredSummary } from '../account/summary.js';
 import { plain } from './terminal-text.js';
 
 type Setting = readonly [name: string, value: string];

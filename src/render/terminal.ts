@@ -1,5 +1,4 @@
 import { count } from '../figures.js';
-import { cells, clip, flow, type Paint, padEnd, padStart, painter, plain, words } from './terminal-text.js';
 import { asStarted } from '../started.js';
 import {
   type Block,
@@ -12,6 +11,7 @@ import {
   shownIn,
   type Table,
 } from './document.js';
+import { cells, clip, flow, type Paint, padEnd, padStart, painter, plain, words } from './terminal-text.js';
 
 export interface TerminalOptions {
   /** Columns of the terminal; 50 is the least that stays readable. */

@@ -2,6 +2,11 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { Drift } from '../account/drift.js';
+import type { Abstention } from '../account/scores.js';
+import { type StoredSummary, summaryText } from '../account/summary.js';
+import { type Ended, fold, type Tally } from '../account/tally.js';
+import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
 import type { Fault } from '../model.js';
 import { isPacked, outputBytes, packedFor } from '../output/output-bytes.js';
@@ -19,11 +24,6 @@ import {
   writing,
 } from '../output/writer.js';
 import { writtenOf } from '../output/written.js';
-import type { Drift } from '../account/drift.js';
-import type { Abstention } from '../account/scores.js';
-import { type StoredSummary, summaryText } from '../account/summary.js';
-import { type Ended, fold, type Tally } from '../account/tally.js';
-import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import { outputChanged } from './finished-output.js';
 import { type Manifest, ofPartFile, removeManifest } from './manifest.js';

@@ -1,13 +1,13 @@
 import { existsSync, lstatSync, type Stats, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import * as z from 'zod';
+import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
 import { outputBytes, readable } from '../output/output-bytes.js';
 import { readOwn, sha256OfBytes } from '../output/own-file.js';
 import { differenceOf } from '../output/written.js';
-import { type FinishedSummary, readSummary } from '../account/read-summary.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
 /** What the summary beside an output says of it. `null`: there is no summary, or it does not say. */

@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import * as z from 'zod';
+import { type StoredSummary, summarySchema, summaryText } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { parseJson } from '../json.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { marked } from '../output/output-name.js';
 import { modeOf, readOwn } from '../output/own-file.js';
 import { writeAside, writeDurably } from '../output/writer.js';
-import { type StoredSummary, summarySchema, summaryText } from '../account/summary.js';
 import { filledPaths, hasPlaceholder, outputFiles } from './output-files.js';
 
 /** A finished run, by what it has left. */

@@ -1,14 +1,14 @@
 import { rmSync } from 'node:fs';
 import * as z from 'zod';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { parseJson } from '../json.js';
-import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import { driftSchema } from '../account/drift.js';
-import { abstentionSchema } from '../account/scores.js';
 import { type FinishedSummary, finishedSchema } from '../account/read-summary.js';
+import { abstentionSchema } from '../account/scores.js';
 import { summarySchema } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { timelineSchema } from '../account/timeline.js';
+import { errorCode, errorText, UsageError } from '../errors.js';
+import { parseJson } from '../json.js';
+import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();

@@ -9,9 +9,9 @@ import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
 import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
+import { openFinished, outputChanged } from './finished-output.js';
 import { type Manifest, ofPartFile, readManifest, removeManifest } from './manifest.js';
 import { assertOwn, assertUsable, ownerOf } from './output-checks.js';
-import { openFinished, outputChanged } from './finished-output.js';
 import {
   filledPaths,
   fillOutputPath,

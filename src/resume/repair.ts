@@ -1,10 +1,10 @@
 import { createReadStream } from 'node:fs';
+import { type Ended, emptyTally, fold } from '../account/tally.js';
 import { type Gold, goldReader } from '../answer/gold.js';
 import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
 import { inputColumn, isUnreadable, outcomeOf } from '../output/read-back.js';
 import type { OutputFormat } from '../output/record.js';
-import { type Ended, emptyTally, fold } from '../account/tally.js';
 import type { Manifest } from './manifest.js';
 
 /**

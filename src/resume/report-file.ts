@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises';
-import { modeOf, readOwn } from '../output/own-file.js';
-import { writeDurably } from '../output/writer.js';
 import { readSummary } from '../account/read-summary.js';
 import type { StoredSummary } from '../account/summary.js';
+import { modeOf, readOwn } from '../output/own-file.js';
+import { writeDurably } from '../output/writer.js';
 import type { OutputFiles } from './output-files.js';
 
 /* The page with the report beside an output. One of another run, or of the output as it was, is not left there. */

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { emptyTally } from '../account/tally.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
 import { count, counted, keptText } from '../figures.js';
@@ -7,7 +8,6 @@ import type { Halt } from '../halt.js';
 import { thisProcess } from '../lock.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queuesOf } from '../queue/names.js';
-import { emptyTally } from '../account/tally.js';
 import { dropOutcomes } from '../reuse/outcome.js';
 import { Reuse } from '../reuse/reuse.js';
 import type { ServiceAddress } from '../service/endpoint.js';

@@ -1,3 +1,7 @@
+import { failedCodes } from '../account/retry-command.js';
+import { type StoredSummary, tallyOf } from '../account/summary.js';
+import { type Ended, emptyTally, fold, type Tally } from '../account/tally.js';
+import { namesOf } from '../account/tally-sum.js';
 import { ABSTAINED } from '../answer/answer.js';
 import { type Gold, goldCell } from '../answer/gold.js';
 import { recordOptions } from '../config/record-options.js';
@@ -10,10 +14,6 @@ import { outputBytes } from '../output/output-bytes.js';
 import { inputColumn, isAnswerInvalid, isUnreadable, outcomeOf } from '../output/read-back.js';
 import { RESULTS } from '../output/result-columns.js';
 import { type StandingRecord, standingRecords } from '../output/rewrite.js';
-import { failedCodes } from '../account/retry-command.js';
-import { type StoredSummary, tallyOf } from '../account/summary.js';
-import { type Ended, emptyTally, fold, type Tally } from '../account/tally.js';
-import { namesOf } from '../account/tally-sum.js';
 import { recordedAnswers } from '../score/recorded-answer.js';
 import type { Selection } from './selection.js';
 

@@ -1,4 +1,6 @@
 import { existsSync } from 'node:fs';
+import type { FinishedSummary } from '../account/read-summary.js';
+import { type StoredSummary, tallyOf } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { prepareStateDir } from '../folder.js';
@@ -6,8 +8,6 @@ import { LockedError, thisProcess } from '../lock.js';
 import { isPacked, outputBytes } from '../output/output-bytes.js';
 import { type FileId, fileAt, isSame, isTaken, modeOf } from '../output/own-file.js';
 import { sealOfFile, writeDurably } from '../output/writer.js';
-import type { FinishedSummary } from '../account/read-summary.js';
-import { type StoredSummary, tallyOf } from '../account/summary.js';
 import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
 import { type Manifest, removeManifest } from '../resume/manifest.js';

@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs';
+import type { StoredSummary } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { sha256OfBytes } from '../output/own-file.js';
-import type { StoredSummary } from '../account/summary.js';
 import type { Input } from '../run/input.js';
 import { toUtf8 } from '../source/encoding.js';
 import { beginsAsGzip, inflate } from '../source/open.js';

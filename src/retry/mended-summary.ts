@@ -1,4 +1,3 @@
-import type { Settings } from '../config/settings.js';
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
 import type { Abstention } from '../account/scores.js';
@@ -6,6 +5,7 @@ import { costOf, type StoredSummary, type SummaryParts, summarise, tallyOf } fro
 import type { Tally } from '../account/tally.js';
 import { without, withRows } from '../account/tally-sum.js';
 import { advanced } from '../account/timeline.js';
+import type { Settings } from '../config/settings.js';
 import { partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';

@@ -1,3 +1,4 @@
+import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
@@ -5,7 +6,6 @@ import { prepareStateDir } from '../folder.js';
 import type { Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { merged } from '../output/rewrite.js';
-import type { FinishedSummary } from '../account/read-summary.js';
 import { changes, partValues } from '../resume/fingerprint.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
 import type { OutputFiles } from '../resume/output-files.js';

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
+import { readSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
-import { readSummary } from '../account/read-summary.js';
 import { readManifest } from '../resume/manifest.js';
 import { filledPaths, fillOutputPath, hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { newRun } from '../resume/output-target.js';

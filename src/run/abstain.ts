@@ -1,12 +1,12 @@
+import { ConfidenceCurve } from '../account/abstention.js';
+import { invalidOf, LEAST_ANSWERED } from '../account/require.js';
+import { AbstainingTally } from '../account/tally.js';
 import { type Gold, goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import { uninert } from '../output/formula.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
-import { ConfidenceCurve } from '../account/abstention.js';
-import { invalidOf, LEAST_ANSWERED } from '../account/require.js';
-import { AbstainingTally } from '../account/tally.js';
 import type { Committer } from '../resume/committer.js';
 
 /**

@@ -1,5 +1,5 @@
-import { StopError } from '../errors.js';
 import { type Judged, missText, type Require, unusableText, usableOf } from '../account/require.js';
+import { StopError } from '../errors.js';
 
 /**
  * The first rows of a run, which go ahead of the rest: when none of them has a usable answer, or fewer than

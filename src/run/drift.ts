@@ -1,10 +1,10 @@
+import { type Drift, driftText } from '../account/drift.js';
 import { changeSince } from '../compare/drift.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
 import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
-import { type Drift, driftText } from '../account/drift.js';
 import type { Committer } from '../resume/committer.js';
 import { summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { type LastRun, lastRunOf } from '../resume/last-run.js';

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { invalidOf } from '../account/require.js';
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
 import { errorCode, StopError } from '../errors.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Fault } from '../model.js';
-import { invalidOf } from '../account/require.js';
 import { WINDOW_ROWS } from '../resume/lease.js';
 import { answered } from '../resume/repair.js';
 import type { Execution } from '../resume/resume.js';

@@ -1,6 +1,6 @@
+import { invalidOf, type Judged, unusableText } from '../account/require.js';
 import { count, counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
-import { invalidOf, type Judged, unusableText } from '../account/require.js';
 
 /** Limits of a job that end its run early, resumably. */
 interface RunLimits {

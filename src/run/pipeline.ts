@@ -1,3 +1,7 @@
+import { driftMiss } from '../account/drift.js';
+import { bothMissed, missOf, noneAnswered } from '../account/require.js';
+import { retryCommandFor } from '../account/retry-command.js';
+import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import { spentText } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../deadline.js';
@@ -7,10 +11,6 @@ import { RunHeartbeat } from '../fleet/heartbeat.js';
 import { prepareStateDir } from '../folder.js';
 import type { HaltReason } from '../halt.js';
 import { review } from '../output/review.js';
-import { driftMiss } from '../account/drift.js';
-import { bothMissed, missOf, noneAnswered } from '../account/require.js';
-import { retryCommandFor } from '../account/retry-command.js';
-import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Committer } from '../resume/committer.js';
 import { keepMeasure, lastRunOf, lastRunTold } from '../resume/last-run.js';
 import { type OutputFiles, rejectedFiles } from '../resume/output-files.js';

@@ -1,7 +1,7 @@
-import type { Settings } from '../config/settings.js';
-import type { Quota } from '../pace/shared-pace.js';
 import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import { rowsCalled, type Tally } from '../account/tally.js';
+import type { Settings } from '../config/settings.js';
+import type { Quota } from '../pace/shared-pace.js';
 import type { Window } from './window.js';
 
 /** How fast a run calls its rows. Rows that need no call (skipped, copied, carried over) count nowhere here. */

@@ -1,12 +1,12 @@
 import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import type { Summary } from '../account/summary.js';
 import { UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { parseJson } from '../json.js';
 import { isOfOtherVersion } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
-import type { Summary } from '../account/summary.js';
 import { type Found, findScheduledJobs, OUTPUT_TWICE, readSchedule, type ScheduledJob } from './job-files.js';
 
 /** How a run of a job ended, in a few words. */

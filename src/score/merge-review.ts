@@ -1,5 +1,6 @@
 import { lstatSync, type Stats } from 'node:fs';
 import * as z from 'zod';
+import { summaryText } from '../account/summary.js';
 import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
@@ -11,9 +12,8 @@ import { isAnswerInvalid } from '../output/read-back.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
-import { writtenOf } from '../output/written.js';
 import { WriteError, writeDurably } from '../output/writer.js';
-import { summaryText } from '../account/summary.js';
+import { writtenOf } from '../output/written.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';

@@ -1,9 +1,9 @@
+import { LEAST_ANSWERED } from '../account/require.js';
 import { count, counted, percent } from '../figures.js';
 import { isMarked } from '../output/output-name.js';
 import { type Block, type Document, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import { scoreSections } from '../render/score-sections.js';
-import { LEAST_ANSWERED } from '../account/require.js';
 import type { ScoreReport } from './score-output.js';
 
 /** What `promptmill score` says. */

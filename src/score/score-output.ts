@@ -1,3 +1,8 @@
+import { ConfidenceCurve, type Threshold } from '../account/abstention.js';
+import { GoldCounter } from '../account/gold-tally.js';
+import { LEAST_ANSWERED } from '../account/require.js';
+import { type Scores, scoresOf } from '../account/scores.js';
+import { STATUSES } from '../account/tally.js';
 import { goldCell, saysRight } from '../answer/gold.js';
 import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
@@ -5,11 +10,6 @@ import { errorText, UsageError } from '../errors.js';
 import type { Row } from '../model.js';
 import { outputFormatOf } from '../output/format.js';
 import { outputBytes } from '../output/output-bytes.js';
-import { ConfidenceCurve, type Threshold } from '../account/abstention.js';
-import { GoldCounter } from '../account/gold-tally.js';
-import { LEAST_ANSWERED } from '../account/require.js';
-import { type Scores, scoresOf } from '../account/scores.js';
-import { STATUSES } from '../account/tally.js';
 import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
 import { recordedAnswers } from './recorded-answer.js';
 

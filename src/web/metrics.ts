@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { latencyBuckets } from '../account/latency.js';
+import { SOURCES } from '../account/summary.js';
+import { STATUSES } from '../account/tally.js';
 import { within } from '../deadline.js';
 import type { RunBeat, WorkerBeat } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
-import { type Latency, latencyBuckets } from '../account/latency.js';
-import { SOURCES } from '../account/summary.js';
-import { STATUSES } from '../account/tally.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 

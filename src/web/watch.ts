@@ -1,4 +1,5 @@
 import { setTimeout as after } from 'node:timers/promises';
+import { type RateWindow, sampled } from '../account/rate.js';
 import {
   type RunBeat,
   readRuns,
@@ -8,7 +9,6 @@ import {
   type Standing,
   standingOf,
 } from '../fleet/beats.js';
-import { type RateWindow, sampled } from '../account/rate.js';
 import type { KeyValue } from '../store/key-value.js';
 
 /** How far the picture of the throughput reaches back, in milliseconds: 5 minutes. */

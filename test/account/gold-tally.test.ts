@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { Gold } from '../../src/answer/gold.js';
-import type { Json } from '../../src/model.js';
 import { MOST_LABELS } from '../../src/account/gold-tally.js';
 import { scoresOf } from '../../src/account/scores.js';
 import { type Ended, emptyTally, fold, type Tally } from '../../src/account/tally.js';
+import type { Gold } from '../../src/answer/gold.js';
+import type { Json } from '../../src/model.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
 const label = (name: string): Gold => ({ kind: 'label', label: name });

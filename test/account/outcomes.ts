@@ -1,7 +1,7 @@
 import fc from 'fast-check';
+import type { Ended } from '../../src/account/tally.js';
 import type { Gold } from '../../src/answer/gold.js';
 import type { Answer, Completed, Failed, FilterResults, Outcome } from '../../src/model.js';
-import type { Ended } from '../../src/account/tally.js';
 
 const safe: FilterResults = { hate: { filtered: false, severity: 'safe' } };
 

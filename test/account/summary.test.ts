@@ -2,8 +2,8 @@ import { AssertionError } from 'node:assert/strict';
 import { expect, test } from 'vitest';
 import { type SummaryParts, summarise } from '../../src/account/summary.js';
 import { emptyTally, fold } from '../../src/account/tally.js';
-import { DETAILS } from './summary-parts.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
+import { DETAILS } from './summary-parts.js';
 
 const parts: SummaryParts = {
   run: 'review-sentiment-k3x9',

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { CheckReport } from '../../src/check/check-report.js';
 import { checkDocument } from '../../src/check/check-document.js';
+import type { CheckReport } from '../../src/check/check-report.js';
 import { renderTerminal } from '../../src/render/terminal.js';
 
 const report: CheckReport = {

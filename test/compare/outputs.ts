@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { type Summary, summarise } from '../../src/account/summary.js';
+import { type Ended, emptyTally, fold } from '../../src/account/tally.js';
+import { beginTimeline } from '../../src/account/timeline.js';
 import { answerReader } from '../../src/answer/answer.js';
 import type { AnswerSpec } from '../../src/answer/answer-spec.js';
 import type { Outcome, Row } from '../../src/model.js';
 import { outputFormatOf, recordFormat } from '../../src/output/format.js';
-import { type Summary, summarise } from '../../src/account/summary.js';
-import { type Ended, emptyTally, fold } from '../../src/account/tally.js';
-import { beginTimeline } from '../../src/account/timeline.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { leaveSummary } from '../support/written.js';
 

@@ -2,10 +2,10 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { writtenOf } from '../../src/output/written.js';
-import { changeSummary } from '../support/written.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
+import { changeSummary } from '../support/written.js';
 
 const ROWS = 24;
 const FAILED = [3, 9, 20];

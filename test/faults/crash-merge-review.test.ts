@@ -1,9 +1,9 @@
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { emptyTally, fold } from '../../src/account/tally.js';
 import type { Outcome } from '../../src/model.js';
 import { sha256Of } from '../../src/output/own-file.js';
-import { emptyTally, fold } from '../../src/account/tally.js';
 import { mergeReview } from '../../src/score/merge-review.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { completed } from '../output/records.js';

@@ -1,6 +1,6 @@
-import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { summarise } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
+import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { DETAILS } from '../account/summary-parts.js';
 
 /** A run of 100 rows, half of them known. */

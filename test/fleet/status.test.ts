@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { RUN_LOST_MS, readWorkers } from '../../src/fleet/beats.js';
 import { type Status, statusOf } from '../../src/fleet/status.js';
 import { statusDocument } from '../../src/fleet/status-document.js';
-import { renderTerminal } from '../../src/render/terminal.js';
 import { thisProcess } from '../../src/lock.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { runBeat, workerBeat } from './samples.js';
 
 const shown = (status: Status): string =>

@@ -6,8 +6,8 @@ import {
   type RunEvent,
   retry,
   run,
-  startEmulator,
   StopError,
+  startEmulator,
   UsageError,
 } from 'promptmill';
 import * as z from 'zod';

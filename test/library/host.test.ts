@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { check, defineJob, run } from '../../src/index.js';
-import { completionBody } from '../support/scripted-service.js';
 import { scriptedPlace } from '../support/scripted-place.js';
+import { completionBody } from '../support/scripted-service.js';
 
 const place = scriptedPlace();
 const job = defineJob({ service: { deployment: 'lm-35-turbo-instruct' }, prompt: '{{ id }}' });

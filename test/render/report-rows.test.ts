@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { type StoredSummary, summarise } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
 import { renderHtml } from '../../src/render/html.js';
 import { type ReportTable, reportRows } from '../../src/render/report-rows.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { runReport } from '../../src/render/run-report.js';
-import { type StoredSummary, summarise } from '../../src/account/summary.js';
-import { emptyTally } from '../../src/account/tally.js';
 import { DETAILS } from '../account/summary-parts.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-report-rows-'));

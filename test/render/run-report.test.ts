@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { renderMarkdown } from '../../src/render/markdown.js';
-import { runDocument } from '../../src/render/run-document.js';
-import { renderTerminal } from '../../src/render/terminal.js';
-import type { ReportTable } from '../../src/render/report-rows.js';
-import { type RunReport, runReport } from '../../src/render/run-report.js';
 import { type SummaryParts, summarise } from '../../src/account/summary.js';
 import { emptyTally, fold } from '../../src/account/tally.js';
+import { renderMarkdown } from '../../src/render/markdown.js';
+import type { ReportTable } from '../../src/render/report-rows.js';
+import { runDocument } from '../../src/render/run-document.js';
+import { type RunReport, runReport } from '../../src/render/run-report.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { completed } from '../account/outcomes.js';
-import { sampleReport } from './sample-reports.js';
 import { parts } from '../account/summary-parts.js';
+import { sampleReport } from './sample-reports.js';
 
 const table: ReportTable = {
   columns: ['id', 'answer'],

@@ -1,6 +1,6 @@
-import { type RunReport, runReport } from '../../src/render/run-report.js';
 import type { StoredSummary } from '../../src/account/summary.js';
 import { advanced, beginTimeline, type Timeline } from '../../src/account/timeline.js';
+import { type RunReport, runReport } from '../../src/render/run-report.js';
 import { runBeat } from '../web/beats.js';
 
 /** Whatever is put into a page as markup would run this, or reach for something. */

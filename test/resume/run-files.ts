@@ -1,8 +1,8 @@
+import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
 import type { Outcome } from '../../src/model.js';
-import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Summary } from '../../src/account/summary.js';
+import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Child } from '../support/children.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';

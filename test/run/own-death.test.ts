@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Running } from '../support/promptmill.js';
-import { completionBody } from '../support/scripted-service.js';
 import { scriptedPlace } from '../support/scripted-place.js';
+import { completionBody } from '../support/scripted-service.js';
 
 const ROWS = 30;
 const CONCURRENCY = 8;

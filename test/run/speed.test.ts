@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { emptyTally } from '../../src/account/tally.js';
 import { type RunEvent, run } from '../../src/index.js';
 import type { Quota } from '../../src/pace/shared-pace.js';
-import { emptyTally } from '../../src/account/tally.js';
 import { SpeedGauge } from '../../src/run/speed.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 

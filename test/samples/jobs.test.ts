@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { readJobFile } from '../../src/config/job-file.js';
-import { type AnswerSpec, type Row } from '../../src/model.js';
-import { labelNames } from '../../src/config/labels-schema.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { readingOf } from '../../src/emulator/answers/reading.js';
 import { randomFrom } from '../../src/emulator/random.js';
+import type { Row } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { rows, survey } from '../../src/source/source.js';
 import { said } from '../answer/said.js';
@@ -86,14 +85,7 @@ describe('a rehearsal looks like a run', () => {
   /** What the emulator answers for each row that has a text, as the job reads it. */
   async function rehearse(name: string, text: string) {
     const path = `jobs/${name}.yaml`;
-    const { answer: asked } = readJobFile(path);
-    const spec: AnswerSpec =
-      asked !== undefined && 'json' in asked
-        ? { kind: 'json', schema: asked.json }
-        : {
-            kind: 'labels',
-            labels: asked !== undefined && 'labels' in asked ? labelNames(asked.labels).flat() : [],
-          };
+    const { answer: spec } = readJobFile(path);
     const reader = answerReader(spec);
     return (await prompts(path)).flatMap(({ row: { fields }, prompt }) => {
       if (String(fields.get(text)).trim() === '') return [];

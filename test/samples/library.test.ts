@@ -7,7 +7,7 @@ import { Queue, QueueEvents } from 'bullmq';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { Workplace } from '../support/promptmill.js';
-import { type Server, haveRedis, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
 const samples = join(import.meta.dirname, '../../samples');

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import type { Written } from '../../src/output/written.js';
 import { type StoredSummary, summaryText } from '../../src/account/summary.js';
+import type { Written } from '../../src/output/written.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 
 /** What a summary says of an output that stands there, as far as it is by its digest alone. */

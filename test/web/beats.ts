@@ -1,6 +1,6 @@
-import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import { withLatencies } from '../../src/account/latency.js';
 import type { Summary } from '../../src/account/summary.js';
+import type { RunBeat, WorkerBeat } from '../../src/fleet/beats.js';
 import type { Folder, KeyValue, Listed } from '../../src/store/key-value.js';
 
 /** Posts in memory, as old as a test says. */

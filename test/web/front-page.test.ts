@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { readRuns, readWorkers, standingOf } from '../../src/fleet/beats.js';
 import { type RateWindow, ratesOf, sampled } from '../../src/account/rate.js';
+import { readRuns, readWorkers, standingOf } from '../../src/fleet/beats.js';
 import { frontPageOf } from '../../src/web/front-page.js';
 import type { View, WatchedRun } from '../../src/web/watch.js';
 import { runBeat, workerBeat } from './beats.js';

@@ -1,5 +1,6 @@
+import type { AnswerSpec } from '../../answer/answer-spec.js';
 import { isObject } from '../../json.js';
-import type { AnswerSpec, Json } from '../../model.js';
+import type { Json } from '../../model.js';
 import { choose, term } from './labels.js';
 import { opinionOf } from './opinion.js';
 import { type Reading, summaryOf, wordsOf } from './reading.js';

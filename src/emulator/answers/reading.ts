@@ -1,4 +1,4 @@
-import type { AnswerSpec } from '../../model.js';
+import type { AnswerSpec } from '../../answer/answer-spec.js';
 
 /** A prompt as a model would read it: on which text it asks for what, and after which cue the answer begins. */
 export interface Reading {
