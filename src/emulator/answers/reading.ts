@@ -57,7 +57,11 @@ function asScale(spec: AnswerSpec): AnswerSpec {
   if (spec.kind !== 'number') return spec;
   const { min, max, integer } = spec;
   if (!integer || min === undefined || max === undefined || max - min >= LONGEST_SCALE) return spec;
-  return { kind: 'labels', labels: Array.from({ length: max - min + 1 }, (_, step) => String(min + step)) };
+  const [least, most] = [Math.ceil(min), Math.floor(max)];
+  return {
+    kind: 'labels',
+    labels: Array.from({ length: most - least + 1 }, (_, step) => String(least + step)),
+  };
 }
 
 const WORD = String.raw`(?<![\p{L}\p{N}])[\p{L}\p{N}][\p{L}\p{N}'’_/-]{0,30}`;
