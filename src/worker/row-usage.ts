@@ -39,12 +39,8 @@ export function withRowUsage(
     (said !== undefined && !isPossible(said, rows, parameters, completions));
   if (!odd && said === undefined) return verdicts;
   const request: Request = { parameters, model, style: deployed.style };
-  const isShort =
-    !odd &&
-    said !== undefined &&
-    (rows.length === 1
-      ? missesChoices(said, completions, request)
-      : isTooShort(said, rows, completions, request));
+  const missing = odd || said === undefined ? NONE : missingFrom(said, rows, completions, request);
+  const isShort = missing.prompts || missing.texts;
   if (!odd && !isShort && rows.length === 1)
     return parameters.suffix
       ? verdicts
@@ -53,7 +49,7 @@ export function withRowUsage(
   const prompts = rows.map(({ prompt }) => prompt);
   // A server that counts too little has counted the first alone.
   if (!odd && said !== undefined && model === null && !parameters.suffix)
-    ratio.saw(isShort ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
+    ratio.saw(missing.prompts ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
   const count =
     model === null
       ? (text: string) => ratio.likely(text) ?? estimateTokens(text)
@@ -67,6 +63,9 @@ export function withRowUsage(
     return verdicts.map((verdict, i) => withUsage(verdict, shares[i] ?? said));
   }
   const behind = parameters.suffix ? count(parameters.suffix) : 0;
+  // Where only the texts are counted wrong, the prompts are believed.
+  const saidPrompts =
+    odd || said === undefined || missing.prompts ? null : shares(said.prompt_tokens, prompts.map(count));
   return verdicts.map((verdict, i): Verdict => {
     const prompt = rows[i]?.prompt ?? '';
     const most = mostBilled(count(prompt) + behind, parameters);
@@ -77,7 +76,7 @@ export function withRowUsage(
     const counted = Math.ceil(sumOf(generated, count) * candidatesPerText(texts, parameters));
     const completion_tokens = Math.min(counted, most.completion_tokens);
     // Of a prompt that is alone only the choices are counted wrong.
-    const prompt_tokens = isShort && rows.length === 1 ? said.prompt_tokens : most.prompt_tokens;
+    const prompt_tokens = saidPrompts?.[i] ?? most.prompt_tokens;
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
     return withUsage(verdict, usage, {
@@ -127,53 +126,57 @@ interface Request {
   readonly model: Model | null;
 }
 
-/** Whether the counts for several prompts miss most of them, as those of a server that counts only the first. */
-function isTooShort(
+/** What counts leave out. */
+interface Missing {
+  readonly prompts: boolean;
+  readonly texts: boolean;
+}
+const NONE: Missing = { prompts: false, texts: false };
+
+/** What is counted far too low: some servers count the first prompt of several, and the first choice, as llama.cpp does. */
+function missingFrom(
   { prompt_tokens, completion_tokens }: Usage,
   rows: readonly ChunkRow[],
   completions: readonly (Completion | null)[],
-  request: Request,
-): boolean {
-  const { parameters, model, style } = request;
-  // With `echo` a text may be the prompt alone, of which nothing was generated.
-  if (!parameters.echo && completion_tokens < writtenIn(completions).length) return true;
-  // The hosted service counts every prompt, whatever its deployments are named.
-  if (model === null && style !== 'openai') return false;
-  const prompts = rows.map(({ prompt }) => prompt);
-  return isFarBelow(prompt_tokens, prompts, model) || missesTexts(completion_tokens, completions, request);
-}
-
-/** Whether the counts for several choices of one prompt are those of the first, as llama.cpp sends them. */
-const missesChoices = (
-  { completion_tokens }: Usage,
-  completions: readonly (Completion | null)[],
-  request: Request,
-): boolean => writtenIn(completions).length > 1 && missesTexts(completion_tokens, completions, request);
-
-/** Whether what was generated is counted far too low. The hosted service counts all; an echoed text has the prompt in it. */
-function missesTexts(
-  completionTokens: number,
-  completions: readonly (Completion | null)[],
-  { style, parameters, model }: Request,
-): boolean {
-  if (style !== 'openai' || parameters.echo) return false;
+  { parameters, model, style }: Request,
+): Missing {
   const texts = writtenIn(completions);
-  return completionTokens < texts.length || isFarBelow(completionTokens, texts, model);
+  const several = rows.length > 1;
+  const isOpenai = style === 'openai';
+  // With `echo` a text may be the prompt alone, of which nothing was generated.
+  const isLess = !parameters.echo && completion_tokens < texts.length;
+  // The hosted service counts every prompt, whatever its deployments are named.
+  const mayMiss = several && (isOpenai || model !== null);
+  const mayMissTexts = isOpenai && texts.length > 1 && !parameters.echo;
+  return {
+    prompts: mayMiss && isFarBelow(prompt_tokens, rows.map(promptOf), model),
+    texts:
+      (isLess && (several || mayMissTexts)) || (mayMissTexts && isFarBelow(completion_tokens, texts, model)),
+  };
 }
+
+const promptOf = ({ prompt }: ChunkRow): string => prompt;
 
 /** Whether so many tokens are plainly too few for the texts. Where the tokenizer is not known, only fewer than any would make are. */
 const isFarBelow = (tokens: number, texts: readonly string[], model: Model | null): boolean =>
   model === null
-    ? tokens * LONGEST_TOKENS < sumOf(texts, fewestCharacters)
+    ? tokens < sumOf(texts, fewestTokens)
     : tokens < WELL_BELOW * sumOf(texts, loadTokenizer(model.encoding).count);
 
 /** The texts that have anything in them. */
 const writtenIn = (completions: readonly (Completion | null)[]): readonly string[] =>
   completions.flatMap(textsOf).filter((text) => text !== '');
 
-/** Three for each character of Chinese, Japanese and Korean. */
-const fewestCharacters = (text: string): number =>
-  withoutRepeats(text).replace(/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu, '   ').length;
+const EAST_ASIAN = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu;
+/** Each character of Chinese, Japanese and Korean is a word here. */
+const WORDS =
+  /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]|[^\s\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]+/gu;
+
+/** The fewest that any tokenizer makes of a text. A word of any length may be one: ` positive` is. */
+function fewestTokens(text: string): number {
+  const plain = withoutRepeats(text);
+  return Math.min(plain.match(WORDS)?.length ?? 0, plain.replace(EAST_ASIAN, '   ').length / LONGEST_TOKENS);
+}
 
 /** The text with repeated characters once: a hundred spaces, or the rule of a table, may be one token. */
 const withoutRepeats = (text: string): string => text.replace(/\s+|(.)\1+/gs, ' ');

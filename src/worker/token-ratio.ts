@@ -45,10 +45,11 @@ export class TokenRatio {
     }
   }
 
-  /** The tokens that a text is likely to take; null while too little was seen of its script. */
+  /** The tokens that a text is likely to take; null while too little was seen of its script. No token has less than a byte. */
   likely(text: string): number | null {
     const samples = this.#known(text);
-    return samples && Math.round(samples.median * estimateTokens(text));
+    if (samples === null) return null;
+    return Math.min(Buffer.byteLength(text) + AROUND, Math.round(samples.median * estimateTokens(text)));
   }
 
   /**

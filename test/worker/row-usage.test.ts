@@ -189,6 +189,25 @@ describe('the usage of a row', () => {
     expect(marked([short, short], counts(14, 28), [short, long])).toBe(0);
   });
 
+  it('fault 96: of several prompts with an answer of one long word each is what the service says, and says how many tokens a prompt has', () => {
+    const ratio = new TokenRatio();
+    const deployed = { ...UNKNOWN, style: 'openai' as const };
+    const prompts = Array.from(
+      { length: 20 },
+      (_, i) => `review ${i}: the dress is a little too long for what I had in mind`,
+    );
+    for (let request = 0; request < 3; request++) {
+      const rows = prompts.map((prompt, i) => row(prompt, i + 1));
+      const verdicts = rows.map(() => settled(' positive', counts(20 * 16, 20)));
+      const results = withRowUsage(verdicts, rows, { max_tokens: 5 }, deployed, ratio);
+      const usages = results.map(usageOf);
+      expect(usages.reduce((sum, usage) => sum + (usage?.prompt_tokens ?? 0), 0)).toBe(20 * 16);
+      expect(usages.map((usage) => usage?.completion_tokens)).toEqual(rows.map(() => 1));
+      expect(results).not.toContainEqual(expect.objectContaining({ notice: 'short_usage' }));
+    }
+    expect(ratio.likely(prompts[0] ?? '')).toBeLessThan(20);
+  });
+
   it('of several choices is counted here where the service counts the first alone', async () => {
     const votes = { n: 3, max_tokens: 9 };
     const text = ' one two three';
