@@ -7,6 +7,7 @@ import { readEnvironment } from '../src/config/environment.js';
 import { jobSchema } from '../src/config/job-schema.js';
 import { settle } from '../src/config/settings.js';
 import type { Outcome } from '../src/model.js';
+import { writtenOf } from '../src/output/written.js';
 import { summarise, summaryText } from '../src/report/summary.js';
 import { emptyTally, fold } from '../src/report/tally.js';
 import { advanced, beginTimeline } from '../src/report/timeline.js';
@@ -104,7 +105,8 @@ async function makeOutput(path: string): Promise<string> {
       prompt: '{{ review }}',
     },
   });
-  writeFileSync(path.replace(/\.\w+$/, '.summary.json'), summaryText(summary));
+  const details = { ...summary.details, written: await writtenOf(path) };
+  writeFileSync(path.replace(/\.\w+$/, '.summary.json'), summaryText({ ...summary, details }));
   return path;
 
   function standingOf() {

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { readSummary } from '../report/read-summary.js';
-import { STATUSES } from '../report/tally.js';
+import { STATUSES } from '../model.js';
 import { finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { retryOutput } from '../retry/retry.js';

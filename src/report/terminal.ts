@@ -1,10 +1,11 @@
 import { cost, count, counted, duration, keptText, percent, rate } from '../figures.js';
+import { STATUSES } from '../model.js';
 import { CALLS } from '../store/counters.js';
 import { driftText } from './drift.js';
 import { scoreLines } from './score-lines.js';
 import { repeatsCost, sourceCounts } from './sections.js';
 import { calledPerSecond, type Reconciled, type Summary } from './summary.js';
-import { type Counts, type FilterCounts, type ReusedCounts, STATUSES, sumOf } from './tally.js';
+import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from './tally.js';
 import {
   bodyWidth,
   cells,

@@ -76,12 +76,10 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
   const { say } = around;
-  if (!renamed) await assertSameLayout(path, format, plan.format);
+  if (!renamed) await assertSameLayout(path, plan.format);
   const isChanged = before.details.settings['answer'] !== partValues(settings)['answer'];
   // Killed after the output got its name: nothing is left to be called.
-  const chosen = renamed
-    ? null
-    : await chooseRows(job, selection, plan.header, before, around.halt.signal, isChanged);
+  const chosen = renamed ? null : await chooseRows(job, selection, before, around.halt.signal, isChanged);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {

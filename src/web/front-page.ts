@@ -2,7 +2,7 @@ import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { ratesOf } from '../report/rate.js';
 import { outcomeParts, type Summary } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
+import { STATUSES } from '../model.js';
 import { jobTitle } from '../report/terminal.js';
 import { plain } from '../report/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';

@@ -5,7 +5,7 @@ import type { SeenWorker } from '../fleet/beats.js';
 import type { QueueView } from '../queue/queue-views.js';
 import { type Latency, latencyBuckets } from '../report/latency.js';
 import { SOURCES } from '../report/summary.js';
-import { STATUSES } from '../report/tally.js';
+import { STATUSES } from '../model.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 

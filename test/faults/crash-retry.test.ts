@@ -69,9 +69,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
   async function live(rows: Rows, rowsInCommit: number): Promise<void> {
     const found = await findTarget(settings, NOW);
     const before = found.unfinished?.retry?.before ?? readSummary(found.files.summary);
-    const chosen = found.renamed
-      ? null
-      : await chooseRows(settings, readSelection({}), rows.header, before, ALIVE);
+    const chosen = found.renamed ? null : await chooseRows(settings, readSelection({}), before, ALIVE);
     const begun = chosen && {
       replaces: await sha256Of(output),
       retry: { asked: '--status failed', before, rest: restOf(before, chosen.tally, true), scored: true },
@@ -113,7 +111,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
     );
     writeFileSync(output, first.text);
     const over = AbortSignal.abort(new Error('interrupted'));
-    const chosen = chooseRows(settings, readSelection({}), first.header, summaryBefore(first), over);
+    const chosen = chooseRows(settings, readSelection({}), summaryBefore(first), over);
     await expect(chosen).rejects.toThrow('interrupted');
   });
 
