@@ -30,15 +30,17 @@ export async function repair(
   const firstOf = (length: number): Output => ({ name: part, format, bytes: () => contentOf(part, length) });
   const bytes = await wholeRecords(firstOf(Math.min(size, manifest.bytes)));
   let tally = emptyTally();
+  let mended = manifest.retry?.rest;
   for await (const records of readOutput(firstOf(bytes), job)) {
     if (records.some((record) => record.lacksForTally(column).length > 0)) return null;
     const ended = records.flatMap((record) => record.ended(column) ?? []);
     if (ended.length < records.length) return null;
     tally = fold(tally, ended);
+    mended = mended && fold(mended, ended);
   }
   const paidAgain = answered(manifest) - answered({ tally });
   // Its rows are called again, and judged again when they are answered.
-  const { calls, rejected: _, ...rest } = manifest;
+  const { calls, retry, rejected: _, ...rest } = manifest;
   return {
     ...rest,
     run,
@@ -48,6 +50,7 @@ export async function repair(
     bytes,
     tally,
     calls: { ...calls, repeated: calls.repeated + paidAgain },
+    ...(retry && mended && { retry: { ...retry, tally: mended } }),
   };
 }
 
