@@ -4,7 +4,15 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import type { AnswerSpec } from '../model.js';
-import { isUnreadable, type Output, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
+import {
+  isUnreadable,
+  lineReader,
+  type Output,
+  outputAt,
+  type RecordedJob,
+  readOutput,
+  recordsWithEnds,
+} from '../output/reader.js';
 import type { RecordFormat } from '../output/record.js';
 import type { GoldTally } from '../report/gold-tally.js';
 import { failedCodes } from '../report/retry-command.js';
@@ -88,16 +96,24 @@ export async function talliedAgain(
   then: Tally,
   signal: AbortSignal,
 ): Promise<Tally> {
-  const { settings, before, format, scored } = retried;
+  const { settings, before, chosen, format, scored } = retried;
   const gold = scored ? settings.gold : null;
   const isMerged = before.merged_review !== undefined;
+  // The job may read answers in another way than it did.
+  const recordThen = lineReader(output, recordedJob(retried));
+  const recordNow = lineReader(output, recordedJob({ ...retried, answer: settings.answer }));
+  let next = 0;
   let tally = emptyTally();
   let ended: Ended[] = [];
-  for await (const batch of readOutput(output, recordedJob(retried))) {
+  for await (const lines of recordsWithEnds(output.bytes(), output.format)) {
     signal.throwIfAborted();
-    for (const record of batch) {
-      const row = record.ended(gold, isMerged);
-      if (row === null) throw unreadable(output.name, record.number);
+    for (const line of lines) {
+      const [old, fresh] = [recordThen(line), recordNow(line)];
+      if (old === null || fresh === null) continue;
+      const isNew = old.number === chosen.numbers[next];
+      if (isNew) next++;
+      const row = isNew ? fresh.ended(gold) : old.ended(gold, isMerged);
+      if (row === null) throw unreadable(output.name, old.number);
       ended.push(row);
     }
     if (ended.length < TOGETHER) continue;
