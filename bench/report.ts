@@ -10,6 +10,7 @@ import { readEnvironment } from '../src/config/environment.js';
 import { jobSchema } from '../src/config/job-schema.js';
 import { settle } from '../src/config/settings.js';
 import type { Outcome } from '../src/model.js';
+import { writtenOf } from '../src/output/written.js';
 import { planRows } from '../src/run/plan.js';
 import { csv } from '../src/source/csv.js';
 import { metered } from './meter.js';
@@ -104,7 +105,8 @@ async function makeOutput(path: string): Promise<string> {
       prompt: '{{ review }}',
     },
   });
-  writeFileSync(path.replace(/\.\w+$/, '.summary.json'), summaryText(summary));
+  const details = { ...summary.details, written: await writtenOf(path) };
+  writeFileSync(path.replace(/\.\w+$/, '.summary.json'), summaryText({ ...summary, details }));
   return path;
 
   function standingOf() {

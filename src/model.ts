@@ -173,6 +173,9 @@ interface Skipped {
 /** How a row ended. */
 export type Outcome = Completed | Filtered | Failed | Skipped;
 
+/** How rows end, in the order in which they are shown. */
+export const STATUSES = ['completed', 'filtered', 'failed', 'skipped'] as const satisfies Outcome['status'][];
+
 /** The outcomes that a worker produces; the others are known before anything is sent. */
 export type CalledOutcome = Completed | Filtered | Failed;
 

@@ -211,67 +211,6 @@ export class GoldCounter {
   }
 }
 
-/**
- * What two tallies come to: rows of both, or of the first without those of the second, which it has counted.
- * @param sign 1 adds the second, -1 takes it away
- */
-export function goldOfBoth(a: GoldTally | undefined, b: GoldTally | undefined, sign: 1 | -1): GoldTally {
-  const one = a ?? NONE;
-  const other = b ?? NONE;
-  const sum = (x = 0, y = 0): number => Math.max(0, x + sign * y);
-  const abstained = sum(one.abstained, other.abstained);
-  const invalid = sum(one.invalid, other.invalid);
-  const confusion = pairsOfBoth(one.confusion, other.confusion, sum);
-  const names = new Set([...Object.keys(one.properties ?? {}), ...Object.keys(other.properties ?? {})]);
-  const properties = [...names].slice(0, MOST_PROPERTIES).map((name): [string, PropertyCount] => {
-    const [mine, its] = [one.properties?.[name], other.properties?.[name]];
-    return [name, { rows: sum(mine?.rows, its?.rows), right: sum(mine?.right, its?.right) }];
-  });
-  const hasCalibration = one.calibration !== undefined || other.calibration !== undefined;
-  const [mine, its] = [one.calibration ?? NO_CALIBRATION, other.calibration ?? NO_CALIBRATION];
-  return {
-    rows: sum(one.rows, other.rows),
-    right: sum(one.right, other.right),
-    unanswered: sum(one.unanswered, other.unanswered),
-    ...(abstained > 0 && { abstained }),
-    ...(invalid > 0 && { invalid }),
-    ...(hasCalibration && {
-      calibration: {
-        bins: mine.bins.map((bin, i) => ({
-          rows: sum(bin.rows, its.bins[i]?.rows),
-          right: sum(bin.right, its.bins[i]?.right),
-          confidence: sum(bin.confidence, its.bins[i]?.confidence),
-        })),
-        forecasts: sum(mine.forecasts, its.forecasts),
-        squares: sum(mine.squares, its.squares),
-      },
-    }),
-    ...(confusion !== undefined && { confusion }),
-    ...(properties.length > 0 && { properties: Object.fromEntries(properties) }),
-  };
-}
-
-const NONE: GoldTally = { rows: 0, right: 0, unanswered: 0 };
-
-function pairsOfBoth(
-  a: GoldTally['confusion'],
-  b: GoldTally['confusion'],
-  sum: (x?: number, y?: number) => number,
-): GoldTally['confusion'] {
-  if (a === null || b === null) return null;
-  if (b === undefined) return a;
-  const { labels, counts, several } = a ?? EMPTY;
-  const all = [...new Set([...labels, ...b.labels])];
-  if (all.length > MOST_LABELS) return null;
-  const place = (of: string): string => (of === '' ? '' : String(all.indexOf(b.labels[Number(of)] ?? '')));
-  const both: Record<string, number> = { ...counts };
-  for (const [pair, rows] of Object.entries(b.counts)) {
-    const name = pair.split(',').map(place).join(',');
-    both[name] = sum(both[name], rows);
-  }
-  return { labels: all, counts: both, ...((several ?? b.several) && { several: true }) };
-}
-
 const EMPTY: LabelPairs = { labels: [], counts: {} };
 
 const NO_CALIBRATION: Calibration = {

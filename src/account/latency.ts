@@ -52,17 +52,6 @@ export function withLatencies(latency: Latency, durations: readonly number[]): L
   return { histogram: encodeIntoCompressedBase64(histogram), max };
 }
 
-/** The calls of two runs together. */
-export function latencyOfBoth(a: Latency, b: Latency): Latency {
-  if (a === null || b === null) return a ?? b;
-  const { decodeFromCompressedBase64, encodeIntoCompressedBase64, JsHistogram } = library();
-  const [one, other] = [a, b].map(({ histogram }) => decodeFromCompressedBase64(histogram, COUNT_BITS));
-  if (!(one instanceof JsHistogram) || !(other instanceof JsHistogram))
-    throw new Error('no histograms that can be added');
-  one.add(other);
-  return { histogram: encodeIntoCompressedBase64(one), max: Math.max(a.max, b.max) };
-}
-
 export function percentiles(latency: Latency): LatencyPercentiles {
   if (latency === null) return { p50: null, p90: null, p95: null, p99: null, max: null };
   const histogram = library().decodeFromCompressedBase64(latency.histogram, COUNT_BITS);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
-import type { AnswerSource, Fault, Usage } from '../model.js';
+import { type AnswerSource, type Fault, STATUSES, type Usage } from '../model.js';
 import { writtenSchema } from '../output/written.js';
 import { CALLS, eachOf } from '../store/counters.js';
 import { type Drift, driftSchema } from './drift.js';
@@ -9,7 +9,7 @@ import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
 import { type Abstention, scoresOf, scoresSchema } from './scores.js';
-import { rowsCalled, STATUSES, type Tally } from './tally.js';
+import { rowsCalled, type Tally } from './tally.js';
 import { timelineSchema } from './timeline.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 

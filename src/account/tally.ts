@@ -1,13 +1,18 @@
 import { ABSTAINED } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
 import { clipped } from '../figures.js';
-import type { Answer, AnswerSource, FilterResults, FilterVerdict, Outcome, Usage } from '../model.js';
+import type {
+  Answer,
+  AnswerSource,
+  FilterResults,
+  FilterVerdict,
+  Outcome,
+  STATUSES,
+  Usage,
+} from '../model.js';
 import { completedFault, sourceOf } from '../output/result-columns.js';
 import { GoldCounter, type GoldTally } from './gold-tally.js';
 import { type Latency, withLatencies } from './latency.js';
-
-/** How rows end, in the order in which they are shown. */
-export const STATUSES = ['completed', 'filtered', 'failed', 'skipped'] as const;
 
 /** Rows by how they ended. `total` is the sum of the others. */
 export type RowCounts = { readonly [name in 'total' | (typeof STATUSES)[number]]: number };

@@ -1,8 +1,8 @@
 import { Command } from 'commander';
 import { readSummary } from '../account/read-summary.js';
-import { STATUSES } from '../account/tally.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
+import { STATUSES } from '../model.js';
 import { finishedOutput } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { retryOutput } from '../retry/retry.js';

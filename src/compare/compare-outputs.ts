@@ -6,6 +6,7 @@ import type { StoredSummary } from '../account/summary.js';
 import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../errors.js';
 import { clipped, count, counted } from '../figures.js';
+import { valueText } from '../json.js';
 import { inert } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
@@ -168,7 +169,13 @@ class Pass {
         const isChanged = this.#comparison.add(before, after);
         const isListed = this.#changed.length < MOST_LISTED;
         if (!isChanged || !(wanted || isListed)) return [];
-        const cells = [...rowOf(match), before.shown, after.shown, a.textOf(match.a), b.textOf(match.b)];
+        const cells = [
+          ...rowOf(match),
+          before.shown,
+          after.shown,
+          valueText(match.a.text),
+          valueText(match.b.text),
+        ];
         if (isListed) this.#changed.push(cells.map((cell) => clipped(cell, MOST_CHARACTERS)));
         return wanted ? [line(cells)] : [];
       });

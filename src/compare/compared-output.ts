@@ -2,21 +2,15 @@ import * as z from 'zod';
 import { UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { isObject, parseJson, valueText } from '../json.js';
-import type { Json } from '../model.js';
 import { unknownNames } from '../nearest.js';
-import { inert, uninert } from '../output/formula.js';
-import type { OutputFormat } from '../output/record.js';
+import { uninert } from '../output/formula.js';
+import { ANY_JOB, type Output, type OutputRecord, type RecordedJob, readOutput } from '../output/reader.js';
 import { ABSTAINED, ANSWER_SOURCE, CONFIDENCE, LOGPROBS, ORIGINS } from '../output/result-columns.js';
-import { type StandingRecord, standingRecords } from '../output/rewrite.js';
 import type { Side } from './matching.js';
 import { answerColumns, isResultName, type Said, saidReader } from './said.js';
 
 /** A finished output, or what will be one, to be compared with another. */
-export interface OutputToCompare {
-  /** How messages call it. */
-  readonly name: string;
-  readonly format: OutputFormat;
-  readonly bytes: () => AsyncIterable<Buffer>;
+export interface OutputToCompare extends Output {
   /** What its records depend on, by part, as summary and manifest have it; empty where that is not known. */
   readonly settings: Readonly<Record<string, string>>;
 }
@@ -24,12 +18,12 @@ export interface OutputToCompare {
 /** What is known of an output by its first record and its settings. */
 export class ComparedOutput {
   readonly #isCsv: boolean;
-  readonly #formulas: 'protect' | 'raw';
   /** Columns of the answer in a CSV; `null` where they cannot be told. */
   readonly #answers: readonly string[] | null;
 
   private constructor(
     readonly output: OutputToCompare,
+    private readonly job: RecordedJob,
     /** Its columns in a CSV, its members in JSONL; `null` where it has no record. */
     private readonly columns: readonly string[] | null,
     /** Names of the input in the first record of JSONL; `null` where its row could not be read. */
@@ -37,23 +31,24 @@ export class ComparedOutput {
     /** A row may have several labels; `null` where that is not known. */
     readonly several: boolean | null,
   ) {
-    const { format, settings } = output;
-    const written = parseJson(settings['output'] ?? '');
-    this.#isCsv = format.hasHeader;
-    this.#formulas = Array.isArray(written) && written.at(-1) === 'raw' ? 'raw' : 'protect';
-    this.#answers = answerColumns(columns ?? [], specOf(settings).schema?.properties);
+    this.#isCsv = output.format.hasHeader;
+    this.#answers = answerColumns(columns ?? [], specOf(output.settings).schema?.properties);
   }
 
   /** @throws UsageError when it is no output of a run */
   static async open(output: OutputToCompare): Promise<ComparedOutput> {
+    const written = parseJson(output.settings['output'] ?? '');
+    const isRaw = Array.isArray(written) && written.at(-1) === 'raw';
     const first = await firstRecord(output);
-    const columns = first && [...first.keys()];
+    const columns =
+      first?.names().map((name) => (isRaw || !output.format.hasHeader ? name : uninert(name))) ?? null;
     if (columns !== null && !columns.includes('status')) throw notOurs(output.name, 'has no column "status"');
     const { multiple, kind } = specOf(output.settings);
     const input = first?.get('input');
     const isList = Array.isArray(first?.get('answer')) && kind === undefined;
     return new ComparedOutput(
       output,
+      { ...ANY_JOB, formulas: isRaw ? 'raw' : 'protect' },
       columns,
       isObject(input) ? Object.keys(input) : null,
       kind === undefined ? (isList ? true : null) : (multiple ?? false),
@@ -68,21 +63,21 @@ export class ComparedOutput {
   get inputColumns(): readonly string[] {
     if (!this.#isCsv) return this.members ?? [];
     const answers = this.#answers ?? [];
-    return (this.columns ?? [])
-      .filter((name) => !isResultName(name) && !OPTIONAL.has(name) && !answers.includes(name))
-      .map((name) => this.#plain(name));
+    return (this.columns ?? []).filter(
+      (name) => !isResultName(name) && !OPTIONAL.has(name) && !answers.includes(name),
+    );
   }
 
   /**
    * What a column of the input tells rows by.
    * @throws UsageError where the records do not have it
    */
-  idBy(column: string): (record: StandingRecord) => string {
-    const edited = (record: StandingRecord, what: string) => notAsWritten(this.name, record.number, what);
+  idBy(column: string): (record: OutputRecord) => string {
+    const edited = (record: OutputRecord, what: string) => notAsWritten(this.name, record.number, what);
     if (!this.#isCsv) {
       if (this.members?.includes(column) === false) throw this.#unknown(column);
       return (record) => {
-        const input = read(() => record.fields.get('input'));
+        const input = read(() => record.get('input'));
         if (input === undefined) throw edited(record, 'it has no "input"');
         return isObject(input) && Object.hasOwn(input, column) ? valueText(input[column]) : '';
       };
@@ -90,9 +85,9 @@ export class ComparedOutput {
     const name = this.#headerOf(column);
     if (this.columns !== null && !this.columns.includes(name)) throw this.#unknown(column);
     return (record) => {
-      const id = read(() => record.fields.get(name));
+      const id = read(() => record.value(name));
       if (id === undefined) throw edited(record, `it has no ${JSON.stringify(column)}`);
-      return this.#plain(valueText(id));
+      return valueText(id);
     };
   }
 
@@ -103,48 +98,33 @@ export class ComparedOutput {
   }
 
   /** @throws UsageError when the columns of the answer cannot be told, and from what it returns, for a record that no run wrote */
-  saidBy(several: boolean): (record: StandingRecord) => Said {
+  saidBy(several: boolean): (record: OutputRecord) => Said {
     const columns = this.#answers;
     if (this.columns !== null && this.#isCsv && columns === null)
       throw notOurs(this.name, 'has no column "answer", and "status" and "text" do not enclose any');
-    const reader = saidReader({
-      columns: this.#isCsv ? (columns ?? []) : null,
-      several,
-      formulas: this.#formulas,
-    });
+    const reader = saidReader({ columns: this.#isCsv ? (columns ?? []) : null, several });
     return (record) => {
-      const said = read(() => reader(record.fields));
+      const said = read(() => reader(record));
       if (said !== null && said !== undefined) return said;
       throw notAsWritten(this.name, record.number, 'it lacks its status or its answer');
     };
   }
 
-  textOf({ fields }: StandingRecord): string {
-    const text = valueText(fields.get('text'));
-    return this.#isCsv ? this.#plain(text) : text;
-  }
-
-  records(): AsyncGenerator<StandingRecord[]> {
-    return standingRecords(this.output.bytes(), this.output.format, this.output.name);
+  records(): AsyncGenerator<readonly OutputRecord[]> {
+    return readOutput(this.output, this.job);
   }
 
   /** @param by column of the input that tells rows; `null` for their numbers */
   side(by: string | null, records: Side['records'] = this.records()): Side {
-    const { name, format } = this.output;
-    return { name, format, records, idOf: by === null ? null : this.idBy(by) };
+    return { output: this.output, job: this.job, records, idOf: by === null ? null : this.idBy(by) };
   }
 
-  #plain(text: string): string {
-    return this.#formulas === 'protect' ? uninert(text) : text;
-  }
-
-  /** What a column of the input is called in the header of a CSV. */
+  /** What a CSV calls a column of the input. */
   #headerOf(column: string): string {
     const moved = `input_${column}`;
     const isTaken = isResultName(column) || (this.#answers ?? []).includes(column);
     const mayBe = isTaken || (OPTIONAL.has(column) && (this.columns ?? []).includes(moved));
-    const name = mayBe ? moved : column;
-    return this.#formulas === 'protect' ? inert(name) : name;
+    return mayBe ? moved : column;
   }
 
   #unknown(column: string): UsageError {
@@ -168,15 +148,12 @@ const spec = z.object({
 const specOf = (settings: Readonly<Record<string, string>>): Partial<z.output<typeof spec>> =>
   spec.safeParse(parseJson(settings['answer'] ?? '')).data ?? {};
 
-async function firstRecord({
-  format,
-  bytes,
-  name,
-}: OutputToCompare): Promise<ReadonlyMap<string, Json> | null> {
-  for await (const [row] of format.readBack(bytes(), name)) {
-    if (row === undefined) continue;
-    if (row.fault !== undefined) throw notOurs(name, `cannot be read: ${row.fault.message}`);
-    return row.fields;
+async function firstRecord(output: OutputToCompare): Promise<OutputRecord | null> {
+  for await (const [record] of readOutput(output)) {
+    if (record === undefined) continue;
+    if (read(() => record.names()) === undefined)
+      throw notOurs(output.name, 'cannot be read: its first record is none');
+    return record;
   }
   return null;
 }

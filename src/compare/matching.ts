@@ -1,24 +1,22 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { UsageError } from '../errors.js';
 import { count } from '../figures.js';
-import type { OutputFormat } from '../output/record.js';
-import { recordReader, type StandingRecord } from '../output/rewrite.js';
+import { type Output, type OutputRecord, type RecordedJob, RecordReader } from '../output/reader.js';
 import { keyOf } from '../reuse/keys.js';
 import { PlaceIndex } from '../reuse/place-index.js';
 
 /** One of two outputs, as its rows are told from each other. */
 export interface Side {
-  /** How messages call it. */
-  readonly name: string;
-  readonly format: OutputFormat;
-  readonly records: AsyncIterable<readonly StandingRecord[]>;
+  readonly output: Pick<Output, 'name' | 'format'>;
+  readonly job?: RecordedJob;
+  readonly records: AsyncIterable<readonly OutputRecord[]>;
   /** What tells a row from the others; `null` where it is its number. */
-  readonly idOf: ((record: StandingRecord) => string) | null;
+  readonly idOf: ((record: OutputRecord) => string) | null;
 }
 
 export interface Match {
-  readonly a: StandingRecord;
-  readonly b: StandingRecord;
+  readonly a: OutputRecord;
+  readonly b: OutputRecord;
 }
 
 /** Rows that are told from each other: with them the index takes 100 MB, and no more. */
@@ -98,14 +96,15 @@ export class Matching {
     }
   }
 
-  #next(): { readonly a: StandingRecord | null; readonly b: StandingRecord | null } {
+  #next(): { readonly a: OutputRecord | null; readonly b: OutputRecord | null } {
     return { a: this.#a.peek(), b: this.#b.peek() };
   }
 
   async #assertSameLength(): Promise<void> {
     const [restA, restB] = [await this.#a.rest(), await this.#b.rest()];
     if (restA + restB === 0) return;
-    const [longer, shorter] = restA > 0 ? [this.a.name, this.b.name] : [this.b.name, this.a.name];
+    const [longer, shorter] =
+      restA > 0 ? [this.a.output.name, this.b.output.name] : [this.b.output.name, this.a.output.name];
     throw new UsageError(
       'compare_needs_id',
       `${longer} has ${count(restA + restB)} more rows than ${shorter}, so their rows cannot be told by their numbers`,
@@ -114,8 +113,8 @@ export class Matching {
   }
 
   async *#inAnyOrder(
-    idOfA: (r: StandingRecord) => string,
-    idOfB: (r: StandingRecord) => string,
+    idOfA: (r: OutputRecord) => string,
+    idOfB: (r: OutputRecord) => string,
   ): AsyncGenerator<Match[]> {
     const places = new Places();
     const before = this.#a.read;
@@ -143,7 +142,7 @@ export class Matching {
           }
           const place = row - before;
           const earlier = place <= 0 ? row : row > rowsOfA ? row - rowsOfA : (taken[place] ?? 0);
-          if (earlier > 0) throw twice(this.b.name, id, earlier, b.number);
+          if (earlier > 0) throw twice(this.b.output.name, id, earlier, b.number);
           taken[place] = b.number;
           again ??= new RecordsAgain(await this.plainA(), this.a, this.#a.begins, places);
           found.push({ a: again.record(place, row), b });
@@ -162,14 +161,14 @@ export class Matching {
    */
   #note(key: string, number: number, id: string): boolean {
     const known = this.#index.find(key);
-    if (known !== null) throw twice(this.a.name, id, known.row, number);
+    if (known !== null) throw twice(this.a.output.name, id, known.row, number);
     return this.#index.add(key, number, null);
   }
 
   #tooMany(): UsageError {
     return new UsageError(
       'compare_too_large',
-      `${this.a.name} and ${this.b.name} have more than ${count(this.#index.size)} rows between them that are in another order, and no more are remembered`,
+      `${this.a.output.name} and ${this.b.output.name} have more than ${count(this.#index.size)} rows between them that are in another order, and no more are remembered`,
       'Bring the inputs into one order, or compare the outputs in parts.',
     );
   }
@@ -184,14 +183,14 @@ const twice = (name: string, id: string, first: number, second: number): UsageEr
 
 /** The records of an output one after the other, without a wait for each. */
 class Cursor {
-  readonly #batches: AsyncIterator<readonly StandingRecord[]>;
-  #batch: readonly StandingRecord[] = [];
+  readonly #batches: AsyncIterator<readonly OutputRecord[]>;
+  #batch: readonly OutputRecord[] = [];
   #at = 0;
   #read = 0;
   #begins: number | null = null;
 
   constructor(
-    records: AsyncIterable<readonly StandingRecord[]>,
+    records: AsyncIterable<readonly OutputRecord[]>,
     private readonly signal: AbortSignal | undefined,
   ) {
     this.#batches = records[Symbol.asyncIterator]();
@@ -220,7 +219,7 @@ class Cursor {
   }
 
   /** The next record of those that are here. */
-  peek(): StandingRecord | null {
+  peek(): OutputRecord | null {
     return this.#batch[this.#at] ?? null;
   }
 
@@ -229,7 +228,7 @@ class Cursor {
     this.#read += 1;
   }
 
-  async take(): Promise<StandingRecord | null> {
+  async take(): Promise<OutputRecord | null> {
     const record = (await this.fill()) ? this.peek() : null;
     if (record !== null) this.skip();
     return record;
@@ -274,7 +273,7 @@ const PIECE = 64 * 1024;
 class RecordsAgain {
   readonly #file: number;
   readonly #size: number;
-  readonly #read: ReturnType<typeof recordReader>;
+  readonly #reader: RecordReader;
   #piece = Buffer.alloc(0);
   #from = 0;
   /** Where the record that was asked for last ends. */
@@ -283,21 +282,20 @@ class RecordsAgain {
   /** @param begins where the first record begins; the header stands before it */
   constructor(
     path: string,
-    { format, name }: Side,
+    { output, job }: Side,
     begins: number,
     private readonly places: Places,
   ) {
     this.#file = openSync(path, 'r');
     this.#size = fstatSync(this.#file).size;
-    this.#read = recordReader(format, this.#bytes(0, begins), name);
+    this.#reader = new RecordReader(output, this.#bytes(0, begins), job);
   }
 
   /** @param place among those that are remembered, from 1 */
-  record(place: number, number: number): StandingRecord {
+  record(place: number, number: number): OutputRecord {
     const at = this.places.of(place) ?? 0;
     const bytes = this.#bytes(at, this.places.of(place + 1) ?? this.#size);
-    const { fields, names } = this.#read(bytes, number);
-    return { number, at, bytes, fields, names };
+    return this.#reader.record(bytes, number, 0, at);
   }
 
   close(): void {

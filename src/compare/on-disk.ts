@@ -5,15 +5,13 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { StoredSummary } from '../account/summary.js';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
-import { outputFormatOf } from '../output/format.js';
-import { isPacked, outputBytes, readable } from '../output/output-bytes.js';
+import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { outputAt } from '../output/reader.js';
 import type { OutputToCompare } from './compared-output.js';
 
 /** A finished output, to be compared. @param summary `null` where there is none */
 export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
-  name: path,
-  format: outputFormatOf(path),
-  bytes: () => readable(path, outputBytes(path)),
+  ...outputAt(path),
   settings: summary?.details.settings ?? {},
 });
 

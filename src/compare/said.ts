@@ -1,15 +1,12 @@
-import { STATUSES } from '../account/tally.js';
 import { NONE, SEPARATOR } from '../answer/several-labels.js';
 import { canonical, exactOr, isObject, valueText } from '../json.js';
-import type { Json } from '../model.js';
-import { uninert } from '../output/formula.js';
-import { isAnswerInvalid } from '../output/read-back.js';
-import type { Fields } from '../output/record.js';
+import { type Json, type Outcome, STATUSES } from '../model.js';
+import type { OutputRecord } from '../output/reader.js';
 import { RESULTS, STATUS } from '../output/result-columns.js';
 
 /** What a record says in answer to its row, in a form that does not depend on the format of its output. */
 export interface Said {
-  readonly status: (typeof STATUSES)[number];
+  readonly status: Outcome['status'];
   /** Equal for equal answers. */
   readonly answer: string;
   /** The answer to a person: a label, a number, a text, JSON, or a word in brackets where there is none. */
@@ -22,12 +19,10 @@ export interface Said {
 
 /** How the answers of an output are written. */
 export interface AnswerLayout {
-  /** The columns of the answer in a CSV, as the header has them; `null` for JSONL. */
+  /** The columns of the answer in a CSV; `null` for JSONL. */
   readonly columns: readonly string[] | null;
   /** A row may have several labels. */
   readonly several: boolean;
-  /** `protect`: cells of a CSV were made inert. */
-  readonly formulas: 'protect' | 'raw';
 }
 
 const NO_ANSWER = '(no answer)';
@@ -57,9 +52,7 @@ export function answerColumns(
   header: readonly string[],
   properties: Readonly<Record<string, unknown>> = {},
 ): readonly string[] | null {
-  const named = header.filter(
-    (name) => !isResultName(name) && Object.hasOwn(properties, propertyOf(uninert(name))),
-  );
+  const named = header.filter((name) => !isResultName(name) && Object.hasOwn(properties, propertyOf(name)));
   if (named.length > 0) return named;
   const [first, last] = [header.indexOf('status'), header.indexOf('text')];
   if (first >= 0 && last > first + 1) return header.slice(first + 1, last);
@@ -67,27 +60,22 @@ export function answerColumns(
 }
 
 /** @returns of a record; `null` where its status is none, or it lacks what the others have */
-export function saidReader({ columns, several, formulas }: AnswerLayout): (fields: Fields) => Said | null {
-  const plain = (text: string): string => (formulas === 'protect' ? uninert(text) : text);
-  const cell = (fields: Fields, name: string): Json | undefined => {
-    const value = fields.get(name);
-    return columns !== null && typeof value === 'string' ? plain(value) : value;
-  };
+export function saidReader({ columns, several }: AnswerLayout): (record: OutputRecord) => Said | null {
   const isOne = columns === null || (columns.length === 1 && columns[0] === 'answer');
-  const properties = (columns ?? []).map((name) => [name, propertyOf(plain(name))] as const);
+  const properties = (columns ?? []).map((name) => [name, propertyOf(name)] as const);
 
-  return (fields) => {
-    const status = STATUSES.find((known) => known === fields.get('status'));
-    if (status === undefined) return null;
+  return (record) => {
+    const { status } = record;
+    if (status === null) return null;
     if (status !== 'completed') return word(status, `(${status})`);
     const value = isOne
-      ? cell(fields, 'answer')
-      : objectOf(properties.map(([name, property]) => [property, cell(fields, name)]));
+      ? record.value('answer')
+      : objectOf(properties.map(([name, property]) => [property, record.value(name)]));
     if (value === undefined) return null;
-    if (isAnswerInvalid(fields)) return word(status, INVALID);
+    if (record.isInvalid) return word(status, INVALID);
     const said = isOne && several ? severalSaid(value) : isObject(value) ? objectSaid(value) : oneSaid(value);
     if (said.answer !== '' || said.parts !== null) return { status, ...said, answer: `=${said.answer}` };
-    return word(status, String(fields.get('abstained')) === 'true' ? ABSTAINED : NO_ANSWER);
+    return word(status, record.isAbstained ? ABSTAINED : NO_ANSWER);
   };
 }
 

@@ -3,8 +3,7 @@ import type { Share } from '../account/score.js';
 import type { StoredSummary } from '../account/summary.js';
 import { isObject } from '../json.js';
 import type { Json } from '../model.js';
-import type { Fields } from '../output/record.js';
-import type { StandingRecord } from '../output/rewrite.js';
+import type { OutputRecord } from '../output/reader.js';
 
 const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
 
@@ -20,7 +19,7 @@ export class SideFigures {
   constructor(private readonly summary: StoredSummary | null) {}
 
   /** The records as they are, counted on their way. */
-  async *over(records: AsyncIterable<readonly StandingRecord[]>): AsyncGenerator<readonly StandingRecord[]> {
+  async *over(records: AsyncIterable<readonly OutputRecord[]>): AsyncGenerator<readonly OutputRecord[]> {
     for await (const batch of records) {
       this.rows += batch.length;
       if (this.summary === null) this.#add(batch);
@@ -47,13 +46,13 @@ export class SideFigures {
     return this.summary?.scores?.accuracy ?? null;
   }
 
-  #add(batch: readonly StandingRecord[]): void {
+  #add(batch: readonly OutputRecord[]): void {
     const latencies: number[] = [];
-    for (const { fields } of batch) {
-      const latency = numberOf(fields.get('latency_ms'));
+    for (const record of batch) {
+      const latency = numberOf(record.get('latency_ms'));
       if (latency !== null) latencies.push(latency);
       for (const kind of KINDS) {
-        const tokens = numberOf(tokensOf(fields, kind));
+        const tokens = numberOf(tokensOf(record, kind));
         if (tokens === null) continue;
         this.#tokens ??= { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
         this.#tokens = { ...this.#tokens, [kind]: this.#tokens[kind] + tokens };
@@ -63,9 +62,9 @@ export class SideFigures {
   }
 }
 
-function tokensOf(fields: Fields, kind: (typeof KINDS)[number]): Json | undefined {
-  const usage = fields.get('usage');
-  return isObject(usage) ? usage[kind] : fields.get(kind);
+function tokensOf(record: OutputRecord, kind: (typeof KINDS)[number]): Json | undefined {
+  const usage = record.get('usage');
+  return isObject(usage) ? usage[kind] : record.get(kind);
 }
 
 /** A record that was edited may have anything there. */

@@ -1,5 +1,5 @@
 import { answerReader } from '../answer/answer.js';
-import type { recordFormat } from '../output/format.js';
+import type { RecordedJob } from '../output/reader.js';
 import { originColumns } from '../reuse/keys.js';
 import type { Settings } from './settings.js';
 
@@ -13,9 +13,10 @@ export type RecordSettings = Pick<
  * What records of a job have besides the columns of its input. Whoever writes them and whoever reads them back goes by it:
  * each column of a result takes its name away from one of the input.
  */
-export function recordOptions(job: RecordSettings) {
+export function recordOptions(job: RecordSettings): RecordedJob {
   const { output, parameters } = job;
   return {
+    spec: job.answer,
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,
@@ -23,5 +24,5 @@ export function recordOptions(job: RecordSettings) {
     answerSource: job.answerSource,
     probabilities: output.probabilities,
     logprobs: typeof parameters.logprobs === 'number' || job.rowParameters.includes('logprobs'),
-  } satisfies Partial<Parameters<typeof recordFormat>[0]>;
+  };
 }

@@ -1,8 +1,7 @@
 import { stringify } from 'csv-stringify/sync';
 import { valueText } from '../json.js';
-import { readCsv } from '../source/csv.js';
-import { inert, uninert } from './formula.js';
-import type { OutputFormat, Place, RecordFormat, RecordLayout } from './record.js';
+import { inert } from './formula.js';
+import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
 import { answerFacts, REVIEWED, recordFacts } from './result-columns.js';
 
 export const csv: OutputFormat = {
@@ -11,19 +10,24 @@ export const csv: OutputFormat = {
   hasQuotes: true,
   hasHeader: true,
   records: csvRecords,
-  places(header) {
-    const index = new Map(namesIn(header).map((name, i) => [name, i]));
+  values(header) {
+    const names = namesIn(header);
+    const index = new Map(names.map((name, i) => [name, i]));
     return (record) => {
       const starts = startsIn(record);
-      return (name) => placeOf(starts, index.get(name));
+      const cells = starts.length - 1;
+      return {
+        names: () => names,
+        flaw: cells === names.length ? null : `it has ${cells} cells, and the header has ${names.length}`,
+        placeOf(name) {
+          const cell = index.get(name);
+          const [start, next] = cell === undefined ? [] : [starts[cell], starts[cell + 1]];
+          return start === undefined || next === undefined ? null : { start, end: next - 1 };
+        },
+      };
     };
   },
-  names(header) {
-    const names = namesIn(header);
-    return () => names;
-  },
   value: unquoted,
-  readBack: (bytes, name) => readCsv(bytes, { name, delimiter: ',', onColumns: () => {} }),
 };
 
 /** What csv-stringify puts into quotes. */
@@ -64,14 +68,7 @@ function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw
     reviewed: columns.filter(({ part }) => REVIEWED.has(part)).map(({ name }) => cell(name)),
     names: columns.map(({ name }) => name),
     parts,
-    input(column) {
-      const name = columns.find(({ field }) => field === column)?.name;
-      if (name === undefined) return null;
-      return (fields) => {
-        const text = fields.get(cell(name)) ?? null;
-        return typeof text === 'string' && formulas === 'protect' ? uninert(text) : text;
-      };
-    },
+    inputs: inputNames(columns),
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       return line(columns.map(({ value }) => cell(valueText(value(facts)))));
@@ -108,11 +105,6 @@ function startsIn(record: Buffer): number[] {
   }
   starts.push(length + 1);
   return starts;
-}
-
-function placeOf(starts: readonly number[], cell: number | undefined): Place | null {
-  const [start, next] = cell === undefined ? [] : [starts[cell], starts[cell + 1]];
-  return start === undefined || next === undefined ? null : { start, end: next - 1 };
 }
 
 function namesIn(header: Buffer): string[] {

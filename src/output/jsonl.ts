@@ -1,8 +1,7 @@
-import { isObject, memberTexts, parseExact } from '../json.js';
+import { memberTexts, parseExact } from '../json.js';
 import type { Confidence } from '../model.js';
-import { readJsonl } from '../source/jsonl.js';
 import { jsonMembers } from './json-members.js';
-import type { OutputFormat, RecordFormat, RecordLayout } from './record.js';
+import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
@@ -25,10 +24,8 @@ export const jsonl: OutputFormat = {
   hasQuotes: false,
   hasHeader: false,
   records: jsonlRecords,
-  places: () => (record) => jsonMembers(record).placeOf,
-  names: () => (record) => jsonMembers(record).names(),
+  values: () => jsonMembers,
   value: parseExact,
-  readBack: readJsonl,
 };
 
 /**
@@ -44,13 +41,7 @@ function jsonlRecords(layout: RecordLayout): RecordFormat {
     reviewed: parts.filter((part) => REVIEWED.has(part)),
     names: parts,
     parts: layout.parts,
-    input(column) {
-      if (!layout.columns.some(({ field }) => field === column)) return null;
-      return (fields) => {
-        const input = fields.get('input');
-        return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
-      };
-    },
+    inputs: inputNames(layout.columns),
     format(row, outcome, answer) {
       const facts = recordFacts(row, outcome, answer);
       const isMore =

@@ -30,8 +30,8 @@ export interface RecordFormat {
   readonly names: readonly string[];
   /** What a record has. */
   readonly parts: ReadonlySet<Part>;
-  /** How to find the value that a row had in a column of the input; null where `output.columns` leaves it out. */
-  input(column: string): ((fields: Fields) => Json) | null;
+  /** The columns of the input that a record has, and what they are called in a CSV. */
+  readonly inputs: ReadonlyMap<string, string>;
   /**
    * One record, with its line end.
    * @param answer what was read from the completion, `null` where there was nothing to read from
@@ -43,9 +43,6 @@ export interface RecordFormat {
    */
   values(parts: ReadonlySet<Part>, answer: Answer): ReadonlyMap<string, string>;
 }
-
-/** The values of a record as it stands, by their names there. */
-export type Fields = Pick<ReadonlyMap<string, Json>, 'get' | 'has'>;
 
 /** A format of the output. All of them are in the list of format.ts. */
 export interface OutputFormat {
@@ -60,17 +57,23 @@ export interface OutputFormat {
   /** Whether the first record names the values of the others. */
   readonly hasHeader: boolean;
   /**
-   * Where values stand in records, by their names there.
+   * Finds the values of a record with its line end.
    * @param header the first record, where the format has one
-   * @returns of a record with its line end, and of a name: null where the record has no such value
+   * @returns what it gives throws SyntaxError for a record that is none
    */
-  places(header: Buffer): (record: Buffer) => (name: string) => Place | null;
-  /** The names of the values of a record, in their order. @param header the first record, where the format has one */
-  names(header: Buffer): (record: Buffer) => readonly string[];
+  values(header: Buffer): (record: Buffer) => RecordValues;
   /** A value from its text in a record. */
   value(written: string): Json;
-  /** Reads records back, in batches, as the rows of an input are read. @param name how messages call the output */
-  readBack(bytes: AsyncIterable<Buffer>, name: string): AsyncIterable<readonly Row[]>;
+}
+
+/** The values of a record, by their names there. */
+export interface RecordValues {
+  /** Null where the record has no such value. */
+  placeOf(name: string): Place | null;
+  /** In their order. */
+  names(): readonly string[];
+  /** What is wrong with the record as a whole, in words. @default nothing */
+  readonly flaw?: string | null;
 }
 
 /** Bytes of a record, from `start` up to `end`. */
@@ -78,6 +81,10 @@ export interface Place {
   readonly start: number;
   readonly end: number;
 }
+
+/** Column of the input → its name among the columns of a record. */
+export const inputNames = (columns: readonly Column[]): ReadonlyMap<string, string> =>
+  new Map(columns.flatMap(({ field, name }) => (field === undefined ? [] : [[field, name]])));
 
 /** What a record has, and in which order. */
 export interface RecordLayout {

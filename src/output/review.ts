@@ -1,35 +1,30 @@
 import { stringify } from 'csv-stringify/sync';
 import { valueText } from '../json.js';
-import type { Json, Row } from '../model.js';
 import { inert } from './formula.js';
-import { isAnswerInvalid } from './read-back.js';
+import { type Output, readOutput } from './reader.js';
 
 /**
  * The rows of an output that a person should see, as CSV: those for which the model was not sure enough, and those whose
  * text is no answer. `row` stands in front, an input column of this name becomes `input_row`, and the answer is left to
  * be filled in.
- * @param records the output, read back
  * @param reviewed names of what is shown of each record
  * @param formulas `protect`: cells that a spreadsheet would run are made inert
  */
 export async function* review(
-  records: AsyncIterable<readonly Row[]>,
+  output: Output,
   reviewed: readonly string[],
   formulas: 'protect' | 'raw',
 ): AsyncGenerator<string> {
   const lines = (cells: string[][]): string =>
     stringify(cells, { record_delimiter: '\n', quote_record_delimiter: true });
   // Cells of a CSV were made inert when they were written.
-  const cell = ({ source }: Row, value: Json | undefined): string =>
-    source !== undefined && formulas === 'protect' ? inert(valueText(value)) : valueText(value);
+  const cell = !output.format.hasHeader && formulas === 'protect' ? inert : (text: string): string => text;
   yield lines([['row', ...reviewed.map((name) => (name === 'row' ? freeName(name, reviewed) : name))]]);
-  for await (const batch of records) {
-    const unsure = batch.filter(({ fields }) => isForReview(fields));
+  for await (const batch of readOutput(output)) {
     // Row n of the output is row n of the input.
-    const shown = unsure.map((row) => [
-      String(row.number),
-      ...reviewed.map((name) => cell(row, row.fields.get(name))),
-    ]);
+    const shown = batch
+      .filter((record) => record.isAbstained || record.isInvalid)
+      .map((record) => [String(record.number), ...reviewed.map((name) => cell(valueText(record.get(name))))]);
     if (shown.length > 0) yield lines(shown);
   }
 }
@@ -38,8 +33,4 @@ export async function* review(
 function freeName(name: string, used: readonly string[]): string {
   const free = `input_${name}`;
   return used.includes(free) ? freeName(free, used) : free;
-}
-
-function isForReview(fields: Row['fields']): boolean {
-  return String(fields.get('abstained')) === 'true' || isAnswerInvalid(fields);
 }

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { count, counted } from '../figures.js';
 import { outputFormatOf } from './format.js';
 import { isPacked, outputBytes } from './output-bytes.js';
-import { isBlank, recordsWithEnds } from './rewrite.js';
+import { isBlank, recordsWithEnds } from './reader.js';
 
 /*
  * Rows of a finished output have only their place to be known by. So whoever changes the file first looks whether it is, byte for

@@ -1,12 +1,9 @@
 import type { Summary } from '../account/summary.js';
-import { STATUSES, sumOf } from '../account/tally.js';
-import { errorText, UsageError } from '../errors.js';
+import { sumOf } from '../account/tally.js';
 import { clipped } from '../figures.js';
 import { isObject, valueText } from '../json.js';
 import type { Json } from '../model.js';
-import { outputFormatOf } from '../output/format.js';
-import { outputBytes } from '../output/output-bytes.js';
-import { isAnswerInvalid } from '../output/read-back.js';
+import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
@@ -16,7 +13,6 @@ import {
   RESULTS,
   STATUS,
 } from '../output/result-columns.js';
-import { type StandingRecord, standingRecords } from '../output/rewrite.js';
 import { escaped } from './markup.js';
 
 /** Rows of the output: all that need a look, and a sample of the others, in their order. */
@@ -81,19 +77,19 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
     [...quotas(summary)].map(([name, quota]) => [name, new Sample(name, quota)] as const),
   );
   const unnamed = new Sample(OTHERS, MOST_ROWS);
-  const table = new TableColumns(outputFormatOf(output).hasHeader);
+  const file = outputAt(output);
+  const table = new TableColumns(file.format.hasHeader);
   const abstains = summary.answers_abstained > 0;
   let records = 0;
   let toLookAt = 0;
-  for await (const batch of recordsOf(output)) {
+  for await (const batch of readOutput(file)) {
     for (const record of batch) {
-      if (records === 0 && !record.fields.has('status'))
+      if (records === 0 && !record.has('status'))
         return `${output} has no column status, so it is not known how its rows ended`;
       records += 1;
-      const status = valueText(record.fields.get('status'));
-      if (!isStatus(status))
-        return `record ${records} of ${output} has the status ${JSON.stringify(status)}, so the rows are left out`;
-      const outcome = outcomeOf(record, status, abstains);
+      const outcome = outcomeOf(record, abstains);
+      if (outcome === null)
+        return `record ${records} of ${output} has the status ${JSON.stringify(valueText(record.get('status')))}, so the rows are left out`;
       const isOdd = isToLookAt({ outcome });
       if (isOdd) toLookAt += 1;
       const group = isOdd ? groups.get(outcome) : (groups.get(`=${answerOf(record)}`) ?? unnamed);
@@ -109,8 +105,6 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
   return { ...table.of(rows), records, is_cut: shown < toLookAt };
 }
 
-const isStatus = (text: string): boolean => STATUSES.some((status) => status === text);
-
 /** A row that is kept: its cells by their columns. */
 interface KeptRow {
   readonly row: number;
@@ -118,24 +112,16 @@ interface KeptRow {
   readonly values: ReadonlyMap<string, string>;
 }
 
-async function* recordsOf(output: string): AsyncGenerator<readonly StandingRecord[]> {
-  const format = outputFormatOf(output);
-  try {
-    yield* standingRecords(outputBytes(output), format, output);
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);
-  }
-}
-
-function outcomeOf({ fields }: StandingRecord, status: string, abstains: boolean): RowOutcome {
-  if (status === 'failed' || status === 'filtered' || status === 'skipped') return status;
-  if (isAnswerInvalid(fields)) return 'invalid';
+/** @returns null where the record does not say it */
+function outcomeOf(record: OutputRecord, abstains: boolean): RowOutcome | null {
+  const { status } = record;
+  if (status !== 'completed') return status;
+  if (record.isInvalid) return 'invalid';
   // Without rows that abstain, a column of this name is the input's.
-  return abstains && String(fields.get('abstained')) === 'true' ? 'abstained' : 'answered';
+  return abstains && record.isAbstained ? 'abstained' : 'answered';
 }
 
-const answerOf = ({ fields }: StandingRecord): string => valueText(fields.get('answer'));
+const answerOf = (record: OutputRecord): string => valueText(record.get('answer'));
 
 /**
  * How many rows of each group the table has: of rows to look at all, as far as there is room, and of the others as many of each
@@ -220,21 +206,21 @@ class TableColumns {
 
   constructor(private readonly isCsv: boolean) {}
 
-  read({ number, fields, names }: StandingRecord): Map<string, string> {
+  read(record: OutputRecord): Map<string, string> {
     const cells = new Map<string, string>();
     let isBehind = false;
-    for (const name of names()) {
+    for (const name of record.names()) {
       isBehind ||= name === STATUS.name;
-      const value = fields.get(name) ?? null;
+      const value = record.get(name) ?? null;
       if (SHOWN.includes(name)) this.#add(cells, this.#results, name, value);
       else if (!this.isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))
         continue;
       // Each row of the table has its number.
-      else if (name !== 'row' || valueText(value) !== String(number))
+      else if (name !== 'row' || valueText(value) !== String(record.number))
         this.#add(cells, this.#inputs, name, value);
     }
     if (this.isCsv) return cells;
-    const [input, error] = [fields.get('input'), fields.get('error')];
+    const [input, error] = [record.get('input'), record.get('error')];
     for (const [name, value] of isObject(input) ? Object.entries(input) : [])
       this.#add(cells, this.#inputs, SHOWN.includes(name) ? `input_${name}` : name, value);
     for (const [name, value] of isObject(error) ? Object.entries(error) : [])

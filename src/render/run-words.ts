@@ -1,6 +1,6 @@
 import type { Reconciled, Summary } from '../account/summary.js';
-import { STATUSES } from '../account/tally.js';
 import { count } from '../figures.js';
+import { STATUSES } from '../model.js';
 import { plain } from './terminal-text.js';
 
 /** The job, with a word that nobody misses where an emulator answered. */

@@ -168,6 +168,7 @@ export class Committer {
   async #append(records: readonly RowRecord[]): Promise<void> {
     await this.writer.commit(records.map(({ text }) => text).join(''));
     await this.#assertOurs();
+    const { retry } = this.#manifest;
     const tally = fold(this.#manifest.tally, records);
     const manifest = {
       ...this.#manifest,
@@ -175,6 +176,7 @@ export class Committer {
       bytes: this.writer.bytes,
       ...(this.writer instanceof PartFile && { seal: this.writer.seal }),
       tally,
+      ...(retry && { retry: { ...retry, tally: fold(retry.tally, records) } }),
       timeline: this.#timelineWith(tally, records),
     };
     for (const { outcome } of records) {
@@ -365,6 +367,12 @@ export class Committer {
       const part = { bytes, seal, tally };
       this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
     });
+  }
+
+  /** What is counted of the output with the rows that were called again; it reaches the disk when the output gets its name. */
+  countedAgain(tally: Tally): void {
+    const { retry } = this.#manifest;
+    if (retry !== undefined) this.#manifest = { ...this.#manifest, retry: { ...retry, tally } };
   }
 
   /** What is counted when labels are left out, and why they are; it reaches the disk when the output gets its name. */

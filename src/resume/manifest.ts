@@ -84,10 +84,10 @@ const shape = z.object({
       asked: z.string(),
       /** The summary of the output as it was. */
       before: finishedSchema.transform((summary): FinishedSummary => summary),
-      /** Its tally without what was counted of these rows. */
+      /** The tally that they are folded into. @see tallyToGoOn */
       rest: tally,
-      /** Whether the scores can be made again: `rest` has those of the other rows. */
-      scored: z.boolean(),
+      /** The same with those of them that are written. */
+      tally,
     })
     .exactOptional(),
   /** What became of the output since it had its first rows; only where rows were appended to its input. */

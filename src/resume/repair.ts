@@ -1,10 +1,8 @@
 import { createReadStream } from 'node:fs';
-import { type Ended, emptyTally, fold } from '../account/tally.js';
-import { type Gold, goldReader } from '../answer/gold.js';
+import { emptyTally, fold } from '../account/tally.js';
 import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
-import { inputColumn, isUnreadable, outcomeOf } from '../output/read-back.js';
-import type { OutputFormat } from '../output/record.js';
+import { isWhole, type Output, readOutput, recordsWithEnds } from '../output/reader.js';
 import type { Manifest } from './manifest.js';
 
 /**
@@ -25,39 +23,24 @@ export async function repair(
   run: string,
 ): Promise<Manifest | null> {
   const { output, gold: column } = settings;
-  const bytes = await wholeRecords(part, Math.min(size, manifest.bytes), output.format);
-  const options = recordOptions(settings);
-  const { answer: reader } = options;
+  const job = recordOptions(settings);
   // What the confidence was read from is in no record.
-  if (reader.confidenceOf !== undefined) return null;
-  const goldOf = goldReader(settings, part);
-  const rightOf = column === null ? null : inputColumn(column, options);
-  const asked = [...options.origins, ...(options.answerSource ? (['answer_source'] as const) : [])];
+  if (job.answer.confidenceOf !== undefined) return null;
+  const { format } = output;
+  const firstOf = (length: number): Output => ({ name: part, format, bytes: () => contentOf(part, length) });
+  const bytes = await wholeRecords(firstOf(Math.min(size, manifest.bytes)));
   let tally = emptyTally();
-  for await (const rows of output.format.readBack(contentOf(part, bytes), part)) {
-    const ended: Ended[] = [];
-    for (const row of rows) {
-      const outcome = outcomeOf(row, asked, output.formulas);
-      if (outcome === null) return null;
-      const completion = 'completion' in outcome ? outcome.completion : null;
-      const read = completion === null ? null : reader.read(completion);
-      let gold: Gold | null = null;
-      if (
-        column !== null &&
-        rightOf !== null &&
-        !(outcome.status === 'failed' && isUnreadable(outcome.error.code))
-      ) {
-        const value = rightOf(row);
-        if (value === undefined) return null;
-        gold = goldOf?.({ ...row, fields: new Map([[column, value]]) }) ?? null;
-      }
-      ended.push({ outcome, answer: read, gold });
-    }
+  let mended = manifest.retry?.rest;
+  for await (const records of readOutput(firstOf(bytes), job)) {
+    if (records.some((record) => record.lacksForTally(column).length > 0)) return null;
+    const ended = records.flatMap((record) => record.ended(column) ?? []);
+    if (ended.length < records.length) return null;
     tally = fold(tally, ended);
+    mended = mended && fold(mended, ended);
   }
   const paidAgain = answered(manifest) - answered({ tally });
   // Its rows are called again, and judged again when they are answered.
-  const { calls, rejected: _, ...rest } = manifest;
+  const { calls, retry, rejected: _, ...rest } = manifest;
   return {
     ...rest,
     run,
@@ -67,6 +50,7 @@ export async function repair(
     bytes,
     tally,
     calls: { ...calls, repeated: calls.repeated + paidAgain },
+    ...(retry && mended && { retry: { ...retry, tally: mended } }),
   };
 }
 
@@ -81,24 +65,15 @@ async function* contentOf(path: string, bytes: number): AsyncGenerator<Buffer> {
   if (bytes > 0) yield* createReadStream(path, { end: bytes - 1 });
 }
 
-const QUOTE = 0x22;
-const LF = 0x0a;
-
-/**
- * Length of the beginning of an output that holds only whole records, in bytes. A record ends at a line feed that
- * is not inside quotes, where the format has them; neither byte is ever part of another character in UTF-8.
- * @param bytes where to stop at the latest
- */
-async function wholeRecords(path: string, bytes: number, { hasQuotes }: OutputFormat): Promise<number> {
+/** Length of the beginning of an output that holds only whole records, in bytes. */
+async function wholeRecords({ bytes, format }: Output): Promise<number> {
   let whole = 0;
-  let at = 0;
-  let quoted = false;
-  for await (const chunk of contentOf(path, bytes)) {
-    for (const byte of chunk) {
-      at++;
-      if (byte === QUOTE && hasQuotes) quoted = !quoted;
-      else if (byte === LF && !quoted) whole = at;
+  let last: Buffer | null = null;
+  for await (const records of recordsWithEnds(bytes(), format)) {
+    for (const record of records) {
+      whole += last?.length ?? 0;
+      last = record;
     }
   }
-  return whole;
+  return whole + (last !== null && isWhole(last, format) ? last.length : 0);
 }

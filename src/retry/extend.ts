@@ -97,7 +97,7 @@ async function grown(
   before: FinishedSummary,
   world: Unconnected,
 ): Promise<Manifest | null> {
-  const { path, format } = settings.output;
+  const { path } = settings.output;
   const { details } = before;
   assertExtends(settings, before);
   const input = await openInput({ ...settings, input: { ...settings.input, limit: null } }, world);
@@ -106,7 +106,7 @@ async function grown(
     await assertExtended(input, before);
     if (survey.rows <= before.rows.total) return null;
     const plan = await planRows(settings, survey);
-    await assertSameLayout(path, format, plan.format);
+    await assertSameLayout(path, plan.format);
     const files = outputFiles(path);
     if (!(await isUntouched(files.review, plan, settings))) throw reviewInUse(files.review);
     const tally = tallyOf(before);

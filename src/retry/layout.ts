@@ -1,21 +1,16 @@
 import { UsageError } from '../errors.js';
-import { outputBytes } from '../output/output-bytes.js';
-import type { OutputFormat, RecordFormat } from '../output/record.js';
+import { isBlank, outputAt, readOutput, recordsWithEnds } from '../output/reader.js';
+import type { RecordFormat } from '../output/record.js';
 import { PARTS } from '../output/result-columns.js';
-import { standingRecords } from '../output/rewrite.js';
 
 /**
  * New records stand between those that stay, so they must have the same columns in the same order.
  * @throws UsageError where the job writes others now
  */
-export async function assertSameLayout(
-  output: string,
-  format: OutputFormat,
-  records: RecordFormat,
-): Promise<void> {
-  const [there, now] = format.hasHeader
-    ? [await beginningOf(output, Buffer.byteLength(records.header)), records.header]
-    : [await membersIn(output, format), membersText(PARTS.filter((part) => records.parts.has(part)))];
+export async function assertSameLayout(output: string, records: RecordFormat): Promise<void> {
+  const [there, now] = outputAt(output).format.hasHeader
+    ? [await headerOf(output), records.header]
+    : [await membersIn(output), membersText(PARTS.filter((part) => records.parts.has(part)))];
   if (there === null || there === now) return;
   const [was, is] = [there, now].map((text) => (text.split('\n')[0] ?? '').trimEnd().split(','));
   const only = (names: readonly string[] = [], others: readonly string[] = []): string =>
@@ -31,20 +26,18 @@ export async function assertSameLayout(
   );
 }
 
-/** The beginning of an output up to its first line end behind so many bytes. */
-async function beginningOf(output: string, bytes: number): Promise<string> {
-  let found = Buffer.alloc(0);
-  for await (const piece of outputBytes(output)) {
-    found = Buffer.concat([found, piece]);
-    const end = found.indexOf(0x0a, Math.max(0, bytes - 1));
-    if (end !== -1) return found.toString('utf8', 0, end + 1);
+async function headerOf(path: string): Promise<string> {
+  const { bytes, format } = outputAt(path);
+  for await (const lines of recordsWithEnds(bytes(), format)) {
+    const header = lines.find((line) => !isBlank(line));
+    if (header !== undefined) return header.toString();
   }
-  return found.toString('utf8');
+  return '';
 }
 
 /** The names of the first record's members; null where there is none. @throws UsageError `output_edited` */
-async function membersIn(output: string, format: OutputFormat): Promise<string | null> {
-  for await (const [record] of standingRecords(outputBytes(output), format, output))
+async function membersIn(path: string): Promise<string | null> {
+  for await (const [record] of readOutput(outputAt(path)))
     if (record !== undefined) return membersText(record.names());
   return null;
 }

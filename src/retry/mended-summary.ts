@@ -1,26 +1,20 @@
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
 import type { Abstention } from '../account/scores.js';
-import { costOf, type StoredSummary, type SummaryParts, summarise, tallyOf } from '../account/summary.js';
+import { costOf, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
-import { without, withRows } from '../account/tally-sum.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
+import type { RecordFormat } from '../output/record.js';
 import { partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';
-
-/** The tally of an output without that of some rows. @param scored whether its scores can be made again */
-export function restOf(before: StoredSummary, rows: Tally, scored: boolean): Tally {
-  const { gold, ...rest } = without(tallyOf(before), rows);
-  return { ...rest, ...(gold && scored && { gold }) };
-}
 
 /** Why the scores of an output are left out when some of its rows change; null where they are not, and where there are none. */
 export function scoresLost(
   { gold, jobFile }: Settings,
   before: StoredSummary,
-  hasGold: boolean,
+  { inputs }: RecordFormat,
 ): string | null {
   if (gold === null) return null;
   const again = `promptmill score makes them again${jobFile === null ? '' : ' from the output'}`;
@@ -28,7 +22,7 @@ export function scoresLost(
     return `the summary will have no scores: the output was made without answer.gold; ${again}`;
   if (before.details.settings['answer.gold'] !== JSON.stringify(gold))
     return `the summary will have no scores: answer.gold was another column then; ${again}`;
-  if (!hasGold)
+  if (!inputs.has(gold))
     return `the summary will have no scores: output.columns leaves out ${gold}, the column of answer.gold`;
   return null;
 }
@@ -37,12 +31,17 @@ export function scoresLost(
  * The summary of an output in which rows were called again. Rows and answers are counted as they are now, and what was paid both
  * times is added up.
  * @param own what that of the retry alone is made of
+ * @param scored whether the scores can be made again
  */
-export function summaryWith(own: SummaryParts, { retry }: Manifest, settings: Settings): StoredSummary {
+export function summaryWith(
+  own: SummaryParts,
+  { retry }: Manifest,
+  settings: Settings,
+  scored: boolean,
+): StoredSummary {
   if (retry === undefined) throw new Error('only a retry has an output from before');
-  const { before, rest, scored } = retry;
+  const { before, tally } = retry;
   const { gold, require, reuse } = settings;
-  const tally = withRows(rest, own.tally);
   const calls = eachOf(CALLS, (name) => before.calls[name] + own.calls[name]);
   const abstention = scored ? abstentionNow(before, tally) : undefined;
   const asked = require && !scored ? { ...require, accuracy: undefined, f1: undefined } : require;

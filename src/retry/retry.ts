@@ -15,10 +15,11 @@ import { type Input, openInput } from '../run/input.js';
 import { announce, execute, type RunResult } from '../run/pipeline.js';
 import { type Plan, planRows } from '../run/plan.js';
 import type { Unconnected } from '../run/world.js';
-import { chooseRows } from './chosen-rows.js';
+import { type Chosen, chooseRows } from './chosen-rows.js';
 import { assertInput } from './input-of-output.js';
 import { assertSameLayout } from './layout.js';
-import { restOf, scoresLost, summaryWith } from './mended-summary.js';
+import { scoresLost, summaryWith } from './mended-summary.js';
+import { answerThen, type RetriedOutput, talliedAgain, tallyToGoOn } from './new-tally.js';
 import { isUntouched } from './review-file.js';
 import type { Selection } from './selection.js';
 
@@ -76,25 +77,25 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
   const { say } = around;
-  if (!renamed) await assertSameLayout(path, format, plan.format);
-  const isChanged = before.details.settings['answer'] !== partValues(settings)['answer'];
+  if (!renamed) await assertSameLayout(path, plan.format);
+  const { signal } = around.halt;
   // Killed after the output got its name: nothing is left to be called.
-  const chosen = renamed
-    ? null
-    : await chooseRows(job, selection, plan.header, before, around.halt.signal, isChanged);
+  const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {
     say(`no row of ${path} is to be called again (${settings.retry}): nothing was changed`);
     return nothing(before, files);
   }
+  const lost = scoresLost(settings, before, plan.format);
+  const retried = chosen && retriedOutput(parts, chosen, lost === null);
+  const tally = retried !== null && unfinished === null ? await tallyToGoOn(retried) : null;
   const world = await around.connect();
 
   say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
   const changed = changes(before.details.settings, partValues(settings));
   if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
-  const lost = chosen === null ? null : scoresLost(settings, before, chosen.hasGold);
-  if (lost !== null) say(`warning: ${lost}`);
+  if (lost !== null && chosen !== null) say(`warning: ${lost}`);
 
   const rows: Input = {
     ...input,
@@ -104,15 +105,10 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   };
   const begun: OutputTarget = {
     ...target,
-    ...(chosen !== null && {
+    ...(tally !== null && {
       retry: {
         replaces: before.details.written.sha256,
-        retry: {
-          asked: settings.retry ?? '',
-          before,
-          rest: restOf(before, chosen.tally, lost === null),
-          scored: lost === null,
-        },
+        retry: { asked: settings.retry ?? '', before, rest: tally, tally },
       },
     }),
   };
@@ -124,10 +120,14 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   const mending = {
     merge: async (committer: typeof execution.committer) => {
       const written = committer.written();
-      if (written !== null) await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
+      if (written === null) return;
+      await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
+      const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
+      if (retried?.chosen.failed === null && bytes !== null && then !== undefined)
+        committer.countedAgain(await talliedAgain(retried, { name: path, format, bytes }, then, signal));
     },
     summary: (own: Parameters<typeof summaryWith>[0]) =>
-      summaryWith(own, execution.committer.manifest, settings),
+      summaryWith(own, execution.committer.manifest, settings, lost === null),
     mayReview: async () =>
       execution.committer.manifest.reviewing === true || (await isUntouched(files.review, plan, settings)),
   };
@@ -145,6 +145,17 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
     world,
   ).finally(execution.close);
   return { ...result, retried: total };
+}
+
+function retriedOutput(
+  { settings, job, before, plan }: Retry,
+  chosen: Chosen,
+  scored: boolean,
+): RetriedOutput {
+  const isSame = before.details.settings['answer'] === partValues(settings)['answer'];
+  const then = isSame ? settings.answer : answerThen(before);
+  const answer = then && mendingJob({ ...settings, answer: then }, before).answer;
+  return { settings: job, before, chosen, format: plan.format, scored, answer };
 }
 
 /** Neither the service pays for a rehearsal, nor do an emulator's answers stand among real ones. @throws UsageError */

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
-import { outputBytes } from '../output/output-bytes.js';
 import { sha256Of, sha256OfBytes } from '../output/own-file.js';
+import { outputAt } from '../output/reader.js';
 import { review } from '../output/review.js';
 import type { Plan } from '../run/plan.js';
 
@@ -14,8 +14,8 @@ import type { Plan } from '../run/plan.js';
 export async function isUntouched(path: string, { reviewed }: Plan, { output }: Settings): Promise<boolean> {
   if (reviewed === null || !existsSync(path)) return true;
   try {
-    const records = output.format.readBack(outputBytes(output.path), output.path);
-    return (await sha256OfBytes(review(records, reviewed, output.formulas))) === (await sha256Of(path));
+    const made = review(outputAt(output.path), reviewed, output.formulas);
+    return (await sha256OfBytes(made)) === (await sha256Of(path));
   } catch (error) {
     // A record that is too long to be read back: the run had no rows for review either.
     if (error instanceof UsageError) return false;

@@ -1,5 +1,5 @@
-import { STATUSES } from '../account/tally.js';
 import { either, UsageError } from '../errors.js';
+import { STATUSES } from '../model.js';
 
 /** Which rows of an output are called again: all for which one of these is true. */
 export interface Selection {

@@ -1,12 +1,13 @@
 import { ConfidenceCurve } from '../account/abstention.js';
 import { invalidOf, LEAST_ANSWERED } from '../account/require.js';
 import { AbstainingTally } from '../account/tally.js';
-import { type Gold, goldReader } from '../answer/gold.js';
+import type { Gold } from '../answer/gold.js';
+import { recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
-import { uninert } from '../output/formula.js';
+import { type OutputRecord, readOutput } from '../output/reader.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
-import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { type Change, rewritten } from '../output/rewrite.js';
 import type { Committer } from '../resume/committer.js';
 
 /**
@@ -14,38 +15,23 @@ import type { Committer } from '../resume/committer.js';
  * the labels of which the model is less sure. It is a function of the part file alone, so an execution that is killed leaves
  * the next one nothing but to do it again.
  */
-export async function abstain(
-  committer: Committer,
-  { answer: spec, gold: column, output }: Settings,
-  format: RecordFormat,
-): Promise<void> {
+export async function abstain(committer: Committer, settings: Settings, format: RecordFormat): Promise<void> {
+  const { answer: spec, gold: column, output } = settings;
   if (spec.kind !== 'labels' || spec.abstainFor === undefined || column === null) return;
-  const read = goldReader({ answer: spec, gold: column }, 'the output');
-  const inputOf = format.input(column);
-  const goldOf = ({ number, fields }: StandingRecord): Gold | null => {
-    const cell = inputOf?.(fields) ?? null;
-    return read?.({ number, line: number, fields: new Map([[column, cell]]), bytes: 0 }) ?? null;
+  const bytes = committer.written();
+  if (bytes === null) return;
+  const written = { name: 'the output', format: output.format, bytes };
+  const job = { ...recordOptions(settings), inputs: format.inputs };
+  const goldOf = (record: OutputRecord): Gold | null => {
+    const gold = record.gold(column);
+    return typeof gold === 'object' ? gold : null;
   };
-  const labelOf = ({ fields }: StandingRecord): string | null => {
-    const text = fields.get('answer');
-    if (fields.get('status') !== 'completed' || typeof text !== 'string' || text === '') return null;
-    return output.format.hasHeader && output.formulas === 'protect' ? uninert(text) : text;
-  };
-  // A job without the column may have one of the same name in its input.
-  const hasSource = format.parts.has('answer_source');
-  const sourceOf = ({ fields }: StandingRecord): string =>
-    String((hasSource ? fields.get('answer_source') : null) ?? 'read');
-
-  const written = committer.written();
-  if (written === null) return;
 
   const curve = new ConfidenceCurve();
-  for await (const records of standingRecords(written(), output.format)) {
+  for await (const records of readOutput(written, job)) {
     for (const record of records) {
-      const said = labelOf(record);
-      // A record that could not be read may have any cell in the column of the gold.
-      const right = said === null ? null : goldOf(record);
-      if (right?.kind === 'label') curve.add(confidenceOf(record), said === right.label);
+      const right = record.label === null ? null : goldOf(record);
+      if (right?.kind === 'label') curve.add(record.sureness, record.label === right.label);
     }
   }
   const asked = spec.abstainFor;
@@ -55,14 +41,14 @@ export async function abstain(
 
   const before = committer.manifest.tally;
   const tally = new AbstainingTally(before);
-  const change = (record: StandingRecord): Change => {
-    const label = confidenceOf(record) < threshold ? labelOf(record) : null;
+  const change = (record: OutputRecord): Change => {
+    const label = record.sureness < threshold ? record.label : null;
     if (label === null) return null;
-    tally.abstain(label, goldOf(record), sourceOf(record));
+    tally.abstain(label, goldOf(record), record.answerSource);
     return leftOut;
   };
   const leftOut = format.values(ABSTAINING, { values: [null], counted: [], fault: null, abstained: true });
-  if (threshold > 0) await committer.rewrite(rewritten(written(), output.format, change));
+  if (threshold > 0) await committer.rewrite(rewritten(written, change, job));
   const { rows, abstained = 0 } = tally.toTally();
   committer.abstain(tally.toTally(), {
     asked,
@@ -75,6 +61,3 @@ export async function abstain(
 
 /** What changes in the record of a row that abstains. */
 const ABSTAINING: ReadonlySet<Part> = new Set<Part>(['answer', 'abstained']);
-
-/** From 0 to 1; 0 where it is not known. */
-const confidenceOf = ({ fields }: StandingRecord): number => Number(fields.get('confidence') ?? 0);

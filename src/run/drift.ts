@@ -32,7 +32,7 @@ export function checkDrift(settings: Settings, survey: Survey, format: RecordFor
   }
   const lacking = [
     ...(['status', 'answer'] as const).filter((part) => !format.parts.has(part)),
-    ...(id !== null && survey.rows > 0 && format.input(id) === null ? [id] : []),
+    ...(id !== null && survey.rows > 0 && !format.inputs.has(id) ? [id] : []),
   ];
   if (lacking.length > 0) {
     throw new UsageError(

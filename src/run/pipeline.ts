@@ -183,7 +183,10 @@ async function endRun(
       },
       more: beyond > 0,
       review: reviewed && {
-        of: (bytes) => review(output.format.readBack(bytes, summary.output), reviewed, output.formulas),
+        of: (bytes) => {
+          const records = { name: summary.output, format: output.format, bytes: () => bytes };
+          return review(records, reviewed, output.formulas);
+        },
         onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
         replace: mending !== undefined,
       },

@@ -129,7 +129,7 @@ function checkAbstention({ answer, gold, output, answerSource }: Settings, forma
   const parts = ['status', 'answer', 'confidence', 'abstained', ...source] as const;
   const lacking = [
     ...parts.filter((part) => !format.parts.has(part)),
-    ...(format.input(gold) === null ? [gold] : []),
+    ...(!format.inputs.has(gold) ? [gold] : []),
   ];
   if (lacking.length === 0) return;
   throw new UsageError(

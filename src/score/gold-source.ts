@@ -1,18 +1,19 @@
 import { existsSync } from 'node:fs';
-import type { Gold } from '../answer/gold.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
+import { type Gold, goldCell } from '../answer/gold.js';
 import { UsageError } from '../errors.js';
 import { count, counted } from '../figures.js';
 import { valueText } from '../json.js';
-import type { Json, Row } from '../model.js';
+import type { Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
-import { inputColumn, type RecordOptions } from '../output/read-back.js';
+import type { OutputRecord } from '../output/reader.js';
 import { formatOfName } from '../source/format.js';
 import { rows, survey } from '../source/source.js';
 
 /** Where the right answers of records are found. */
 export interface GoldSource {
   /** The right answer of a record; `null` where it is not known. */
-  readonly goldOf: (row: Row) => Gold | null;
+  readonly goldOf: (record: OutputRecord) => Gold | null;
   /** What a person should know once all records were asked for. @throws UsageError when it fits none of them */
   readonly end: () => readonly string[];
 }
@@ -21,11 +22,9 @@ export interface GoldSource {
 export interface GoldParts {
   /** Path of the output. */
   readonly output: string;
-  readonly record: RecordOptions;
+  readonly spec: AnswerSpec;
   /** `input.id` of the job. */
   readonly id: string | null;
-  /** Reads a cell, or says what is wrong with it. */
-  readonly read: (cell: Json) => Gold | string | null;
   readonly bad: BadCells;
 }
 
@@ -68,22 +67,16 @@ function fileIn(named: string): string | null {
 }
 
 /** A column of the output that the input had, or that was added since. */
-export function columnSource(
-  column: string,
-  user: string,
-  { output, record, read, bad }: GoldParts,
-): GoldSource {
-  const value = inputColumn(column, record);
+export function columnSource(column: string, user: string, { output, bad }: GoldParts): GoldSource {
   return {
-    goldOf(row) {
-      const cell = value(row);
-      if (cell === undefined) {
+    goldOf(record) {
+      const gold = record.gold(column);
+      if (gold === undefined) {
         const use = { code: 'gold_column_missing', user, owner: `${output} has` };
-        throw unknownNames(use, [column], [...row.fields.keys()]);
+        throw unknownNames(use, [column], record.names());
       }
-      const gold = read(cell);
       if (typeof gold !== 'string') return gold;
-      bad.add(output, row.line, column, gold);
+      bad.add(output, record.line, column, gold);
       return null;
     },
     end: () => [],
@@ -106,7 +99,7 @@ interface Entry {
  * right answers are in the column named, else in `answer`, else in the only other column.
  */
 async function fileSource(file: string, named: string | null, parts: GoldParts): Promise<GoldSource> {
-  const { output, record } = parts;
+  const { output } = parts;
   if (!existsSync(file)) {
     throw new UsageError(
       'gold_missing',
@@ -118,20 +111,21 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
   const surveyed = await survey({ path: file }, { onRow: (row) => refuseFault(row, file) });
   const isBlank = surveyed.rows === 0;
   const columns = isBlank ? null : columnsOf(surveyed.columns, file, named, parts.id);
+  const read = goldCell(parts.spec);
   if (columns !== null)
-    for await (const row of rows({ path: file }, surveyed)) addEntry(entries, row, columns, file, parts);
+    for await (const row of rows({ path: file }, surveyed))
+      addEntry(entries, row, columns, file, parts, read);
   const { key } = columns ?? { key: ROW };
-  const idOf = key === ROW ? null : inputColumn(key, record);
-  const keyOf = (row: Row): string => {
-    if (idOf === null) return String(row.number);
-    const id = idOf(row);
+  const keyOf = (record: OutputRecord): string => {
+    if (key === ROW) return String(record.number);
+    const id = record.input(key);
     if (id !== undefined) return valueText(id);
     const use = { code: 'gold_id_missing', user: `${file} tells rows by`, owner: `${output} has` };
-    throw unknownNames(use, [key], [...row.fields.keys()]);
+    throw unknownNames(use, [key], record.names());
   };
   return {
-    goldOf(row) {
-      const entry = entries.get(keyOf(row));
+    goldOf(record) {
+      const entry = entries.get(keyOf(record));
       if (entry === undefined) return null;
       entry.found = true;
       return entry.gold;
@@ -196,7 +190,8 @@ function addEntry(
   { fields, line }: Row,
   { key, gold: column }: Columns,
   file: string,
-  { read, bad }: GoldParts,
+  { bad }: GoldParts,
+  read: ReturnType<typeof goldCell>,
 ): void {
   const gold = read(fields.get(column) ?? null);
   if (gold === null) return;

@@ -5,13 +5,13 @@ import { type RecordSettings, recordOptions } from '../config/record-options.js'
 import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
 import type { Answer, Json } from '../model.js';
-import { outputFormatOf, recordFormat } from '../output/format.js';
-import { outputBytes, packedFor } from '../output/output-bytes.js';
+import { recordFormat } from '../output/format.js';
+import { packedFor } from '../output/output-bytes.js';
 import { isTaken, readOwn } from '../output/own-file.js';
-import { isAnswerInvalid } from '../output/read-back.js';
+import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import type { OutputFormat, RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
-import { type Change, rewritten, type StandingRecord, standingRecords } from '../output/rewrite.js';
+import { type Change, rewritten } from '../output/rewrite.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { writtenOf } from '../output/written.js';
 import { openFinished, plainFile } from '../resume/finished-output.js';
@@ -47,7 +47,8 @@ export async function mergeReview(
   let now = summary;
   const mode = before.mode & 0o777;
   const problems = new Problems(review);
-  const format = outputFormatOf(output);
+  const file = outputAt(output);
+  const { format } = file;
   const options = recordOptions(job);
   const standing = recordFormat({ ...options, format, inputColumns: [], select: undefined });
   const columns = [...standing.values(ANSWER, NO_ANSWER).keys()];
@@ -57,7 +58,7 @@ export async function mergeReview(
 
   const merge = new Merge(answers, columns, format, standing, problems);
   let records = 0;
-  for await (const batch of standingRecords(outputBytes(output), format, output)) {
+  for await (const batch of readOutput(file)) {
     mayGoOn();
     for (const record of batch) merge.compare(record, output);
     records += batch.length;
@@ -67,7 +68,7 @@ export async function mergeReview(
   const { size: merged } = merge.changed;
   if (merged > 0) {
     const checked = async function* (): AsyncGenerator<Buffer> {
-      for await (const piece of rewritten(outputBytes(output), format, (record) => merge.change(record))) {
+      for await (const piece of rewritten(file, (record) => merge.change(record))) {
         mayGoOn();
         yield piece;
       }
@@ -110,13 +111,13 @@ class Merge {
     private readonly problems: Problems,
   ) {}
 
-  compare(record: StandingRecord, output: string): void {
-    const { number, fields } = record;
+  compare(record: OutputRecord, output: string): void {
+    const { number } = record;
     const reviewed = this.answers.get(number);
     if (reviewed === undefined) return;
     const { line, text } = reviewed;
     const values = this.#values(record, reviewed);
-    const lacking = this.columns.filter((name) => !fields.has(name));
+    const lacking = this.columns.filter((name) => !record.has(name));
     if (lacking.length > 0) {
       throw new UsageError(
         'output_column_missing',
@@ -124,9 +125,9 @@ class Merge {
         'Give the output of this job, with its answer among output.columns.',
       );
     }
-    const status = valueText(fields.get('status'));
-    const said = fields.get('text');
-    if (fields.has('status') && status !== 'completed') {
+    const status = valueText(record.get('status'));
+    const said = record.get('text');
+    if (record.has('status') && status !== 'completed') {
       this.problems.add(
         line,
         `row ${number} of ${output} is ${status || 'no record of a run'}, so it has no answer`,
@@ -137,7 +138,7 @@ class Merge {
         `its text is not the one of row ${number} of ${output}, so it is about another row; where a spreadsheet has changed the texts, delete the column text, and rows are not compared`,
       );
     } else if (
-      [...values].some(([name, value]) => fields.has(name) && !this.#isSame(fields.get(name), value))
+      [...values].some(([name, value]) => record.has(name) && !this.#isSame(record.get(name), value))
     ) {
       this.changed.add(number);
     }
@@ -151,14 +152,14 @@ class Merge {
     this.problems.end();
   }
 
-  change(record: StandingRecord): Change {
+  change(record: OutputRecord): Change {
     const reviewed = this.changed.has(record.number) ? this.answers.get(record.number) : undefined;
     return reviewed === undefined ? null : this.#values(record, reviewed);
   }
 
   /** What the record gets: the answer, and nothing that says that there is none. */
-  #values({ fields }: StandingRecord, { answer }: Reviewed): ReadonlyMap<string, string> {
-    return this.records.values(isAnswerInvalid(fields) ? WITH_ERROR : WITHOUT_ERROR, answer);
+  #values(record: OutputRecord, { answer }: Reviewed): ReadonlyMap<string, string> {
+    return this.records.values(record.isInvalid ? WITH_ERROR : WITHOUT_ERROR, answer);
   }
 
   /** @param value as it is written */

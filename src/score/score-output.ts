@@ -2,16 +2,13 @@ import { ConfidenceCurve, type Threshold } from '../account/abstention.js';
 import { GoldCounter } from '../account/gold-tally.js';
 import { LEAST_ANSWERED } from '../account/require.js';
 import { type Scores, scoresOf } from '../account/scores.js';
-import { STATUSES } from '../account/tally.js';
-import { goldCell, saysRight } from '../answer/gold.js';
+import { saysRight } from '../answer/gold.js';
 import { type RecordSettings, recordOptions } from '../config/record-options.js';
 import type { Settings } from '../config/settings.js';
-import { errorText, UsageError } from '../errors.js';
-import type { Row } from '../model.js';
-import { outputFormatOf } from '../output/format.js';
-import { outputBytes } from '../output/output-bytes.js';
+import { UsageError } from '../errors.js';
+import { valueText } from '../json.js';
+import { type OutputRecord, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
 import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
-import { recordedAnswers } from './recorded-answer.js';
 
 /** What `promptmill score --json` prints. */
 export interface ScoreReport {
@@ -56,16 +53,9 @@ export async function scoreOutput(
   warning: string | null,
 ): Promise<ScoreReport> {
   const { answer, gold } = job;
-  const record = recordOptions(job);
-  const answers = recordedAnswers(answer, record);
+  const recorded = recordOptions(job);
   const bad = new BadCells();
-  const parts: GoldParts = {
-    output,
-    record,
-    id: job.reuse.id,
-    read: goldCell(answer),
-    bad,
-  };
+  const parts: GoldParts = { output, spec: answer, id: job.reuse.id, bad };
   const sources =
     named.length > 0
       ? await Promise.all(named.map((each) => goldSource(each, parts)))
@@ -79,25 +69,28 @@ export async function scoreOutput(
   let curve: ConfidenceCurve | null = null;
   let notes: readonly string[] = [];
   let records = 0;
-  for await (const row of recordsOf(output)) {
-    if (records === 0) {
-      const { needed, leftOut } = answers.lacks(row);
-      if (needed.length > 0) throw notOurs(output, needed);
-      notes = leftOut;
-      if (answers.hasConfidence(row)) curve = new ConfidenceCurve();
+  for await (const batch of readOutput(outputAt(output), recorded)) {
+    for (const record of batch) {
+      if (records === 0) {
+        const needed = record.lacksForAnswer();
+        if (needed.length > 0) throw notOurs(output, needed);
+        notes = leftOut(record, recorded);
+        if (record.hasConfidence) curve = new ConfidenceCurve();
+      }
+      records += 1;
+      record.assertWhole();
+      const { status } = record;
+      if (status === null) throw edited(output, record);
+      if (record.isUnreadable) continue;
+      const golds = sources.map((source) => source.goldOf(record));
+      const right = golds.find((each) => each !== null) ?? null;
+      if (right === null) continue;
+      const read = status === 'completed' ? record.answer(right) : null;
+      const said = read && record.said(read);
+      counter.add(right, read, said);
+      if (said !== null)
+        curve?.add(said.fault === null ? (said.confidence?.value ?? 0) : null, saysRight(right, said));
     }
-    records += 1;
-    const status = answers.statusOf(row);
-    if (!isStatus(status)) throw edited(output, `line ${row.line}: the status is ${JSON.stringify(status)}`);
-    if (answers.isUnreadable(row)) continue;
-    const golds = sources.map((source) => source.goldOf(row));
-    const right = golds.find((each) => each !== null) ?? null;
-    if (right === null) continue;
-    const read = status === 'completed' ? answers.answerOf(row, right) : null;
-    const said = read && answers.saidOf(row, read);
-    counter.add(right, read, said);
-    if (said !== null)
-      curve?.add(said.fault === null ? (said.confidence?.value ?? 0) : null, saysRight(right, said));
   }
   bad.end();
   const strange = sources.flatMap((source) => source.end());
@@ -116,21 +109,18 @@ export async function scoreOutput(
   };
 }
 
-async function* recordsOf(output: string): AsyncGenerator<Row> {
-  try {
-    for await (const batch of outputFormatOf(output).readBack(outputBytes(output), output)) {
-      for (const row of batch) {
-        if (row.fault !== undefined) throw edited(output, row.fault.message);
-        yield row;
-      }
-    }
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError('output_unreadable', `cannot read ${output}: ${errorText(error)}`);
-  }
+/** Scores that are left out, each with the columns that it would take. */
+function leftOut(record: OutputRecord, { answer }: RecordedJob): string[] {
+  if (answer.confidenceOf === undefined) return [];
+  const lacking = record.lacksForProbabilities();
+  const no = (what: string, names: readonly string[]): string[] =>
+    names.length === 0 ? [] : [`${what}: the records have no ${names.join(', ')}`];
+  return [
+    ...no('no calibration error and no abstention', record.hasConfidence ? [] : ['confidence']),
+    // Of numbers that voted no record has the probabilities.
+    ...no('no Brier score', answer.confidenceOf.length === 0 ? ['probabilities of numbers'] : lacking),
+  ];
 }
-
-const isStatus = (status: string): boolean => STATUSES.some((known) => known === status);
 
 const notOurs = (output: string, columns: readonly string[]): UsageError =>
   new UsageError(
@@ -139,10 +129,10 @@ const notOurs = (output: string, columns: readonly string[]): UsageError =>
     'Give an output of `promptmill run`. Where output.columns leaves them out, run the job with them.',
   );
 
-const edited = (output: string, what: string): UsageError =>
+const edited = (output: string, record: OutputRecord): UsageError =>
   new UsageError(
     'output_edited',
-    `${output} is not as the run wrote it: ${what}`,
+    `${output} is not as the run wrote it: line ${record.line}: the status is ${JSON.stringify(valueText(record.get('status')))}`,
     'Put the file of the run back. Right answers of your own can be in a file beside it: --gold FILE.',
   );
 

@@ -34,7 +34,7 @@ const VALUE_BYTES = 100;
  * @param name how messages call the input
  * @throws UsageError `record_too_large`
  */
-export async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): AsyncGenerator<Row[]> {
+async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): AsyncGenerator<Row[]> {
   const cutter = new LineCutter(name);
   let number = 0;
   const rowsOf = (lines: Iterable<Buffer>): Row[] => {

@@ -1,9 +1,9 @@
 import { ratesOf } from '../account/rate.js';
 import { outcomeParts, type Summary } from '../account/summary.js';
-import { STATUSES } from '../account/tally.js';
 import { cost, count, duration, percent, rate } from '../figures.js';
 import type { RunBeat, SeenWorker, WorkerBeat } from '../fleet/beats.js';
 import { allowedNow } from '../fleet/status-document.js';
+import { STATUSES } from '../model.js';
 import { jobTitle } from '../render/run-words.js';
 import { plain } from '../render/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';

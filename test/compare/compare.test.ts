@@ -7,7 +7,7 @@ import { compareDocument } from '../../src/compare/compare-document.js';
 import { type ComparePage, compareOutputs } from '../../src/compare/compare-outputs.js';
 import { Matching } from '../../src/compare/matching.js';
 import { outputFormatOf } from '../../src/output/format.js';
-import { type StandingRecord, standingRecords } from '../../src/output/rewrite.js';
+import { type OutputRecord, readOutput } from '../../src/output/reader.js';
 import { renderHtml } from '../../src/render/html.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { Outputs } from './outputs.js';
@@ -54,17 +54,18 @@ describe('compare', () => {
   it('hears that it is to end while it remembers rows that are in another order', async () => {
     const format = outputFormatOf('a.jsonl');
     const leave = new AbortController();
-    const record = (id: string) => standingRecords(Readable.from([Buffer.from(`{"id":"${id}"}\n`)]), format);
+    const record = (id: string) =>
+      readOutput({ name: id, format, bytes: () => Readable.from([Buffer.from(`{"id":"${id}"}\n`)]) });
     async function* many() {
       yield* record('1');
       leave.abort();
       yield* record('2');
       throw new Error('it was read to its end');
     }
-    const idOf = ({ fields }: StandingRecord): string => String(fields.get('id'));
+    const idOf = (record: OutputRecord): string => String(record.get('id'));
     const sides = [
-      { name: 'a', format, records: many(), idOf },
-      { name: 'b', format, records: record('3'), idOf },
+      { output: { name: 'a', format }, records: many(), idOf },
+      { output: { name: 'b', format }, records: record('3'), idOf },
     ] as const;
     const matching = new Matching(...sides, async () => '', leave.signal);
     const matches = matching.matches();

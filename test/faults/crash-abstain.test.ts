@@ -65,7 +65,7 @@ describe.each([
     const { format, formulas } = settings.output;
     await committer.finish(summaryOf(committer, output), {
       review: {
-        of: (bytes) => review(format.readBack(bytes, output), rows.format.reviewed, formulas),
+        of: (bytes) => review({ name: output, format, bytes: () => bytes }, rows.format.reviewed, formulas),
         onUnread: (reason) => expect.fail(reason),
       },
     });

@@ -10,7 +10,8 @@ import { sha256Of } from '../../src/output/own-file.js';
 import { merged } from '../../src/output/rewrite.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { chooseRows } from '../../src/retry/chosen-rows.js';
-import { restOf, summaryWith } from '../../src/retry/mended-summary.js';
+import { summaryWith } from '../../src/retry/mended-summary.js';
+import { tallyToGoOn } from '../../src/retry/new-tally.js';
 import { readSelection } from '../../src/retry/selection.js';
 import { NO_CALLS } from '../../src/store/counters.js';
 import { completed, failed } from '../output/records.js';
@@ -46,12 +47,13 @@ describe('a retry that dies at any point of its work on the disk', () => {
   async function live(rows: Rows, rowsInCommit: number): Promise<void> {
     const found = await findTarget(settings, NOW);
     const before = found.unfinished?.retry?.before ?? readSummary(found.files.summary);
-    const chosen = found.renamed
-      ? null
-      : await chooseRows(settings, readSelection({}), rows.header, before, ALIVE);
-    const begun = chosen && {
+    const { format } = rows;
+    const chosen = found.renamed ? null : await chooseRows(settings, readSelection({}), format, ALIVE);
+    const rest = { settings, before, format, scored: true, answer: settings.answer };
+    const tally = chosen && (await tallyToGoOn({ ...rest, chosen }));
+    const begun = tally && {
       replaces: await sha256Of(output),
-      retry: { asked: '--status failed', before, rest: restOf(before, chosen.tally, true), scored: true },
+      retry: { asked: '--status failed', before, rest: tally, tally },
     };
     const target = { ...found, ...(begun && { retry: begun }) };
     const { committer } = await openCommitter(settings, rows, rows.records.length, target);
@@ -70,7 +72,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
       missed: null,
       prices: null,
     };
-    await committer.finish(summaryWith(own, manifest, settings));
+    await committer.finish(summaryWith(own, manifest, settings, true));
   }
 
   /** The summary of the run whose rows are called again. */
@@ -90,7 +92,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
     );
     writeFileSync(output, first.text);
     const over = AbortSignal.abort(new Error('interrupted'));
-    const chosen = chooseRows(settings, readSelection({}), first.header, summaryBefore(first), over);
+    const chosen = chooseRows(settings, readSelection({}), first.format, over);
     await expect(chosen).rejects.toThrow('interrupted');
   });
 

@@ -2,14 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { csv } from '../../src/output/csv.js';
 import { jsonl } from '../../src/output/jsonl.js';
+import { type Output, type OutputRecord, readOutput } from '../../src/output/reader.js';
 import type { OutputFormat } from '../../src/output/record.js';
-import {
-  type Change,
-  merged,
-  rewritten,
-  type StandingRecord,
-  standingRecords,
-} from '../../src/output/rewrite.js';
+import { type Change, merged, rewritten } from '../../src/output/rewrite.js';
 import { csvRow } from './records.js';
 
 /** The bytes in pieces of a size. */
@@ -18,14 +13,19 @@ async function* pieces(text: string | Buffer, size: number): AsyncGenerator<Buff
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
 
+const outputOf = (text: string | Buffer, format: OutputFormat, size = 1000): Output => ({
+  ...{ name: 'out', format },
+  bytes: () => pieces(text, size),
+});
+
 async function rewrite(
   format: OutputFormat,
   text: string | Buffer,
-  change: (record: StandingRecord) => Change,
+  change: (record: OutputRecord) => Change,
   size = 7,
 ): Promise<Buffer> {
   const written: Buffer[] = [];
-  for await (const piece of rewritten(pieces(text, size), format, change)) written.push(piece);
+  for await (const piece of rewritten(outputOf(text, format, size), change)) written.push(piece);
   return Buffer.concat(written);
 }
 
@@ -34,13 +34,13 @@ const JSONL = '{"row":1,"input":{"n": 1.50,"a":{"answer":"x"}},"answer":"yes"}\n
 
 describe('an output that is written anew', () => {
   it.each([1, 2, 5, 1000])('has other values where they change, in pieces of %i bytes', async (size) => {
-    const change = ({ number, fields }: StandingRecord): Change =>
-      number === 2
+    const change = (record: OutputRecord): Change =>
+      record.number === 2
         ? new Map([
             ['answer', '"a, b"'],
             ['none', 'x'],
           ])
-        : fields.get('id') === 'x'
+        : record.get('id') === 'x'
           ? 'never'
           : null;
     expect(String(await rewrite(csv, CSV, change, size))).toBe(CSV.replace('🙂,no', '🙂,"a, b"'));
@@ -50,7 +50,7 @@ describe('an output that is written anew', () => {
   });
 
   it('takes a whole record in the place of another', async () => {
-    const change = ({ number }: StandingRecord): Change => (number === 1 ? '9,x,y\n' : null);
+    const change = ({ number }: OutputRecord): Change => (number === 1 ? '9,x,y\n' : null);
     expect(String(await rewrite(csv, CSV, change))).toBe('id,"no""te",answer\n9,x,y\n\n2,ü🙂,no\n');
   });
 
@@ -81,9 +81,9 @@ describe('an output that is written anew', () => {
       Buffer.from([0xff, 0xfe]),
       Buffer.from('\n2,x\r\n3,y'),
     ]);
-    const change = ({ number, fields }: StandingRecord): Change => {
-      seen.push([number, fields.get('a'), fields.has('c')]);
-      return number === 2 ? null : new Map([['a', 'z']]);
+    const change = (record: OutputRecord): Change => {
+      seen.push([record.number, record.get('a'), record.has('c')]);
+      return record.number === 2 ? null : new Map([['a', 'z']]);
     };
     const expected = [Buffer.from('a,b\nz,'), Buffer.from([0xff, 0xfe]), Buffer.from('\n2,x\r\nz,y')];
     expect(await rewrite(csv, odd, change)).toEqual(Buffer.concat(expected));
@@ -92,10 +92,10 @@ describe('an output that is written anew', () => {
       [2, '2', false],
       [3, '3', false],
     ]);
-    for await (const [first] of standingRecords(pieces(JSONL, 1000), jsonl)) {
+    for await (const [first] of readOutput(outputOf(JSONL, jsonl))) {
       if (first === undefined) continue;
-      expect(first.fields.get('input')).toEqual({ n: 1.5, a: { answer: 'x' } });
-      expect(first.fields.get('answer')).toBe('yes');
+      expect(first.get('input')).toEqual({ n: 1.5, a: { answer: 'x' } });
+      expect(first.get('answer')).toBe('yes');
     }
   });
 
@@ -121,8 +121,8 @@ describe('an output that is written anew', () => {
         const same = await rewrite(
           csv,
           whole,
-          ({ fields }) => {
-            found.push([fields.get('one'), fields.get('two')]);
+          (record) => {
+            found.push([record.get('one'), record.get('two')]);
             return null;
           },
           size,

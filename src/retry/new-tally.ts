@@ -1,0 +1,218 @@
+import * as z from 'zod';
+import type { GoldTally } from '../account/gold-tally.js';
+import { failedCodes } from '../account/retry-command.js';
+import { type StoredSummary, tallyOf } from '../account/summary.js';
+import {
+  Counter,
+  type Counts,
+  type Ended,
+  emptyTally,
+  type FilterCounts,
+  fold,
+  LIMITS,
+  type Tally,
+} from '../account/tally.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
+import { recordOptions } from '../config/record-options.js';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../errors.js';
+import { parseJson } from '../json.js';
+import {
+  isUnreadable,
+  lineReader,
+  type Output,
+  outputAt,
+  type RecordedJob,
+  readOutput,
+  recordsWithEnds,
+} from '../output/reader.js';
+import type { RecordFormat } from '../output/record.js';
+import { type Chosen, columnsMissing, type FailedRows } from './chosen-rows.js';
+
+/** An output of which some rows are called again. */
+export interface RetriedOutput {
+  /** As its rows are called. */
+  readonly settings: Settings;
+  /** Its summary as it was. */
+  readonly before: StoredSummary;
+  readonly chosen: Chosen;
+  /** As the job writes records, and the output has them. */
+  readonly format: RecordFormat;
+  /** Whether the scores can be made again. */
+  readonly scored: boolean;
+  /** How the answers of the output were read; null where that is not known any more. */
+  readonly answer: AnswerSpec | null;
+}
+
+/**
+ * The tally that the rows are folded into as they are called: that of the output, because what its calls took stays. Of rows that failed it
+ * is known what to leave out; where others are among them, {@link talliedAgain} counts the rows when all are there.
+ * @throws UsageError when the columns of the output leave out what is needed
+ */
+export async function tallyToGoOn(retried: RetriedOutput): Promise<Tally> {
+  const { settings, before, chosen, scored } = retried;
+  if (chosen.failed === null) await assertCounted(retried);
+  const then = tallyOf(before);
+  const { gold, ...rest } =
+    chosen.failed === null
+      ? then
+      : withoutFailed(then, { ...chosen.failed, codes: codesOf(chosen.failed, before, settings) });
+  return { ...rest, ...(gold && scored && { gold }) };
+}
+
+/** What is counted of the rows must be in their records, which is told before anything is sent. @throws UsageError */
+async function assertCounted(retried: RetriedOutput): Promise<void> {
+  const { settings, before, format, answer } = retried;
+  const { path } = settings.output;
+  const isMerged = before.merged_review !== undefined;
+  if (isMerged && answer === null) throw answerChanged(path);
+  const job = recordedJob(retried);
+  if (isMerged && job.answer.abstains && !format.parts.has('confidence'))
+    throw columnsMissing(path, ['confidence']);
+  for await (const [record] of readOutput(outputAt(path), job)) {
+    const lacking = record?.lacksForTally(null) ?? [];
+    if (lacking.length > 0) throw columnsMissing(path, lacking);
+    if (record !== undefined) return;
+  }
+}
+
+const recordedJob = ({ settings, format, answer }: RetriedOutput): RecordedJob => ({
+  ...recordOptions({ ...settings, answer: answer ?? settings.answer }),
+  inputs: format.inputs,
+});
+
+/** Rows of a fold: its histogram costs as much as many rows. */
+const TOGETHER = 5_000;
+
+/**
+ * The tally of the new output, counted out of its records.
+ * @param then that of the old one with the rows that were called again: what the calls of both took
+ * @param signal ends it
+ * @throws the reason of the signal
+ */
+export async function talliedAgain(
+  retried: RetriedOutput,
+  output: Output,
+  then: Tally,
+  signal: AbortSignal,
+): Promise<Tally> {
+  const { settings, before, chosen, format, scored } = retried;
+  const gold = scored ? settings.gold : null;
+  const isMerged = before.merged_review !== undefined;
+  // The job may read answers in another way than it did.
+  const recordThen = lineReader(output, recordedJob(retried));
+  const recordNow = lineReader(output, recordedJob({ ...retried, answer: settings.answer }));
+  let next = 0;
+  let tally = emptyTally();
+  let ended: Ended[] = [];
+  for await (const lines of recordsWithEnds(output.bytes(), output.format)) {
+    signal.throwIfAborted();
+    for (const line of lines) {
+      const [old, fresh] = [recordThen(line), recordNow(line)];
+      if (old === null || fresh === null) continue;
+      const isNew = old.number === chosen.numbers[next];
+      if (isNew) next++;
+      const row = isNew ? fresh.ended(gold) : old.ended(gold, isMerged);
+      if (row === null) throw unreadable(output.name, old.number);
+      ended.push(row);
+    }
+    if (ended.length < TOGETHER) continue;
+    tally = fold(tally, ended);
+    ended = [];
+  }
+  return withUnsaid(fold(tally, ended), then, format, settings);
+}
+
+/** With what was paid, and with what records do not say: it stays as it was. */
+function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
+  const { usage, latency, estimated, without_confidence } = then;
+  const { parts, names } = format;
+  // A CSV has columns for some categories only.
+  const filtersOf = (side: 'prompt' | 'completion'): FilterCounts => {
+    const others = Object.entries(then.filters[side]).filter(
+      ([category]) => output.format.hasHeader && !names.includes(`${side}_${category}_filtered`),
+    );
+    return { ...Object.fromEntries(others), ...now.filters[side] };
+  };
+  return {
+    ...now,
+    ...{ usage, latency },
+    filters: { prompt: filtersOf('prompt'), completion: filtersOf('completion') },
+    ...(estimated !== undefined && { estimated }),
+    ...(!parts.has('confidence') && without_confidence !== undefined && { without_confidence }),
+    ...(now.gold && { gold: { ...now.gold, ...calibrated(now.gold, then.gold, parts) } }),
+  };
+}
+
+function calibrated(
+  { calibration: now }: GoldTally,
+  { calibration: then }: Partial<GoldTally> = {},
+  parts: RecordFormat['parts'],
+): Pick<GoldTally, 'calibration'> {
+  if (then === undefined || parts.has('answer_probabilities')) return {};
+  if (!parts.has('confidence') || now === undefined) return { calibration: then };
+  return { calibration: { ...now, forecasts: then.forecasts, squares: then.squares } };
+}
+
+function withoutFailed(tally: Tally, { rows, codes, copied, carried, gold }: FailedRows): Tally {
+  const { reused, samples, ...others } = tally;
+  const counter = new Counter(tally.errors, LIMITS.errors);
+  for (const [code, times] of codes) counter.remove(code, times);
+  const errors = counter.toCounts();
+  // The first message of a code that nobody has any more says nothing.
+  const told = Object.entries(samples ?? {}).filter(([code]) => errors[code]);
+  return {
+    ...others,
+    rows: { ...tally.rows, total: tally.rows.total - rows, failed: tally.rows.failed - rows },
+    errors,
+    ...(told.length > 0 && { samples: Object.fromEntries(told) }),
+    ...(reused && {
+      reused: {
+        copied: reused.copied - copied,
+        carried: reused.carried - carried,
+        failed: reused.failed - copied - carried,
+      },
+    }),
+    ...(tally.gold && { gold: { ...tally.gold, unanswered: tally.gold.unanswered - gold } }),
+  };
+}
+
+/**
+ * The errors of failed rows. Where records leave them out, those rows are all that the summary counts, or have the one code that it has.
+ * @throws UsageError where the summary does not tell them apart
+ */
+function codesOf(
+  { codes }: FailedRows,
+  before: StoredSummary,
+  { gold, output }: Settings,
+): ReadonlyMap<string, number> {
+  const untold = codes.get('') ?? 0;
+  if (untold === 0) return codes;
+  const known: Counts | null = failedCodes(before);
+  const names = Object.keys(known ?? {});
+  const isAll = untold === before.rows.failed;
+  // The right answer of a row that could not be read is not counted.
+  if (known === null || (!isAll && names.length > 1) || (gold !== null && names.some(isUnreadable)))
+    throw columnsMissing(output.path, ['error_code']);
+  return new Map(names.map((code) => [code, (codes.get(code) ?? 0) + (isAll ? (known[code] ?? 0) : untold)]));
+}
+
+/** How the answers of an output were read; null where its summary has only a part of that. */
+export const answerThen = ({ details }: StoredSummary): AnswerSpec | null =>
+  answerSpec.safeParse(parseJson(details.settings['answer'] ?? '')).data ?? null;
+
+const answerSpec = z.custom<AnswerSpec>((value) => z.object({ kind: z.string() }).safeParse(value).success);
+
+const answerChanged = (output: string): UsageError =>
+  new UsageError(
+    'answer_changed',
+    `answers of ${output} may be those of people (merge-review), and the summary counts what the model said; the job reads answers in another way now, so that cannot be counted again`,
+    'Choose rows that failed, or put answer back as it was.',
+  );
+
+const unreadable = (output: string, number: number): UsageError =>
+  new UsageError(
+    'output_edited',
+    `row ${number} of ${output} cannot be read back: its values do not go together`,
+    'Choose rows that failed, or run the job again with --overwrite.',
+  );
