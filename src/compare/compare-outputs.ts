@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
 import type { FinishedSummary } from '../account/read-summary.js';
@@ -248,9 +249,11 @@ async function notesOf(
   const warning = await warningOf(output, summary);
   if (warning !== null) return [warning];
   if (summary !== null || by !== null) return [];
-  return [
-    `${output} has no summary beside it, so nothing says that its rows are all there and in their order`,
-  ];
+  const path = outputFiles(output).summary;
+  const lacks = existsSync(path)
+    ? `${path} is the summary of another output than ${output}`
+    : `${output} has no summary beside it`;
+  return [`${lacks}, so nothing says that its rows are all there and in their order`];
 }
 
 /**

@@ -80,10 +80,10 @@ function valueIn(
   }
   const value = variable(name);
   if (value === undefined) {
-    const near = nearest(name, names);
+    const near = names.includes(name) ? null : nearest(name, names);
     throw new UsageError(
       'variable_not_set',
-      `${where} has \${${name}}, and the environment variable ${name} is not set${near === null ? '' : `; did you mean ${near}?`}`,
+      `${where} has \${${name}}, and the environment variable ${name} is ${names.includes(name) ? 'empty' : 'not set'}${near === null ? '' : `; did you mean ${near}?`}`,
       `Set ${name} in the environment or in .env, or write $\${${name}} for the text itself.`,
     );
   }

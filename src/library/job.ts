@@ -4,6 +4,7 @@ import type { Environment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import { invalidJob } from '../config/job-problem.js';
 import { jobSchema, type NamedJob } from '../config/job-schema.js';
+import { UsageError } from '../errors.js';
 import type { Json } from '../model.js';
 import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
 
@@ -94,7 +95,16 @@ const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
 
 /** @throws UsageError for a job file that is no valid job */
 export function jobOf<A>(job: Job<A> | string, environment: Environment): Job<unknown> {
-  if (typeof job !== 'string') return job;
+  if (typeof job !== 'string') {
+    // Whoever calls this from JavaScript has no types.
+    if (job?.fields === undefined)
+      throw new UsageError(
+        'bad_job',
+        'the job is no job',
+        'Give what defineJob returns, or the path of a job file.',
+      );
+    return job;
+  }
   const fields = readJobFile(job, environment);
   return { name: fields.name, fields, read: asRecorded };
 }

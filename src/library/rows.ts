@@ -33,8 +33,15 @@ export function rowSource(rows: Rows | undefined, format: string | undefined, jo
   if ((rows ?? jobPath) === '-') {
     throw new UsageError(
       'no_rows',
-      'the job names no file in input.path, and a library reads no standard input',
+      'no rows: the job names no file in input.path, and a library reads no standard input',
       'Give the rows as the option rows: a path, objects, or a stream with its format.',
+    );
+  }
+  if (rows !== undefined && typeof rows !== 'string' && !isSource(rows)) {
+    throw new UsageError(
+      'no_rows',
+      `rows is ${rows === null ? 'null' : `a ${typeof rows}`}, and nothing that has rows`,
+      'Give a path, an iterable of objects, or a stream with its format.',
     );
   }
   const given = format !== undefined && { format };
@@ -44,6 +51,11 @@ export function rowSource(rows: Rows | undefined, format: string | undefined, jo
   const objects = format === undefined;
   return { path: '-', format: format ?? 'jsonl', stream: new RowStream(rows, objects), objects };
 }
+
+const isSource = (rows: unknown): boolean =>
+  typeof rows === 'object' &&
+  rows !== null &&
+  (Symbol.iterator in rows || Symbol.asyncIterator in rows || 'getReader' in rows);
 
 /** Characters of rows that are handed on at a time. */
 const PIECE = 64 * 1024;

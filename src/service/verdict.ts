@@ -344,8 +344,13 @@ const isOutOfRoom = ({ status, message }: ServiceError): boolean =>
   /^(context size has been exceeded|input prompt is too big compared to kv size)\b/i.test(message);
 
 /** One name between the words, so that a message that begins with a prompt is none of them. */
-const NO_MODEL =
-  /^(the )?(requested )?model:? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]+) (was not found|not found|does not exist|is not available|(is )?not loaded)\b/i;
+const NO_MODEL = [
+  /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i,
+  // Nothing but the name behind it: `Unsupported model parameter: suffix` is of another kind.
+  /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? ?[`'"]?(?!parameter|type|input|output|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
+  /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?\b/i,
+  /^model (does )?not exist\b/i,
+];
 
 /**
  * No model of this name, with 404 (the hosted service, vLLM, Ollama) or 400 (llama.cpp's router, LM Studio, the LiteLLM proxy). With
@@ -355,7 +360,7 @@ const isUnknownModel = ({ status, code, message }: ServiceError): boolean =>
   ((status === 400 || status === 404) &&
     (code === 'DeploymentNotFound' ||
       code === 'model_not_found' ||
-      NO_MODEL.test(message) ||
+      NO_MODEL.some((words) => words.test(message)) ||
       /^(invalid model (identifier|id)|failed to load model|no models? loaded)\b/i.test(message) ||
       /\binvalid model name passed\b/i.test(message))) ||
   (status === 404 && /\bmodel\b.*\b(does not exist|not found)\b/i.test(message));

@@ -347,6 +347,17 @@ describe('rows', () => {
     await expect(refused()).rejects.toMatchObject({ name: 'UsageError', code });
   });
 
+  it('are refused in a sentence where JavaScript gives a number, and so is a job that is none', async () => {
+    const env = environment('http://127.0.0.1:1');
+    const number = async () => all(run(job, { rows: JSON.parse('5'), env }));
+    await expect(number()).rejects.toMatchObject({
+      code: 'no_rows',
+      message: expect.stringContaining('rows is a number'),
+    });
+    const none = async () => all(run(JSON.parse('{}'), { rows: [], env }));
+    await expect(none()).rejects.toMatchObject({ code: 'bad_job' });
+  });
+
   it('that throw end the run with what they threw', async () => {
     const cause = new Error('the database has gone');
     async function* failing() {

@@ -85,11 +85,11 @@ describe('a job with gold', () => {
     });
     expect(stderr).toContain(`\
 scores          accuracy 60.0 % (23.1 % to 88.2 %) of 5 rows, macro F1 0.556, kappa 0.474
+                1 more row with gold has no answer
                 gold \\ answer  negative  neutral  positive  (none)
                 negative              2        0         0       0
                 neutral               0        0         1       1
                 positive              0        0         1       0
-                1 more row with gold has no answer
 `);
     for (const { text } of service.requests.slice(before)) expect(text).not.toMatch(/neutral|NEGATIVE/);
   });
