@@ -6,7 +6,7 @@ import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { Halt } from '../halt.js';
 import { show } from '../render/terminal.js';
-import { wrapped } from '../render/terminal-text.js';
+import { told, wrapped } from '../render/terminal-text.js';
 import { hasPlaceholder } from '../resume/output-files.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
@@ -70,7 +70,7 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
     print(report, options);
     const { path } = settings.output;
     if (job.schedule !== undefined && !hasPlaceholder(path) && !options.quiet)
-      process.stderr.write(`\n${wrapped(sameOutput(path), process.stderr)}\n`);
+      process.stderr.write(`\n${wrapped(told(sameOutput(path)), process.stderr)}\n`);
     return checkExitCode(report);
   } catch (error) {
     if (halt.reason?.kind !== 'signal') throw error;

@@ -9,6 +9,7 @@ import { renderMarkdown } from '../render/markdown.js';
 import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
+import { told } from '../render/terminal-text.js';
 import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';
@@ -74,7 +75,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   if (found.isThere) assertNotReplaced(outputFiles(found.output));
   for (const wanted of files) assertNotOfRun(wanted, found);
   const warning = found.isThere ? await warningOf(found.output, found.summary) : null;
-  if (warning !== null) process.stderr.write(`warning: ${warning}\n`);
+  if (warning !== null) process.stderr.write(`warning: ${told(warning)}\n`);
   const made = found.isThere
     ? await reportOf(found.summary, found.output, warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);

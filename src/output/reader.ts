@@ -255,7 +255,7 @@ export class OutputRecord {
 
   /** Empty where there is none. */
   get errorCode(): string {
-    if (this.reader.isCsv) return valueText(this.get('error_code'));
+    if (this.reader.isCsv) return valueText(this.value('error_code'));
     const error = this.get('error');
     return isObject(error) ? valueText(error['code']) : '';
   }
@@ -372,8 +372,8 @@ export class OutputRecord {
     const isEmpty = values.every((value) => value === null);
     const abstained = isEmpty && (job.answer.abstains === true || !isCsv) && this.isAbstained;
     // An object may have nothing in it and still be an answer.
-    const isFaulty =
-      job.spec.kind !== 'json' || (isCsv ? this.isInvalid : (this.get('answer') ?? null) === null);
+    // `null` may be an answer as well.
+    const isFaulty = job.spec.kind !== 'json' || (isCsv || this.has('error') ? this.isInvalid : isEmpty);
     const isInvalid = isEmpty && !abstained && isFaulty;
     return {
       ...{ values, counted: [], abstained },
@@ -438,8 +438,10 @@ export class OutputRecord {
 
   #counted(outcome: Outcome, gold: Gold | null, isMerged: boolean): Answer | null {
     const { job, noAnswer } = this.reader;
-    if (outcome.status === 'filtered' && outcome.completion !== null)
-      return { values: [], counted: noAnswer, fault: null };
+    if (outcome.status === 'filtered' && outcome.completion !== null) {
+      const { confidence } = this;
+      return this.#saidFirst(outcome.completion, this.hasConfidence && confidence ? { confidence } : {});
+    }
     if (outcome.status !== 'completed') return null;
     if (job.spec.kind === 'text') return { values: [], counted: [], fault: null };
     const { confidence, ...read } = this.answer(gold);

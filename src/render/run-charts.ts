@@ -43,7 +43,8 @@ function scoreCharts({ reliability, coverage }: RunReport['charts']): RunChart[]
         ...SHARE,
         values: reliability.map(({ confidence }) => confidence),
         texts: reliability.map(
-          ({ from, to, rows }) => `${percent(from, 1)} to ${percent(to, 1)}, ${rows} rows`,
+          ({ from, to, rows, confidence }) =>
+            `${percent(from, 1)} to ${percent(to, 1)}, mean ${percent(confidence, 1)}, ${rows} rows`,
         ),
       },
       y: { title: 'right', domain: whole, ...SHARE },

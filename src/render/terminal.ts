@@ -176,10 +176,25 @@ function tableLines({ columns, rows, most = rows.length }: Table, room: Room): s
   const shown = rows.slice(0, most);
   const cut = (cell: string, i: number): string => clip(plain(cell), columns[i]?.most ?? width);
   const head = columns.map(({ name }) => name);
-  const [first, ...lines] = aligned(
-    [head, ...shown.map((row) => row.cells.map(cut))],
+  const body = shown.map((row) => row.cells.map(cut));
+  const whole = aligned(
+    [head, ...body],
     columns.map(({ isNumber }) => isNumber === true),
-  ).map((line) => clip(line, width));
+  );
+  // A figure is never cut: where columns have no room, each row says what is what.
+  if (whole.some((line) => cells(line) > width) && columns.every(({ most }) => most === undefined))
+    return [
+      ...body.flatMap(([name = '', ...values]) => [
+        clip(name, width),
+        ...flow(
+          values.flatMap((value, i) => (value === '' ? [] : [`${head[i + 1] ?? ''} ${value}`.trim()])),
+          SEPARATOR,
+          width - GAP.length,
+        ).map((line) => GAP + line),
+      ]),
+      ...moreLines(rows.length - shown.length, room),
+    ];
+  const [first, ...lines] = whole.map((line) => clip(line, width));
   const notes = shown.map(({ note }) =>
     note === undefined
       ? []

@@ -81,8 +81,8 @@ const recordedJob = ({ settings, format, answer }: RetriedOutput): RecordedJob =
   inputs: format.inputs,
 });
 
-/** Rows of a fold: its histogram costs as much as many rows. */
-const TOGETHER = 5_000;
+/** Rows of a fold at most: its histogram costs as much as many rows. And bytes of their records, which may be long. */
+const TOGETHER = { rows: 5_000, bytes: 8 * 2 ** 20 };
 
 /**
  * The tally of the new output, counted out of its records.
@@ -105,6 +105,7 @@ export async function talliedAgain(
   let next = 0;
   let tally = emptyTally();
   let ended: Ended[] = [];
+  let bytes = 0;
   for await (const lines of recordsWithEnds(output.bytes(), output.format)) {
     signal.throwIfAborted();
     for (const line of lines) {
@@ -115,10 +116,11 @@ export async function talliedAgain(
       const row = isNew ? fresh.ended(gold) : old.ended(gold, isMerged);
       if (row === null) throw unreadable(output.name, old.number);
       ended.push(row);
+      bytes += line.length;
+      if (ended.length < TOGETHER.rows && bytes < TOGETHER.bytes) continue;
+      tally = fold(tally, ended);
+      [ended, bytes] = [[], 0];
     }
-    if (ended.length < TOGETHER) continue;
-    tally = fold(tally, ended);
-    ended = [];
   }
   return withUnsaid(fold(tally, ended), then, format, settings);
 }
@@ -126,6 +128,10 @@ export async function talliedAgain(
 /** With what was paid, and with what records do not say: it stays as it was. */
 function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
   const { usage, latency, estimated, without_confidence } = then;
+  // A CSV may have no column for messages.
+  const untold = Object.entries(then.samples ?? {}).filter(
+    ([code]) => now.errors[code] && !now.samples?.[code],
+  );
   const { parts, names } = format;
   // A CSV has columns for some categories only.
   const filtersOf = (side: 'prompt' | 'completion'): FilterCounts => {
@@ -137,6 +143,7 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   return {
     ...now,
     ...{ usage, latency },
+    ...(untold.length > 0 && { samples: { ...Object.fromEntries(untold), ...now.samples } }),
     filters: { prompt: filtersOf('prompt'), completion: filtersOf('completion') },
     ...(estimated !== undefined && { estimated }),
     ...(!parts.has('confidence') && without_confidence !== undefined && { without_confidence }),

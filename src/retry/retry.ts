@@ -120,11 +120,17 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   const mending = {
     merge: async (committer: typeof execution.committer) => {
       const written = committer.written();
-      if (written === null) return;
+      if (written === null) return true;
       await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
       const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
-      if (retried?.chosen.failed === null && bytes !== null && then !== undefined)
+      if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
+      try {
         committer.countedAgain(await talliedAgain(retried, { name: path, format, bytes }, then, signal));
+        return true;
+      } catch (error) {
+        if (signal.aborted && error === signal.reason) return false;
+        throw error;
+      }
     },
     summary: (own: Parameters<typeof summaryWith>[0]) =>
       summaryWith(own, execution.committer.manifest, settings, lost === null),
@@ -153,7 +159,9 @@ function retriedOutput(
   scored: boolean,
 ): RetriedOutput {
   const isSame = before.details.settings['answer'] === partValues(settings)['answer'];
-  const then = isSame ? settings.answer : answerThen(before);
+  // What the model said of rows that people have answered is read from its text again, which takes all of what the job said.
+  const known = before.merged_review === undefined ? answerThen(before) : null;
+  const then = isSame ? settings.answer : known;
   const answer = then && mendingJob({ ...settings, answer: then }, before).answer;
   return { settings: job, before, chosen, format: plan.format, scored, answer };
 }

@@ -81,8 +81,8 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
 
 /** How a run ends whose rows take the places of others, in an output that is finished. */
 interface Mending {
-  /** Has the output written anew, out of its other records and those of the run. */
-  merge(committer: Committer): Promise<void>;
+  /** Has the output written anew, out of its other records and those of the run. @returns whether it came to its end before the halt */
+  merge(committer: Committer): Promise<boolean>;
   /** The summary of the output. @param own what that of the run alone is made of */
   summary(own: SummaryParts): StoredSummary;
   /** Whether the rows for review may be written anew. */
@@ -144,7 +144,12 @@ async function endRun(
   const beyond = input.survey.rows - input.total;
   // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
   let isWhole = halted === null && beyond === 0;
-  if (isWhole) await (mending?.merge(committer) ?? abstain(committer, settings, plan.format));
+  if (isWhole && mending !== undefined) {
+    if (!(await mending.merge(committer))) {
+      halted = halt.reason;
+      isWhole = false;
+    }
+  } else if (isWhole) await abstain(committer, settings, plan.format);
   else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
   if (isWhole && mending === undefined && settings.drift !== null) {
     await findDrift(committer, settings, input.survey, { say, halt });

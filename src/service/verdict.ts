@@ -347,8 +347,8 @@ const isOutOfRoom = ({ status, message }: ServiceError): boolean =>
 const NO_MODEL = [
   /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i,
   // Nothing but the name behind it: `Unsupported model parameter: suffix` is of another kind.
-  /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? ?[`'"]?(?!parameter|type|input|output|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
-  /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?\b/i,
+  /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? [`'"]?(?!param|type|input|output|arg|option|setting|config|format|version|field|value|prompt|error|re(sponse|quest)|kwargs|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
+  /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?[.!]?$/i,
   /^model (does )?not exist\b/i,
 ];
 

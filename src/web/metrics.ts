@@ -53,7 +53,7 @@ export function addMetrics(app: FastifyInstance, { watch, views, version }: Metr
       queues.slice(0, MOST_QUEUES).map((queue) => ({ id, ...queue })),
     );
     const depths = ready ? await depthsOf(await views()) : [];
-    add(shown, OF_RUNS, { job: ({ job }) => cut(job), run: ({ run }) => run }, told);
+    add(shown, OF_RUNS, { job: ({ job }) => cut(job), run: ({ beat }) => beat.run }, told);
     shown.registerMetric(new LatencyHistogram(told));
     add(shown, OF_WORKERS, { worker: ({ id }) => id }, beats);
     add(shown, OF_QUEUES, { worker: ({ id }) => id, queue: ({ queue }) => cut(queue) }, queues);
@@ -227,7 +227,7 @@ class LatencyHistogram extends Histogram {
 }
 
 /** The lines of one run. A text that is no histogram, which only a forged heartbeat has, makes none. */
-function latencyLines({ beat: { latency }, job, run }: ToldRun) {
+function latencyLines({ beat: { latency, run }, job }: ToldRun) {
   if ((latency?.histogram.length ?? 0) > LONGEST_HISTOGRAM) return [];
   const line = (part: string, value: number, more: { readonly le?: number | '+Inf' } = {}) => ({
     metricName: `${LATENCY}_${part}`,

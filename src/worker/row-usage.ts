@@ -40,16 +40,15 @@ export function withRowUsage(
   if (!odd && said === undefined) return verdicts;
   const request: Request = { parameters, model, style: deployed.style };
   const missing = odd || said === undefined ? NONE : missingFrom(said, rows, completions, request);
-  const isShort = missing.prompts || missing.texts;
+  const isShort = missing.prompts !== 'all' || missing.texts;
   if (!odd && !isShort && rows.length === 1)
     return parameters.suffix
       ? verdicts
       : verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model, ratio));
 
   const prompts = rows.map(({ prompt }) => prompt);
-  // A server that counts too little has counted the first alone.
-  if (!odd && said !== undefined && model === null && !parameters.suffix)
-    ratio.saw(missing.prompts ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
+  if (!odd && said !== undefined && model === null && !parameters.suffix && missing.prompts !== 'unknown')
+    ratio.saw(missing.prompts === 'first' ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
   const count =
     model === null
       ? (text: string) => ratio.likely(text) ?? estimateTokens(text)
@@ -65,7 +64,9 @@ export function withRowUsage(
   const behind = parameters.suffix ? count(parameters.suffix) : 0;
   // Where only the texts are counted wrong, the prompts are believed.
   const saidPrompts =
-    odd || said === undefined || missing.prompts ? null : shares(said.prompt_tokens, prompts.map(count));
+    odd || said === undefined || missing.prompts !== 'all'
+      ? null
+      : shares(said.prompt_tokens, prompts.map(count));
   return verdicts.map((verdict, i): Verdict => {
     const prompt = rows[i]?.prompt ?? '';
     const most = mostBilled(count(prompt) + behind, parameters);
@@ -115,6 +116,8 @@ const WELL_BELOW = 0.75;
  * three. Vocabularies of 200,000 tokens have some 5 of English, 4 of Russian, 3.5 of Hindi, and 5 of Chinese or Japanese so counted.
  */
 const LONGEST_TOKENS = 7;
+/** A run of characters without a space that is longer is no single token. */
+const LONGEST_WORD = 20;
 /** Above so many for each token, a text is worth an exact count. */
 const LONG_TOKENS = 5;
 
@@ -128,10 +131,11 @@ interface Request {
 
 /** What counts leave out. */
 interface Missing {
-  readonly prompts: boolean;
+  /** Which prompts are counted; `unknown` where the texts alone show that not all are. */
+  readonly prompts: 'all' | 'first' | 'unknown';
   readonly texts: boolean;
 }
-const NONE: Missing = { prompts: false, texts: false };
+const NONE: Missing = { prompts: 'all', texts: false };
 
 /** What is counted far too low: some servers count the first prompt of several, and the first choice, as llama.cpp does. */
 function missingFrom(
@@ -147,9 +151,16 @@ function missingFrom(
   const isLess = !parameters.echo && completion_tokens < texts.length;
   // The hosted service counts every prompt, whatever its deployments are named.
   const mayMiss = several && (isOpenai || model !== null);
+  // Who counts fewer tokens than there are texts counts the first alone, and of the prompts as well.
+  const isFirstAlone = several && isOpenai && isLess;
   const mayMissTexts = isOpenai && texts.length > 1 && !parameters.echo;
   return {
-    prompts: mayMiss && isFarBelow(prompt_tokens, rows.map(promptOf), model),
+    prompts:
+      mayMiss && isFarBelow(prompt_tokens, rows.map(promptOf), model)
+        ? 'first'
+        : isFirstAlone
+          ? 'unknown'
+          : 'all',
     texts:
       (isLess && (several || mayMissTexts)) || (mayMissTexts && isFarBelow(completion_tokens, texts, model)),
   };
@@ -172,10 +183,11 @@ const EAST_ASIAN = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu;
 const WORDS =
   /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]|[^\s\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]+/gu;
 
-/** The fewest that any tokenizer makes of a text. A word of any length may be one: ` positive` is. */
+/** The fewest that any tokenizer makes of a text. A word may be one token, as ` positive` is; a run without spaces is longer than words are. */
 function fewestTokens(text: string): number {
   const plain = withoutRepeats(text);
-  return Math.min(plain.match(WORDS)?.length ?? 0, plain.replace(EAST_ASIAN, '   ').length / LONGEST_TOKENS);
+  const words = sumOf(plain.match(WORDS) ?? [], (word) => Math.max(1, word.length / LONGEST_WORD));
+  return Math.min(words, plain.replace(EAST_ASIAN, '   ').length / LONGEST_TOKENS);
 }
 
 /** The text with repeated characters once: a hundred spaces, or the rule of a table, may be one token. */

@@ -16,6 +16,13 @@ const said = (text: string, more: object = {}): Outcome => ({
   completion: { ...completed.completion, text },
 });
 const blocked = { code: 'content_filter', message: 'blocked' };
+const cut = {
+  ...completed,
+  filters,
+  status: 'filtered' as const,
+  error: blocked,
+  completion: { ...completed.completion, text: 'yes' },
+};
 const filtered = { ...completed, filters, status: 'filtered' as const, completion: null, error: blocked };
 
 /** What each kind of answer has of texts. */
@@ -24,6 +31,7 @@ const JOBS: readonly (readonly [kind: string, answer: object | undefined, texts:
   ['several labels', { labels: ['yes', '=no'], multiple: true, gold: 'note' }, ['yes, =no', 'none', 'maybe']],
   ['a number', { number: { min: 0 }, on_invalid: { ask_again: 1 } }, ['7', '1.50', 'many']],
   ['JSON', { json: { type: 'object', properties: { n: { type: 'number' } } } }, ['{"n":1.5}', '{"n":"x"}']],
+  ['JSON that may be null', { json: { type: ['string', 'null'] } }, ['null', '"a"', '7']],
   ['free text', undefined, ['=1+1', ' two\nlines ']],
 ];
 
@@ -40,7 +48,7 @@ describe('the records of an output', () => {
         ...(answer !== undefined && 'on_invalid' in answer
           ? [said('8', { answer_source: 'asked_again', asked: 2 })]
           : []),
-        ...[failed, filtered, { status: 'skipped' } as const],
+        ...[failed, filtered, cut, { status: 'skipped' } as const],
       ];
       const notes = ['yes', 'yes', '=no'];
       const rows = await rowsOf(

@@ -5,6 +5,7 @@ import { Pacer } from '../../src/pace/pacer.js';
 import type { PaceChange } from '../../src/pace/shared-pace.js';
 import { NOTHING, type PaceLimits } from '../../src/pace/shared-pace.js';
 import type { Cell } from '../../src/store/key-value.js';
+import { seeded } from '../support/seeded.js';
 
 /** The pace in memory, as a store has it; its clock is off by a while, as clocks of other machines are. */
 class MemoryPace implements PaceValues {
@@ -114,10 +115,10 @@ export class Fleet {
   /** Under `vi.useFakeTimers()`. */
   constructor(private readonly options: FleetOptions) {
     this.#quota = new Quota({ ...NO_QUOTA, ...options.quota });
-    this.#random = randomOf(options.seed);
+    this.#random = seeded(options.seed);
     // One for each worker, and the last for the service.
     for (let i = 0; i <= options.workers; i++) {
-      this.#stalls.push(new Stalls(options.busy ?? null, randomOf(options.seed + 1_000 * i)));
+      this.#stalls.push(new Stalls(options.busy ?? null, seeded(options.seed + 1_000 * i)));
     }
     for (let worker = 0; worker < options.workers; worker++) this.#start(worker);
   }
@@ -287,14 +288,3 @@ class Stalls {
 }
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Numbers in [0, 1), the same for the same seed (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}

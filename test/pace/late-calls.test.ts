@@ -1,16 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { seeded } from '../support/seeded.js';
 import { type BusyServer, callBusyServer, type Minute } from './busy-server.js';
-
-/** Numbers in [0, 1), the same for the same seed (mulberry32). */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 /** About so long, between half and one and a half of it. */
 const about = (ms: number) => (random: () => number) => ms * (0.5 + random());

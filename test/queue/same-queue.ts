@@ -14,6 +14,7 @@ import { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import { EmbeddedQueues } from '../../src/store/embedded/queue-backend.js';
 import type { Store } from '../../src/store/store.js';
+import { seeded } from '../support/seeded.js';
 
 /**
  * Does the same random things to an embedded queue and to one on a server, and compares what both say and have. Both go by one clock,
@@ -67,7 +68,7 @@ export async function play({ kind, store, url, seed, operations }: Game): Promis
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
   try {
     for (let done = 0, round = 0; done < operations; done += ROUND, round++) {
-      const random = randomFrom(seed + round);
+      const random = seeded(seed + round);
       const name = `same-${seed}-${round}`;
       const options = {
         ...{ name: 'w', lockDuration: LOCK_MS, stalledInterval: STALLED_MS, maxStalledCount: 1 },
@@ -501,16 +502,5 @@ function comparable(json: JobJson): object {
     ...{ stalledCounter: stalledCounter ?? 0, processedOn: processedOn ?? 0, finishedOn: finishedOn ?? 0 },
     ...{ processedBy: processedBy ?? '', priority, delay, timestamp, deferredFailure },
     ...{ failedReason: failedReason ?? '', stacktrace: stacktrace ?? '[]', attempts: opts.attempts },
-  };
-}
-
-/** The same numbers for the same seed (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }

@@ -1,5 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, it } from 'vitest';
+import { section } from '../../src/render/document.js';
 import { renderTerminal } from '../../src/render/terminal.js';
 import { cells } from '../../src/render/terminal-text.js';
 import { HOSTILE, sampleDocument } from './documents.js';
@@ -42,6 +43,21 @@ it('titles stand above their lines where it is narrow, or the document is wide',
   const wide = renderTerminal({ ...sampleDocument('x'), isWide: true }, { width: 80, color: false });
   expect(wide).toContain('\n\nTable\n'.toLowerCase());
   expect(wide).toContain('\nname  rows\na x     12\n  noted x\nb        3\n');
+});
+
+it('no figure of a table is cut: where its columns have no room, each row says what is what', () => {
+  const columns = [{ name: '' }, { name: 'a.csv', isNumber: true }, { name: 'b.csv', isNumber: true }];
+  const rows = [{ cells: ['accuracy', '93.2 % (91.0 % to 95.1 %)', '89.4 % (87.0 % to 91.6 %)'] }];
+  const document = {
+    ...{ title: 't', lead: [], rest: 'in --json' },
+    sections: [section('figures', 'Figures', [{ kind: 'table' as const, caption: 'c', columns, rows }])],
+  };
+  expect(renderTerminal(document, { width: 76, color: false })).toBe(
+    `figures         accuracy
+                  a.csv 93.2 % (91.0 % to 95.1 %),
+                  b.csv 89.4 % (87.0 % to 91.6 %)
+`,
+  );
 });
 
 it('a matrix that is too wide is a list of what is mixed up', () => {

@@ -595,6 +595,30 @@ describe('the verdict on what servers of the same shape say', () => {
       failed('invalid_request'),
     ],
     [
+      'fault 98: what is no name of a model: ' + 'temperature is not a valid model parameter',
+      400,
+      { error: { message: 'temperature is not a valid model parameter' } },
+      failed('invalid_request'),
+    ],
+    [
+      'fault 98: what is no name of a model: ' + 'Unknown model error.',
+      400,
+      { error: { message: 'Unknown model error.' } },
+      failed('invalid_request'),
+    ],
+    [
+      'fault 98: what is no name of a model: ' + 'Invalid model_kwargs',
+      400,
+      { error: { message: 'Invalid model_kwargs' } },
+      failed('invalid_request'),
+    ],
+    [
+      'fault 98: what is no name of a model: ' + 'Invalid model response.',
+      400,
+      { error: { message: 'Invalid model response.' } },
+      failed('invalid_request'),
+    ],
+    [
       'fault 98: a refusal that begins with a row about a model that was not found',
       400,
       { error: { message: 'The model of the car I bought was not found: bad prompt' } },

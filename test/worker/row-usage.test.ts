@@ -208,6 +208,20 @@ describe('the usage of a row', () => {
     expect(ratio.likely(prompts[0] ?? '')).toBeLessThan(20);
   });
 
+  it('of several prompts without spaces between their words is counted here where the first alone is', () => {
+    const ratio = new TokenRatio();
+    const deployed = { ...UNKNOWN, style: 'openai' as const };
+    const rows = Array.from({ length: 10 }, (_, i) =>
+      row(`Classify: ${'สินค้าดีมากและจัดส่งรวดเร็ว'.repeat(10)}`, i + 1),
+    );
+    for (let request = 0; request < 3; request++) {
+      const verdicts = rows.map(() => settled(' positive', counts(150, 1)));
+      const results = withRowUsage(verdicts, rows, { max_tokens: 5 }, deployed, ratio);
+      for (const result of results) expect(usageOf(result)?.prompt_tokens).toBeGreaterThan(50);
+      expect(results[9]).toMatchObject({ notice: 'short_usage' });
+    }
+  });
+
   it('of several choices is counted here where the service counts the first alone', async () => {
     const votes = { n: 3, max_tokens: 9 };
     const text = ' one two three';

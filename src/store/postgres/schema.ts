@@ -86,8 +86,10 @@ export async function prepareTables(
   const session = await pool.connect();
   try {
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
+    const isThere = await areTablesThere(session, shown);
     await runMigrations(session, QUEUE_SCHEMA);
-    await createTables(session, shown);
+    // Asked first, so that a user who may use the tables and not make any can work.
+    if (!isThere) await session.query(CREATE);
     await dropExpired(session, times);
   } finally {
     // The lock ends with the session.
@@ -95,8 +97,8 @@ export async function prepareTables(
   }
 }
 
-/** @param session nobody else makes tables meanwhile */
-async function createTables(session: Sql, shown: string): Promise<void> {
+/** @throws UsageError before anything is changed, when they are of another version */
+async function areTablesThere(session: Sql, shown: string): Promise<boolean> {
   const { rows } = await session.query<{ layout: string | null; complete: boolean }>(
     `SELECT obj_description(to_regnamespace('promptmill'), 'pg_namespace') AS layout,
        ${NAMES.map((name) => `to_regclass('promptmill.${name}') IS NOT NULL`).join(' AND ')}
@@ -110,8 +112,7 @@ async function createTables(session: Sql, shown: string): Promise<void> {
       'Finish their runs with that version, then DROP SCHEMA promptmill CASCADE; or name another database with PROMPTMILL_QUEUE.',
     );
   }
-  // Asked first, so that a user who may use the tables and not make any can work.
-  if (!complete || layout === null) await session.query(CREATE);
+  return complete && layout !== null;
 }
 
 /** Drops what runs that nobody continues have left. */
