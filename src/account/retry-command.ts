@@ -1,6 +1,6 @@
 import { damageOf } from '../output/result-columns.js';
 import { shellWord } from '../shell-word.js';
-import { type StoredSummary, tallyOf } from './summary.js';
+import type { StoredSummary } from './summary.js';
 import { type Counts, sumOf } from './tally.js';
 
 /**
@@ -12,7 +12,7 @@ export const retryCommandFor = (output: string, emulated: boolean): string =>
 
 /** How often failed rows have each code, as far as the summary tells them from the other errors; else null. */
 export function failedCodes(summary: StoredSummary): Counts | null {
-  const { invalid = {} } = tallyOf(summary);
+  const { invalid = {} } = summary.details.tally;
   const isOther = (code: string): boolean =>
     code === 'content_filter' || Object.hasOwn(invalid, code) || damageOf(code) !== undefined;
   const codes = Object.fromEntries(Object.entries(summary.errors).filter(([code]) => !isOther(code)));

@@ -4,12 +4,13 @@ import * as z from 'zod';
 import { type AnswerSource, type Fault, STATUSES, type Usage } from '../model.js';
 import { writtenSchema } from '../output/written.js';
 import { CALLS, eachOf } from '../store/counters.js';
-import { type Drift, driftSchema } from './drift.js';
+import { driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
 import { invalidOf } from './require.js';
-import { type Abstention, scoresOf, scoresSchema } from './scores.js';
-import { rowsCalled, type Tally } from './tally.js';
+import { scoresOf, scoresSchema } from './scores.js';
+import { type StepFacts, stepFactsSchema } from './steps.js';
+import { rowsCalled, type Tally, tallySchema } from './tally.js';
 import { timelineSchema } from './timeline.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
@@ -40,13 +41,10 @@ const usage = z.object({ prompt_tokens: amount, completion_tokens: amount, total
 /** What the figures of a summary are made of and cannot be made again out of them; for reports, retries and comparisons. */
 const detailsSchema = z.object({
   v: z.literal(1),
-  /** The histogram, as in the tally; `null` before the first call. */
-  latency: z.string().nullable(),
-  gold: z.exactOptional(z.custom<GoldTally>((value) => typeof value === 'object' && value !== null)),
-  /** Completed rows whose answer is invalid, by code. */
-  invalid: z.exactOptional(counts),
-  /** Of the rows that were not called, those that ended `failed`. */
-  reused_failed: z.exactOptional(amount),
+  /** What all other figures are counted in. */
+  tally: tallySchema,
+  /** What came of the steps at the end of the run. */
+  steps: stepFactsSchema,
   timeline: timelineSchema,
   /** What the records depend on, by part, in short: as in the manifest. */
   settings: z.record(z.string(), z.string()),
@@ -221,10 +219,8 @@ export interface SummaryParts
   readonly hasGold?: boolean;
   /** What became of the output since it had its first rows. @default nothing */
   readonly since?: Pick<Summary, 'merged_review' | 'retried'> | undefined;
-  /** What came of `answer.abstain`. @default the job has none, or rows are left */
-  readonly abstention?: Abstention | undefined;
-  /** What came of `drift`. @default the job has none, or no last run, or rows are left */
-  readonly drift?: Drift | undefined;
+  /** What came of the last steps. @default nothing: rows are left */
+  readonly steps?: StepFacts;
   readonly details: DetailParts;
   /** The run of the job before this one. @default there is none, or the run is not at its end */
   readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
@@ -232,7 +228,7 @@ export interface SummaryParts
 
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
 export function summarise(parts: SummaryParts): StoredSummary {
-  const { tally, stopped, missed, prices, input, calls } = parts;
+  const { tally, stopped, missed, prices, input, calls, steps = {} } = parts;
   const { total, completed, filtered, failed, skipped } = tally.rows;
   assert.equal(total, completed + filtered + failed + skipped, 'rows do not add up to their total');
   return {
@@ -271,16 +267,22 @@ export function summarise(parts: SummaryParts): StoredSummary {
     ...(parts.hasGold && {
       scores: {
         ...scoresOf(tally.gold ?? NO_GOLD),
-        ...(parts.abstention && { abstention: parts.abstention }),
+        ...(steps.abstain && { abstention: steps.abstain }),
       },
     }),
     ...parts.since,
     ...(parts.reuses && {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
-    ...(parts.drift && { drift: parts.drift }),
+    ...(steps.drift && { drift: steps.drift }),
     ...(parts.lastRun && { last_run: inBrief(parts.lastRun) }),
-    details: detailsOf(tally, parts.details),
+    details: {
+      v: 1,
+      tally,
+      steps,
+      ...parts.details,
+      prompt: parts.details.prompt?.slice(0, LONGEST_PROMPT) ?? null,
+    },
   };
 }
 
@@ -299,51 +301,6 @@ const inBrief = ({
   p50: summary.latency_ms.p50,
   accuracy: summary.scores?.accuracy?.value ?? null,
 });
-
-function detailsOf(
-  { latency, gold, invalid, reused }: Tally,
-  { timeline, settings, limits, input_bytes, prompt }: DetailParts,
-): StoredSummary['details'] {
-  return {
-    v: 1,
-    latency: latency?.histogram ?? null,
-    ...(gold && { gold }),
-    ...(invalid && { invalid }),
-    ...(reused && { reused_failed: reused.failed }),
-    ...{ timeline, settings, limits, input_bytes },
-    prompt: prompt?.slice(0, LONGEST_PROMPT) ?? null,
-  };
-}
-
-/** The tally that a summary was made of. */
-export function tallyOf(summary: StoredSummary): Tally {
-  const { details, reused, latency_ms } = summary;
-  const { read: _, ...others } = summary.answer_sources;
-  const sources = Object.fromEntries(Object.entries(others).filter(([, rows]) => rows > 0));
-  const { invalid, latency: histogram } = details;
-  return {
-    rows: summary.rows,
-    finish_reasons: summary.finish_reasons,
-    answers: summary.answers,
-    usage: summary.usage,
-    filters: summary.filters,
-    errors: summary.errors,
-    ...(summary.usage_estimated !== undefined && { estimated: summary.usage_estimated }),
-    ...(invalid && { invalid }),
-    ...(summary.answers_without_confidence !== undefined && {
-      without_confidence: summary.answers_without_confidence,
-    }),
-    ...(summary.answers_abstained > 0 && { abstained: summary.answers_abstained }),
-    ...(Object.keys(sources).length > 0 && { sources }),
-    ...(summary.error_samples && { samples: summary.error_samples }),
-    latency: histogram === null ? null : { histogram, max: latency_ms.max ?? 0 },
-    ...(reused &&
-      reused.copied + reused.carried > 0 && {
-        reused: { ...reused, failed: details.reused_failed ?? 0 },
-      }),
-    ...(details.gold && { gold: details.gold }),
-  };
-}
 
 /** `summary.json`. The details have hundreds of numbers, and stand on one line. */
 export function summaryText(summary: StoredSummary): string {

@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import { ABSTAINED } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
 import { clipped } from '../figures.js';
@@ -73,6 +74,9 @@ export interface ReusedCounts {
   /** Answered by an earlier run of the job. */
   readonly carried: number;
 }
+
+/** Written and read by this version alone, in files that tell when they were changed. */
+export const tallySchema = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
 /** A row that ended, as the tally sees it. */
 export interface Ended {

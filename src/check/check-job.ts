@@ -6,7 +6,7 @@ import { canDraw } from '../render/screen.js';
 import { told } from '../render/terminal-text.js';
 import { assertNotInput } from '../resume/output-checks.js';
 import { outputFiles } from '../resume/output-files.js';
-import { checkDrift } from '../run/drift.js';
+import { checkSteps } from '../run/finishing.js';
 import { type Input, openInput } from '../run/input.js';
 import { mistakes } from '../run/mistakes.js';
 import { type Plan, planRows } from '../run/plan.js';
@@ -48,7 +48,7 @@ export async function checkJob(settings: Settings, world: CheckWorld): Promise<C
     if (note !== undefined && !world.quiet) world.stderr.write(told(`${nameOf(input.spec)}: ${note}\n`));
     const counting = countingFor(settings);
     const plan = await planRows(settings, input.survey);
-    checkDrift(settings, input.survey, plan.format);
+    checkSteps(settings, input.survey, plan.format);
     const likely = await mistakes(settings, input, plan, world.halt);
     const inspected = await inspect(input, plan, settings, counting, limits, world);
     const columns = plan.format.names;

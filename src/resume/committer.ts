@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Drift } from '../account/drift.js';
 import type { Abstention } from '../account/scores.js';
+import type { StepFacts } from '../account/steps.js';
 import { type StoredSummary, summaryText } from '../account/summary.js';
 import { type Ended, fold, type Tally } from '../account/tally.js';
 import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
@@ -337,17 +337,16 @@ export class Committer {
     return () => outputBytes(path, isPacked(files.output));
   }
 
-  /** What came of the comparison with the last run, whose summary is replaced next. */
-  async drifted(drift: Drift): Promise<void> {
-    this.#manifest = { ...this.#manifest, drift };
+  /** A step at the end of the run has found this: it is not looked for again. */
+  async note(facts: StepFacts): Promise<void> {
+    this.#manifest = { ...this.#manifest, steps: { ...this.#manifest.steps, ...facts } };
     await this.#orStop(() => this.#save());
   }
 
   /** The answers are below what is required: the output gets a name of its own, and what has the other one stays. */
   async reject(why: Fault): Promise<void> {
-    if (this.#target === null || this.#manifest.rejected !== undefined) return;
-    this.#manifest = { ...this.#manifest, rejected: why };
-    await this.#orStop(() => this.#save());
+    if (this.#target === null || this.#manifest.steps.require !== undefined) return;
+    await this.note({ require: why });
     this.#target = { ...this.#target, files: rejectedFiles(this.#target.files) };
   }
 
@@ -376,8 +375,8 @@ export class Committer {
   }
 
   /** What is counted when labels are left out, and why they are; it reaches the disk when the output gets its name. */
-  abstain(tally: Tally, abstention: Abstention): void {
-    this.#manifest = { ...this.#manifest, tally, abstention };
+  abstain(tally: Tally, abstain: Abstention): void {
+    this.#manifest = { ...this.#manifest, tally, steps: { ...this.#manifest.steps, abstain } };
   }
 
   /**

@@ -1,10 +1,9 @@
 import { rmSync } from 'node:fs';
 import * as z from 'zod';
-import { driftSchema } from '../account/drift.js';
 import { type FinishedSummary, finishedSchema } from '../account/read-summary.js';
-import { abstentionSchema } from '../account/scores.js';
+import { stepFactsSchema } from '../account/steps.js';
 import { summarySchema } from '../account/summary.js';
-import type { Tally } from '../account/tally.js';
+import { tallySchema } from '../account/tally.js';
 import { timelineSchema } from '../account/timeline.js';
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
@@ -12,7 +11,6 @@ import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
 const count = z.int().nonnegative();
-const tally = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
 const shape = z.object({
   /** Counted up with every other form; one of another is refused. */
@@ -67,13 +65,9 @@ const shape = z.object({
    * Only where the output that gets its name is not the part file but was written anew out of it: `bytes`, `seal` and `tally` are
    * then of the output, and these of the part file, out of which the next execution can write it again.
    */
-  part: z.object({ bytes: count, seal: z.string(), tally }).exactOptional(),
-  /** What came of `answer.abstain`. */
-  abstention: abstentionSchema.exactOptional(),
-  /** The answers are below what is required: the output gets the name of `rejectedFiles`. It is found once, before any file is named. */
-  rejected: z.object({ code: z.string(), message: z.string() }).exactOptional(),
-  /** What came of `drift`. It is found before the summary of the last run is replaced. */
-  drift: driftSchema.exactOptional(),
+  part: z.object({ bytes: count, seal: z.string(), tally: tallySchema }).exactOptional(),
+  /** What the last steps have found. With `require` the output gets the name of `rejectedFiles`. */
+  steps: stepFactsSchema,
   /**
    * Only where rows of a finished output are called again: `rows`, `bytes` and `tally` are of these alone, and `replaces` is the
    * digest of that output.
@@ -85,9 +79,9 @@ const shape = z.object({
       /** The summary of the output as it was. */
       before: finishedSchema.transform((summary): FinishedSummary => summary),
       /** The tally that they are folded into. @see tallyToGoOn */
-      rest: tally,
+      rest: tallySchema,
       /** The same with those of them that are written. */
-      tally,
+      tally: tallySchema,
     })
     .exactOptional(),
   /** What became of the output since it had its first rows; only where rows were appended to its input. */
@@ -98,7 +92,7 @@ const shape = z.object({
     prompt_tokens: z.int(),
     completion_tokens: z.int(),
   }),
-  tally,
+  tally: tallySchema,
   /** How the run went so far; not there before the first commit. */
   timeline: timelineSchema.exactOptional(),
   /**
@@ -146,7 +140,7 @@ export function readManifest(path: string): Manifest | null {
 }
 
 /** The run as its part file has it, where the output was written anew out of that. */
-export function ofPartFile({ part, abstention, ...manifest }: Manifest): Manifest {
+export function ofPartFile({ part, ...manifest }: Manifest): Manifest {
   return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
 }
 

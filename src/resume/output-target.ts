@@ -230,7 +230,7 @@ async function continued(
   settings: Settings,
   now: Date,
 ): Promise<OutputTarget> {
-  const files = left.rejected === undefined ? place.files : rejectedFiles(place.files);
+  const files = left.steps.require === undefined ? place.files : rejectedFiles(place.files);
   const { run } = left;
   assertMore(files, left, settings);
   const found = { ...place, files, run, discarded: null, renamed: true, warning: null };

@@ -40,7 +40,7 @@ export async function repair(
   }
   const paidAgain = answered(manifest) - answered({ tally });
   // Its rows are called again, and judged again when they are answered.
-  const { calls, retry, rejected: _, ...rest } = manifest;
+  const { calls, retry, ...rest } = manifest;
   return {
     ...rest,
     run,
@@ -49,6 +49,7 @@ export async function repair(
     unwritten: 0,
     bytes,
     tally,
+    steps: {},
     calls: { ...calls, repeated: calls.repeated + paidAgain },
     ...(retry && mended && { retry: { ...retry, tally: mended } }),
   };

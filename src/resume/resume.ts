@@ -198,6 +198,7 @@ export function beginManifest(
     finishing: false,
     calls: NO_CALLS,
     tally: emptyTally(),
+    steps: {},
     ...target?.retry,
   };
 }

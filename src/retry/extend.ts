@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { FinishedSummary } from '../account/read-summary.js';
-import { type StoredSummary, tallyOf } from '../account/summary.js';
+import type { StoredSummary } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { prepareStateDir } from '../folder.js';
@@ -109,7 +109,7 @@ async function grown(
     await assertSameLayout(path, plan.format);
     const files = outputFiles(path);
     if (!(await isUntouched(files.review, plan, settings))) throw reviewInUse(files.review);
-    const tally = tallyOf(before);
+    const { tally } = details;
     const size = await sealOfFile(path);
     return {
       v: 1,
@@ -137,6 +137,7 @@ async function grown(
         completion_tokens: before.usage.completion_tokens,
       },
       tally,
+      steps: {},
       timeline: details.timeline,
       since: {
         ...(before.merged_review && { merged_review: before.merged_review }),

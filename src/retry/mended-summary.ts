@@ -1,6 +1,6 @@
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
-import type { Abstention } from '../account/scores.js';
+import type { StepFacts } from '../account/steps.js';
 import { costOf, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
@@ -43,10 +43,8 @@ export function summaryWith(
   const { before, tally } = retry;
   const { gold, require, reuse } = settings;
   const calls = eachOf(CALLS, (name) => before.calls[name] + own.calls[name]);
-  const abstention = scored ? abstentionNow(before, tally) : undefined;
+  const steps = stepsNow(before.details.steps, tally, settings);
   const asked = require && !scored ? { ...require, accuracy: undefined, f1: undefined } : require;
-  // The rows that were not called again are compared no more: what was found stays. The alarm may have changed.
-  const drift = before.drift && { ...before.drift, alarm: settings.drift?.alarm ?? before.drift.alarm };
   const { details: _, ...parts } = own;
   const { details: told, ...now } = summarise({
     ...parts,
@@ -55,16 +53,15 @@ export function summaryWith(
     started_at: before.started_at,
     duration_s: before.duration_s + own.duration_s,
     missed: bothMissed(
-      missOf(tally, asked, abstention),
-      drift ? driftMiss(drift, own.output, reuse.id) : null,
+      missOf(tally, asked, scored ? steps.abstain : undefined),
+      steps.drift ? driftMiss(steps.drift, own.output, reuse.id) : null,
     ),
     tally,
-    abstention,
+    steps,
     calls,
     hasGold: gold !== null && scored,
     // The retry itself carries nothing over.
     reuses: own.reuses === true || before.reused !== undefined,
-    ...(drift && { drift }),
     since: {
       ...(before.merged_review && { merged_review: before.merged_review }),
       retried: { rows: (before.retried?.rows ?? 0) + own.tally.rows.total, at: own.finished_at },
@@ -85,12 +82,19 @@ export function summaryWith(
   };
 }
 
-/** The threshold was found with all rows, and stays; how many rows have an answer changes. */
-function abstentionNow({ scores }: StoredSummary, tally: Tally): Abstention | undefined {
-  if (scores?.abstention === undefined) return undefined;
+/**
+ * What was found with all rows stays: the threshold of `answer.abstain`, though another share of the rows has an answer now, and
+ * `drift`, though its alarm may have changed.
+ */
+function stepsNow({ abstain, drift, ...others }: StepFacts, tally: Tally, settings: Settings): StepFacts {
   const { rows, abstained = 0 } = tally;
   const answered = rows.completed - invalidOf(tally) - abstained;
-  return { ...scores.abstention, coverage: rows.completed === 0 ? 0 : answered / rows.completed };
+  const coverage = rows.completed === 0 ? 0 : answered / rows.completed;
+  return {
+    ...others,
+    ...(abstain && { abstain: { ...abstain, coverage } }),
+    ...(drift && { drift: { ...drift, alarm: settings.drift?.alarm ?? drift.alarm } }),
+  };
 }
 
 /** The retry stands behind the time that the output took before. */

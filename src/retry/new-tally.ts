@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { GoldTally } from '../account/gold-tally.js';
 import { failedCodes } from '../account/retry-command.js';
-import { type StoredSummary, tallyOf } from '../account/summary.js';
+import type { StoredSummary } from '../account/summary.js';
 import {
   Counter,
   type Counts,
@@ -52,7 +52,7 @@ export interface RetriedOutput {
 export async function tallyToGoOn(retried: RetriedOutput): Promise<Tally> {
   const { settings, before, chosen, scored } = retried;
   if (chosen.failed === null) await assertCounted(retried);
-  const then = tallyOf(before);
+  const then = before.details.tally;
   const { gold, ...rest } =
     chosen.failed === null
       ? then

@@ -14,6 +14,7 @@ import { goOn } from '../resume/resume.js';
 import { type Input, openInput } from '../run/input.js';
 import { announce, execute, type RunResult } from '../run/pipeline.js';
 import { type Plan, planRows } from '../run/plan.js';
+import type { Finishing } from '../run/step.js';
 import type { Unconnected } from '../run/world.js';
 import { type Chosen, chooseRows } from './chosen-rows.js';
 import { assertInput } from './input-of-output.js';
@@ -118,20 +119,24 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
     announce(settings, world, rows, opened),
   );
   const mending = {
-    merge: async (committer: typeof execution.committer) => {
-      const written = committer.written();
-      if (written === null) return true;
-      await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
-      const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
-      if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
-      try {
-        committer.countedAgain(await talliedAgain(retried, { name: path, format, bytes }, then, signal));
-        return true;
-      } catch (error) {
-        if (signal.aborted && error === signal.reason) return false;
-        throw error;
-      }
-    },
+    steps: [
+      {
+        async run({ committer }: Finishing) {
+          const written = committer.written();
+          if (written === null) return true;
+          await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
+          const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
+          if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
+          try {
+            committer.countedAgain(await talliedAgain(retried, { name: path, format, bytes }, then, signal));
+            return true;
+          } catch (error) {
+            if (signal.aborted && error === signal.reason) return false;
+            throw error;
+          }
+        },
+      },
+    ],
     summary: (own: Parameters<typeof summaryWith>[0]) =>
       summaryWith(own, execution.committer.manifest, settings, lost === null),
     mayReview: async () =>
@@ -205,12 +210,13 @@ async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promis
  * The job as rows of an output are called with it. The threshold of `answer.abstain` is found with all rows, and was: it stays.
  * @throws UsageError when the summary does not know it
  */
-function mendingJob(settings: Settings, { output, scores }: FinishedSummary): Settings {
+function mendingJob(settings: Settings, { output, details }: FinishedSummary): Settings {
   const { answer } = settings;
   if (answer.kind !== 'labels' || answer.abstainFor === undefined) return settings;
   const { abstainFor: _, ...spec } = answer;
-  if (scores?.abstention !== undefined)
-    return { ...settings, answer: { ...spec, abstainBelow: scores.abstention.threshold ?? 0 } };
+  const { abstain } = details.steps;
+  if (abstain !== undefined)
+    return { ...settings, answer: { ...spec, abstainBelow: abstain.threshold ?? 0 } };
   throw new UsageError(
     'no_threshold',
     `the job has answer.abstain, and the summary of ${output} has no threshold that was found for it`,

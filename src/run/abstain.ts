@@ -9,13 +9,22 @@ import type { RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten } from '../output/rewrite.js';
 import type { Committer } from '../resume/committer.js';
+import type { FinishingStep } from './step.js';
 
 /**
  * `answer.abstain`: finds the threshold on the rows with gold, when every row is written, and writes the output anew without
  * the labels of which the model is less sure. It is a function of the part file alone, so an execution that is killed leaves
  * the next one nothing but to do it again.
  */
-export async function abstain(committer: Committer, settings: Settings, format: RecordFormat): Promise<void> {
+export const abstainStep: FinishingStep = {
+  name: 'abstain',
+  async run({ committer, settings, format }) {
+    await abstain(committer, settings, format);
+    return true;
+  },
+};
+
+async function abstain(committer: Committer, settings: Settings, format: RecordFormat): Promise<void> {
   const { answer: spec, gold: column, output } = settings;
   if (spec.kind !== 'labels' || spec.abstainFor === undefined || column === null) return;
   const bytes = committer.written();

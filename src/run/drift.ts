@@ -5,17 +5,18 @@ import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
 import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
-import type { Committer } from '../resume/committer.js';
 import { summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { type LastRun, lastRunOf } from '../resume/last-run.js';
 import type { Survey } from '../source/source.js';
-import type { World } from './world.js';
+import type { Finishing, FinishingStep } from './step.js';
 
 /**
- * Whether the answers of a run can be compared with those of the last one, told before anything is sent.
- * @throws UsageError when they cannot
+ * `drift`: compares the answers of a run that has all of its rows with those of the last run, whose output may be about to be
+ * replaced. What keeps it from that is a warning: the rows are paid for.
  */
-export function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): void {
+export const driftStep: FinishingStep = { name: 'drift', check: checkDrift, run: findDrift };
+
+function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): void {
   const { drift, output, input, reuse } = settings;
   if (drift === null) return;
   if (output.path === '-') {
@@ -53,31 +54,21 @@ export function checkDrift(settings: Settings, survey: Survey, format: RecordFor
 const isSameInput = ({ summary }: LastRun, { sha256, rows }: Pick<Survey, 'sha256' | 'rows'>): boolean =>
   summary.input.sha256 === sha256 && summary.rows.total === rows;
 
-/**
- * Compares the answers of a run that has all of its rows with those of the last run, whose output may be about to be replaced.
- * What keeps it from that is a warning: the rows are paid for. An execution that goes on from there does not do it again. One that is
- * halted meanwhile leaves it to the next.
- */
-export async function findDrift(
-  committer: Committer,
-  settings: Settings,
-  { sha256, rows }: Pick<Survey, 'sha256' | 'rows'>,
-  { say, halt }: Pick<World, 'say' | 'halt'>,
-): Promise<void> {
+async function findDrift({ committer, settings, survey, say, halt }: Finishing): Promise<boolean> {
   const { drift, output, reuse } = settings;
   const records = committer.whole();
-  const { run, values = {}, drift: found } = committer.manifest;
-  if (drift === null || found !== undefined || records === null) return;
+  const { run, values = {}, steps } = committer.manifest;
+  if (drift === null || steps.drift !== undefined || records === null) return true;
   const last = lastRunOf(settings, run, true);
   if (last === null) {
     say(
       'no drift yet: the job has no last run that finished with all rows of its input and missed nothing, at the same output path',
     );
-    return;
+    return true;
   }
   try {
     // Another run may have finished since this one began.
-    if (reuse.id === null && !isSameInput(last, { sha256, rows }))
+    if (reuse.id === null && !isSameInput(last, survey))
       throw new UsageError(
         'drift_needs_id',
         `${last.output} is of another input, and the job has no input.id`,
@@ -98,11 +89,12 @@ export async function findDrift(
     const share = agreement === null ? null : changed / compared;
     const against = { against: last.summary.run, output: last.output };
     const drifted: Drift = { ...against, rows: compared, changed, share, alarm: drift.alarm };
-    await committer.drifted(drifted);
+    await committer.note({ drift: drifted });
     if (compared === 0) say(`warning: no drift: ${driftText(drifted)}`);
   } catch (error) {
-    if (halt.signal.aborted && error === halt.signal.reason) return;
+    if (halt.signal.aborted && error === halt.signal.reason) return false;
     if (!(error instanceof UsageError)) throw error;
     say(`warning: no drift: ${error.message}`);
   }
+  return true;
 }

@@ -1,5 +1,5 @@
 import { driftMiss } from '../account/drift.js';
-import { bothMissed, missOf, noneAnswered } from '../account/require.js';
+import { bothMissed, missOf } from '../account/require.js';
 import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import { spentText } from '../budget/budget.js';
@@ -13,17 +13,17 @@ import type { HaltReason } from '../halt.js';
 import { review } from '../output/review.js';
 import type { Committer } from '../resume/committer.js';
 import { keepMeasure, lastRunOf, lastRunTold } from '../resume/last-run.js';
-import { type OutputFiles, rejectedFiles } from '../resume/output-files.js';
+import type { OutputFiles } from '../resume/output-files.js';
 import { takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
 import { type Begun, goOn } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
-import { abstain } from './abstain.js';
-import { checkDrift, findDrift } from './drift.js';
 import { type EngineParts, runEngine } from './engine.js';
+import { checkSteps, FINISHING } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
 import { planRows } from './plan.js';
+import type { FinishingStep } from './step.js';
 import type { Unconnected, World } from './world.js';
 
 export interface RunResult {
@@ -63,7 +63,7 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
     const input = await openInput(settings, world);
     try {
       const plan = await planRows(settings, input.survey);
-      checkDrift(settings, input.survey, plan.format);
+      checkSteps(settings, input.survey, plan.format);
       const warnings = await mistakes(settings, input, plan, world.halt);
       const tell = (begun: Begun): void => {
         announce(settings, world, input, begun);
@@ -81,8 +81,8 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
 
 /** How a run ends whose rows take the places of others, in an output that is finished. */
 interface Mending {
-  /** Has the output written anew, out of its other records and those of the run. @returns whether it came to its end before the halt */
-  merge(committer: Committer): Promise<boolean>;
+  /** Takes the place of `FINISHING`: has the output written anew, out of its other records and those of the run. */
+  readonly steps: readonly Pick<FinishingStep, 'run'>[];
   /** The summary of the output. @param own what that of the run alone is made of */
   summary(own: SummaryParts): StoredSummary;
   /** Whether the rows for review may be written anew. */
@@ -144,26 +144,22 @@ async function endRun(
   const beyond = input.survey.rows - input.total;
   // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
   let isWhole = halted === null && beyond === 0;
-  if (isWhole && mending !== undefined) {
-    if (!(await mending.merge(committer))) {
-      halted = halt.reason;
-      isWhole = false;
-    }
-  } else if (isWhole) await abstain(committer, settings, plan.format);
-  else if (halted === null && answer.kind === 'labels' && answer.abstainFor !== undefined) say(NO_THRESHOLD);
-  if (isWhole && mending === undefined && settings.drift !== null) {
-    await findDrift(committer, settings, input.survey, { say, halt });
+  if (halted === null && !isWhole && answer.kind === 'labels' && answer.abstainFor !== undefined)
+    say(NO_THRESHOLD);
+  const finishing = { committer, settings, survey: input.survey, format: plan.format, say, halt };
+  for (const step of isWhole ? (mending?.steps ?? FINISHING) : []) {
+    if (await step.run(finishing)) continue;
     halted = halt.reason;
-    isWhole = halted === null;
+    isWhole = false;
+    break;
   }
-  if (isWhole && mending === undefined) await rejectBelow(committer, settings);
   const files = committer.files;
   const good = isWhole && !mending ? lastRunOf(settings, committer.manifest.run, true) : null;
   const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
   const own = {
     ...summaryParts(settings, parts, halted),
     lastRun,
-    ...(isWhole && committer.manifest.rejected && { rejected: { good_output: good?.output ?? null } }),
+    ...(isWhole && committer.manifest.steps.require && { rejected: { good_output: good?.output ?? null } }),
   };
   // The summary of the last run may have been replaced by an execution that was killed then.
   const told = isWhole && files && !lastRun ? lastRunTold(files.summary, committer.manifest.run) : undefined;
@@ -182,7 +178,7 @@ async function endRun(
     summary = await committer.finish(summary, {
       keep: async () => {
         // Answers that are not good enough are none to carry over: every night behind this one would be rejected for them (fault 105).
-        await (committer.manifest.rejected === undefined ? reuse?.finish() : reuse?.discard());
+        await (committer.manifest.steps.require === undefined ? reuse?.finish() : reuse?.discard());
         const isReplaced = good !== null && good.output === files?.output;
         if (settings.drift !== null && summary.missed !== null && isReplaced) await keepMeasure(good);
       },
@@ -211,20 +207,6 @@ async function endRun(
     if (halted !== null) await reuse?.discard();
   }
   return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, kept };
-}
-
-/** Nobody looks at a scheduled run when it ends: what is below what its job asks does not take the place of what is good. */
-async function rejectBelow(committer: Committer, { scheduled, require }: Settings): Promise<void> {
-  const { tally, abstention } = committer.manifest;
-  if (!scheduled || require === null) return;
-  const missed =
-    missOf(tally, require) === null ? noneAnswered(tally) : missOf(tally, require, abstention, '');
-  if (missed === null || committer.files === null) return;
-  const { output } = rejectedFiles(committer.files);
-  await committer.reject({
-    ...missed,
-    message: `${missed.message} The output is rejected: it is named ${output}.`,
-  });
 }
 
 const NO_THRESHOLD =
@@ -279,9 +261,10 @@ function summaryParts(
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
   const output = committer.files?.output ?? '-';
+  const { drift: found, ...others } = isWhole ? manifest.steps : {};
   // The alarm may have changed since it was found.
-  const drift =
-    isWhole && manifest.drift && settings.drift ? { ...manifest.drift, alarm: settings.drift.alarm } : null;
+  const drift = found && settings.drift ? { ...found, alarm: settings.drift.alarm } : null;
+  const steps = { ...others, ...(drift && { drift }) };
   return {
     run: manifest.run,
     job: settings.job,
@@ -297,14 +280,13 @@ function summaryParts(
     stopped: stopOf(halted),
     missed: isWhole
       ? bothMissed(
-          manifest.rejected ?? missOf(manifest.tally, settings.require, manifest.abstention),
+          steps.require ?? missOf(manifest.tally, settings.require, steps.abstain),
           drift && driftMiss(drift, output, settings.reuse.id),
         )
       : null,
     tally: manifest.tally,
-    abstention: manifest.abstention,
+    steps,
     since: manifest.since,
-    ...(drift && { drift }),
     calls: manifest.calls,
     prices: settings.prices,
     hasGold: settings.gold !== null,

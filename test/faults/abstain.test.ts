@@ -3,9 +3,17 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Halt } from '../../src/halt.js';
 import type { Outcome } from '../../src/model.js';
 import { takeOutput } from '../../src/resume/output-target.js';
-import { abstain } from '../../src/run/abstain.js';
+import { abstainStep } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finishingOf,
+  openCommitter,
+  type Rows,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
@@ -93,7 +101,7 @@ describe('an output of which labels are left out', () => {
   const complete = async (): Promise<void> => {
     const { committer } = await openCommitter(settings(), rows);
     await commitTo(committer, rows, COUNT);
-    await abstain(committer, settings(), rows.format);
+    await abstainStep.run(finishingOf(committer, settings(), rows.format));
     await committer.finish(summaryOf(committer, 'out.csv'));
     expect(work.records('out.csv').filter(({ abstained }) => abstained === 'true')).toHaveLength(4);
     expect(readdirSync(work.folder).sort()).toEqual(['out.csv', 'out.summary.json']);
@@ -113,7 +121,7 @@ describe('an output of which labels are left out', () => {
     async (_, harm) => {
       const { committer } = await openCommitter(settings(), rows);
       await commitTo(committer, rows, COUNT);
-      await abstain(committer, settings(), rows.format);
+      await abstainStep.run(finishingOf(committer, settings(), rows.format));
       harm();
       await expect(committer.finish(summaryOf(committer, 'out.csv'))).rejects.toMatchObject({
         exit: 3,
@@ -130,7 +138,7 @@ describe('an output of which labels are left out', () => {
     if (place === null) throw new Error('the output is a file');
     const { committer } = await openCommitter(settings(), rows, COUNT, place);
     await commitTo(committer, rows, COUNT);
-    await abstain(committer, settings(), rows.format);
+    await abstainStep.run(finishingOf(committer, settings(), rows.format));
     const before = readFileSync(work.path('out.csv.run.json'), 'utf8');
     rmSync(work.path('.out.lock'), { recursive: true });
     const lost = { exit: 3, code: 'lock_lost' };

@@ -2,9 +2,17 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/model.js';
 import { review } from '../../src/output/review.js';
-import { abstain } from '../../src/run/abstain.js';
+import { abstainStep } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finishingOf,
+  openCommitter,
+  type Rows,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 import { sureOf } from '../support/scripted-service.js';
 
@@ -61,7 +69,7 @@ describe.each([
       written.splice(done, next.length, ...next);
       await commitTo(committer, rows, last);
     }
-    await abstain(committer, settings, rows.format);
+    await abstainStep.run(finishingOf(committer, settings, rows.format));
     const { format, formulas } = settings.output;
     await committer.finish(summaryOf(committer, output), {
       review: {

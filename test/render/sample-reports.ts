@@ -1,4 +1,5 @@
 import type { StoredSummary } from '../../src/account/summary.js';
+import { emptyTally } from '../../src/account/tally.js';
 import { advanced, beginTimeline, type Timeline } from '../../src/account/timeline.js';
 import { type RunReport, runReport } from '../../src/render/run-report.js';
 import { runBeat } from '../web/beats.js';
@@ -47,7 +48,8 @@ const beatSummary = (): StoredSummary => ({
   },
   details: {
     v: 1,
-    latency: null,
+    tally: emptyTally(),
+    steps: {},
     timeline: timeline(94_200, 1000),
     settings: { parameters: 'max_tokens 5, temperature 0', answer: 'labels positive, negative, neutral' },
     limits: {

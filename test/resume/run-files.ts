@@ -2,12 +2,15 @@ import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
+import { Halt } from '../../src/halt.js';
 import type { Outcome } from '../../src/model.js';
+import type { RecordFormat } from '../../src/output/record.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
+import type { Finishing } from '../../src/run/step.js';
 import { csv } from '../../src/source/csv.js';
 import type { CallCounts } from '../../src/store/counters.js';
 import { DETAILS } from '../account/summary-parts.js';
@@ -83,6 +86,15 @@ export async function openCommitter(
 export async function commitTo(committer: Committer, rows: Rows, last: number): Promise<void> {
   await committer.commit(rows.records.slice(committer.manifest.rows, last));
 }
+
+/** A run as its last steps have it. */
+export const finishingOf = (
+  committer: Committer,
+  settings: Settings,
+  format: RecordFormat,
+  survey: Finishing['survey'] = { sha256: 'same', rows: committer.manifest.rows },
+  { say, halt }: Pick<Finishing, 'say' | 'halt'> = { say: () => {}, halt: new Halt() },
+): Finishing => ({ committer, settings, format, survey, say, halt });
 
 export function summaryOf(
   {

@@ -461,8 +461,8 @@ describe('promptmill retry', { timeout: 60_000 }, () => {
     const input = { path: work.rows(ROWS), only_new: true, id: 'id' };
     await call('run', job({ input, prices: { prompt: 1, completion: 1 } }));
     const drift = { against: 'x', output: 'x.csv', rows: 10, changed: 5, share: 0.5, alarm: 0.1 };
-    changeSummary(work.path('out.summary.json'), { drift });
-    const { cost } = work.json('out.summary.json');
+    const { cost, details } = work.json('out.summary.json');
+    changeSummary(work.path('out.summary.json'), { details: { ...Object(details), steps: { drift } } });
     failing = new Set();
     job({ input });
     const retried = await call('retry', 'out.csv');

@@ -9,10 +9,10 @@ import type { RunFlags } from '../../src/config/settings.js';
 import { Halt } from '../../src/halt.js';
 import type { Outcome } from '../../src/model.js';
 import type { Committer } from '../../src/resume/committer.js';
-import { checkDrift, findDrift } from '../../src/run/drift.js';
+import { driftStep } from '../../src/run/drift.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
-import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitTo, finishingOf, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -156,7 +156,7 @@ describe('the drift of a run', () => {
     const rows = await rowsOf(of, completed);
     const { committer, target } = await openCommitter(of, rows);
     await commitTo(committer, rows, rows.records.length);
-    await findDrift(committer, of, { ...INPUT, rows: answers.length }, here);
+    await driftStep.run(finishingOf(committer, of, rows.format, { ...INPUT, rows: answers.length }, here));
     return { committer, rows, target };
   }
 
@@ -171,13 +171,13 @@ describe('the drift of a run', () => {
     expect(said).toEqual([expect.stringMatching(/^no drift yet: the job has no last run/)]);
     const { committer, rows } = await whole(['yes', 'yes', 'yes']);
     const found = { against: first.manifest.run, rows: 3, changed: 1, share: 1 / 3, alarm: 0.1 };
-    expect(committer.manifest.drift).toMatchObject(found);
+    expect(committer.manifest.steps.drift).toMatchObject(found);
     // Killed when the summary of the last run was replaced already.
     writeFileSync(join(folder, 'out.summary.json'), JSON.stringify(summaryOf(committer, 'out.csv')));
     await committer.close();
     const next = (await openCommitter(settings(), rows)).committer;
-    await findDrift(next, settings(), INPUT, world);
-    expect(next.manifest.drift).toMatchObject(found);
+    await driftStep.run(finishingOf(next, settings(), rows.format, INPUT, world));
+    expect(next.manifest.steps.drift).toMatchObject(found);
     expect(said).toHaveLength(1);
     await next.close();
   });
@@ -187,12 +187,12 @@ describe('the drift of a run', () => {
     const path = join(folder, 'out.csv');
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('completed', 'done'));
-    const { committer } = await whole(['yes', 'yes', 'yes']);
-    expect(committer.manifest).not.toHaveProperty('drift');
+    const { committer, rows } = await whole(['yes', 'yes', 'yes']);
+    expect(committer.manifest.steps).not.toHaveProperty('drift');
     expect(said.at(-1)).toMatch(/^warning: no drift: .*out.csv, row 1, is not as a run wrote it/);
     await committer.close();
     writeFileSync(path, text);
-    await findDrift(committer, settings(), { sha256: 'other', rows: 3 }, world);
+    await driftStep.run(finishingOf(committer, settings(), rows.format, { sha256: 'other', rows: 3 }, world));
     expect(said.at(-1)).toMatch(
       /^warning: no drift: .*out.csv is of another input, and the job has no input.id/,
     );
@@ -204,13 +204,13 @@ describe('the drift of a run', () => {
     await finish(['yes', 'no', 'yes'], of);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.slice(0, text.lastIndexOf('yes') + 2));
-    const { committer } = await whole(['yes', 'yes', 'yes'], of);
+    const { committer, rows } = await whole(['yes', 'yes', 'yes'], of);
     expect(said.at(-1)).toMatch(/^warning: no drift: .*out.jsonl, row 3, is not as a run wrote it/);
     rmSync(path);
     mkdirSync(path);
-    await findDrift(committer, of, INPUT, world);
+    await driftStep.run(finishingOf(committer, of, rows.format, INPUT, world));
     expect(said.at(-1)).toMatch(/^warning: no drift: cannot read .*out.jsonl: EISDIR/);
-    expect(committer.manifest).not.toHaveProperty('drift');
+    expect(committer.manifest.steps).not.toHaveProperty('drift');
     await committer.close();
   });
 
@@ -218,10 +218,10 @@ describe('the drift of a run', () => {
     await finish(['yes', 'no', 'yes']);
     const halt = new Halt();
     halt.pull({ kind: 'signal', signal: 'SIGINT' });
-    const { committer } = await whole(['yes', 'yes', 'yes'], settings(), { ...world, halt });
-    expect(committer.manifest).not.toHaveProperty('drift');
-    await findDrift(committer, settings(), INPUT, world);
-    expect(committer.manifest.drift).toMatchObject({ rows: 3, changed: 1 });
+    const { committer, rows } = await whole(['yes', 'yes', 'yes'], settings(), { ...world, halt });
+    expect(committer.manifest.steps).not.toHaveProperty('drift');
+    await driftStep.run(finishingOf(committer, settings(), rows.format, INPUT, world));
+    expect(committer.manifest.steps.drift).toMatchObject({ rows: 3, changed: 1 });
     await committer.close();
   });
 
@@ -233,7 +233,7 @@ describe('the drift of a run', () => {
     );
     await finish(['yes', 'no', 'perhaps'], of);
     const { committer } = await whole(['yes', 'yes', 'no'], of);
-    expect(committer.manifest.drift).toMatchObject({ rows: 3, changed: 2 });
+    expect(committer.manifest.steps.drift).toMatchObject({ rows: 3, changed: 2 });
     await committer.close();
   });
 
@@ -257,8 +257,8 @@ describe('the drift of a run', () => {
     };
     const of = settings(job, flags);
     const { format } = await planRows(of, survey);
-    expect(() => checkDrift(of, survey, format)).toThrow(message);
-    expect(() => checkDrift({ ...of, drift: null }, survey, format)).not.toThrow();
+    expect(() => driftStep.check?.(of, survey, format)).toThrow(message);
+    expect(() => driftStep.check?.({ ...of, drift: null }, survey, format)).not.toThrow();
   });
 });
 

@@ -133,8 +133,8 @@ export class ComposeProcesses {
       .replaceAll('/run/secrets/', `${this.work.path('secrets')}/`)
       .replaceAll('/work/', `${this.work.folder}/`)
       .replaceAll('0.0.0.0', '127.0.0.1')
-      .replaceAll('7300', String(this.ports.serve))
-      .replaceAll('4010', String(this.ports.emulator))
+      .replaceAll(/\b7300\b/g, String(this.ports.serve))
+      .replaceAll(/\b4010\b/g, String(this.ports.emulator))
       .replaceAll('redis-cli', `redis-cli -p ${this.ports.redis}`);
   }
 }
