@@ -24,6 +24,7 @@ export default defineConfig({
   test: {
     include: CLAIMING,
     testNamePattern: new RegExp(CLAIM.source),
+    globalSetup: './test/support/servers.ts',
     reporters: ['./test/faults/table.ts'],
     // Only what hangs for good should fail by it: three times what the longest of those without a limit of their own take.
     testTimeout: 300_000,

@@ -59,17 +59,14 @@ describe('what check says before is what the service bills after', () => {
     }
   }
 
-  it('for labels of reviews, cl100k_base', { timeout: 120_000 }, () =>
-    compare('sentiment', sample('sentiment.yaml', join(ROOT, 'samples/reviews.csv'))),
-  );
+  it('for labels of reviews, cl100k_base', () =>
+    compare('sentiment', sample('sentiment.yaml', join(ROOT, 'samples/reviews.csv'))));
 
-  it('for topics of reviews by the older model, p50k_base', { timeout: 120_000 }, () =>
-    compare('nightly', sample('nightly.yaml', join(ROOT, 'samples/reviews.csv'))),
-  );
+  it('for topics of reviews by the older model, p50k_base', () =>
+    compare('nightly', sample('nightly.yaml', join(ROOT, 'samples/reviews.csv'))));
 
-  it('for JSON out of messages', { timeout: 120_000 }, () =>
-    compare('extraction', sample('extraction.yaml', join(ROOT, 'samples/messages.jsonl'))),
-  );
+  it('for JSON out of messages', () =>
+    compare('extraction', sample('extraction.yaml', join(ROOT, 'samples/messages.jsonl'))));
 
   it('for rows with parameters of their own that share requests, a third of them copies', {
     timeout: 120_000,
@@ -94,7 +91,7 @@ describe('what check says before is what the service bills after', () => {
     });
   });
 
-  it('for rows whose label is voted on, several of them in a request', { timeout: 120_000 }, () => {
+  it('for rows whose label is voted on, several of them in a request', () => {
     const reviews = ['I love it!', 'Broke on day one.', 'Good but it leaks.', 'Das ist Satz 1.'];
     const rows = Array.from({ length: 40 }, (_, i) => `${i},${reviews[i % 4]}`);
     const input = work.write('votes.csv', `id,review\n${rows.join('\n')}\n`);

@@ -37,7 +37,6 @@ it.each<[string, SlotServerOptions, concurrency: number, rows: number]>([
     const later = underWay.slice(-Math.floor(rows / 2)).sort((a, b) => a - b);
     expect(later[Math.floor(later.length / 2)]).toBeLessThanOrEqual(concurrency / 2);
   },
-  120_000,
 );
 
 it('fault 20: a server that shuts down and holds its connections open is told of before its calls time out', async () => {
@@ -68,4 +67,4 @@ it('fault 20: a server that shuts down and holds its connections open is told of
   const { code, stderr } = await run.ended;
   expect(code, stderr).toBe(0);
   expect(service.calls()).toBe(40);
-}, 120_000);
+});

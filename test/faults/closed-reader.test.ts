@@ -3,7 +3,7 @@ import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
 // A machine at work on other things takes its time to start a process.
-describe('fault 51: a reader that has gone', { timeout: 120_000 }, () => {
+describe('fault 51: a reader that has gone', () => {
   const state = new Workplace();
   let work: Workplace;
   let service: ScriptedService;

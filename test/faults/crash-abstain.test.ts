@@ -79,9 +79,7 @@ describe.each([
     });
   }
 
-  it('fault 42: ends with the same bytes and figures, and the final name is absent or complete', {
-    timeout: 120_000,
-  }, async () => {
+  it('fault 42: ends with the same bytes and figures, and the final name is absent or complete', async () => {
     let redone = 0;
     const property = fc.asyncProperty(
       fc.integer({ min: 12, max: 40 }),

@@ -48,9 +48,7 @@ describe.each(['out.csv', 'out.jsonl', 'out.csv.gz'])(
     const packed = (text: string): Buffer => (name.endsWith('.gz') ? gzipSync(text) : Buffer.from(text));
     const live = () => mergeReview(output, review, settings, () => {});
 
-    it('fault 42: leaves the old output or the new one, and ends with the same bytes and figures', {
-      timeout: 120_000,
-    }, async () => {
+    it('fault 42: leaves the old output or the new one, and ends with the same bytes and figures', async () => {
       const before = await saying(() => 'yes');
       const tally = fold(emptyTally(), before.records);
       const started_at = '2026-11-23T02:00:00.000Z';

@@ -33,9 +33,7 @@ describe.each([
     };
     const isFinished = (): boolean => folder.has(rejected) && !folder.has(`out.${ending}.run.json`);
 
-    it('faults 42 and 105: leaves the good output alone, and the rejected name is absent or complete', {
-      timeout: 120_000,
-    }, async () => {
+    it('faults 42 and 105: leaves the good output alone, and the rejected name is absent or complete', async () => {
       const rows = await rowsOf(
         settings,
         Array.from({ length: ROWS }, (_, i) => ({ note: `note ${i}`, outcome: completed })),

@@ -96,9 +96,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
     await expect(chosen).rejects.toThrow('interrupted');
   });
 
-  it('fault 42: leaves the old output or the new one, and ends with the same bytes and figures', {
-    timeout: 120_000,
-  }, async () => {
+  it('fault 42: leaves the old output or the new one, and ends with the same bytes and figures', async () => {
     const first = await rowsOf(
       settings,
       outcomesOf((row) => (fails(row) ? failed : completed)),

@@ -32,9 +32,7 @@ const STATUS = new Map([
 ]);
 const questions = fc.array(fc.constantFrom('a', 'c', 'f', 'b'), { minLength: 1, maxLength: 10 });
 
-describe('a run that reuses outcomes and dies at any point of its work on the disk', {
-  timeout: 120_000,
-}, () => {
+describe('a run that reuses outcomes and dies at any point of its work on the disk', () => {
   // One folder for all files, because the disk that crashes has only one.
   const folder = new CrashFolder('reuse');
   const stateDir = dirname(folder.path);

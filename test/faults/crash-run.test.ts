@@ -21,132 +21,128 @@ const crash = crashWithin(60);
 describe.each([
   ['out.csv', 400, 120],
   ['out.csv.gz', 60, 60],
-])(
-  'a run to %s that dies at any point of its work on the disk',
-  { timeout: 120_000 },
-  (name, runs, limitedRuns) => {
-    const folder = new CrashFolder();
-    const output = folder.at(name);
-    const settings = settingsFor(output);
+])('a run to %s that dies at any point of its work on the disk', (name, runs, limitedRuns) => {
+  const folder = new CrashFolder();
+  const output = folder.at(name);
+  const settings = settingsFor(output);
 
-    /** What the ledger was told to forget; it must be on disk whatever comes. */
-    let forgotten = 0;
-    /** The record of each row as the last process wrote it that came so far. */
-    let written: string[] = [];
+  /** What the ledger was told to forget; it must be on disk whatever comes. */
+  let forgotten = 0;
+  /** The record of each row as the last process wrote it that came so far. */
+  let written: string[] = [];
 
-    /** One process: continues the run and commits some rows at a time. */
-    async function live(rows: Rows, rowsInCommit: number, limit?: number): Promise<void> {
-      const total = Math.min(limit ?? rows.records.length, rows.records.length);
-      const flags = limit === undefined ? settings : settingsFor(output, {}, { limit });
-      const { target, committer } = await openCommitter(flags, rows, total);
-      expect(target.warning).toBeNull();
-      expect(committer.manifest.rows).toBeGreaterThanOrEqual(forgotten);
-      while (committer.manifest.rows < total) {
-        const done = committer.manifest.rows;
-        const last = Math.min(total, done + rowsInCommit);
-        const next = rows.records.slice(done, last).map(({ text }) => text);
-        written.splice(done, next.length, ...next);
-        await commitTo(committer, rows, last);
-        // A folder that cannot be synced is no error, so a process that died there has to be stopped here.
-        await disk.step(async () => {
-          forgotten = committer.manifest.rows;
-        });
-      }
-      await committer.finish(summaryOf(committer, output), { more: total < rows.records.length });
+  /** One process: continues the run and commits some rows at a time. */
+  async function live(rows: Rows, rowsInCommit: number, limit?: number): Promise<void> {
+    const total = Math.min(limit ?? rows.records.length, rows.records.length);
+    const flags = limit === undefined ? settings : settingsFor(output, {}, { limit });
+    const { target, committer } = await openCommitter(flags, rows, total);
+    expect(target.warning).toBeNull();
+    expect(committer.manifest.rows).toBeGreaterThanOrEqual(forgotten);
+    while (committer.manifest.rows < total) {
+      const done = committer.manifest.rows;
+      const last = Math.min(total, done + rowsInCommit);
+      const next = rows.records.slice(done, last).map(({ text }) => text);
+      written.splice(done, next.length, ...next);
+      await commitTo(committer, rows, last);
+      // A folder that cannot be synced is no error, so a process that died there has to be stopped here.
+      await disk.step(async () => {
+        forgotten = committer.manifest.rows;
+      });
     }
+    await committer.finish(summaryOf(committer, output), { more: total < rows.records.length });
+  }
 
-    it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {
-      const property = fc.asyncProperty(
-        notes,
-        fc.integer({ min: 1, max: 4 }),
-        fc.array(crash, { maxLength: 6 }),
-        async (texts, rowsInCommit, crashes) => {
-          await folder.begin();
-          forgotten = 0;
-          written = [];
-          const rowsWith = (latency_ms: number): Promise<Rows> =>
-            rowsOf(
-              settings,
-              texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
-            );
-          const { header } = await rowsWith(0);
-          for (const crash of crashes) {
-            const rows = await rowsWith(crash.latency);
-            const ended = await folder.lives(crash, () => live(rows, rowsInCommit));
-            if (folder.has(name)) expect(folder.text(name)).toBe(header + written.join(''));
-            if (ended || isFinished()) break;
-          }
-          if (!isFinished()) await live(await rowsWith(20), rowsInCommit);
-          expect(folder.text(name)).toBe(header + written.join(''));
-          expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
-            rows: { total: texts.length },
-            usage: { total_tokens: 8 * texts.length },
-          });
-          expect(folder.names).toEqual([name, 'out.summary.json']);
-        },
-      );
-      await fc.assert(property, { seed: 42, numRuns: runs });
-      // Otherwise nothing was tried.
-      expect(folder.died).toBeGreaterThan(runs);
-    });
+  it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {
+    const property = fc.asyncProperty(
+      notes,
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(crash, { maxLength: 6 }),
+      async (texts, rowsInCommit, crashes) => {
+        await folder.begin();
+        forgotten = 0;
+        written = [];
+        const rowsWith = (latency_ms: number): Promise<Rows> =>
+          rowsOf(
+            settings,
+            texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
+          );
+        const { header } = await rowsWith(0);
+        for (const crash of crashes) {
+          const rows = await rowsWith(crash.latency);
+          const ended = await folder.lives(crash, () => live(rows, rowsInCommit));
+          if (folder.has(name)) expect(folder.text(name)).toBe(header + written.join(''));
+          if (ended || isFinished()) break;
+        }
+        if (!isFinished()) await live(await rowsWith(20), rowsInCommit);
+        expect(folder.text(name)).toBe(header + written.join(''));
+        expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
+          rows: { total: texts.length },
+          usage: { total_tokens: 8 * texts.length },
+        });
+        expect(folder.names).toEqual([name, 'out.summary.json']);
+      },
+    );
+    await fc.assert(property, { seed: 42, numRuns: runs });
+    // Otherwise nothing was tried.
+    expect(folder.died).toBeGreaterThan(runs);
+  });
 
-    it('fault 42: over its first rows, and later over all of them, has either the first or all under the final name', async () => {
-      const before = folder.died;
-      let wentOn = 0;
-      const property = fc.asyncProperty(
-        fc.tuple(notes, notes),
-        fc.integer({ min: 1, max: 4 }),
-        fc.array(fc.tuple(crash, fc.boolean()), { maxLength: 8 }),
-        async ([first, others], rowsInCommit, crashes) => {
-          await folder.begin();
-          forgotten = 0;
-          written = [];
-          const texts = [...first, ...others];
-          const rowsWith = (latency_ms: number): Promise<Rows> =>
-            rowsOf(
-              settings,
-              texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
-            );
-          const { header } = await rowsWith(0);
-          let beginning = '';
-          for (const [crash, goesOn] of crashes) {
-            const rows = await rowsWith(crash.latency);
-            // More than the first are written, or they are under the final name: nothing is left to do under the limit.
-            const limit = goesOn || beginning !== '' || forgotten > first.length ? undefined : first.length;
-            let isRefused = false;
-            await folder.lives(crash, () =>
-              live(rows, rowsInCommit, limit).catch((error: unknown) => {
-                isRefused = `${error}`.includes('more than --limit');
-                if (!isRefused) throw error;
-              }),
-            );
-            if (isRefused) continue;
-            const found = folder.has(name) ? folder.text(name) : '';
-            if (found !== '' && beginning === '') {
-              const upTo = header + written.slice(0, first.length).join('');
-              if (found === upTo) beginning = found;
-            }
-            if (found !== '') expect([beginning, header + written.join('')]).toContain(found);
-            if (isFinished()) break;
+  it('fault 42: over its first rows, and later over all of them, has either the first or all under the final name', async () => {
+    const before = folder.died;
+    let wentOn = 0;
+    const property = fc.asyncProperty(
+      fc.tuple(notes, notes),
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(fc.tuple(crash, fc.boolean()), { maxLength: 8 }),
+      async ([first, others], rowsInCommit, crashes) => {
+        await folder.begin();
+        forgotten = 0;
+        written = [];
+        const texts = [...first, ...others];
+        const rowsWith = (latency_ms: number): Promise<Rows> =>
+          rowsOf(
+            settings,
+            texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
+          );
+        const { header } = await rowsWith(0);
+        let beginning = '';
+        for (const [crash, goesOn] of crashes) {
+          const rows = await rowsWith(crash.latency);
+          // More than the first are written, or they are under the final name: nothing is left to do under the limit.
+          const limit = goesOn || beginning !== '' || forgotten > first.length ? undefined : first.length;
+          let isRefused = false;
+          await folder.lives(crash, () =>
+            live(rows, rowsInCommit, limit).catch((error: unknown) => {
+              isRefused = `${error}`.includes('more than --limit');
+              if (!isRefused) throw error;
+            }),
+          );
+          if (isRefused) continue;
+          const found = folder.has(name) ? folder.text(name) : '';
+          if (found !== '' && beginning === '') {
+            const upTo = header + written.slice(0, first.length).join('');
+            if (found === upTo) beginning = found;
           }
-          if (!isFinished()) {
-            if (beginning !== '') wentOn++;
-            await live(await rowsWith(20), rowsInCommit);
-          }
-          expect(folder.text(name)).toBe(header + written.join(''));
-          expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
-            rows: { total: texts.length },
-            usage: { total_tokens: 8 * texts.length },
-          });
-          expect(folder.names).toEqual([name, 'out.summary.json']);
-        },
-      );
-      await fc.assert(property, { seed: 7, numRuns: limitedRuns });
-      expect(folder.died - before).toBeGreaterThan(limitedRuns);
-      expect(wentOn).toBeGreaterThan(limitedRuns / 12);
-    });
+          if (found !== '') expect([beginning, header + written.join('')]).toContain(found);
+          if (isFinished()) break;
+        }
+        if (!isFinished()) {
+          if (beginning !== '') wentOn++;
+          await live(await rowsWith(20), rowsInCommit);
+        }
+        expect(folder.text(name)).toBe(header + written.join(''));
+        expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
+          rows: { total: texts.length },
+          usage: { total_tokens: 8 * texts.length },
+        });
+        expect(folder.names).toEqual([name, 'out.summary.json']);
+      },
+    );
+    await fc.assert(property, { seed: 7, numRuns: limitedRuns });
+    expect(folder.died - before).toBeGreaterThan(limitedRuns);
+    expect(wentOn).toBeGreaterThan(limitedRuns / 12);
+  });
 
-    /** True when the run has nothing left to do: then a process says that the output exists. */
-    const isFinished = (): boolean => folder.has(name) && !folder.has(`${name}.run.json`);
-  },
-);
+  /** True when the run has nothing left to do: then a process says that the output exists. */
+  const isFinished = (): boolean => folder.has(name) && !folder.has(`${name}.run.json`);
+});

@@ -27,9 +27,9 @@ describe.each(['out.csv', 'out.csv.gz'])('run --extend of %s that is killed with
     work.remove();
   });
 
-  it('fault 40: five times, keeps the output as it is until all rows are in it, each once', {
-    timeout: 300_000,
-  }, async ({ task }) => {
+  it('fault 40: five times, keeps the output as it is until all rows are in it, each once', async ({
+    task,
+  }) => {
     const env = { PROMPTMILL_BASE_URL: service.url };
     const job = work.job({
       input: { path: work.rows(FIRST) },

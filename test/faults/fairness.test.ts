@@ -162,7 +162,7 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
       const { code, stderr } = await long.ended;
       expect([0, 143], stderr).toContain(code);
       task.meta.fault = { rows: LONG + SHORT, calls: calls.length };
-    }, 300_000);
+    });
     return;
   }
 
@@ -175,7 +175,7 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
     expect(beside).toBeGreaterThanOrEqual(SHORT / 2);
     expect(beside).toBeLessThanOrEqual(SHORT * 1.5);
     task.meta.fault = { rows: LONG + SHORT, calls: calls.length };
-  }, 300_000);
+  });
 
   it('fault 88: of two runs that bring their own workers, the short one has half of the calls of both', async ({
     task,
@@ -185,5 +185,5 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
     expect(beside).toBeGreaterThanOrEqual(SHORT / 2);
     expect(beside).toBeLessThanOrEqual(SHORT * 1.5);
     task.meta.fault = { rows: LONG + SHORT, calls: calls.length };
-  }, 300_000);
+  });
 }

@@ -137,7 +137,7 @@ describeEachStore(
       expect(code, stderr).toBe(0);
       expectAnswered(service.requests.length, stderr, 'forged');
       task.meta.fault = { rows: ROWS, calls: service.requests.length };
-    }, 300_000);
+    });
 
     it('fault 58: is no danger to a `promptmill work` that others leave their calls to', async ({ task }) => {
       const before = service.requests.length;
@@ -153,7 +153,7 @@ describeEachStore(
       // Two beats name a queue of another address; the worker tells of them, and takes nothing there.
       expect(left.stderr).toContain('wait for workers of another address');
       task.meta.fault = { rows: ROWS, calls };
-    }, 300_000);
+    });
   },
   ON,
 );

@@ -36,9 +36,7 @@ afterEach(async () => {
   work.remove();
 });
 
-it('fault 45: SIGINT while a run that has all its rows compares them with the last one leaves only that to the next', {
-  timeout: 60_000,
-}, async () => {
+it('fault 45: SIGINT while a run that has all its rows compares them with the last one leaves only that to the next', async () => {
   const env = { PROMPTMILL_BASE_URL: service.url };
   const job = work.job({
     input: { path: work.rows(ROWS), id: 'id' },

@@ -25,7 +25,7 @@ import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
 
-const SMALL = 250_000;
+const SMALL = 100_000;
 const FACTOR = 8;
 
 /** So many characters of a text again and again. */
@@ -152,7 +152,6 @@ describe('texts of megabytes, with no process,', () => {
         expect(large, name).toBeLessThan(500 + 24 * small);
       }
     },
-    300_000,
   );
 
   it('fault 69: JSON is mended, or given up, in a time that is bounded', () => {
@@ -250,7 +249,7 @@ describe('20,000 labels', () => {
       return spent(() => answerReader(settle(readJobFile(path), readEnvironment({}), {}).answer));
     };
     expect(start(40_000)).toBeLessThan(500 + 24 * start(5_000));
-  }, 60_000);
+  });
 
   it('fault 74: two that are the same are told, wherever they are', () => {
     const labels = [...many, 'LABEL_7'].map((label) => [label]);

@@ -33,7 +33,7 @@ describeInChromium('every page', () => {
   let browser: Browser;
   beforeAll(async () => {
     browser = await startChromium();
-  }, 60_000);
+  });
   afterAll(async () => {
     await browser.close();
     rmSync(folder, { recursive: true, force: true });

@@ -44,5 +44,5 @@ describeEachStore('a service that refuses by chance', (store) => {
     } finally {
       await service.close();
     }
-  }, 120_000);
+  });
 });

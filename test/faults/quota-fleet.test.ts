@@ -98,5 +98,5 @@ describeEachStore('two processes of one deployment', (store) => {
     expect(sooner('first-key-for-tests')).toBe(0);
     expect(sooner('second-key-for-tests')).toBe(0);
     task.meta.fault = { rows: 2 * ROWS, calls: service.requests.length };
-  }, 300_000);
+  });
 });

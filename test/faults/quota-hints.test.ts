@@ -57,4 +57,4 @@ it('fault 17: after a 429 no call of any row is made sooner than the service ask
   } finally {
     await service.close();
   }
-}, 300_000);
+});

@@ -50,7 +50,7 @@ describeInChromium('the page in a browser', () => {
 
   beforeAll(async () => {
     browser = await startChromium();
-  }, 60_000);
+  });
   afterAll(async () => {
     await browser.close();
     rmSync(folder, { recursive: true, force: true });

@@ -13,7 +13,7 @@ import { entry, record } from '../store/samples.js';
 import { Workplace } from '../support/promptmill.js';
 import { commitTo, type Rows, rowsOf, settingsFor } from './run-files.js';
 
-describe('going on with a run', { timeout: 60_000 }, () => {
+describe('going on with a run', () => {
   let work: Workplace;
   let rows: Rows;
   beforeEach(async () => {

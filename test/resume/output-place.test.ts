@@ -7,7 +7,7 @@ import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { settingsFor } from './run-files.js';
 
-describe('fault 52: an output that cannot be written', { timeout: 120_000 }, () => {
+describe('fault 52: an output that cannot be written', () => {
   let work: Workplace;
   let service: ScriptedService;
   beforeEach(async () => {

@@ -6,7 +6,7 @@ import { completionBody, type ScriptedService, startScriptedService } from '../s
 import { oneStore } from '../support/stores.js';
 import { changeSummary } from '../support/written.js';
 
-describe('run --extend', { timeout: 60_000 }, () => {
+describe('run --extend', () => {
   let work: Workplace;
   let service: ScriptedService;
   beforeEach(async () => {

@@ -33,7 +33,7 @@ const OWN = [
   ...['usage', 'cost', 'calls', 'retried', 'details', 'error_samples', 'last_run'],
 ];
 
-describe('the figures of an output whose rows were called again', { timeout: 60_000 }, () => {
+describe('the figures of an output whose rows were called again', () => {
   const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;

@@ -8,7 +8,7 @@ import { changeSummary } from '../support/written.js';
 
 const ROWS = 12;
 
-describe('promptmill retry', { timeout: 60_000 }, () => {
+describe('promptmill retry', () => {
   let work: Workplace;
   let service: ScriptedService;
   /** Rows that fail, as long as they are in it. */

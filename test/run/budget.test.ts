@@ -33,7 +33,7 @@ for (const { kind, have, start } of KINDS) {
     const workers: Child[] = [];
     beforeAll(async () => {
       server = await start();
-    }, 60_000);
+    });
     afterAll(async () => {
       await server?.stop();
       state.remove();

@@ -9,9 +9,7 @@ describe('a deployment of a name of its own', () => {
   const job = (name: string, service: object): string =>
     work.job({ service, input: { path: 'rows.csv' }, output: { path: `${name}.csv` } }, `${name}.yaml`);
 
-  it('rehearses as the model to assume, which is said, or as service.model says', {
-    timeout: 60_000,
-  }, async () => {
+  it('rehearses as the model to assume, which is said, or as service.model says', async () => {
     const assumed = await work.call(['run', job('assumed', { deployment: 'prod/reviews 2' }), '--emulate']);
     expect(assumed.code, assumed.stderr).toBe(0);
     expect(assumed.stderr).toContain(

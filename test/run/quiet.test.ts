@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
 
-it('a quiet run that is stopped says why in one line, and nothing else', { timeout: 120_000 }, async () => {
+it('a quiet run that is stopped says why in one line, and nothing else', async () => {
   const work = new Workplace();
   const service = await startScriptedService(() => ({
     status: 403,

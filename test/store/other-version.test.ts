@@ -31,7 +31,7 @@ describe.runIf(havePostgres())('tables in PostgreSQL', () => {
   };
   beforeAll(async () => {
     server = await startPostgres();
-  }, 60_000);
+  });
   afterAll(() => server.stop());
 
   test('are made once by processes that start together, and left alone by those that start later', async () => {

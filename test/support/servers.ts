@@ -76,25 +76,54 @@ export async function startRedis({ appendonly = true, args = [] }: RedisOptions 
 /** The password of the only user of a private PostgreSQL. */
 const PASSWORD = 'loopback-only';
 
+/** Names the files of a new PostgreSQL, from which every server of a test run begins: to copy them takes a tenth of the time. */
+const TEMPLATE = 'TEST_POSTGRES_TEMPLATE';
+
+/** Makes the template at the beginning of a test run; what it returns removes it at the end. */
+export default async function setup(): Promise<() => void> {
+  // Asked again for each project of a configuration.
+  if (!havePostgres() || process.env[TEMPLATE] !== undefined) return () => {};
+  const folder = mkdtempSync(join(tmpdir(), 'promptmill-postgres-'));
+  const template = join(folder, 'template');
+  await initdb(folder, template, postgresUser());
+  process.env[TEMPLATE] = template;
+  return () => rmSync(folder, { recursive: true, force: true });
+}
+
+type User = ReturnType<typeof unprivilegedUser>;
+
+/** PostgreSQL refuses to run as root. */
+const postgresUser = (): User | null => (process.getuid?.() === 0 ? unprivilegedUser() : null);
+
+async function initdb(folder: string, data: string, user: User | null): Promise<void> {
+  const bin = postgresFolder();
+  if (bin === null) throw new Error(NO_POSTGRES);
+  const passwordFile = join(folder, 'password');
+  writeFileSync(passwordFile, PASSWORD);
+  if (user !== null) for (const path of [folder, passwordFile]) chownSync(path, user.uid, user.gid);
+  await promisify(execFile)(
+    join(bin, 'initdb'),
+    [
+      ...['-D', data, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`],
+      ...['--no-sync', '--encoding=UTF8', '--locale=C', '--wal-segsize=1'],
+    ],
+    { cwd: folder, ...user },
+  );
+}
+
+const NO_POSTGRES = 'postgres is neither on the PATH nor in /usr/lib/postgresql';
+
 /** Starts a PostgreSQL with one superuser, `postgres`, and a password. */
 export async function startPostgres({ args = [] }: { args?: readonly string[] } = {}): Promise<Server> {
   const bin = postgresFolder();
-  if (bin === null) throw new Error('postgres is neither on the PATH nor in /usr/lib/postgresql');
-  // PostgreSQL refuses to run as root.
-  const user = process.getuid?.() === 0 ? unprivilegedUser() : null;
+  if (bin === null) throw new Error(NO_POSTGRES);
+  const user = postgresUser();
   return onFreePort('postgres', async (folder, port) => {
     const data = join(folder, 'data');
-    const passwordFile = join(folder, 'password');
-    writeFileSync(passwordFile, PASSWORD);
-    if (user !== null) for (const path of [folder, passwordFile]) chownSync(path, user.uid, user.gid);
-    await promisify(execFile)(
-      join(bin, 'initdb'),
-      [
-        ...['-D', data, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`],
-        ...['--no-sync', '--encoding=UTF8', '--locale=C'],
-      ],
-      { cwd: folder, ...user },
-    );
+    const template = process.env[TEMPLATE];
+    if (template === undefined) await initdb(folder, data, user);
+    else await promisify(execFile)('cp', ['-a', template, data]);
+    if (user !== null) chownSync(folder, user.uid, user.gid);
     return {
       url: `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`,
       launch: {

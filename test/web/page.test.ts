@@ -20,7 +20,7 @@ describeInChromium('the page in a browser', () => {
 
   beforeAll(async () => {
     browser = await startChromium();
-  }, 60_000);
+  });
   afterAll(() => browser.close());
   beforeEach(() => {
     beats = new MemoryBeats();

@@ -21,7 +21,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
   beforeAll(async () => {
     server = await startRedis();
     store = await openStore(server.url, { stateDir: '/dev/null/never', onWarning: () => {} });
-  }, 60_000);
+  });
   afterAll(async () => {
     clearInterval(renewing);
     await renewed;
