@@ -6,7 +6,7 @@ import { completionBody, type ScriptedService, startScriptedService } from '../s
 import { describeEachStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
-const ROWS = 5_000;
+const ROWS = 2_000;
 const CONCURRENCY = 10;
 const KILLS = 5;
 const AGAIN = 2;
