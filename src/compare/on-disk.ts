@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { StoredSummary } from '../account/summary.js';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
-import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { outputBytes, packingOf } from '../output/output-bytes.js';
 import { outputAt } from '../output/reader.js';
 import type { OutputToCompare } from './compared-output.js';
 
@@ -24,7 +24,7 @@ export class Spool {
    * @throws the reason of the signal
    */
   async plain(path: string, signal?: AbortSignal): Promise<string> {
-    if (!isPacked(path)) return path;
+    if (packingOf(path) === null) return path;
     try {
       this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
       const copy = join(this.#folder, 'plain');

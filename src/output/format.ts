@@ -3,7 +3,7 @@ import type { AnswerReader } from '../answer/answer.js';
 import { either, UsageError } from '../errors.js';
 import { csv } from './csv.js';
 import { jsonl } from './jsonl.js';
-import { isPacked } from './output-bytes.js';
+import { plainName } from './output-bytes.js';
 import { type OutputFormat, type RecordFormat, recordLayout } from './record.js';
 import type { OriginColumn } from './result-columns.js';
 
@@ -15,7 +15,7 @@ export const OUTPUT_ENDINGS = `${either(OUTPUT_FORMATS.map(({ endings: [first] }
 
 /** The format of an output, by its name; null where the ending is of none. */
 export function knownFormatOf(path: string): OutputFormat | null {
-  const ending = extname(isPacked(path) ? path.slice(0, -'.gz'.length) : path).toLowerCase();
+  const ending = extname(plainName(path)).toLowerCase();
   return OUTPUT_FORMATS.find(({ endings }) => endings.includes(ending)) ?? null;
 }
 

@@ -1,42 +1,33 @@
 import { createReadStream } from 'node:fs';
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
-import { inflate, zlibCode } from '../source/open.js';
+import { gzip } from './gzip.js';
+import { type Packing, PIECE } from './packing.js';
 
-/** Bytes that are read at a time. */
-const PIECE = 1024 * 1024;
+const PACKINGS: readonly Packing[] = [gzip];
 
-/** Whether an output is packed: a run goes by its name. */
-export const isPacked = (path: string): boolean => /\.gz$/i.test(path);
+/** The packing that the name of an output asks for; null for records as they are. */
+export const packingOf = (path: string): Packing | null =>
+  PACKINGS.find(({ ending }) => path.toLowerCase().endsWith(ending)) ?? null;
+
+/** The name without its packing: it ends as the format says. */
+export const plainName = (path: string): string =>
+  path.slice(0, path.length - (packingOf(path)?.ending.length ?? 0));
 
 /**
- * The records of an output, as bytes: inflated where it is packed. Nothing is open until they are asked for.
- * @param packed whether it is, where its name does not say so. @default by its name
+ * The records of an output, as bytes. Nothing is open until they are asked for.
+ * @param packing of the file, where its name does not say so. @default by its name
  * @param onFile gets the bytes of the file itself, as they are read
- * @throws UsageError `output_damaged` for gzip that is cut off, is not sound, or has other data behind it
+ * @throws UsageError `output_damaged`
  * @throws the file system's error
  */
 export async function* outputBytes(
   path: string,
-  packed = isPacked(path),
+  packing = packingOf(path),
   onFile?: (piece: Buffer) => unknown,
 ): AsyncGenerator<Buffer> {
   const file: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: PIECE });
   const bytes = onFile === undefined ? file : told(file, onFile);
-  if (!packed) return yield* bytes;
-  try {
-    yield* inflate(bytes);
-  } catch (error) {
-    const code = zlibCode(error);
-    if (code === null) throw error;
-    const what =
-      code === 'Z_BUF_ERROR'
-        ? 'is cut off: its gzip stream ends too early'
-        : `is not sound gzip (${errorText(error)})`;
-    const hint = 'Put the file back as the run wrote it.';
-    throw new UsageError('output_damaged', `${path} ${what}`, hint, { cause: error });
-  }
+  yield* packing === null ? bytes : packing.unpack(bytes, path);
 }
 
 async function* told(
@@ -64,12 +55,6 @@ export async function* readable(name: string, bytes: AsyncIterable<Buffer>): Asy
   }
 }
 
-/** Records as the file of an output has them: packed where its name says so. The same records give the same bytes. */
-export async function* packedFor(path: string, records: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  if (!isPacked(path)) return yield* records;
-  // The header has no time in it.
-  const gzip = createGzip({ chunkSize: PIECE });
-  // The loop below meets the same error, or is what ended the pipeline.
-  pipeline(records, gzip).catch(() => {});
-  for await (const piece of gzip) yield piece;
-}
+/** Records as the file of an output has them: packed where its name says so. */
+export const packedFor = (path: string, records: AsyncIterable<Buffer>): AsyncIterable<Buffer> =>
+  packingOf(path)?.pack(records) ?? records;

@@ -1,9 +1,9 @@
 import { extname } from 'node:path';
-import { isPacked } from './output-bytes.js';
+import { plainName } from './output-bytes.js';
 
 /** The output without its ending: `out/reviews.csv` and `out/reviews.csv.gz` → `out/reviews`. */
 export function stemOf(output: string): string {
-  const plain = isPacked(output) ? output.slice(0, -'.gz'.length) : output;
+  const plain = plainName(output);
   return plain.slice(0, plain.length - extname(plain).length);
 }
 

@@ -3,7 +3,8 @@ import { crc32 } from 'node:zlib';
 import * as z from 'zod';
 import { count, counted } from '../figures.js';
 import { outputFormatOf } from './format.js';
-import { isPacked, outputBytes } from './output-bytes.js';
+import { outputBytes, packingOf } from './output-bytes.js';
+import type { Packing } from './packing.js';
 import { isBlank, recordsWithEnds } from './reader.js';
 
 /*
@@ -49,13 +50,13 @@ const MARK = Buffer.from('\ufeff');
  * @param name of the output, where the file has another one yet: by it go format and packing
  * @throws UsageError `output_damaged` for gzip that is not sound
  */
-export async function writtenOf(path: string, name = path, packed = isPacked(name)): Promise<Written> {
-  return (await scan(path, name, packed)).written;
+export async function writtenOf(path: string, name = path, packing = packingOf(name)): Promise<Written> {
+  return (await scan(path, name, packing)).written;
 }
 
 /** What is different in an output, in words: `its rows are in another order`. @throws UsageError `output_damaged` */
 export async function differenceOf(path: string, then: Written): Promise<string> {
-  const { written: now, traces } = await scan(path, path, isPacked(path), then.block);
+  const { written: now, traces } = await scan(path, path, packingOf(path), then.block);
   const facts = [
     ...(now.rows > then.rows
       ? [`it has ${counted(now.rows - then.rows, 'row')} more than were written`]
@@ -71,9 +72,9 @@ export async function differenceOf(path: string, then: Written): Promise<string>
     ...(traces.blank > 0 ? [`it has ${counted(traces.blank, 'blank line')}`] : []),
   ];
   if (facts.length > 0) return facts.join('; ');
-  return isPacked(path)
-    ? 'its records are the same, and were packed again by another program'
-    : 'its bytes are others';
+  return packingOf(path) === null
+    ? 'its bytes are others'
+    : 'its records are the same, and were packed again by another program';
 }
 
 function changedRows(now: Written, then: Written): string[] {
@@ -93,7 +94,7 @@ function changedRows(now: Written, then: Written): string[] {
 async function scan(
   path: string,
   name: string,
-  packed: boolean,
+  packing: Packing | null,
   blockThen?: number,
 ): Promise<{ readonly written: Written; readonly traces: Traces }> {
   const format = outputFormatOf(name);
@@ -104,7 +105,7 @@ async function scan(
   let block = blockThen ?? 1;
   let places: number[] = [];
   let isFirst = true;
-  const bytes = outputBytes(path, packed, (piece) => sha256.update(piece));
+  const bytes = outputBytes(path, packing, (piece) => sha256.update(piece));
   for await (const lines of recordsWithEnds(bytes, format)) {
     for (const line of lines) {
       if (isBlank(line)) {

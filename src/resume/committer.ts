@@ -9,7 +9,7 @@ import { type Ended, fold, type Tally } from '../account/tally.js';
 import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
 import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
 import type { Fault } from '../model.js';
-import { isPacked, outputBytes, packedFor } from '../output/output-bytes.js';
+import { outputBytes, packedFor, packingOf } from '../output/output-bytes.js';
 import { type FileId, fileAt, giveFreeName, isSame, isTaken, modeLike, modeOf } from '../output/own-file.js';
 import {
   type Loss,
@@ -334,7 +334,7 @@ export class Committer {
     const { files, renamed } = this.#target ?? {};
     if (files === undefined || renamed || this.#anew === null) return this.written();
     const { path } = this.#anew;
-    return () => outputBytes(path, isPacked(files.output));
+    return () => outputBytes(path, packingOf(files.output));
   }
 
   /** A step at the end of the run has found this: it is not looked for again. */
@@ -413,14 +413,14 @@ export class Committer {
       await this.#assertReplaced();
       const { renamed } = this.#target;
       const whole = renamed ? output : (this.#anew?.path ?? part);
-      const packed = whole !== part && isPacked(output);
-      const written = await writing(whole, () => writtenOf(whole, output, packed));
+      const packing = whole === part ? null : packingOf(output);
+      const written = await writing(whole, () => writtenOf(whole, output, packing));
       const stored = { ...summary, details: { ...summary.details, written } };
       await writeDurably(summaryPath, summaryText(stored), this.mode);
       this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
       await this.#save();
       if (review !== null)
-        await writeReview(this.#target.files.review, outputBytes(whole, packed), review, this.mode);
+        await writeReview(this.#target.files.review, outputBytes(whole, packing), review, this.mode);
       await this.#assertOurs();
       if (!renamed) await this.#giveName(whole, output);
       await syncFolder(dirname(output));
@@ -438,7 +438,8 @@ export class Committer {
   /** The part file is plain, so that records can be appended and cut off; an output that is to be packed is written anew. */
   async #pack(): Promise<void> {
     const written = this.written();
-    if (written === null || this.#anew !== null || !isPacked(this.#target?.files.output ?? '')) return;
+    if (written === null || this.#anew !== null || packingOf(this.#target?.files.output ?? '') === null)
+      return;
     await this.rewrite(written());
   }
 
@@ -521,7 +522,7 @@ async function copyFinished({ files, unfinished }: OutputTarget, mode?: number):
   const digest = createHash('sha256');
   await writeAside(
     part,
-    outputBytes(output, isPacked(output), (piece) => digest.update(piece)),
+    outputBytes(output, packingOf(output), (piece) => digest.update(piece)),
     mode,
   );
   const sha256 = digest.digest('hex');

@@ -87,7 +87,7 @@ async function held(
   summary: FinishedSummary,
 ): Promise<{ readonly summary: FinishedSummary; readonly difference: string | null }> {
   const { next, ...details } = summary.details;
-  const sha256 = await sha256OfBytes(readable(output, outputBytes(output, false)));
+  const sha256 = await sha256OfBytes(readable(output, outputBytes(output, null)));
   // A merge of answers that was killed may have written its summary first, or its output as well.
   if (sha256 === next?.written.sha256) {
     const { written, merged_review } = next;

@@ -56,7 +56,7 @@ export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
   const kept = outputFiles(marked(output, 'measure'));
   // Those whom it was closed to may not read the copy.
   const mode = modeOf(output);
-  await writeAside(kept.output, outputBytes(output, false), mode);
+  await writeAside(kept.output, outputBytes(output, null), mode);
   await writeDurably(kept.summary, summaryText({ ...summary, output: kept.output }), mode);
 }
 

@@ -5,7 +5,7 @@ import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { prepareStateDir } from '../folder.js';
 import { LockedError, thisProcess } from '../lock.js';
-import { isPacked, outputBytes } from '../output/output-bytes.js';
+import { outputBytes, packingOf } from '../output/output-bytes.js';
 import { type FileId, fileAt, isSame, isTaken, modeOf } from '../output/own-file.js';
 import { sealOfFile, writeDurably } from '../output/writer.js';
 import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
@@ -129,7 +129,7 @@ async function grown(
       overwrite: false,
       finishing: false,
       ...(plan.reviewed !== null && { reviewing: true }),
-      ...(isPacked(path) && { part: { bytes: await lengthOf(outputBytes(path)), seal: '', tally } }),
+      ...(packingOf(path) && { part: { bytes: await lengthOf(outputBytes(path)), seal: '', tally } }),
       calls: {
         ...before.calls,
         in_flight: 0,

@@ -1,0 +1,15 @@
+/** How a finished output holds its records, where its name says more than their format. Its part file has them as they are. */
+export interface Packing {
+  /** Stands behind the ending of the format: `out.csv.gz`. */
+  readonly ending: string;
+  /** The same records give the same bytes. */
+  pack(records: AsyncIterable<Buffer>): AsyncGenerator<Buffer>;
+  /**
+   * @param path for errors
+   * @throws UsageError `output_damaged` for a file that is cut off, is not sound, or has other data behind it
+   */
+  unpack(file: AsyncIterable<Buffer>, path: string): AsyncGenerator<Buffer>;
+}
+
+/** Bytes read and written at a time. */
+export const PIECE = 1024 * 1024;
