@@ -150,7 +150,7 @@ const NO_JSON = '?';
 const isUnclear = (word: string): boolean =>
   word.includes(';') || (/^(?:null|none|true|false)$/i.test(word) && !/^(?:null|true|false)$/.test(word));
 
-/** Letters and digits only: an escape may replace a character, or vanish, and stray backslashes do. */
+/** Letters and digits only: repair may change escapes. It drops stray backslashes, so these are refused. */
 function letters(text: string): string {
   const plain = text.replace(/\\[bfnrt"'\\/]/g, '');
   return /\\(?!u)/.test(plain) ? NO_JSON : plain.replace(/[^\p{L}\p{M}\p{N}]+/gu, '');

@@ -361,7 +361,7 @@ export class ChunkWorker {
     const chunk = decodeChunk(job.data);
     const asking = chunk === null ? null : this.#askingFor(chunk);
     if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
-      // The store lost the data of such an entry, and its run adds it again.
+      // Empty data: the store lost it, and the run adds the entry again.
       const level = Object.keys(job.data ?? {}).length === 0 ? 'debug' : 'warn';
       this.place.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError(`${REFUSED} not a chunk of this deployment`);
