@@ -7,20 +7,18 @@ import { numberReader } from './number-answer.js';
 import { cleaned, type ReadFrom } from './text.js';
 import { votingReader } from './votes.js';
 
-/** Reads the answer of a row out of its completion. */
 export interface AnswerReader {
-  /** Names of the answer's values: `answer`, or the top-level properties of the JSON Schema in its order. */
+  /** `answer`, or the top-level properties of the JSON Schema, in order. */
   readonly columns: readonly string[];
-  /** `value`: the answer is the one value. `labels`: it is a list of labels. `object`: it is an object with the columns as members. */
+  /** `labels`: a list of labels. `object`: has the columns as members. */
   readonly shape: 'value' | 'labels' | 'object';
-  /** The labels for which the job asks how sure the model is: none where it asks that of a number; absent where it does not ask. */
+  /** The labels with confidence: empty for a number; absent when the job asks for no confidence. */
   readonly confidenceOf?: readonly string[];
-  /** Whether labels are left out of which the model is not sure enough. @default false */
   readonly abstains?: boolean;
   read(completion: ReadFrom): Answer;
 }
 
-/** @throws UsageError when the schema is no JSON Schema */
+/** @throws UsageError for an invalid JSON Schema */
 export function answerReader(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
@@ -46,14 +44,13 @@ export function answerReader(spec: AnswerSpec): AnswerReader {
   }
 }
 
-/** Whether labels are left out of which the model is not sure enough: such a run has a file for review. */
+/** Whether uncertain labels are left out: such a run has a file for review. */
 export const abstains = (spec: AnswerSpec): boolean =>
   spec.kind === 'labels' && (spec.abstainBelow ?? spec.abstainFor) !== undefined;
 
-/** What the summary counts where the model was not sure enough. */
 export const ABSTAINED = '(abstained)';
 
-/** Reads how sure the model is as well, where the job asks, and leaves out labels of which it is not sure enough. */
+/** Adds confidence, where the job asks for it, and leaves out uncertain labels. */
 function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
   const { labels, abstainBelow, abstainFor } = spec;
   const read = sureReader(reader.read, spec);
@@ -65,7 +62,7 @@ function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
     read(completion) {
       const answer = read(completion);
       const [label] = answer.values;
-      // Which labels are left out for an accuracy is known when all are there.
+      // Which labels are left out is decided at the end of the run.
       if (abstainFor !== undefined) return { ...answer, abstained: false };
       if (abstainBelow === undefined) return answer;
       const abstained = typeof label === 'string' && (answer.confidence?.value ?? 0) < abstainBelow;
@@ -77,7 +74,6 @@ function withConfidence(reader: AnswerReader, spec: LabelSpec): AnswerReader {
 
 type LabelSpec = Extract<AnswerSpec, { kind: 'labels' }>;
 
-/** Reads a label, and how sure the model is of it; null where the job does not ask. */
 function sureReader(read: AnswerReader['read'], spec: LabelSpec): AnswerReader['read'] | null {
   const { confidence, votes } = spec;
   if (votes !== undefined) return votingReader(read, votes);

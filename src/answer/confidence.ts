@@ -3,13 +3,12 @@ import type { Names } from './label-index.js';
 import { composed } from './text.js';
 import { type TokenChoice, tokenChoices } from './token-probabilities.js';
 
-/** Tokens in which the label is looked for: words may stand before it, such as "Sentiment:". */
+/** Tokens searched for the label: words such as "Sentiment:" may come first. */
 const MOST_TOKENS = 50;
 
-/** What stands before a word in its token, or around it as markup. */
+/** Prefix of a word in its token, or markup around it. */
 const BEFORE = /^[\s"'“‘`*_([{]+/u;
 
-/** A name as tokens are compared with it. */
 interface Form {
   readonly text: string;
   readonly label: number;
@@ -18,13 +17,11 @@ interface Form {
 /**
  * Reads from log probabilities how sure the model is of each label.
  *
- * The token with which the label begins decides, because what follows it is nearly certain. Every likely token in its
- * place counts for the label that it begins, in any case, with or without a blank before it. A token that begins no label
- * is left out, and the probabilities of the others are made to add up to one with what is left for tokens that are not
- * listed: any label may be among those.
- *
+ * The label's first token decides, because the rest is nearly certain. Each likely token in its place counts
+ * for the label that it begins, in any case, with or without a space. Tokens that begin no label are left
+ * out. The others are scaled to add up to one, along with the unlisted rest, which may be any label.
  * @param labels the names of each label: itself, then its synonyms
- * @returns null where the label is not found among the tokens, or its first token begins another as well
+ * @returns null when the label is not among the tokens, or its first token begins another label, too
  */
 export function confidenceReader(
   labels: readonly Names[],
@@ -68,17 +65,15 @@ export function confidenceReader(
   };
 }
 
-/** Whether a text begins with a name, as a word of its own. */
 const isWord = (text: string, name: string): boolean =>
   text.startsWith(name) && !LETTER_OR_DIGIT.test(text.charAt(name.length));
 
 const LETTER_OR_DIGIT = /[\p{L}\p{N}]/u;
 
-/** What a token begins that is the beginning of no label, or of more than one. */
 const NONE = -1;
 const SEVERAL = -2;
 
-/** The label that a token begins, alone. One that is the whole of a name counts for it. */
+/** The label that a token begins; a whole name wins over longer ones. */
 function labelBegunBy(forms: readonly Form[], token: string): number {
   const begin = folded(token);
   if (begin === '') return NONE;
@@ -97,9 +92,8 @@ function labelBegunBy(forms: readonly Form[], token: string): number {
 }
 
 /**
- * Labels that cannot be told apart by the tokens with which they begin, as the tokenizer of the model has them.
- * @param firstToken the text of a text's first token
- * @returns two of them and the token, or null when all can be told apart
+ * Two labels that begin with the same token of the model's tokenizer, or null.
+ * @param firstToken the first token of a text, as text
  */
 export function sameBeginning(
   labels: readonly Names[],
@@ -110,7 +104,7 @@ export function sameBeginning(
     for (const name of names) {
       for (const form of [name, capital(name)].flatMap((each) => [each, ` ${each}`])) {
         const token = folded(firstToken(form));
-        // A blank may be a token of its own; the next one decides.
+        // A space may be a token of its own; the next form decides.
         if (token === '') continue;
         const before = begun.get(token);
         if (before !== undefined && before.label !== label) return { names: [before.name, name], token };
@@ -123,7 +117,7 @@ export function sameBeginning(
 
 const capital = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
-/** White space, `_` and `-` inside a name stand for each other. */
+/** White space, `_` and `-` are equivalent. */
 const folded = (text: string): string =>
   composed(text)
     .toLowerCase()

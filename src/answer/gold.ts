@@ -10,29 +10,25 @@ import { numberReader, rangeText } from './number-answer.js';
 import { NONE, SEPARATOR } from './several-labels.js';
 import { excerpt, listed } from './text.js';
 
-/** The right answer of a row. */
 export type Gold =
-  /** A label; a number as its text. */
+  /** A label, or a number as text. */
   | { readonly kind: 'label'; readonly label: string }
-  /** Where a row may have several; empty where none applies. */
+  /** Empty when none applies. */
   | { readonly kind: 'labels'; readonly labels: readonly string[] }
-  /** One value for each property that the gold names: a part of them is enough. */
+  /** May have only some of the answer's properties. */
   | { readonly kind: 'json'; readonly values: readonly GoldValue[] };
 
-/** The right value of a property. */
 export interface GoldValue {
-  /** Of the property; `answer` where the answer is no object of properties. */
   readonly name: string;
-  /** Where the answer has it: its place in {@link Answer.values}. */
+  /** Index in {@link Answer.values}. */
   readonly place: number;
   readonly right: Json;
 }
 
-/** Whether an answer has the right value; an answer that cannot be used has none. */
 export const isRight = ({ place, right }: GoldValue, { values, fault }: Answer): boolean =>
   fault === null && canonical(values[place] ?? null) === canonical(right);
 
-/** Whether the model is right: in all of its answer, or in the label that was left out for want of confidence. */
+/** Judges the whole answer, or the label that was left out for low confidence. */
 export function saysRight(gold: Gold, answer: Answer): boolean {
   const { values, fault, label = values[0] ?? null } = answer;
   if (fault !== null) return false;
@@ -46,25 +42,22 @@ export function saysRight(gold: Gold, answer: Answer): boolean {
   }
 }
 
-/** Whether two lists without repetition have the same members. */
 const hasSame = (list: readonly Json[], other: readonly Json[]): boolean =>
   list.length === other.length && other.every((member) => list.includes(member));
 
-/** What a job says of its right answers. */
 interface GoldJob {
-  /** `answer.gold`: the column that holds them; `null` is none. */
+  /** `answer.gold`: the column with the right answers; null for none. */
   readonly gold: string | null;
   readonly answer: AnswerSpec;
 }
 
 /**
- * Reads the right answers of rows. A label is known by each of its names, in any case and with any white space, `_` or `-`
- * between words, and nothing else is in its cell. Several labels stand there as in the output: `a;b` or `none`, or as a
- * list. A number is read as the text of an answer is. Gold for JSON is JSON, in a cell or in the row itself.
- *
- * @param input how messages call it
- * @returns the right answer of a row, `null` where its cell is empty; `null` for a job without gold
- * @throws UsageError `gold_invalid`, of the returned function, for a cell that cannot be an answer
+ * Reads the right answers of rows. A cell holds nothing but a label, by any of its names, in any case, with
+ * any white space, `_` or `-` between words. Several labels are written as in the output, `a;b` or `none`, or
+ * as a list. Numbers are read like answers. Gold for JSON is JSON, in a cell or in the row itself.
+ * @param input its name in messages
+ * @returns reads a row, null for an empty cell; null for a job without gold. It throws UsageError
+ *   `gold_invalid` for a cell that cannot be an answer
  */
 export function goldReader(
   { gold: column, answer }: GoldJob,
@@ -85,8 +78,7 @@ export function goldReader(
 }
 
 /**
- * Reads the right answer that a cell has, as {@link goldReader} does.
- * @returns `null` for an empty cell; for one that cannot be an answer what is wrong, as `has the text "x", which is no label`
+ * @returns null for an empty cell; what is wrong with an invalid one: `has the text "x", which is no label`
  */
 export function goldCell(answer: AnswerSpec): (cell: Json) => Gold | string | null {
   const read = cellReader(answer);
@@ -100,7 +92,6 @@ export function goldCell(answer: AnswerSpec): (cell: Json) => Gold | string | nu
 
 type LabelSpec = Extract<AnswerSpec, { kind: 'labels' }>;
 
-/** The gold of a cell, or what is wrong with it. */
 type CellReader = (cell: Json) => Gold | string;
 
 function cellReader(answer: AnswerSpec): CellReader {
@@ -148,7 +139,7 @@ function labelGold({ labels, synonyms, multiple }: LabelSpec): CellReader {
   };
 }
 
-/** The labels of a cell, `none` for an empty list. */
+/** `[NONE]` for an empty list. */
 function listOf(cell: Json): readonly string[] {
   // A label may look like a number.
   const json = typeof cell === 'string' ? exactOr(cell, undefined) : cell;

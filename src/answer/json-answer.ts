@@ -12,19 +12,18 @@ const require = createRequire(import.meta.url);
 
 type Schema = { readonly [key: string]: Json };
 
-/** Brackets in a text that may turn out to be no JSON: to refuse each takes thousands of times its length. */
+/** Most brackets tried as the start of JSON: refusing all takes thousands of times the text's length. */
 const MOST_TRIED = 1_000;
 
 /**
- * Reads JSON of a schema out of a text: bare, in a code fence, or with words around it; the first object counts.
- * JSON that is not of the schema gives no values: a wrong value in a column is worse than none.
+ * Reads JSON of a schema from a text: bare, fenced, or with words around it; the first object counts. JSON
+ * that violates the schema gives no values: a wrong value is worse than none. With `repair`, text that is
+ * nearly JSON and was not cut is repaired.
  *
- * With `repair`, a text without JSON is mended where it is nearly JSON and was not cut short.
- *
- * ajv compiles the schema into code (`new Function`). The schema comes from a job file, where rows are asked again through the
- * queue, and never from a row or from the model. Whoever can write to the queue can make a worker compile a schema.
- *
- * @throws UsageError when the schema is no JSON Schema
+ * ajv compiles the schema into code (`new Function`). It comes from the job file (through the queue, where
+ * rows are asked again), never from a row or the model. Whoever can write to the queue can make a worker
+ * compile a schema.
+ * @throws UsageError for an invalid JSON Schema
  */
 export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json' }>): {
   readonly properties: readonly string[];
@@ -63,11 +62,11 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
   return { properties, read };
 }
 
-/** Whether a text surely goes on behind its end; the filter cuts as well. */
+/** Whether the text certainly continues; the filter cuts, too. */
 const isCut = ({ finish_reason, damaged }: ReadFrom): boolean =>
   finish_reason === 'length' || finish_reason === 'content_filter' || damaged === 'cut';
 
-/** What keeps a schema from saying what it seems to say; empty where nothing does. */
+/** Mistakes that make a schema mean something other than it seems. */
 export function schemaProblems(schema: Schema): readonly SchemaProblem[] {
   const slips = unknownKeywords(schema);
   if (slips.length > 0) return slips;
@@ -80,7 +79,7 @@ export function schemaProblems(schema: Schema): readonly SchemaProblem[] {
   }
 }
 
-/** What is wrong with a value by the schema, or `null`. */
+/** What is wrong with a value, or null. */
 function validator(schema: Schema): (value: Json) => string | null {
   try {
     const validate = compile(validatorFor(schema), schema);
@@ -95,12 +94,11 @@ function validator(schema: Schema): (value: Json) => string | null {
 }
 
 function compile(ajv: Ajv, schema: Schema): ValidateFunction {
-  // "$async" would make the validator answer with a promise.
+  // "$async" would make the validator return a promise.
   if (schema['$async'] !== undefined) throw new Error('$async is not supported');
   return ajv.removeKeyword('uniqueItems').addKeyword(UNIQUE_ITEMS).compile(schema);
 }
 
-/** The library is loaded for jobs that have a schema only. */
 function validatorFor(schema: Schema): Ajv {
   const options = {
     strict: false,
@@ -116,21 +114,21 @@ function validatorFor(schema: Schema): Ajv {
   return new Ajv(options);
 }
 
-/** Characters of a value to which a `pattern` is put. What it takes for longer ones, only its author could bound. */
+/** Longest value matched against a `pattern`, in characters; beyond, only its author could bound it. */
 const LONGEST_MATCHED = 10_000;
 
-/** The engine of the schema's own patterns: a longer value is of none (fault 69). */
+/** A longer value does not match (fault 69). */
 function boundedPattern(pattern: string, flags: string): { test(text: string): boolean; toString(): string } {
   const regExp = new RegExp(pattern, flags);
   return {
     test: (text) => text.length <= LONGEST_MATCHED && regExp.test(text),
-    // By this name ajv tells the patterns of a schema apart.
+    // ajv identifies patterns by this text.
     toString: () => regExp.toString(),
   };
 }
 boundedPattern.code = 'new RegExp';
 
-/** The library's own compares every item with every other. */
+/** The library's own compares all pairs of items. */
 const UNIQUE_ITEMS = {
   keyword: 'uniqueItems',
   type: 'array',
@@ -140,7 +138,7 @@ const UNIQUE_ITEMS = {
     !unique || new Set(items.map(canonical)).size === items.length,
 } as const;
 
-/** Bounded, because names of members in the answer are part of the path. */
+/** Bounded: the path has member names from the answer. */
 function described(error: ErrorObject | undefined): string {
   const { allowedValues } = error?.params ?? {};
   const allowed = Array.isArray(allowedValues) ? `: ${listed(allowedValues.map(String))}` : '';
@@ -148,15 +146,14 @@ function described(error: ErrorObject | undefined): string {
   return `answer${path} ${error?.message ?? 'is not valid'}${allowed}`;
 }
 
-/** Brackets with which an answer of the schema begins. */
 function openersOf(schema: Schema, properties: readonly string[]): '{' | '[' | '{[' {
   if (schema['type'] === 'array') return '[';
   return schema['type'] === 'object' || properties.length > 0 ? '{' : '{[';
 }
 
 /**
- * The first JSON object (or array) in the text, or the whole text where it is a JSON string, number or literal. What
- * is inside brackets that are no JSON, or are never closed, does not count: a part of a cut answer is no answer.
+ * The first JSON object or array, or the whole text if it is a JSON string, number or literal. Nothing inside
+ * brackets that are no JSON, or never closed, counts: part of a cut answer is no answer.
  */
 function findJson(text: string, openers: '{' | '[' | '{['): string | undefined {
   let tried = 0;
@@ -172,7 +169,7 @@ function findJson(text: string, openers: '{' | '[' | '{['): string | undefined {
   return !/^[[{]/.test(text) && isJson(text) ? text : undefined;
 }
 
-/** Index behind the bracket that closes the one at `start`; −1 when none does, or the value is too deep. */
+/** Index after the bracket that closes `start`; −1 when none does, or it is nested too deep. */
 function balancedEnd(text: string, start: number): number {
   let depth = 0;
   for (let at = start; at < text.length; at++) {

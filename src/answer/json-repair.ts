@@ -4,15 +4,15 @@ import { fits } from './text.js';
 
 const require = createRequire(import.meta.url);
 
-/** Characters of a text that is mended: some 8,000 tokens. The library's time grows with more than the length. */
+/** Longest repaired text, in characters: some 8,000 tokens. The library's time is not linear in it. */
 const LONGEST = 32_000;
 
 /**
- * Finds JSON in a text that is nearly JSON: with quotes of another kind or none, comments, Python's words, a comma too many or
- * too few. The library also ends what was never ended, and fills in what is missing; so a text is mended only where its
- * brackets and strings are all closed, and where what came of it has the same brackets and the same words in the same places.
+ * Repairs text that is nearly JSON: wrong or missing quotes, comments, Python's literals, stray or missing
+ * commas. The library would also complete cut texts and invent what is missing. So all brackets and strings
+ * must be closed, and the result must have the same brackets and words in the same places.
  * @param openers brackets with which the JSON may begin
- * @returns for a text the first object or array that can be mended; undefined where there is none
+ * @returns the first object or array that can be repaired, or undefined
  */
 export function jsonRepairer(openers: string): (text: string) => string | undefined {
   const { jsonrepair }: typeof import('jsonrepair') = require('jsonrepair');
@@ -22,7 +22,7 @@ export function jsonRepairer(openers: string): (text: string) => string | undefi
       const json = jsonrepair(text);
       return skeleton(json, 0)?.words === wanted ? json : undefined;
     } catch {
-      // Whatever the library makes of a text that a model wrote: there is no JSON in it then.
+      // The library may throw anything on a model's text: it is no JSON then.
       return undefined;
     }
   };
@@ -41,7 +41,7 @@ export function jsonRepairer(openers: string): (text: string) => string | undefi
   };
 }
 
-/** With which marks a string ends, by the mark with which it begins. */
+/** Opening quote → the quotes that may close it. */
 const ENDS: ReadonlyMap<string, string> = new Map([
   ['"', '"'],
   ["'", "'"],
@@ -49,21 +49,20 @@ const ENDS: ReadonlyMap<string, string> = new Map([
   ...[...'‘’`´'].map((mark): [string, string] => [mark, "'‘’`´"]),
 ]);
 
-/** What may stand behind a string. Where a quote inside of a string was not escaped, something else does. */
+/** What may follow a string. Anything else suggests an unescaped quote inside. */
 const BEHIND = /\s*(?:[,:}\]+]|\/[/*])|\s+["'“”‘’`´](?![\s,:[\]/{}()+])|[ \t\r]*\n/y;
 const WORDY = /[\p{L}\p{N}_]/u;
-/** Outside of strings: calls, escapes, entities, and the dots of what was left out. */
+/** Outside strings: calls, escapes, entities, and ellipses. */
 const REFUSED = /[()\\&…]|\.\.\./y;
 
 /**
- * What a text in brackets says, without how it is written: its brackets and words in their order.
- * @returns null where a bracket or a string is never closed, a string may not end where it seems to, or it is too deep
+ * @returns null when a bracket or string is not closed, a string may end elsewhere, or it is nested too deep
  */
 function skeleton(text: string, start: number): { readonly end: number; readonly words: string } | null {
   const open: string[] = [];
   let words = '';
   let bare = '';
-  /** The string behind which nothing has come yet. */
+  /** The last string, while nothing has followed it. */
   let string: string | null = null;
   let joined = false;
   const endWord = (): void => {
@@ -114,7 +113,6 @@ function skeleton(text: string, start: number): { readonly end: number; readonly
   return null;
 }
 
-/** Index of the mark that ends the string which begins at `start`, or −1. */
 function stringEnd(text: string, start: number, ends: string): number {
   for (let at = start + 1; at < text.length; at++) {
     if (text[at] === '\\') at++;
@@ -123,7 +121,7 @@ function stringEnd(text: string, start: number, ends: string): number {
   return -1;
 }
 
-/** Index behind the comment that begins at `start`; 0 where none does, or it is never closed. */
+/** Index after the comment at `start`; 0 when there is none, or it is not closed. */
 function commentEnd(text: string, start: number): number {
   const [mark, length] = text[start + 1] === '*' ? ['*/', 2] : ['\n', 0];
   if (mark === '\n' && text[start + 1] !== '/') return 0;
@@ -131,7 +129,7 @@ function commentEnd(text: string, start: number): number {
   return end < 0 ? 0 : end + length;
 }
 
-/** Whether a string opens a bracket and leaves it open, so that the bracket behind the string may be part of it. */
+/** Whether the string leaves a bracket open, which the bracket after it may close. */
 function isOpen(string: string | null, closing: string): boolean {
   if (string === null) return false;
   const opening = closing === '}' ? '{' : '[';
@@ -145,17 +143,14 @@ const PYTHON: ReadonlyMap<string, string> = new Map([
   ['False', 'false'],
 ]);
 
-/** Stands for what the library would turn into another text. Nothing that is mended has it among its words. */
+/** Marks what the library would change into other text; no repaired text contains it. */
 const NO_JSON = '?';
 
-/** Whether a bare word would become a text, with its semicolon, although it may mean another value. */
+/** Whether a bare word would become text, although it may mean another value. */
 const isUnclear = (word: string): boolean =>
   word.includes(';') || (/^(?:null|none|true|false)$/i.test(word) && !/^(?:null|true|false)$/.test(word));
 
-/**
- * Letters and digits only: an escape may have come in the place of a character, or gone. The library leaves out a backslash
- * that is part of none.
- */
+/** Letters and digits only: repair may change escapes. It drops stray backslashes, so these are refused. */
 function letters(text: string): string {
   const plain = text.replace(/\\[bfnrt"'\\/]/g, '');
   return /\\(?!u)/.test(plain) ? NO_JSON : plain.replace(/[^\p{L}\p{M}\p{N}]+/gu, '');

@@ -5,22 +5,21 @@ import { distinct, ENOUGH, endsLine, isExplained, isFirst, negationBefore } from
 import { severalReader } from './several-labels.js';
 import { composed, excerpt, listed } from './text.js';
 
-/** What the summary counts where the text is none of the labels. */
 const NONE = '(none)';
 
 /**
- * Reads which of the labels a text names.
+ * Reads the label that a text names.
  *
- * - A label counts as a whole word, by its own name or a synonym, in any case, with any punctuation or markdown around
- *   it. White space, `_` and `-` inside a name stand for each other: `self_harm` is found in "Self harm.".
- * - A label behind a negation ("not positive", "isn't a very positive") does not count: what the opposite of a
- *   label is, only the job's author knows.
- * - Of several labels the first one counts when it stands alone on the first line (a model often goes on with the
- *   next example), or begins the text and an explanation follows ("Positive. Nothing negative in it"). Otherwise
- *   the text is ambiguous and names none: "positive or negative", "positive: 0.2, negative: 0.8".
+ * - A label counts as a whole word, by its name or a synonym, in any case, with any punctuation or markdown
+ *   around it. White space, `_` and `-` are equivalent: "Self harm." is `self_harm`.
+ * - A negated label ("not positive", "isn't a very positive") does not count: only the job's author knows
+ *   what its opposite is.
+ * - Of several labels the first counts when it stands alone on the first line (models often go on with the
+ *   next example), or begins the text and an explanation follows ("Positive. Nothing negative in it").
+ *   Otherwise the text is ambiguous: "positive or negative", "positive: 0.2, negative: 0.8".
  *
- * A text takes time by its length, whatever the number of labels (faults 69 and 74). The job file's check has seen to it
- * that all names can be told apart.
+ * Time is linear in the text, whatever the number of labels (faults 69 and 74). The check of the job file
+ * guarantees that all names differ.
  */
 export function labelReader({
   labels,
@@ -48,7 +47,6 @@ export function labelReader({
   };
 }
 
-/** What each label is called in a text. */
 export const namesOf = ({
   labels,
   synonyms,
@@ -57,6 +55,5 @@ export const namesOf = ({
   readonly synonyms?: readonly Names[] | undefined;
 }): readonly Names[] => labels.map((label, place) => [label, ...(synonyms?.[place] ?? [])]);
 
-/** Whether the first of several mentions is the answer all the same. */
 const decides = (text: string, first: LabelMention, second: LabelMention): boolean =>
   isFirst(text, first) && (endsLine(text, first) || isExplained(text, first, second));

@@ -2,28 +2,25 @@ import type { Mention } from './mention.js';
 import { composed, fits } from './text.js';
 
 /**
- * Finds labels in texts, in time that does not grow with their number (fault 74). Their names are kept sorted, so those
- * that begin alike stand together, and each further character of the text narrows the range by binary search.
+ * Finds labels in texts, in time independent of their number (fault 74). Names are sorted, so those with a
+ * common beginning are adjacent, and each character of the text narrows the range by binary search.
  */
 
-/** What a label is called in a text: itself, then its synonyms. */
+/** A label, then its synonyms. */
 export type Names = readonly string[];
 
-/** A label found in a text. */
 export interface LabelMention extends Mention {
-  /** Place of the label in the list that was given. */
   readonly label: number;
 }
 
-/** A name in a list of {@link Names}: the place of its label, and its own among the label's names. */
 export interface NamePlace {
   readonly label: number;
   readonly name: number;
 }
 
 /**
- * The first name that is empty, or that a text could mean for another label as well (`as`); `null` when all can be told
- * apart. A label may have one of its names twice.
+ * The first name that is empty (`as` is null) or could also mean another label (`as`); null for no clash. A
+ * label may repeat one of its own names.
  */
 export function firstClash(
   labels: readonly Names[],
@@ -41,23 +38,23 @@ export function firstClash(
   return null;
 }
 
-/** Between two letters or digits of a label, all of these mean a space. */
+/** Equivalent to a space between two letters or digits. */
 const JOINT = /(?<=[\p{L}\p{N}])[\s_-]+(?=[\p{L}\p{N}])/gu;
-/** Stands for a joint in the form that is compared. No text has this character. */
+/** Replaces a joint in compared forms; no text has this character. */
 const JOINED = 0xffff;
 
-// A hyphen or apostrophe joins words ("non-positive"), a point or comma joins digits ("4.5" is neither 4 nor 5).
+// A hyphen or apostrophe joins words ("non-positive"), a point or comma joins digits ("4.5" is neither 4 nor
+// 5).
 const BEGINS = /(?<![\p{L}\p{N}\p{M}]|[\p{L}\p{N}]['’-]|\p{N}[.,])(?<!-(?=\p{N}))/uy;
 const ENDS = /(?!['’-]?[\p{L}\p{N}\p{M}]|[.,]\p{N})/uy;
 
-/** Labels that can be looked up in a text. */
 export class LabelIndex {
   readonly #named = new Map<string, { readonly label: number; readonly length: number }>();
-  /** By code units, as they are compared. */
+  /** Sorted by code units, as they are compared. */
   readonly #forms: readonly string[];
   readonly #firsts: ReadonlySet<string>;
 
-  /** @param labels names without a {@link firstClash} */
+  /** @param labels without a {@link firstClash} */
   constructor(labels: readonly Names[]) {
     for (const [label, names] of labels.entries()) {
       for (const name of names) this.#named.set(formOf(name), { label, length: plainly(name).length });
@@ -66,7 +63,7 @@ export class LabelIndex {
     this.#firsts = new Set(this.#forms.map((form) => form.charAt(0)));
   }
 
-  /** Place of the label that has a name, in another case or with other joints too; undefined where none has. */
+  /** Index of the label; case and joints do not matter. */
   labelOf(name: string): number | undefined {
     return this.#named.get(formOf(name))?.label;
   }
@@ -76,8 +73,7 @@ export class LabelIndex {
   }
 
   /**
-   * The labels that a text names as whole words, in any case, from its beginning to its end. None is inside another: of
-   * several that begin at one place the longest counts.
+   * The labels named as whole words, in text order, without overlaps: the longest at each place.
    * @param text in NFC
    */
   *mentions(text: string): Generator<LabelMention> {
@@ -95,7 +91,7 @@ export class LabelIndex {
     const forms = this.#forms;
     let best: LabelMention | null = null;
     let longest = 0;
-    // Behind a letter, a space is a joint or a character of the label itself: both ways are gone.
+    // A space may be a joint or part of the label itself, so both ways are tried.
     const ways: Way[] = [{ from: 0, to: forms.length, matched: 0, at: start }];
     for (let way = ways.pop(); way !== undefined; way = ways.pop()) {
       let { from, to, matched, at } = way;
@@ -119,16 +115,14 @@ export class LabelIndex {
   }
 }
 
-/** Forms of a range that agree with a text so far, and where the text goes on. */
 interface Way {
   readonly from: number;
   readonly to: number;
-  /** Code units of the forms that are matched. */
   readonly matched: number;
   readonly at: number;
 }
 
-/** The forms of a range, all with one beginning of `place` code units, that go on with a code unit. */
+/** The forms of the range whose code unit at `place` is `code`. */
 function narrowed(
   forms: readonly string[],
   from: number,
@@ -143,14 +137,14 @@ function narrowed(
 
 const NO_FORMS = { from: 0, to: 0 };
 
-/** The first form of a range whose code unit at a place is a given one or higher. One that ends there comes before. */
+/** The first form whose code unit at `place` is at least `code`; forms that end there come before. */
 function firstFrom(forms: readonly string[], from: number, to: number, place: number, code: number): number {
   let low = from;
   let high = to;
   while (low < high) {
     const middle = (low + high) >>> 1;
     const there = forms[middle]?.charCodeAt(place) ?? 0;
-    // Behind its end a form has NaN, which is not above anything.
+    // Past the end of a form the code is NaN, which is above nothing.
     if (there >= code) high = middle;
     else low = middle + 1;
   }
@@ -165,7 +159,7 @@ function jointEnd(text: string, start: number): number {
 
 const JOINING = /[\s_-]/;
 
-/** By the code first: most characters are letters, and a pattern takes its time. */
+/** Tests the code first: most characters are letters, and a pattern is slower. */
 function isJoining(text: string, at: number): boolean {
   const code = text.charCodeAt(at);
   return (code <= 0x20 || code === 0x2d || code === 0x5f || code >= 0xa0) && JOINING.test(text.charAt(at));
@@ -177,7 +171,7 @@ const formOf = (name: string): string => folding(plainly(name)).replace(JOINT, S
 
 const NOT_ASCII = /[^\0-\x7f]/;
 
-/** A text in which cases do not differ, as the flags `iu` of a pattern fold them; every character keeps its place. */
+/** Folds case like the pattern flags `iu`; every character keeps its place. */
 function folding(text: string): string {
   if (!NOT_ASCII.test(text)) return text.toLowerCase();
   let folded = '';

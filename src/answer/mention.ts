@@ -1,20 +1,14 @@
-/**
- * What the words around a mention make of it. Patterns meet a bounded part of the text only (fault 69).
- */
+/** Interprets the words around a mention. Patterns see a bounded part of the text only (fault 69). */
 
-/** A place of a text that may be its answer. */
 export interface Mention {
   readonly start: number;
   readonly end: number;
 }
 
-/** Different answers after which nothing can make a text name one of them alone, and no more are told in a message. */
+/** With this many different answers a text is ambiguous, and messages list no more. */
 export const ENOUGH = 5;
 
-/**
- * The first mention of each answer that a text does not negate, at most `ENOUGH`.
- * @param answerOf what a mention stands for, to be compared
- */
+/** The first mention of each answer that is not negated, at most {@link ENOUGH}. */
 export function distinct<One extends Mention>(
   text: string,
   mentions: Iterable<One>,
@@ -31,16 +25,16 @@ export function distinct<One extends Mention>(
   return [...found.values()];
 }
 
-/** Characters before a mention in which a negation is looked for. */
+/** Characters searched for a negation before a mention. */
 const NEAR = 80;
 
 /**
- * Whether a negation stands before a place of a text, up to two words away: "not a very positive".
+ * Whether a negation precedes a place, up to two words away: "not a very positive".
  * @param from where it may begin. @default 0
  */
 export type Negation = (text: string, start: number, from?: number) => boolean;
 
-/** @param isAnswer tells words that are answers themselves, and so negate nothing */
+/** @param isAnswer words that are answers themselves negate nothing */
 export function negationBefore(isAnswer: (word: string) => boolean): Negation {
   const words = ['not', 'no', 'non', 'never', 'neither', 'nor', 'without'].filter((word) => !isAnswer(word));
   const negation = new RegExp(
@@ -52,25 +46,22 @@ export function negationBefore(isAnswer: (word: string) => boolean): Negation {
 
 const LETTER = /\p{L}/u;
 const WORD = /[\p{L}\p{N}]/u;
-/** A caption such as "Sentiment:". */
+/** Such as "Sentiment:". */
 const CAPTION = /^[^\n:]{0,40}:/;
 const LINE_ENDS = /^[^\p{L}\p{N}\n,/|]*(?:\n|$)/u;
 const EXPLANATION = /^[^\p{L}\p{N}\s,/|]*(?:[.!;]|\s*[-–—](?=\s*\p{L})|\s+(?:because|since|as)\b)/u;
 
-/** Characters behind a mention that are read for what they make of it. */
 const FOLLOWING = 1_000;
 
-/** A text without the caption that it begins with. */
 export const withoutCaption = (text: string): string => text.slice(CAPTION.exec(text)?.[0].length ?? 0);
 
-/** Whether nothing but a caption comes before a mention. */
+/** Only a caption precedes it. */
 export const isFirst = (text: string, { start }: Mention): boolean =>
   !WORD.test(withoutCaption(text.slice(0, start)));
 
-/** Whether the line ends behind a mention. */
 export const endsLine = (text: string, { end }: Mention): boolean =>
   LINE_ENDS.test(text.slice(end, end + FOLLOWING));
 
-/** Whether an explanation follows a mention, in which the next one stands. "Positive. Negative." explains nothing. */
+/** An explanation with the next mention follows. "Positive. Negative." explains nothing. */
 export const isExplained = (text: string, { end }: Mention, next: Mention): boolean =>
   EXPLANATION.test(text.slice(end, end + FOLLOWING)) && LETTER.test(text.slice(end, next.start));

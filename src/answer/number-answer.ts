@@ -5,28 +5,27 @@ import { composed, excerpt, fits } from './text.js';
 
 type Range = Pick<Extract<AnswerSpec, { kind: 'number' }>, 'min' | 'max' | 'integer'>;
 
-/** A number in a text. */
 interface Numeral extends Mention {
-  /** What it may be: "1,200" is 1200 to some and 1.2 to others. */
+  /** "1,200" is 1200 to some and 1.2 to others. */
   readonly values: readonly number[];
 }
 
-/** What the summary counts where no number can be read. */
 const INVALID = 'invalid';
 
 /**
  * Reads the number that a text names.
  *
- * - A number counts with any punctuation or markdown around it, and where no letter touches it ("4th", "GPT-4", "5-star"
- *   are no numbers), nor a word such as "million". One behind a negation does not count.
- * - The scale is left out: `max` behind the number ("4/5", "4 out of 5"), and `min` and `max` together ("1-5", "1 to 5").
- * - Of several different numbers the first one counts when it stands alone on the first line, or begins the text and an
- *   explanation follows ("4 - it has 2 flaws"; not "1. It is good", which may be a point of a list). Otherwise the text is
- *   ambiguous.
- * - Point and comma may both part thousands or decimals. Where a numeral can be read both ways ("1,200", "1.200"), the
- *   range decides; where it cannot, the text is ambiguous.
+ * - Any punctuation or markdown may surround a number, but no letter ("4th", "GPT-4", "5-star"), and no word
+ *   such as "million". Negated numbers do not count.
+ * - The scale is left out: `max` after the number ("4/5", "4 out of 5"), and `min` to `max` ("1-5", "1 to
+ *   5").
+ * - Of several different numbers the first counts when it stands alone on the first line, or begins the text
+ *   and an explanation follows ("4 - it has 2 flaws"; not "1. It is good", which may be a list). Otherwise
+ *   the text is ambiguous.
+ * - Point and comma may separate thousands or decimals. If a number can be read both ways ("1,200", "1.200"),
+ *   the range decides, or the text is ambiguous.
  *
- * A text takes time by its length (fault 69).
+ * Time is linear in the text (fault 69).
  */
 export function numberReader(range: Range): (text: string | null) => Answer {
   const isWithin = (value: number): boolean => isInRange(value, range);
@@ -70,17 +69,15 @@ export function rangeText({ min, max, integer }: Range): string {
 
 const POINT = /[^\p{L}\p{N}\s]*[.)]/uy;
 
-/** Whether the first of several numbers is the answer all the same. */
 const decides = (text: string, first: Numeral, second: Numeral): boolean =>
   isFirst(text, first) &&
   (endsLine(text, first) || (isExplained(text, first, second) && !fits(POINT, text, first.end)));
 
 const OUT_OF = /^[*_]*(?:\s*\/|(?:\s+\p{L}{1,12})?\s+(?:out\s+)?of)[\s*_]*$/iu;
 const TO = /^\s*(?:[-–—]|to|through|and)\s*$/i;
-/** Characters between a number and its scale. */
 const LONGEST_GAP = 40;
 
-/** The numbers of a text without those that only tell the scale. */
+/** Skips numbers that only tell the scale. */
 function* withoutScale(text: string, { min, max }: Range): Generator<Numeral> {
   let before: Numeral | null = null;
   for (const numeral of numerals(text)) {
@@ -100,10 +97,10 @@ function* withoutScale(text: string, { min, max }: Range): Generator<Numeral> {
   if (before !== null) yield before;
 }
 
-/** Digits, or groups of digits with one character between them. Both narrow spaces and the apostrophes part thousands. */
+/** Groups of digits with one character between; narrow spaces and apostrophes separate thousands. */
 const DIGITS = /\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*/g;
 
-/** Scripts that write no space between a number and a word: "4分". */
+/** Scripts without a space between a number and a word: "4分". */
 const UNSPACED = '\\p{Script=Han}|\\p{Script=Hiragana}|\\p{Script=Katakana}|\\p{Script=Hangul}';
 const WORDY = `\\p{M}|\\p{N}|(?!${UNSPACED})\\p{L}`;
 const BEGINS = new RegExp(`(?<!${WORDY})(?<!(?!${UNSPACED})\\p{L}['’-])`, 'uy');
@@ -111,12 +108,12 @@ const ENDS = new RegExp(
   `(?!${WORDY}|['’-](?!${UNSPACED})\\p{L}|\\s+(?:hundred|thousand|million|billion|trillion)s?(?!\\p{L}))`,
   'iuy',
 );
-/** Behind a digit it is a dash, and with a space behind it the mark of a point. */
+/** After a digit it is a dash, and before a space a bullet. */
 const MINUS = /(?<![\p{L}\p{N})\]])[-−–]\p{Sc}?$/u;
-/** Behind a word or another point it ends something: "No.5", "Rating...5". */
+/** After a word or another point it ends something: "No.5", "Rating...5". */
 const LEADING_POINT = /(?<![\p{L}\p{N}.])\.$/u;
 
-/** Longer numerals name something: an order, a card. */
+/** Longer ones identify something: an order, a card. */
 const LONGEST = 30;
 
 function* numerals(text: string): Generator<Numeral> {
@@ -129,7 +126,7 @@ function* numerals(text: string): Generator<Numeral> {
     const values = isFraction ? readings(`0.${digits}`) : readings(digits);
     const exact = values.filter((value) => value <= Number.MAX_SAFE_INTEGER);
     if (exact.length === 0) continue;
-    // A difference is never −0.
+    // A subtraction never gives −0.
     yield { start: start - sign.length, end, values: sign === '' ? exact : exact.map((value) => 0 - value) };
   }
 }
@@ -137,7 +134,7 @@ function* numerals(text: string): Generator<Numeral> {
 const DECIMAL = /^\d+(?:[.,]\d+)?$/;
 const THOUSANDS = /^[1-9]\d{0,2}(?:([.,'’\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?:(?!\1)[.,]\d+)?$/;
 
-/** What digits with points and commas may mean; nothing for a date, a version, a list. */
+/** The readings of digits with separators; none for a date, a version, a list. */
 function readings(digits: string): readonly number[] {
   const mark = THOUSANDS.exec(digits)?.[1];
   const values = [

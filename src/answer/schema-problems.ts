@@ -5,22 +5,21 @@ import { nearest } from '../nearest.js';
 
 type Path = readonly (string | number)[];
 
-/** What is wrong at one place of a JSON Schema, after the name of the place. */
+/** `message` follows the name of the place. */
 export interface SchemaProblem {
   readonly path: Path;
   readonly message: string;
-  /** What stands there, where the message does not say it. */
+  /** The value there, if the message does not have it. */
   readonly input?: unknown;
 }
 
 const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null'];
-/** What other languages call them. */
 const TYPES_ELSEWHERE: Readonly<Record<string, string>> = {
   ...{ text: 'string', str: 'string', varchar: 'string', int: 'integer', float: 'number', double: 'number' },
   ...{ decimal: 'number', bool: 'boolean', list: 'array', dict: 'object', map: 'object', none: 'null' },
 };
 
-/** Keywords whose value is one schema, a list of schemas, or schemas by name. */
+/** Keywords whose value is a schema, a list of schemas, or schemas by name. */
 const ONE = [
   'additionalItems',
   'additionalProperties',
@@ -77,12 +76,12 @@ const KEYWORDS = [
   ],
   ...['readOnly', 'required', 'title', 'type', 'uniqueItems', 'writeOnly'],
 ];
-/** What others write beside them: it means nothing here, and is not meant to be one of them. */
+/** Common extra names: they mean nothing here, and are no misspelled keywords. */
 const BESIDE = new Set(['example', 'id', 'nullable', 'name', 'discriminator', 'xml', 'enumNames', 'titles']);
 
 /**
- * Names in the places of keywords that are none: JSON Schema leaves them out without a word. Those that are near a keyword
- * are taken for slips; a schema of nothing but others is no schema.
+ * Finds names that are no keywords, which JSON Schema silently ignores. Those close to a keyword are taken
+ * for typos; a schema of only unknown names is none.
  */
 export function unknownKeywords(schema: unknown, path: Path = []): readonly SchemaProblem[] {
   if (!isGroup(schema)) return [];
@@ -114,7 +113,7 @@ export function unknownKeywords(schema: unknown, path: Path = []): readonly Sche
   return [...slips, ...inner];
 }
 
-/** Where a validator does not take a schema, and why, in words of a job file. */
+/** Where and why a validator refuses a schema, in the words of a job file. */
 export function refusedPlace(
   ajv: Ajv,
   schema: { readonly [key: string]: Json },
@@ -130,7 +129,7 @@ export function refusedPlace(
     const [deepest] = errors.toSorted((a, b) => b.instancePath.length - a.instancePath.length);
     if (deepest !== undefined) return inWords(deepest, schema);
   }
-  // What it says of a pattern or of a reference has the text in it.
+  // The error about a pattern or a reference quotes its text.
   const isNamed = ([value, path]: readonly [string, Path]): boolean =>
     value !== '' && /^(pattern|\$ref)$/.test(String(path.at(-1))) && text.includes(value);
   const path = textsOf(schema).find(isNamed)?.[1] ?? [];
@@ -175,7 +174,6 @@ const typeNamed = (word: string): string =>
 const isGroup = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** All texts in a value, with their places. */
 function textsOf(value: unknown, path: Path = []): readonly (readonly [string, Path])[] {
   if (typeof value === 'string') return [[value, path]];
   if (Array.isArray(value)) return value.flatMap((each, i) => textsOf(each, [...path, i]));

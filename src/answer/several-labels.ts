@@ -3,29 +3,27 @@ import type { LabelIndex, LabelMention } from './label-index.js';
 import { endsLine, isExplained, isFirst, type Negation, withoutCaption } from './mention.js';
 import { composed, excerpt, listed } from './text.js';
 
-/** Stands between the labels of a row in a cell. */
 export const SEPARATOR = ';';
 
-/** Says that no label applies: in a text, in a cell, and in the summary. */
+/** No label applies: in a text, in a cell, and in the summary. */
 export const NONE = 'none';
 
-/** What the summary counts where the labels of a text cannot be told. */
 const INVALID = '(invalid)';
 
-/** Several labels as one cell: `price;delivery`, or `none`. */
+/** `price;delivery`, or `none`. */
 export const labelsCell = (labels: Json): Json =>
   Array.isArray(labels) ? labels.join(SEPARATOR) || NONE : labels;
 
 /**
- * Reads all labels that a text names, in the order of the job. A mention counts as it does where one label is asked for
- * (label-answer.ts).
+ * Reads all labels that a text names, in the order of the job. Mentions count as in label-answer.ts.
  *
- * - A text of words names what it mentions: "It is about the price, and about delivery".
- * - A list that stands alone on its lines counts alone (a model often goes on with the next example); "- price" begins no
- *   such list, because words may follow each point. Further labels in an explanation of a list make the text ambiguous.
- * - Labels may have values: "price: yes, delivery: no". Scores ("price: 0.2") say nothing.
- * - None of the labels is an answer where the text says it: it begins with "none", is an empty list, or says no to each
- *   label. A job with a label "none" has no such answer.
+ * - Prose names what it mentions: "It is about the price, and about delivery".
+ * - A list alone on its lines counts alone (models often go on with the next example). "- price" starts no
+ *   such list, because words may follow each point. More labels in the explanation of a list make the text
+ *   ambiguous.
+ * - Labels may have values: "price: yes, delivery: no". Scores ("price: 0.2") are unclear.
+ * - "None" is an answer when the text begins with it, is an empty list, or denies every label; but not if a
+ *   label is called "none".
  */
 export function severalReader(
   labels: readonly string[],
@@ -81,14 +79,13 @@ const placesOf = (mentions: readonly LabelMention[]): ReadonlySet<number> =>
 
 const NO = /^["'’”*_`]*[ \t]*[:=][ \t]*["'‘“*_`]*(?:no|not|none|never|false|0)(?![\p{L}\p{N}%]|[.,]\d)/iu;
 const ENDS = /^["'’”*_`]*[ \t]*(?:[,;.)}\]\r\n]|$)/u;
-/** Behind a colon 0 and 1 stand for no and yes. A number of something ("delivery: 3 days") is no score. */
+/** After a colon 0 and 1 mean no and yes. A quantity ("delivery: 3 days") is no score. */
 const SCORE =
   /^["'’”*_`]*[ \t]*(?:[:=][ \t]*["'‘“*_`]*(?![01](?![\d%]|[.,]\d))|[(–—-][ \t]*["'‘“*_`]*)\d+(?:[.,]\d+)?%?(?![\d%]|[.,]\d|[ \t]*\p{L})/u;
 
-/** Characters behind a label in which its value is looked for. */
 const NEAR = 60;
 
-/** What a text says of a label that it names: "price: no", "price: not mentioned", "price (0.2)"; and where that ends. */
+/** "price: no", "price: not mentioned", "price (0.2)"; `end` is where it ends. */
 function valueBehind(text: string, { end }: LabelMention): { value: 'yes' | 'no' | 'unclear'; end: number } {
   const behind = text.slice(end, end + NEAR);
   if (SCORE.test(behind)) return { value: 'unclear', end };
@@ -101,7 +98,6 @@ const BEGINS_NONE = /^[^\p{L}\p{N}]*none(?![\p{L}\p{N}])/iu;
 const EMPTY_LIST = /^[^\p{L}\p{N}]*\[\s*\][^\p{L}\p{N}]*$/u;
 const FENCE = /^```\w*\s*/;
 
-/** Characters of a text that may say "none". */
 const BEGINNING = 200;
 
 function saysNone(text: string): boolean {
@@ -110,11 +106,11 @@ function saysNone(text: string): boolean {
   return BEGINS_NONE.test(beginning) || BEGINS_NONE.test(answer) || EMPTY_LIST.test(answer);
 }
 
-/** No word but "and" and "or", no number but those of points. */
+/** No words but "and" and "or"; numbers may only number points. */
 const JOINS = /^[^\p{L}]*(?:(?:and|or)[^\p{L}]*)?$/iu;
 const LONGEST_JOINT = 1_000;
 
-/** How many mentions follow each other with no words between, from the first on. */
+/** How many mentions follow each other without words between. */
 function listLength(text: string, mentions: readonly LabelMention[]): number {
   const breaks = mentions.findIndex(({ start }, at) => {
     const end = mentions[at - 1]?.end ?? start;
@@ -125,6 +121,6 @@ function listLength(text: string, mentions: readonly LabelMention[]): number {
 
 const POINT = /(?:^|\n)[ \t]*[-*+•][ \t][^\n]*$/u;
 
-/** Whether the line of a mention is a point of a list, in which an explanation may stand. */
+/** Whether the mention's line is a bullet, which may hold an explanation. */
 const isPoint = (text: string, { start }: LabelMention): boolean =>
   POINT.test(text.slice(Math.max(0, start - NEAR), start));

@@ -1,17 +1,13 @@
 import { isObject } from '../json.js';
 import type { Json } from '../model.js';
 
-/** One token of a completion, and the likeliest ones in its place, itself among them, with their probabilities. */
+/** `likeliest`: in the token's place, including itself, with probabilities 0 to 1. */
 export interface TokenChoice {
   readonly token: string;
   readonly likeliest: ReadonlyMap<string, number>;
 }
 
-/**
- * The tokens of a completion by their log probabilities, in the form of the completions operation (parallel arrays) or in
- * that of chat servers (a list of objects). What is neither has none.
- * @param most tokens that are read
- */
+/** Accepts the form of completions (parallel arrays) and of chat servers (a list of objects). */
 export function tokenChoices(logprobs: Json | undefined, most: number): readonly TokenChoice[] {
   if (!isObject(logprobs)) return [];
   const { tokens, token_logprobs: own, top_logprobs: tops, content } = logprobs;

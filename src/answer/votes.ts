@@ -3,21 +3,18 @@ import type { ReadFrom } from './text.js';
 
 type Read = (completion: ReadFrom) => Answer;
 
-/** A choice, and what is read from it. */
 interface Vote {
-  /** `null`: the first of the completion. */
+  /** Null for the first choice. */
   readonly choice: Choice | null;
   readonly answer: Answer;
 }
 
 /**
- * Reads every choice of a completion, and takes the answer that most of them give: of several with as many votes, the one
- * that came first. The confidence is the share of its votes in all that were asked for, so choices that a filter blocked,
- * that are missing or that cannot be read lower it. Where none can be read, the answer is what is wrong with the first.
+ * The answer that most choices give; in a tie, the earliest. Confidence is its share of all choices asked
+ * for, so blocked, missing or unreadable ones lower it. If none is readable, the first one's fault stands.
  *
  * X. Wang et al., "Self-consistency improves chain of thought reasoning in language models", ICLR 2023.
- * @param read reads one choice
- * @param asked choices that are asked for
+ * @param asked number of choices requested
  */
 export function votingReader(read: Read, asked: number): Read {
   return (completion) => {
@@ -42,13 +39,11 @@ export function votingReader(read: Read, asked: number): Read {
   };
 }
 
-/** The label, or the number as a text. */
 const nameOf = ({ counted: [name = ''] }: Answer): string => name;
 
-/** With six decimals, as all confidences have. */
+/** Six decimals, like all confidences. */
 const shareOf = (count: number, all: number): number => Math.round((count / all) * 1e6) / 1e6;
 
-/** A completion with one of its further choices in the place of the first. */
 function withChoice<C extends ReadFrom>(
   { damaged: _, others: __, ...completion }: C,
   { text, finish_reason, damaged }: Choice,
@@ -56,7 +51,7 @@ function withChoice<C extends ReadFrom>(
   return { ...completion, text, finish_reason, ...(damaged && { damaged }) };
 }
 
-/** An outcome as its record shows it where choices have voted: with the choice that the answer was read from. */
+/** Voted outcomes show the choice that the answer was read from. */
 export function asVoted(outcome: Outcome, answer: Answer | null): Outcome {
   if (outcome.status !== 'completed' || answer === null) return outcome;
   const voted = { ...outcome, answer_source: outcome.answer_source ?? 'voted' } as const;

@@ -6,13 +6,13 @@ import type { Bounds } from '../store/ledger.js';
 
 export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
 
-/** The limits of `limits.budget`; `null` where one is not set. */
+/** `limits.budget`; null where not set. */
 export interface Budget {
-  /** Tokens of prompts and completions together. */
+  /** Prompt and completion tokens together. */
   readonly tokens: number | null;
   /** In the currency of the prices. */
   readonly cost: number | null;
-  /** Per 1,000 tokens. Without them a cost is no limit: a job that has one and no prices is refused. */
+  /** Per 1,000 tokens. A job with a cost limit and no prices is refused. */
   readonly prices: Prices | null;
 }
 
@@ -26,45 +26,42 @@ export const minus = (a: Tokens, b: Tokens): Tokens => ({
   completion_tokens: a.completion_tokens - b.completion_tokens,
 });
 
-/** The larger of two counts, kind by kind. */
 export const most = (a: Tokens, b: Tokens): Tokens => ({
   prompt_tokens: Math.max(a.prompt_tokens, b.prompt_tokens),
   completion_tokens: Math.max(a.completion_tokens, b.completion_tokens),
 });
 
-/** The smaller of two counts, kind by kind. */
 export const least = (a: Tokens, b: Tokens): Tokens => ({
   prompt_tokens: Math.min(a.prompt_tokens, b.prompt_tokens),
   completion_tokens: Math.min(a.completion_tokens, b.completion_tokens),
 });
 
 /**
- * More tokens than any answer has, in one of which no sum of calls gets beyond what a number, and the integers of the
- * stores, can hold. A `max_tokens` of 2^53−1 is a way to say "as many as there are".
+ * More than any answer has. Caps `max_tokens` (2^53−1 means "as many as possible"), so that sums fit into a
+ * number and the stores' integers.
  */
 const MOST_GENERATED = 2 ** 32;
 
-/** The most that one prompt can be billed: the service bills no more than it was allowed to generate. */
+/** Upper bound of a prompt's bill: the service bills no more than it may generate. */
 export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
   const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
   return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
 }
 
-/** The limit that a sum passes; null while it is inside the budget. Cost is what the summary shows for the sum. */
+/** The limit that a sum exceeds, or null. The cost is as the summary shows it. */
 export function passed({ tokens, cost: money, prices }: Budget, sum: Tokens): 'tokens' | 'cost' | null {
   if (tokens !== null && sum.prompt_tokens + sum.completion_tokens > tokens) return 'tokens';
   if (money !== null && prices !== null && costOf(sum, prices) > money) return 'cost';
   return null;
 }
 
-/** More than any sum comes to. */
 const WITHOUT_END = Number.MAX_SAFE_INTEGER;
 
-/** A budget as the ledger keeps it: a sum is within it when {@link passed} says null. */
+/** The ledger's form: a sum is within it when {@link passed} returns null. */
 export function boundsOf({ tokens, cost: money, prices }: Budget): Bounds {
   const bounds = { tokens: tokens ?? WITHOUT_END, cost: 0, promptPrice: 0, completionPrice: 0 };
   if (money === null || prices === null) return bounds;
-  // The summary shows a cost rounded to a millionth; prices are those of 1,000 tokens.
+  // The summary rounds costs to a millionth; prices are per 1,000 tokens.
   const millionths = Math.floor(money * 1e6 + 1e-6) + 0.4999;
   return {
     ...bounds,
@@ -74,7 +71,6 @@ export function boundsOf({ tokens, cost: money, prices }: Budget): Bounds {
   };
 }
 
-/** Why a run stops whose next request does not fit. */
 export function budgetFault(budget: Budget, spent: Tokens, next: Tokens): Fault {
   const limit = passed(budget, plus(spent, next)) ?? 'tokens';
   const figure = (tokens: Tokens): string =>
@@ -90,7 +86,7 @@ export function budgetFault(budget: Budget, spent: Tokens, next: Tokens): Fault 
   };
 }
 
-/** How much of a budget is spent, for a person: `120,000 of 2,000,000 tokens and cost 1.20 of 25.00`. */
+/** `120,000 of 2,000,000 tokens and cost 1.20 of 25.00`. */
 export function spentText({ tokens, cost: money, prices }: Budget, spent: Tokens): string {
   const parts = [
     ...(tokens === null

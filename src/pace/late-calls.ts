@@ -1,56 +1,49 @@
-/** Fewer calls that were cut than this, or a smaller part of those that were answered, are odd losses. */
+/** Up to so many timeouts, or this share of the answers, are stray losses. */
 const ODD = { calls: 2, part: 1 / 50 };
-/** Both are counted for so many time-outs, and then anew. */
+/** Timeouts after which counting restarts. */
 const PERIOD = 10;
-/** Answers that take less than this part of the time that a call has, on average, did not wait in a line. */
+/** Answers that take less than this part of the timeout on average did not queue. */
 const LATE = 1 / 4;
-/** Where calls wait in a line until their time is over, half of those under way are answered in half of it at most. */
+/** When calls queue beyond the timeout, about half of those in flight are answered in half of it. */
 const LINE = 0.7;
-/**
- * The time, in time-outs, in which a lower number of calls shows whether it helps: what stood in the line before is gone, and
- * little else can have changed.
- */
+/** When a lower concurrency shows its effect, in timeouts: the old queue is gone, and little else changed. */
 const PROOF = { from: 2, until: 4 };
-/** Time without another cut after one that did not help, in milliseconds. */
+/** Time without another cut after one that did not help, in ms. */
 const GIVEN_UP_MS = 1_800_000;
-/** Answers are counted in this many parts of the time that is looked at. */
 const PARTS = 16;
 
-/** What a call that timed out tells of the calls at once. */
 export type Late =
-  /** Nothing: the service is silent, or it answers others without delay. */
+  /** Nothing: the service is silent, or answers the others fast. */
   | 'odd'
-  /** They are too many, and nothing is to be done that is not done. */
+  /** There are too many, but nothing more to do now. */
   | 'known'
-  /** They are too many: at most so many. `answeredMs`: in which time the others are answered. */
+  /** There are too many. `most`: new limit. `answeredMs`: mean time of the others. */
   | { readonly kind: 'too many'; readonly most: number; readonly answeredMs: number }
-  /** They were too many, so fewer were made, and fewer were answered: the calls take their time by themselves. */
+  /** Lowering them did not help, since fewer were answered: the calls are slow by themselves. */
   | { readonly kind: 'no help'; readonly back: number };
 
 /**
- * Tells by the calls that time out whether more are made at once than a server answers in time.
+ * Finds out from timeouts whether more calls are made at once than a server answers in time.
  *
- * Calls that wait in a line are answered late, up to the time-out, and those at its end are cut. What the server answers
- * within half of a time-out is then the number of calls at once at which each waits for half of its time (Little's
- * law). Where a time-out comes by chance the others are answered fast: that number is not far below the calls at once, and
- * nothing is learned. Where nobody is answered, the service is silent, and that is an outage.
+ * Queued calls are answered late, and the last ones time out. The answers within half a timeout are then the
+ * concurrency at which each call takes half of its time (Little's law). For a stray timeout the others are
+ * fast, that number is close to the concurrency, and nothing is learned. No answers at all mean an outage.
  *
- * Fewer calls at once cannot help where each call takes long by itself. It shows: with a line as many are answered as before,
- * without one fewer in proportion. Then the number of before is taken again.
+ * A lower concurrency cannot help when each call is slow by itself: then fewer calls are answered in
+ * proportion, while with a queue it would be as many as before. In that case the old limit returns.
  */
 export class LateCalls {
-  /** The answers, oldest first. */
   #answers: { at: number; calls: number; ms: number }[] = [];
   #windowMs = 0;
-  /** Calls that were cut, and those that were answered, in this period. */
+  /** In this period: timeouts and answers. */
   #cut = 0;
   #answered = 0;
   #countedFrom = Number.NEGATIVE_INFINITY;
-  /** Calls that began before have taught what they can teach. */
+  /** Earlier calls are already taken into account. */
   #since = Number.NEGATIVE_INFINITY;
   /**
-   * What was before the calls at once were lowered; null where nothing is to be shown. `answers`: in one time-out. `underWay`: how
-   * many came of the calls that were under way.
+   * Before the last cut; null when none is on trial. `answers`: per timeout. `underWay`: of the calls in
+   * flight.
    */
   #before: {
     readonly at: number;
@@ -59,14 +52,10 @@ export class LateCalls {
     readonly answers: number;
     underWay: number;
   } | null = null;
-  /** The answers in which it shows whether that helps, and when it began. */
   #proof = { from: 0, answers: 0 };
   #givenUpUntil = Number.NEGATIVE_INFINITY;
 
-  /**
-   * A call was answered.
-   * @returns whether answers take more than half of the time that a call has
-   */
+  /** @returns whether answers take more than half of the timeout */
   answered(startedAt: number, timeoutMs: number, now: number): boolean {
     this.#answered++;
     this.#windowMs = Math.max(this.#windowMs, timeoutMs / 2);
@@ -78,18 +67,14 @@ export class LateCalls {
       this.#answers.push({ at: now, calls: 1, ms: now - startedAt });
       while ((this.#answers[0]?.at ?? now) <= now - this.#windowMs) this.#answers.shift();
     }
-    // Of calls that began at the same time, the answers come in waves: these are one.
+    // Calls that began together are answered together: these are one wave.
     if (this.#before !== null && startedAt < this.#before.at) this.#before.underWay++;
     const since = (now - this.#proof.from) / timeoutMs;
     if (since >= PROOF.from && since < PROOF.until) this.#proof.answers++;
     return this.#recent(timeoutMs, now).meanMs > timeoutMs / 2;
   }
 
-  /**
-   * A call timed out.
-   * @param atOnce calls that are made at once
-   * @param calmSince end of the last pause: what was answered while nobody might call says nothing
-   */
+  /** @param calmSince end of the last pause: answers during a pause say nothing */
   timedOut(startedAt: number, timeoutMs: number, atOnce: number, calmSince: number, now: number): Late {
     if (calmSince > this.#proof.from) this.#proof = { from: now, answers: 0 };
     if (startedAt < calmSince) return 'odd';
@@ -104,7 +89,7 @@ export class LateCalls {
       }
     }
     const { answers, meanMs, last } = this.#recent(timeoutMs, now);
-    // Where the last answer came longer ago than twice the time between two, the service may have gone silent.
+    // No answer for more than twice the usual interval: the service may have gone silent.
     if (answers === 0 || now - last > timeoutMs / answers + timeoutMs / 2 / PARTS) return 'odd';
     if (meanMs < timeoutMs * LATE || answers > atOnce * LINE) return 'odd';
     if (startedAt < this.#since) return 'known';
@@ -114,7 +99,7 @@ export class LateCalls {
       return 'known';
 
     if (this.#before !== null) return 'known';
-    // Few in half of a time-out may be chance.
+    // Few answers within half a timeout may be chance.
     const countedMs = Math.max(timeoutMs, now - this.#countedFrom);
     const inTimeout = Math.max(2 * answers, (this.#answered * timeoutMs) / countedMs);
     this.#before = { at: now, atOnce, lowered: answers, answers: inTimeout, underWay: 0 };
@@ -124,7 +109,6 @@ export class LateCalls {
     return { kind: 'too many', most: answers, answeredMs: meanMs };
   }
 
-  /** The answers of the last half of a time-out, and when the last of them came. */
   #recent(timeoutMs: number, now: number): { answers: number; meanMs: number; last: number } {
     let [answers, ms, last] = [0, 0, Number.NEGATIVE_INFINITY];
     for (const part of this.#answers) {

@@ -1,30 +1,28 @@
 import type { Cell, KeyValue } from '../store/key-value.js';
 import { moved, newPace, PACE_TTL_MS, readPace, SET_MS, type SharedPace, textOf } from './shared-pace.js';
 
-/** What a change makes of the pace, and what its maker wants to know. */
 interface Changed<T> {
   readonly pace: SharedPace;
   readonly result: T;
 }
 
-/** Of the store, what holds the pace of each queue. */
 export type PaceValues = Pick<KeyValue, 'get' | 'swap'>;
 
-/** What the difference of two clocks may change by from one reply to the next, in milliseconds. */
+/** Most that the difference of two clocks drifts between two replies, in ms. */
 const DRIFT_MS = 0.02;
 
 /**
- * The pace of a queue as this process knows it, and the way to change it for all. A change is made again when another
- * came first. A store that refuses is no reason not to call: then the process goes on by its own copy.
+ * This process's copy of a queue's pace, and the only way to change it for all. A change is redone when
+ * another came first. When the store refuses, calls go on with the copy.
  */
 export class PaceCell {
   #text: string | null = null;
   #pace: SharedPace;
   #offset = 0;
-  /** What the offset may be off by. */
+  /** Bound of the offset's error, in ms. */
   #error = Number.POSITIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
-  /** What the clock of the store was set by since the beginning, in milliseconds. */
+  /** Total by which the store's clock was adjusted, in ms. */
   #setBy = 0;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -41,22 +39,20 @@ export class PaceCell {
     return this.#pace;
   }
 
-  /** Milliseconds since this process last knew for sure. */
+  /** Milliseconds since the copy was known to be current. */
   get age(): number {
     return this.clock() - this.#seenAt;
   }
 
-  /** The clock of the store less that of this process, in milliseconds. */
+  /** The store's clock minus this process's, in ms. */
   get offset(): number {
     return this.#offset;
   }
 
-  /** The time by the clock of the store. */
   get now(): number {
     return this.clock() + this.#offset;
   }
 
-  /** Learns what others have changed. */
   look(): Promise<void> {
     return this.#inTurn(async () => {
       await this.#try((queue) => this.values.get('pace', queue));
@@ -73,7 +69,7 @@ export class PaceCell {
           this.values.swap('pace', queue, this.#text, text, PACE_TTL_MS),
         );
         if (reply !== null && !reply.written) continue;
-        // The clock may have been set on the way; the text says when it was written.
+        // The clock may have been set meanwhile; the text says when it was written.
         this.#pace = moved(pace, this.#setBy - setBy);
         return result;
       }
@@ -84,7 +80,7 @@ export class PaceCell {
     const sent = this.clock();
     try {
       const reply = await use(this.queue);
-      // What it says was true when it was asked, at the latest.
+      // The reply is at least as new as the request.
       this.#seenAt = sent;
       this.#setClock(reply.now, sent, this.clock());
       if (reply.text !== this.#text) {
@@ -100,15 +96,15 @@ export class PaceCell {
   }
 
   /**
-   * The store read its clock at some moment between question and reply. The closer they are, the better is it known; a
-   * reply that took long changes nothing, unless it shows that a clock was set. What is known gets old slowly.
+   * The store read its clock between request and reply; the closer these are, the smaller the error. A slow
+   * reply changes nothing, unless it shows that a clock was set. Meanwhile the error grows slowly.
    */
   #setClock(now: number, sent: number, received: number): void {
     const offset = now - (sent + received) / 2;
     const error = (received - sent) / 2 + 1;
     this.#error += DRIFT_MS;
     if (error > this.#error && Math.abs(offset - this.#offset) <= error + this.#error) return;
-    // The clock of the store was set: what this process knows of times is moved with it (fault 90).
+    // The store's clock was set: shift all known times (fault 90).
     const set = offset - this.#offset;
     if (Number.isFinite(this.#error) && Math.abs(set) > SET_MS + error + this.#error) {
       this.#pace = moved(this.#pace, set);
@@ -118,7 +114,7 @@ export class PaceCell {
     this.#error = error;
   }
 
-  /** One after the other, so that no change of this process comes between another and its reply. */
+  /** Sequential: no change of this process comes between another and its reply. */
   #inTurn<T>(job: () => Promise<T>): Promise<T> {
     const permit = this.#last.then(job);
     this.#last = permit.catch(() => {});

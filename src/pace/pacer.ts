@@ -14,44 +14,40 @@ import {
 import { SlowStart } from './slow-start.js';
 import { applyReport, UsageReporter } from './usage.js';
 
-/** How often a worker looks at what the others found out while it makes no call, in milliseconds. */
+/** Interval of reading the shared pace while no call is made, in ms. */
 const LOOK_MS = 500;
-/** No call is made on knowledge that is older, in milliseconds: others may have been told to wait. */
+/** No call is made on an older copy, in ms: others may have been told to wait. */
 const FRESH_MS = 20;
-/** The refusals of one wave come one after the other, in milliseconds, and each asks for its own time. */
+/** Refusals of one wave follow each other within this time, in ms, each with its own hint. */
 const SAME_MS = 50;
-/** Time without growth after a failed call, in milliseconds. */
+/** Time without growth after a failed call, in ms. */
 const HOLD_MS = 5_000;
-/** Time without a refusal after which the calls under way count as admitted, in milliseconds. */
+/** Time without a refusal after which the calls in flight count as admitted, in ms. */
 const ADMITTED_MS = 1_000;
 
-/** What a pacer takes from its worker. */
 export interface PacerParts {
   readonly values: PaceValues;
-  /** Name of the queue. */
   readonly queue: string;
-  /** What the job says of the quota. */
+  /** The quota in the job. */
   readonly limits: PaceLimits;
-  /** Most calls at once in this process. */
   readonly ceiling: number;
-  /** Calls at once in this process now, those included that wait for their permit. */
+  /** Calls of this process now, including those that wait for a permit. */
   readonly underWay: () => number;
-  /** Told when the calls that this process may make at once change. */
   readonly onConcurrency: (limit: number) => void;
-  /** Keeps what waits in the queue from this process for so many milliseconds; called once for each pause. */
+  /** Holds the queue back for this process; called once per pause. */
   readonly onPause: (ms: number) => Promise<void>;
   readonly onChange: (change: PaceChange) => void;
-  /** The store refused; this process goes on by what it knows. */
+  /** The store refused; this process goes on with its copy. */
   readonly onStoreError: (error: unknown) => void;
   /** Milliseconds since 1970. @default Date.now */
   readonly clock?: () => number;
-  /** Numbers in [0, 1). @default Math.random */
+  /** In [0, 1). @default Math.random */
   readonly random?: () => number;
 }
 
 /**
- * Decides when this process makes its calls: by slow start while nothing is known of the quota, and by permits that it
- * takes from the shared pace of the queue once there is a limit, configured, advertised by the service, or estimated from its refusals.
+ * Decides when this process calls: by slow start while no quota is known, and by permits from the queue's
+ * shared pace once there is one, configured, advertised, or estimated from refusals.
  */
 export class Pacer {
   readonly #shared: PaceCell;
@@ -67,12 +63,9 @@ export class Pacer {
   #began: Promise<void> | null = null;
   #ready = false;
   #closed = false;
-  /** Lets those go on who wait for the look under way. */
   #endLook = (): void => {};
-  /** Told with the next change. */
   readonly #usage = new UsageReporter();
   #heldAt = Number.NEGATIVE_INFINITY;
-  /** End of the pause that was heeded last. */
   #joined = 0;
 
   constructor(private readonly parts: PacerParts) {
@@ -84,30 +77,24 @@ export class Pacer {
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
   }
 
-  /** Calls at once of this process at present. */
   get concurrency(): number {
     return this.#start.limit;
   }
 
-  /** Milliseconds for which nobody may call, because the service asked to wait or is down; 0 when calls may be made. */
+  /** How long nobody may call, in ms: the service asked to wait, or is down. 0 when calls may be made. */
   get waitingMs(): number {
     return this.#quota.remaining(this.#clock());
   }
 
-  /** Whether calls wait for permits, as far as this process knows. */
   get takesPermits(): boolean {
     return needsPermits(this.#shared.pace, this.parts.limits);
   }
 
-  /** What the fleet may do in a minute, as far as this process knows; null while nothing bounds its calls but the concurrency. */
+  /** The fleet's quota per minute as known here; null when only the concurrency limits calls. */
   get quota(): Quota | null {
     return quotaOf(this.#shared.pace, this.parts.limits);
   }
 
-  /**
-   * Waits until a call may be made.
-   * @param tokens what it is reckoned to take
-   */
   admit(tokens: number): Admission | Promise<Admission> {
     if (this.#closed) return 'closed';
     this.#began ??= this.#begin();
@@ -116,12 +103,11 @@ export class Pacer {
     return looked.then(() => this.#admit(tokens));
   }
 
-  /** By what is known. */
   #admit(tokens: number): Admission | Promise<Admission> {
     if (this.#closed) return 'closed';
     if (this.#pauseMs > 0) return 'pause';
     if (this.takesPermits) return this.#permit(tokens);
-    // Owed, in case the service tells a quota of tokens in its answer.
+    // Counted now in case this response reveals a token quota.
     this.#usage.took(tokens);
     const permit = this.#clock();
     this.#usage.made(permit);
@@ -134,7 +120,7 @@ export class Pacer {
     return admission;
   }
 
-  /** Waits until a call whose permit has come may be made: at once, unless a call of a window before was late. */
+  /** Delays a call whose permit has come only if an earlier call was late. */
   space(permit: number): Promise<void> | undefined {
     if (!this.takesPermits) return undefined;
     const now = this.#clock();
@@ -142,16 +128,15 @@ export class Pacer {
     return at > now ? new Promise((resolve) => setTimeout(resolve, at - now)) : undefined;
   }
 
-  /** A call that might have been made is not made after all. */
   withdrawn(tokens: number): void {
     this.#usage.took(-tokens);
     this.#usage.notMade();
   }
 
   /**
-   * A call was admitted by the service, whatever it answered.
-   * @param tokens what it took beyond what was reserved for it; negative when it took less
-   * @param advertised what the service said of its quota
+   * The service admitted a call, whatever it answered.
+   * @param tokens taken beyond the reservation; negative when less
+   * @param advertised the quota in the response
    */
   answered(tokens: number, advertised: PaceLimits): void {
     this.#quota.admitted();
@@ -160,10 +145,7 @@ export class Pacer {
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
   }
 
-  /**
-   * A call failed for another reason than the quota.
-   * @param connected whether it came as far as the service
-   */
+  /** A call failed for another reason than the quota. `connected`: it reached the service. */
   async failed(connected: boolean): Promise<void> {
     if (connected) this.#quota.admitted();
     const local = this.#clock();
@@ -174,22 +156,19 @@ export class Pacer {
     this.#changes.tell('held', this.#shared.pace);
   }
 
-  /** Calls that this process has at once, as far as the limit lets it. */
   get atOnce(): number {
     return Math.min(this.#start.limit, this.parts.underWay());
   }
 
-  /** End of the last pause that this process knows of. */
   get pausedUntil(): number {
     return this.#start.pausedUntil;
   }
 
   /**
-   * The calls at once are too many for the server.
+   * Too many calls at once for the server.
    * @param most how many are not
-   * @param startedAt of the call that shows it
-   * @param firstMs time after which one more is tried. @default a minute
-   * @returns false where no more are made anyway
+   * @param firstMs time until one more is tried. @default a minute
+   * @returns false when no more are made anyway
    */
   lower(most: number, startedAt: number, firstMs?: number): boolean {
     if (most >= this.atOnce || !this.#start.lower(most, startedAt, this.#clock(), firstMs)) return false;
@@ -197,22 +176,20 @@ export class Pacer {
     return true;
   }
 
-  /** They were not. */
+  /** They were not too many. */
   raise(most: number): void {
     this.#start.raise(most, this.#clock());
   }
 
-  /** An answer came so late that more calls at once would not be answered in time. */
+  /** An answer came so late that more calls would time out. */
   late(): void {
     this.#start.late(this.#clock());
   }
 
   /**
-   * A call was refused for lack of quota.
-   * @param hint milliseconds that the service asks to wait; null when it does not say
-   * @param startedAt when it was made, by the clock of this process
-   * @param tokens what was reserved for it: a refused call takes nothing
-   * @returns false when that happened too often with no call admitted meanwhile
+   * @param hint milliseconds the service asks to wait, or null
+   * @param tokens reserved for the call: a refused one takes none
+   * @returns false after too many refusals without an admitted call
    */
   async refused(hint: number | null, startedAt: number, tokens: number): Promise<boolean> {
     const wait = this.#quota.refused(hint, startedAt, this.#clock());
@@ -229,17 +206,15 @@ export class Pacer {
     return true;
   }
 
-  /** Nobody of the fleet may call for so long: the service is down. */
+  /** Stops the whole fleet: the service is down. */
   async pause(ms: number): Promise<void> {
     this.#quota.joined(ms, this.#clock());
     await this.#shared.change((before, now) => ({ pace: pause(before, ms, now), result: null }));
     await this.#joinPause();
   }
 
-  /** Lets nobody through any more. */
   close(): void {
     this.#closed = true;
-    // The store may be away for long.
     this.#endLook();
     clearInterval(this.#looking ?? undefined);
     this.#permits.close();
@@ -254,7 +229,7 @@ export class Pacer {
     this.#looking.unref();
   }
 
-  /** Others may have been refused, and told to wait. One question at a time, for all who want to know. */
+  /** Others may have been told to wait. One read at a time, shared by all callers. */
   #look(): Promise<void> {
     this.#asked ??= new Promise((resolve) => {
       this.#endLook = resolve;
@@ -277,7 +252,6 @@ export class Pacer {
     void this.#look();
   }
 
-  /** Takes permits for calls of this process. */
   async #take(tokens: readonly number[]): Promise<Given> {
     const report = this.#usage.take(this.#shared.offset, this.#clock());
     const { limits } = this.parts;
@@ -291,7 +265,7 @@ export class Pacer {
     return { waits: waits.map((ms) => ms - passed), again, paused: this.#pauseMs > 0 };
   }
 
-  /** At once, because it may be long until somebody takes a permit. */
+  /** At once: the next permit may be far off. */
   async #reportQuota(): Promise<void> {
     await this.#report();
     this.#changes.tell('told', this.#shared.pace);
@@ -305,12 +279,11 @@ export class Pacer {
     }));
   }
 
-  /** Milliseconds that nobody may call. */
   get #pauseMs(): number {
     return Math.max(0, this.#shared.pace.waitUntil - this.#shared.now);
   }
 
-  /** All workers tell what they know when a pause begins, because the quota is taken from what was admitted until then. */
+  /** In a pause all workers report: the quota is computed from the calls admitted until then. */
   async #joinPause(): Promise<void> {
     const ms = this.#pauseMs;
     if (ms === 0) return;
@@ -330,7 +303,7 @@ export class Pacer {
   #concurrencyGrew(): void {
     const { limit } = this.#start;
     this.parts.onConcurrency(limit);
-    // Each doubling is told, and the ceiling.
+    // Logs each doubling, and the ceiling.
     if (Math.log2(limit) % 1 === 0 || limit === this.parts.ceiling) {
       this.#changes.tell('slow_start', this.#shared.pace);
     }

@@ -1,26 +1,21 @@
-/** Calls that ask for their permits at once, at most. */
 const MOST_ASKING = 500;
 /**
- * Workers ask again this much later at most, in milliseconds, and each at another moment: who comes first takes the
- * permit. Less than the time for which permits are given out ahead, so that none is lost.
+ * Random extra wait before the next request, in ms, so that no worker is always first; shorter than the time
+ * permits are given out ahead, so that none is lost.
  */
 const AFTER_MS = 120;
-/** Longest time between two questions for a permit, in milliseconds: the rate may have grown meanwhile. */
+/** Longest wait between two requests, in ms: the rate may have grown meanwhile. */
 const LONGEST_SLEEP_MS = 1_000;
 
-/**
- * Whether a call may be made: yes, and when its permit was, by the clock of this process; not now, because the fleet was told to
- * wait; or no more.
- */
+/** `permit` is in this process's clock. `pause`: the fleet was told to wait. */
 export type Admission = { readonly permit: number } | 'pause' | 'closed';
 
-/** What came of asking for permits. */
 export interface Given {
-  /** Milliseconds until each permit, for the first so many of the calls that asked. */
+  /** Milliseconds until each permit, for the first calls of the request. */
   readonly waits: readonly number[];
   /** Milliseconds after which the others may ask again. */
   readonly again: number;
-  /** The fleet was told to wait: nobody need ask before that is over. */
+  /** The fleet was told to wait: asking earlier is useless. */
   readonly paused: boolean;
 }
 
@@ -29,26 +24,22 @@ interface Waiting {
   readonly go: (admission: Admission) => void;
 }
 
-/** The calls of one process that wait for their permit, in the order in which they came. */
 export class Permits {
   #waiting: Waiting[] = [];
-  /** Those whose permit is known, and has not come. */
+  /** Their permit is known, but has not come yet. */
   readonly #given = new Map<NodeJS.Timeout, Waiting>();
   #wake: (() => void) | null = null;
   #asking = false;
   #closed = false;
 
-  /**
-   * @param ask takes permits for calls that are reckoned to take so many tokens each
-   * @param random numbers in [0, 1)
-   */
+  /** @param random in [0, 1) */
   constructor(
     private readonly ask: (tokens: readonly number[]) => Promise<Given>,
     private readonly random: () => number,
     private readonly clock: () => number,
   ) {}
 
-  /** Resolves when the permit has come, or there will be none. */
+  /** Resolves when the permit has come, or none will. */
   wait(tokens: number): Promise<Admission> {
     return new Promise((go) => {
       this.#waiting.push({ tokens, go });
@@ -90,7 +81,7 @@ export class Permits {
     this.#given.set(timer, waiting);
   }
 
-  /** Rows whose call would be late go back to the queue instead of waiting here. */
+  /** Rows whose call would be late return to the queue instead of waiting here. */
   #releaseAll(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -108,26 +99,24 @@ export class Permits {
   }
 }
 
-/** The service counts requests over windows of this length, in milliseconds. */
+/** The service counts requests over windows of this length, in ms. */
 const WINDOW_MS = 1_000;
 
 /**
- * Keeps calls that come late from coming together. Permits are at even distances, but a busy machine makes a call later than
- * its permit, and the calls after it come on time: then a window has one call too many. So of two calls whose permits are a
- * window apart the later one is made a window after the earlier one at least. Then no window has more calls than it has
- * permits, and nothing is lost as long as the rate leaves the least room.
+ * Keeps delayed calls from bunching. Permits are evenly spaced, but a busy machine may call late while the
+ * next calls are on time: one window then has a call too many. So calls whose permits are a window apart are
+ * made at least a window apart. Nothing is lost as long as the rate leaves some slack.
  *
- * One process keeps its own calls apart. Times are milliseconds of its clock.
+ * One process spaces only its own calls. Times are milliseconds of its clock.
  */
 export class Spacing {
-  /** Calls of the last windows, in the order of their permits. */
   #made: { readonly permit: number; readonly at: number }[] = [];
 
-  /** When a call may be made whose permit has come; counts it as made then. */
+  /** When the call may be made; counts it as made then. */
   at(permit: number, now: number): number {
     const before = this.#made.filter((call) => call.permit <= permit - WINDOW_MS);
     const at = before.reduce((latest, call) => Math.max(latest, call.at + WINDOW_MS), now);
-    // Of those a window before this permit the latest is enough for all that follow.
+    // Of the calls a window before this permit, the latest is enough for all that follow.
     this.#made = this.#made.filter(
       (call) => call.permit > permit - 2 * WINDOW_MS || call.at > now - WINDOW_MS,
     );

@@ -12,29 +12,27 @@ import {
 import { allowedRate, type PaceLimits, type SharedPace } from './shared-pace.js';
 import { applyReport, type UsageReport } from './usage.js';
 
-/** Refusals that came together, with what the service admitted since the pause before. */
+/** Refusals that came together, and the calls admitted since the pause before. */
 export interface Wave {
   readonly admitted: number;
-  /** Calls that were refused in it. */
   readonly refused: number;
-  /** Milliseconds from the pause before to the end of its own. */
+  /** Milliseconds from the previous pause to the end of its own. */
   readonly ms: number;
   /** Milliseconds that its first refusal asked for. */
   readonly wait: number;
 }
 
-/** Waves that are remembered. */
 const MOST_WAVES = 6;
-/** Refusals of a wave that say that whoever came was refused. Of twenty calls at once, one in fifty seldom hits three. */
+/** So many refusals mean that a wave hit everybody: with 20 calls at once, one in fifty seldom hits three. */
 const MANY = 3;
-/** Waves whose numbers are alike within this factor come of a quota; those of chance differ by more, most often. */
+/** Waves within this factor come from a quota; chance ones mostly differ by more. */
 const ALIKE = 1.3;
-/** Pauses of this length, in milliseconds, are those of a window of a minute: nothing else asks for so long. */
+/** Pauses this long, in ms, mean a window of a minute: nothing else asks for so long. */
 const LONG_MS = 5_000;
 
 /**
- * Whether refusals come of a quota. A quota refuses everybody until its window ends, and again after as many calls as the
- * time before. Refusals by chance hit single calls, after numbers of calls that have nothing in common (fault 79).
+ * Whether refusals come from a quota. A quota refuses everybody until its window ends, and again after as
+ * many calls. Random refusals hit single calls, at unrelated counts (fault 79).
  * @param waves oldest first
  */
 export function tellQuota(waves: readonly Wave[]): boolean {
@@ -47,30 +45,28 @@ export function tellQuota(waves: readonly Wave[]): boolean {
   return Math.max(...admitted) <= ALIKE * Math.min(...admitted);
 }
 
-/** Whether nobody was refused beside another: where that goes on, no rate is to be found. */
+/** No wave refused several calls: if that goes on, there is no rate to find. */
 const areSingle = (waves: readonly Wave[]): boolean => waves.every(({ refused }) => refused < MANY);
 
 /**
- * Refusals within this time, in milliseconds, pauses not counted, are looked at together. A single one may be anything:
- * the service asks whoever it has no room for to wait. Quotas are counted over a minute at most.
+ * Refusals within this time are considered together, in ms, without pauses: a single one may mean anything,
+ * and quotas span a minute at most.
  */
 const TOGETHER_MS = 60_000;
 /**
- * Cuts in a row after which the rate was refused again before it was back. A quota that fell to a third is found by then;
- * refusals that go on have nothing to do with the rate.
+ * Consecutive cuts refused before the rate was back. By then a quota reduced to a third is found; further
+ * refusals have nothing to do with the rate.
  */
 const MOST_IN_VAIN = 2;
-/** Refusals count as chance for this time after each, in milliseconds, once cuts have not helped. */
+/** After cuts did not help, refusals count as chance for this long after each, in ms. */
 const CHANCE_MS = 60_000;
 
 const MINUTE = 60_000;
 
 /**
- * The service refused a call for lack of quota. However many calls of however many workers see the same refusal, it is
- * one wave: a call that was made before the last pause was over belongs to it. While it is not known that a quota is the
- * cause, everybody waits as long as the service asks, and nothing else.
- * @param call.startedAt when it was made
- * @param call.wait milliseconds that nobody may call
+ * However many calls of however many workers see a refusal, it is one wave: a call made before the last pause
+ * ended belongs to it. Until a quota is known to be the cause, everybody only waits as long as asked.
+ * @param call.wait milliseconds without calls
  */
 export function refuse(
   before: SharedPace,
@@ -85,7 +81,7 @@ export function refuse(
   if (call.startedAt < before.waitUntil) {
     const last = pace.waves.at(-1);
     const waves = last ? [...pace.waves.slice(0, -1), { ...last, refused: last.refused + 1 }] : [];
-    // What is seen from the end of the pause on is seen from its later end on.
+    // Counting that starts at the end of the pause starts at its new end.
     const since = before.since === before.waitUntil ? waitUntil : pace.since;
     const wave = { ...pace, waves, since };
     return free && last !== undefined && tellQuota(waves)
@@ -102,7 +98,7 @@ export function refuse(
   if (now < pace.chanceUntil && !known) return { ...wave, chanceUntil: now + CHANCE_MS };
   if (free) {
     if (known) return cut(wave, firstEstimate({ ...seen, wait: call.wait }, now), waitUntil);
-    // Perhaps there are a few calls too many: a little less shows whether it helps.
+    // Perhaps a few calls too many: a slightly lower rate shows whether it helps.
     return waves.length < MOST_WAVES ? wave : cut(wave, firstEstimate(callingOf(waves), now), waitUntil);
   }
   if (alone && pace.estimate === null) return wave;
@@ -118,7 +114,7 @@ export function refuse(
   return { ...cut(wave, nextCut(estimate, seen, call.wait, now), waitUntil), inVain };
 }
 
-/** The rate is the new estimate, from the end of the pause on: the first permit after it is there. */
+/** Applies a new estimate: the first permit is at the end of the pause. */
 function cut(pace: SharedPace, estimate: EstimatedRate, waitUntil: number): SharedPace {
   return {
     ...pace,
@@ -130,7 +126,6 @@ function cut(pace: SharedPace, estimate: EstimatedRate, waitUntil: number): Shar
   };
 }
 
-/** The calls of several waves, without their pauses. */
 function callingOf(waves: readonly Wave[]): Wave {
   const sum = (of: (wave: Wave) => number): number => waves.reduce((total, wave) => total + of(wave), 0);
   return {
@@ -141,12 +136,11 @@ function callingOf(waves: readonly Wave[]): Wave {
   };
 }
 
-/** Nobody may call for so long. */
 export function pause(pace: SharedPace, ms: number, now: number): SharedPace {
   return { ...pace, waitUntil: Math.max(pace.waitUntil, now + ms) };
 }
 
-/** Calls failed for another reason than their number (5xx, resets, timeouts): no growth for a while, and no cut. */
+/** Calls failed for another reason (5xx, resets, timeouts): no growth for a while, but no cut. */
 export function hold(pace: SharedPace, ms: number, now: number): SharedPace {
   if (pace.estimate === null) return pace;
   return { ...pace, estimate: { ...grown(pace.estimate, true, now), heldUntil: now + ms } };

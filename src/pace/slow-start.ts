@@ -1,80 +1,74 @@
-/** Calls at once in the beginning: as many as the smallest quotas admit in a second. */
+/** Initial calls at once: what the smallest quotas admit in a second. */
 const FIRST = 10;
-/** Time after a failed call during which the limit does not grow, in milliseconds, unless so many answers came since. */
+/** Time without growth after a failed call, in ms, unless so many answers came since. */
 const CALM_MS = 5_000;
 const CALM_ANSWERS = 10;
-/** Time after which one call more is tried again where they were too many, at first and at most, in milliseconds. */
+/** After a lowered limit, time until one more call is tried, in ms. */
 const STEP_MS = { first: 60_000, most: 1_800_000 };
 
 /**
- * How many calls one process makes at once, from a few up to its ceiling: each answer adds one, which doubles the
- * limit with each round of calls (RFC 5681, slow start). A refusal comes at once, so a second that brought none
- * doubles the limit also where calls take longer than that.
+ * The concurrency of one process: each answer adds one, which doubles it each round (RFC 5681, slow start).
+ * Refusals come at once, so a second without one also doubles it, even when calls take longer.
  *
- * It begins again after a pause of which no rate was learned. Where a rate is known the limit stays, because the service
- * counts calls a second and not calls at once. A 5xx only stops the growth for a while, or until ten calls were answered:
- * a service that fails at one call in thirty, whatever the load, would else be called by ten at once for hours.
+ * It restarts after a pause that revealed no rate. With a known rate it stays, because the service counts
+ * calls per second, not concurrent calls. A 5xx only stops growth for a while, or until ten answers: else a
+ * service that fails one call in thirty would get ten at once for hours.
  *
- * Where the calls at once are too many for the server, the ceiling is lowered, and then rises by one a minute, or as soon as the
- * reason allows. Where the first one more proves too many again, the steps take twice as long.
+ * When the calls are too many for the server, the ceiling drops, and then rises by one per minute, or as fast
+ * as the cause allows. If the first step is too much again, steps take twice as long.
  */
 export class SlowStart {
   #limit: number;
   #pausedUntil = 0;
   #failedUntil = 0;
-  /** Answers since the last failed call. */
+  /** Since the last failed call. */
   #since = 0;
 
-  /** The ceiling, or less where that was too much for the server. */
+  /** The ceiling, or less when that was too much for the server. */
   #most: number;
-  /** When the ceiling was lowered last, and from where; null where it never was. */
+  /** The last lowering of the ceiling, and the limit before; null for none. */
   #lowered: { readonly at: number; readonly from: number } | null = null;
-  /** Time between two steps back, now and at first. */
+  /** Time between two steps up: current and initial. */
   #stepMs = 0;
   #firstMs = STEP_MS.first;
   #stepAt = Number.POSITIVE_INFINITY;
-  /** How often it was raised since. */
   #raises = 0;
 
-  /** @param ceiling the concurrency that the user set */
   constructor(private readonly ceiling: number) {
     this.#limit = Math.min(FIRST, ceiling);
     this.#most = ceiling;
   }
 
-  /** Calls that may be made at once. */
   get limit(): number {
     return this.#limit;
   }
 
-  /** End of the last pause. */
   get pausedUntil(): number {
     return this.#pausedUntil;
   }
 
-  /** A call was answered. @returns true when the limit grew */
+  /** @returns true when the limit grew */
   answered(now: number): boolean {
     this.#since++;
     return this.#grow(this.#limit + 1, now);
   }
 
-  /** A second passed, and calls were under way. @returns true when the limit grew */
+  /** A second passed with calls in flight. @returns true when the limit grew */
   waited(now: number): boolean {
     return this.#grow(this.#limit * 2, now);
   }
 
-  /** A call failed for another reason than the quota. */
   failed(now: number): void {
     this.#failedUntil = now + CALM_MS;
     this.#since = 0;
   }
 
-  /** Nobody may call until then: what is answered meanwhile says nothing. */
+  /** Answers during the pause do not count. */
   paused(until: number): void {
     this.#pausedUntil = Math.max(this.#pausedUntil, until);
   }
 
-  /** Begins again, so that not all calls come at once when a pause ends. @returns true when the limit fell */
+  /** Restarts, so that calls do not all come at once after a pause. @returns true when the limit fell */
   again(): boolean {
     const before = this.#limit;
     this.#limit = Math.min(FIRST, before);
@@ -82,15 +76,15 @@ export class SlowStart {
   }
 
   /**
-   * The calls at once are too many for the server.
+   * Too many calls at once for the server.
    * @param most how many are not
-   * @param startedAt of the call that shows it: one that began before the last cut shows nothing of what came after
-   * @param firstMs time after which one more is tried, unless that has proved too many before
+   * @param startedAt of the call that showed it: one from before the last cut proves nothing about it
+   * @param firstMs time until one more is tried, unless that was too much before
    * @returns true when the limit fell
    */
   lower(most: number, startedAt: number, now: number, firstMs = STEP_MS.first): boolean {
     if (startedAt < (this.#lowered?.at ?? 0) || most >= this.#limit) return false;
-    // The first one more was too many. After several it is chance, or something else has changed.
+    // The first extra call was too many. After several it is chance, or something else changed.
     const factor = this.#raises === 0 ? 1 : this.#raises === 1 ? 2 : 1 / 2;
     this.#stepMs = Math.max(firstMs, Math.min(this.#stepMs * factor, STEP_MS.most));
     this.#firstMs = firstMs;
@@ -102,13 +96,12 @@ export class SlowStart {
     return true;
   }
 
-  /** They were not: the ceiling is at least so high again. */
+  /** They were not too many. */
   raise(most: number, now: number): void {
     this.#most = Math.min(Math.max(this.#most, most), this.ceiling);
     this.#stepAt = now + this.#stepMs;
   }
 
-  /** More calls at once would be answered too late. */
   late(now: number): void {
     this.#stepAt = Math.max(this.#stepAt, now + this.#stepMs);
   }

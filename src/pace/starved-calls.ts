@@ -1,44 +1,36 @@
-/** Fewer starved calls than this, or a smaller part of those that were answered, are odd losses. */
+/** Up to so many starved calls, or this share of the answers, are stray losses. */
 const ODD = { calls: 2, part: 1 / 50 };
-/** An answer that takes at most this part of the time that a call has came fast. */
+/** Answers within this part of the timeout are fast. */
 const FAST = 1 / 4;
 
-/** Calls are counted for this time, in milliseconds, and then anew: what was answered for hours says nothing of now. */
+/** Counting restarts after this time, in ms: hours of answers say nothing about now. */
 const PERIOD_MS = 600_000;
 
 /**
- * Tells whether a server starves calls: it leaves connections alone until their calls time out, while it answers others fast.
- * A call counts when it was sent over a connection on which nothing was ever heard, and one that began later was answered
- * fast. A row whose answer takes too long is none where connections are kept: it goes over one on which others were answered. Where
- * they are not, it looks like one, and what is few among the answers counts as an odd loss.
+ * Detects a server that lets some connections time out while it answers others fast. A starved call was sent
+ * on a connection without any earlier response, while a later call was answered fast. A slow row looks like
+ * one only where connections are not kept; a small share counts as stray losses.
  */
 export class StarvedCalls {
   #answered = 0;
   #starved = 0;
   #countedFrom = Number.NEGATIVE_INFINITY;
-  /** Calls that began before have taught what they can teach. */
+  /** Earlier calls are already taken into account. */
   #since = Number.NEGATIVE_INFINITY;
   #fast = { startedAt: Number.NEGATIVE_INFINITY, ms: 0 };
 
-  /**
-   * A call was answered after so many milliseconds.
-   * @param timeoutMs the time that it had
-   */
   answered(startedAt: number, ms: number, timeoutMs: number): void {
     this.#count(startedAt + ms);
     this.#answered++;
     if (ms <= timeoutMs * FAST && startedAt > this.#fast.startedAt) this.#fast = { startedAt, ms };
   }
 
-  /** Whether a call that timed out, over a connection on which nothing was ever heard, was starved. */
+  /** For a call that timed out on a connection without any response. */
   isStarved(startedAt: number): boolean {
     return startedAt < this.#fast.startedAt;
   }
 
-  /**
-   * A call was starved.
-   * @returns in how many milliseconds others are answered, where these are too many calls at once; else null
-   */
+  /** @returns how fast others are answered, in ms, when there are too many calls at once; else null */
   starved(startedAt: number, now: number): number | null {
     if (startedAt < this.#since) return null;
     this.#count(now);

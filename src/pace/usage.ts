@@ -4,37 +4,34 @@ import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { together } from './estimated-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';
 
-/** Weight of the latest call in the moving averages. */
 const WEIGHT = 0.05;
 
-/** What the service goes by when it admits a request; see {@link TokenEstimate}. */
+/** What the service counts when it admits a request; see {@link TokenEstimate}. */
 type TokenBasis = 'full' | 'learned';
 
-/** What one request is reckoned to take. */
 export interface Reserved {
-  /** Tokens in all. */
   readonly tokens: number;
-  /** The part of the prompts before anything was learned. */
+  /** Estimate for the prompts, before the learned ratio. */
   readonly raw: number;
   /** Most tokens that may be generated. */
   readonly most: number;
 }
 
 /**
- * Reckons the tokens of a request before it is made, and learns from what requests took.
+ * Estimates a request's tokens, and learns from actual usage.
  *
- * - `full`: prompts + `max_tokens` × candidates (`best_of`, `n`), which is what the hosted service admits a request on, whatever it
- *   generates later.
- * - `learned`: prompts + the moving average of what was generated, for a service that counts what it bills. A
- *   `max_tokens` of 1,000 with answers of 5 tokens then does not waste the quota.
+ * - `full`: prompts + `max_tokens` × candidates (`best_of`, `n`). The hosted service admits a request by
+ *   this, whatever it generates.
+ * - `learned`: prompts + the moving average of generated tokens, for a service that counts what it bills. A
+ *   `max_tokens` of 1,000 then wastes no quota on answers of 5 tokens.
  *
- * Prompts are reckoned by their characters and a moving ratio to the real count; counting them costs more than the
- * sum over a minute gains by it, because errors of single prompts even out and the real usage settles the rest.
+ * Prompts are estimated by characters and a moving ratio. Exact counts would cost more than they gain: errors
+ * of single prompts even out over a minute, and the actual usage corrects the rest.
  */
 export class TokenEstimate {
-  /** Real prompt tokens for each reckoned one. */
+  /** Actual prompt tokens per estimated one. */
   #ratio = 1;
-  /** Tokens generated for each that was allowed; null before the first answer. */
+  /** Generated tokens per allowed one; null before the first answer. */
   #share: number | null = null;
 
   constructor(private readonly basis: TokenBasis) {}
@@ -46,10 +43,7 @@ export class TokenEstimate {
     return { tokens: raw * this.#ratio + generated, raw, most };
   }
 
-  /**
-   * Learns from an answer.
-   * @returns tokens that the request took beyond what was reserved; negative when it took less
-   */
+  /** @returns tokens taken beyond the reservation; negative when less */
   settle(
     reserved: Reserved,
     usage: { readonly prompt_tokens: number; readonly completion_tokens: number },
@@ -64,24 +58,23 @@ export class TokenEstimate {
   }
 }
 
-/** Admissions older than this, in milliseconds, count by their average over the half of it. */
+/** Older admissions count by their average over half of this, in ms. */
 const MEMORY_MS = 60_000;
 
 const MINUTE = 60_000;
 
-/** What a worker tells of its calls with the next change. */
+/** Reported with a worker's next change. */
 export interface UsageReport {
-  /** Calls made since the last change, less those that were refused: below 0 when older ones were. */
+  /** Calls made since the last report, minus those refused; negative when older ones were refused. */
   readonly admitted: number;
   /** When the first of them was made. */
   readonly since: number;
-  /** Tokens that calls took beyond what was reserved for them; negative when they took less. */
+  /** Tokens taken beyond the reservations; negative when less. */
   readonly tokens: number;
-  /** What the service says of its quota now, where that has changed. */
+  /** The quota the service states, if it changed. */
   readonly advertised: PaceLimits;
 }
 
-/** Takes what a worker reports into account. */
 export function applyReport(
   before: SharedPace,
   report: UsageReport,
@@ -90,14 +83,14 @@ export function applyReport(
 ): SharedPace {
   const advertised =
     report.advertised.requestsPerMinute !== null || report.advertised.tokensPerMinute !== null;
-  // Calls from before a rate was estimated, of a worker that had no reason to tell of them.
+  // Calls from before the first estimate, of a worker that had no reason to report them.
   const early = report.since < before.since;
   const estimate =
     before.estimate !== null && early ? together(before.estimate, report.admitted) : before.estimate;
   const pace = {
     ...before,
     waves: early ? withCallsBefore(before, report) : before.waves,
-    // What was estimated before the service advertised another quota means nothing any more.
+    // An advertised quota replaces the estimate.
     estimate: advertised ? null : estimate,
     advertised: {
       requestsPerMinute: report.advertised.requestsPerMinute ?? before.advertised.requestsPerMinute,
@@ -105,7 +98,7 @@ export function applyReport(
     },
   };
   const { tokensPerMinute } = known(pace, configured);
-  // A time without calls before the first one tells nothing; calls from before the pause belong to what is done with.
+  // Idle time before the first call does not count, nor do calls from before the last pause.
   const began = pace.since === 0 ? report.since : pace.since;
   const part = report.since < began ? (now - began) / Math.max(1, now - report.since) : 1;
   const { admitted, since } = remembered(pace.admitted + report.admitted * Math.max(0, part), began, now);
@@ -114,54 +107,49 @@ export function applyReport(
   return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
 }
 
-/** Most calls that a worker tells of only after a wave began were made before it. */
+/** Calls reported only after a wave began were mostly made before it. */
 function withCallsBefore({ waves, since }: SharedPace, report: UsageReport): SharedPace['waves'] {
   const last = waves.at(-1);
   if (last === undefined || since - report.since > MEMORY_MS) return waves;
   return [...waves.slice(0, -1), { ...last, admitted: Math.max(0, last.admitted + report.admitted) }];
 }
 
-/** Lets what was long ago count less. */
 function remembered(admitted: number, since: number, now: number): { admitted: number; since: number } {
   const elapsed = now - since;
   if (elapsed <= MEMORY_MS) return { admitted, since };
   return { admitted: (admitted * MEMORY_MS) / 2 / elapsed, since: now - MEMORY_MS / 2 };
 }
 
-/** What one worker has to tell, collected until it tells it. Times are those of its own clock. */
+/** Collects a worker's report. Times are of its own clock. */
 export class UsageReporter {
   #admitted = 0;
   #since = 0;
   #tokens = 0;
-  /** What the service said last, and what of it the others do not know. */
+  /** The last stated quota, and the part of it not yet reported. */
   #advertised = NOTHING;
   #unreported = NOTHING;
 
-  /** Whether there are calls to tell of. */
   get hasCalls(): boolean {
     return this.#admitted !== 0;
   }
 
-  /**
-   * A call is made. It counts as admitted until it is refused: most of what is under way when the first refusal comes
-   * was admitted.
-   */
+  /** Counts as admitted until it is refused: most calls in flight at the first refusal are admitted. */
   made(now: number): void {
     if (this.#admitted === 0) this.#since = now;
     this.#admitted++;
   }
 
-  /** A call that counts as made was not, or was refused. */
+  /** Undoes `made`: the call was not sent, or was refused. */
   notMade(): void {
     this.#admitted--;
   }
 
-  /** Tokens that were taken beyond what was reserved; negative when it were less. */
+  /** Tokens beyond the reservation; negative when less. */
   took(tokens: number): void {
     this.#tokens += tokens;
   }
 
-  /** @returns whether the service said something new of its quota; an answer that says nothing takes nothing back */
+  /** @returns whether the stated quota is new; a response without one changes nothing */
   said(advertised: PaceLimits): boolean {
     const requestsPerMinute = advertised.requestsPerMinute ?? this.#advertised.requestsPerMinute;
     const tokensPerMinute = advertised.tokensPerMinute ?? this.#advertised.tokensPerMinute;
@@ -173,7 +161,6 @@ export class UsageReporter {
     return true;
   }
 
-  /** Lets what was long ago count less. */
   fade(now: number): void {
     const { admitted, since } = remembered(this.#admitted, this.#since, now);
     if (since === this.#since) return;
@@ -182,10 +169,7 @@ export class UsageReporter {
     this.#since = since;
   }
 
-  /**
-   * Hands it out, and begins anew.
-   * @param offset the clock of the store less that of the worker, in milliseconds
-   */
+  /** @param offset the store's clock minus the worker's, in ms */
   take(offset: number, now: number): UsageReport {
     const since = (this.#admitted === 0 ? now : this.#since) + offset;
     const report = { admitted: this.#admitted, since, tokens: this.#tokens, advertised: this.#unreported };

@@ -1,22 +1,16 @@
 import { compileTemplate, type Template } from './template.js';
 
-/** What is known when a row is asked again. */
 export interface Asked {
-  /** The prompt of the row. */
   readonly prompt: string;
-  /** The text of the answer that does not fit; `null` where there was none. */
+  /** Null when there was no text. */
   readonly answer: string | null;
-  /** What is wrong with it: the message of its fault. */
   readonly problem: string;
 }
 
-/** Characters of an answer and of a problem that go into a prompt. */
+/** In characters. */
 const LONGEST = { answer: 2_000, problem: 1_000 } as const;
 
-/**
- * A template of the job's own for {@link followUp}.
- * @throws UsageError for one that cannot be used, or has names that are none of those in {@link Asked}
- */
+/** @throws UsageError when it is invalid, or uses names not in {@link Asked} */
 export const followUpTemplate = (text: string): Template =>
   compileTemplate(text, {
     name: 'a prompt that asks again',
@@ -26,9 +20,8 @@ export const followUpTemplate = (text: string): Template =>
   });
 
 /**
- * The prompt with which a row is asked again. Of a long answer and a long problem only the beginning is in it. Nothing in
- * them is read as a template.
- * @param template the job's own; `null`: what was wrong in parentheses, and then the prompt, with whose end the model goes on
+ * Long answers and problems are cut, and never parsed as templates.
+ * @param template the job's own; null: the problem in parentheses, then the prompt, which the model continues
  */
 export function followUp(template: string | null, { prompt, answer, problem }: Asked): string {
   const short = {
@@ -40,6 +33,6 @@ export function followUp(template: string | null, { prompt, answer, problem }: A
   return followUpTemplate(template).render({ fields: new Map(Object.entries(short)) });
 }
 
-/** The second half of a character is left out with the first. */
+/** A character cut in half is dropped. */
 const beginning = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…` : text;

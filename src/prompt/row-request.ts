@@ -4,47 +4,39 @@ import { unknownNames } from '../nearest.js';
 import { checkParameters, parameterFromText } from '../service/parameters.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 
-/** What becomes of a row: a request, or the outcome that it has without one. */
 export type RowRequest =
   | { readonly kind: 'send'; readonly prompt: string; readonly parameters: Parameters | null }
   | { readonly kind: 'settled'; readonly outcome: Outcome };
 
-/**
- * Why a prompt has no room in the model's context window beside its answer; null where it has.
- * @param maxTokens `max_tokens` of its request
- */
+/** Null when the prompt fits the context window along with its answer. */
 type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Fault | null;
 
-/** How a job makes requests of its rows. */
 export interface RequestPlan {
-  /** `null`: the row's `prompt` field is the prompt. */
+  /** Null: the row's `prompt` field is the prompt. */
   readonly template: Template | null;
   readonly require: readonly string[];
   readonly rowParameters: readonly (keyof Parameters)[];
-  /** The job's own, which a row's override. */
+  /** The job's own; a row's parameters override them. */
   readonly parameters: Parameters;
-  /** Those that no row may override; `null` is none. */
+  /** Those a row may not override; null for none. */
   readonly fixedParameters: FixedParameters | null;
   readonly fits: FitsContext;
 }
 
-/** Parameters that are the same for all rows of a job, and the words that say what of the job fixes them. */
+/** Parameters that are the same for all rows, and the words for what fixes them. */
 export interface FixedParameters {
   readonly names: readonly string[];
   readonly where: string;
 }
 
-/** What a job says of the requests of its rows. */
 interface RequestJob
   extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
   readonly prompt: string | null;
 }
 
 /**
- * Checks what a job says of its input's columns, before anything is sent.
- *
- * @throws UsageError for a template that cannot be used, for names in `input.require` and `row_parameters` that are
- *   no columns, and for a job without `prompt` whose input has no prompts
+ * @throws UsageError for an invalid template, for `input.require` and `row_parameters` that are no columns,
+ *   and for a job without `prompt` whose input has no prompts
  */
 export function requestPlan(
   { prompt, require, rowParameters, parameters, fixedParameters }: RequestJob,
@@ -65,7 +57,6 @@ export function requestPlan(
   return { ...plan, template: null };
 }
 
-/** @throws UsageError for names in an option that are no columns of the input */
 export function checkColumns(
   option: string,
   names: readonly string[],
@@ -81,12 +72,12 @@ export function checkColumns(
 }
 
 /**
- * The request of a row. In this order: a row that is bad ends `failed`, one without a required field `skipped`, one
- * without a prompt, with parameters that the service would refuse or too long for the model `failed`. None of these is sent.
+ * Without a request, checked in this order: a bad row is `failed`; one without a required field `skipped`;
+ * one without a prompt, with invalid parameters, or too long for the model `failed`.
  *
- * A JSONL row of the form `{"custom_id": …, "body": {"prompt": …, "max_tokens": …}}` brings its own request, unless
- * the template reads `body` as a column: the body's members override the job's parameters and `row_parameters`, its
- * `prompt` the job's prompt. `body.model` is not followed: the deployment is the job's.
+ * A JSONL row `{"custom_id": …, "body": {"prompt": …, "max_tokens": …}}` has its own request, unless the
+ * template reads `body` as a column: the body overrides the job's parameters, `row_parameters` and prompt.
+ * `body.model` is ignored: the deployment is the job's.
  */
 export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
   if (row.fault !== undefined) return failed(row.fault);
@@ -120,13 +111,13 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     return failed({ code: 'invalid_parameters', message });
   }
   const own = Object.keys(parameters).length > 0 ? parameters : null;
-  // A null of the row's own takes the job's value away: the service's default is then what counts.
+  // A row's null removes the job's value, so the service's default applies.
   const { max_tokens } = own === null ? plan.parameters : { ...plan.parameters, ...own };
   const tooLong = plan.fits(prompt, max_tokens);
   return tooLong === null ? { kind: 'send', prompt, parameters: own } : failed(tooLong);
 }
 
-/** The required fields that a row does not have: a row with any of them ends `skipped`. */
+/** Missing required fields: a row with any ends `skipped`. */
 export function emptyFields(row: Row, require: readonly string[]): readonly string[] {
   return require.filter((name) => isEmpty(row.fields.get(name)));
 }
@@ -141,7 +132,7 @@ function bodyOf(row: Row, template: Template | null): { readonly [name: string]:
   return template?.names.includes('body') ? null : body;
 }
 
-/** A column that overrides a parameter; an empty field leaves the job's. */
+/** An empty field keeps the job's value. */
 function parameterOf(name: keyof Parameters, value: Json | undefined): ReturnType<typeof checkParameters> {
   if (value === undefined || value === null) return { ok: true, parameters: {} };
   return typeof value === 'string' ? parameterFromText(name, value) : checkParameters({ [name]: value });

@@ -6,22 +6,18 @@ import type { Json, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
 import type { InputFormat } from '../source/input.js';
 
-/** A prompt template whose names are known to be columns of the input. */
 export interface Template {
-  /** The columns that the template reads. */
   readonly names: readonly string[];
-  /** The prompt of a row. Values are never parsed as templates; a missing or empty value renders as nothing. */
+  /** Values are never parsed as templates; a missing or empty value renders as nothing. */
   render(row: Pick<Row, 'fields'>): string;
 }
 
-/** The input that a template is for. */
 export interface TemplateInput {
-  /** How messages call it. */
   readonly name: string;
   readonly columns: readonly string[];
-  /** Into values of JSON a dotted name (`{{ order.total }}`) reaches; texts have no inside. */
+  /** Dotted names (`{{ order.total }}`) reach into JSON values only. */
   readonly format: Pick<InputFormat, 'hasJson'>;
-  /** How messages call the template, and what it names. @default `prompt` and `column` */
+  /** In messages. @default `prompt` and `column` */
   readonly called?: { readonly template: string; readonly column: string };
 }
 
@@ -29,12 +25,11 @@ export interface TemplateInput {
 const TAGS: [string, string] = ['{{', '}}'];
 
 /**
- * Compiles a Mustache template: variables, sections, inverted sections and comments. A name is first looked up as a
- * whole (`{{ Review Text }}`, `{{ a.b }}`), then as a path into a JSON value. A column whose name begins with a
- * sign of Mustache's own is written `{{& #id }}`.
- *
- * @throws UsageError `template_syntax` with the line, `template_unsupported` for partials and changed delimiters,
- *   `template_name_unknown` with all names that are no columns
+ * Compiles a Mustache template: variables, sections, inverted sections and comments. A name is looked up
+ * whole first (`{{ Review Text }}`, `{{ a.b }}`), then as a path into a JSON value. A column that begins with
+ * one of Mustache's signs is written `{{& #id }}`.
+ * @throws UsageError `template_syntax` with the line, `template_unsupported` for partials and changed
+ *   delimiters, `template_name_unknown` with all unknown names
  */
 export function compileTemplate(text: string, input: TemplateInput): Template {
   const columnOf = columnFinder(input.columns);
@@ -55,7 +50,7 @@ export function compileTemplate(text: string, input: TemplateInput): Template {
   return { names: columns, render: (row) => writer.render(text, Scope.ofRow(row, columnOf), {}, TAGS) };
 }
 
-/** Mustache trims names, so a column may also be found without the white space around its name. */
+/** Mustache trims names, so a column is also found without white space around its name. */
 function columnFinder(columns: readonly string[]): (name: string) => string | null {
   const known = new Map(columns.toReversed().map((column) => [column.trim(), column]));
   for (const column of columns) known.set(column, column);
@@ -66,7 +61,7 @@ function parse(writer: TextWriter, text: string, called: string): TemplateSpans 
   try {
     return writer.parse(text, TAGS);
   } catch (error) {
-    // The library throws plain errors; what and where is in their message only.
+    // The library throws plain errors: only the message tells what and where.
     const message = errorText(error);
     const tag = message.startsWith('Unclosed tag');
     const at = tag ? openTag(text) : Number(/ at (\d+)$/.exec(message)?.[1] ?? 0);
@@ -78,7 +73,7 @@ function parse(writer: TextWriter, text: string, called: string): TemplateSpans 
   }
 }
 
-/** Where the tag begins that is never closed: the library only says where it gave up. */
+/** Start of the unclosed tag: the library only reports where it gave up. */
 function openTag(text: string): number {
   const afterClosed = text.indexOf('{{', text.lastIndexOf('}}') + 1);
   return afterClosed < 0 ? text.lastIndexOf('{{') : afterClosed;
@@ -86,7 +81,7 @@ function openTag(text: string): number {
 
 const lineAt = (text: string, position: number): number => text.slice(0, position).split('\n').length;
 
-/** Names inside a section of an input of JSON may belong to the section's values, which only the rows know. */
+/** In JSON input, names inside a section may belong to its value, which only the rows know. */
 function checkNames(
   tokens: TemplateSpans,
   text: string,
@@ -121,8 +116,8 @@ function unsupported(type: '>' | '=', called: string, line: number): UsageError 
 }
 
 /**
- * Where Mustache looks up names. Its own lookup reaches prototypes and calls functions; this one finds plain data
- * only: columns of the row, and own properties of its JSON values (faults 9 and 56).
+ * Mustache's own lookup reaches prototypes and calls functions. This one finds only columns, and own
+ * properties of JSON values (faults 9 and 56).
  */
 class Scope extends Mustache.Context {
   private constructor(
@@ -133,7 +128,6 @@ class Scope extends Mustache.Context {
     super(view);
   }
 
-  /** The names of a row. @param columnOf the column that a name in the template means */
   static ofRow(row: Pick<Row, 'fields'>, columnOf: (name: string) => string | null): Scope {
     const find = (name: string): Json | undefined => {
       const column = columnOf(name);
@@ -145,7 +139,7 @@ class Scope extends Mustache.Context {
     return new Scope(find, row, null);
   }
 
-  /** The names inside a section: those of its value first, then those around it. */
+  /** Names inside a section: its value's first, then the outer ones. */
   override push(view: Json): Scope {
     const find = (name: string): Json | undefined => {
       if (name === '.') return view;
@@ -170,7 +164,7 @@ function descend(value: Json | undefined, path: readonly string[]): Json | undef
 const isBranch = (value: Json | undefined): value is { readonly [name: string]: Json } =>
   typeof value === 'object' && value !== null;
 
-/** Renders values as they are: a prompt is no HTML. `{{x}}`, `{{{x}}}` and `{{&x}}` are the same. */
+/** No HTML escaping: `{{x}}`, `{{{x}}}` and `{{&x}}` are the same. */
 class TextWriter extends Mustache.Writer {
   override escapedValue(token: string[], scope: Mustache.Context): string {
     return valueText(scope.lookup(token[1] ?? ''));

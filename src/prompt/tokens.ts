@@ -2,21 +2,20 @@ import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
 
-/** The tokenizers of the service's models: cl100k_base for the instruct model, p50k_base for the davinci model. */
+/** cl100k_base for the instruct model, p50k_base for the davinci model. */
 export type Encoding = 'cl100k_base' | 'p50k_base';
 
-/** Exact token counts, as the service bills them. Text like `<|endoftext|>` is plain text and never throws. */
+/** Exact counts, as billed. Text like `<|endoftext|>` is plain text and never throws. */
 export interface Tokenizer {
-  /** Number of tokens of a text. */
   count(text: string): number;
   encode(text: string): number[];
-  /** Tokens back to text; bytes that are no complete character become U+FFFD. */
+  /** Incomplete characters become U+FFFD. */
   decode(tokens: readonly number[]): string;
 }
 
 /**
- * The library's merge takes time with the square of a run of one character class (100 KB of `a`: 7 s), so such
- * runs are cut after this many characters. A cut costs at most a token or two; no ordinary text has such runs.
+ * The library's merge is quadratic in runs of one character class (100 KB of `a`: 7 s), so runs are cut here.
+ * A cut costs a token or two; ordinary text has no such runs.
  */
 const LONGEST_RUN = 512;
 const LONG_RUN = new RegExp(
@@ -26,19 +25,16 @@ const LONG_RUN = new RegExp(
   'gu',
 );
 
-/**
- * The library remembers 100,000 merges by default, each of which may keep its whole text alive; memory must not
- * grow with the input.
- */
+/** The library's default of 100,000 may keep as many whole texts alive. */
 const MERGES_REMEMBERED = 5_000;
 
-/** Texts above this length (characters) are not left behind in the library's memory at all. */
+/** Characters of a text after which the library's cache is cleared. */
 const LARGE_TEXT = 65_536;
 
 /**
- * The token of the byte 0xFF in both encodings (their first 256 tokens are the bytes). The library decodes with
- * one streaming decoder for the whole process, so a character that is cut at the end of one call would come out
- * in the next call. 0xFF is never part of a character, so it ends what is pending, as one U+FFFD of its own.
+ * The token of byte 0xFF in both encodings (their first 256 tokens are the bytes). The library has one
+ * streaming decoder per process: a character cut at the end of one call would come out of the next. 0xFF is
+ * never part of a character, so it flushes what is pending, as one U+FFFD of its own.
  */
 const END_OF_CHARACTERS = 187;
 
@@ -46,10 +42,7 @@ const PLAIN_TEXT = { disallowedSpecial: new Set<string>() };
 
 const loaded = new Map<Encoding, Tokenizer>();
 
-/**
- * Loads one encoding when it is first asked for, and keeps it. That takes some 100 ms and 40 MB, so whoever can do without
- * does not ask.
- */
+/** Loaded on first use and kept: 100 ms and 40 MB for each encoding. */
 export function loadTokenizer(encoding: Encoding): Tokenizer {
   const known = loaded.get(encoding);
   if (known) return known;
@@ -90,7 +83,7 @@ function load(encoding: Encoding): Tokenizer {
   };
 }
 
-/** The text itself, or its parts when it contains runs that are too long for the library. */
+/** Splits a text at runs too long for the library. */
 function segments(text: string): string[] {
   if (text.length < LONGEST_RUN) return [text];
   const parts: string[] = [];
@@ -105,12 +98,11 @@ function segments(text: string): string[] {
 }
 
 /**
- * Counts prompts one after the other, exactly. Prompts of one template begin alike, and their common head is counted
- * once: a template with a few examples in it is most of its prompts.
+ * Counts prompts exactly, and the head they share only once: with examples in the template, that is most of
+ * them.
  *
- * The head ends before a space that follows anything but white space. There both tokenizers begin a new token, whatever
- * stands around it, because their patterns take a space only as the first character of a token. So the tokens of the
- * two parts add up to those of the whole.
+ * The head ends before a space that follows a non-space. Both tokenizers start a new token there, because
+ * their patterns take a space only as a token's first character. So the two counts add up.
  */
 export function promptCounter(tokenizer: Pick<Tokenizer, 'count'>): (prompt: string) => number {
   let head = '';
@@ -126,7 +118,6 @@ export function promptCounter(tokenizer: Pick<Tokenizer, 'count'>): (prompt: str
   };
 }
 
-/** How many characters two texts have in common from their beginning. */
 function commonLength(a: string, b: string): number {
   const most = Math.min(a.length, b.length);
   let length = 0;
@@ -134,7 +125,7 @@ function commonLength(a: string, b: string): number {
   return length;
 }
 
-/** The last place among the first characters of a text where it may be cut; 0 when there is none. */
+/** The last place to cut within `length` characters; 0 for none. */
 function cutWithin(text: string, length: number): number {
   for (let cut = text.lastIndexOf(' ', length - 1); cut > 0; cut = text.lastIndexOf(' ', cut - 1)) {
     if (/\S/.test(text.charAt(cut - 1))) return cut;

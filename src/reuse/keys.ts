@@ -5,36 +5,31 @@ import { unknownNames } from '../nearest.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { InputFormat } from '../source/input.js';
 
-/** 96 bits of a SHA-256 as 16 characters of base64url: among 1,500,000, two alike are one chance in 10^16. */
+/** 96 bits of a SHA-256 in base64url: a collision among 1,500,000 has a chance of one in 10^16. */
 export type Key = string;
 
-/** Bytes of a hash that make a key. */
 export const KEY_BYTES = 12;
 
-/** What a row is known by. `null` where nothing is to be found under the key, or kept. */
+/** Null when nothing is looked up or kept under the key. */
 export interface RowKeys {
-  /** The request that would be sent. Rows with the same one have the same outcome. */
+  /** The request to be sent: equal ones have the same outcome. */
   readonly request: Key | null;
-  /** The row's id and its request. A row of a later run with the same one need not be called again. */
+  /** Row id and request: a row of a later run with the same key need not be called. */
   readonly row: Key | null;
 }
 
-/** What is the same for all requests of a run. */
 export interface KeyRules {
   readonly dedupe: boolean;
   readonly onlyNew: boolean;
-  /** Gives the id of a row; `null` where its content alone is what it is known by. */
+  /** Null: only its content identifies the row. */
   readonly idOf: (row: Row) => Json;
-  /** The job's parameters, which a row's override. */
+  /** A row's own parameters override these. */
   readonly parameters: Parameters;
-  /** What is called, and where: an answer of another service, or of a rehearsal, is none to take over. */
+  /** What is called, and where: answers of another service, or of a rehearsal, are not reused. */
   readonly service: Json;
 }
 
-/**
- * The keys of rows, made of all that would be sent for them. A request has a key only where the service is asked for
- * its likeliest answer, at temperature 0: at any other the same request may be meant to get several answers.
- */
+/** A request has a key only at temperature 0: otherwise equal requests may be meant to differ. */
 export function rowKeys(rules: KeyRules): (row: Row, prompt: string, own: Parameters | null) => RowKeys {
   const service = JSON.stringify(rules.service);
   return (row, prompt, own) => {
@@ -47,30 +42,25 @@ export function rowKeys(rules: KeyRules): (row: Row, prompt: string, own: Parame
   };
 }
 
-/** All of a request that differs from row to row, as text: equal for equal requests, whatever the order of the parameters. */
+/** The parts that differ from row to row; independent of the parameters' order. */
 export function requestText(prompt: string, parameters: Parameters): string {
   const sorted = Object.entries(parameters).sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([sorted, prompt]);
 }
 
-/** The service's own default is 1, also for `null`. */
+/** The service's default is 1, also for null. */
 export const isRepeatable = ({ temperature }: Parameters): boolean => temperature === 0;
 
-/** The key of a text. */
 export const keyOf = (text: string): Key =>
   createHash('sha256').update(text).digest().subarray(0, KEY_BYTES).toString('base64url');
 
-/** What of a job decides on what is taken over. */
 export interface ReuseSettings {
-  /** Identical requests are called once in a run. */
   readonly dedupe: boolean;
-  /** Rows that the job's last run answered are not called again. */
   readonly onlyNew: boolean;
-  /** Column that identifies a row, for `onlyNew`; `null` is the default for the format. */
+  /** Column that identifies a row, for `onlyNew`; null for the format's default. */
   readonly id: string | null;
 }
 
-/** What is known of the input. */
 interface InputColumns {
   readonly name: string;
   readonly format: Pick<InputFormat, 'hasHeader' | 'hasJson'>;
@@ -81,10 +71,7 @@ export function originColumns({ dedupe, onlyNew }: ReuseSettings): readonly Orig
   return [...(dedupe ? (['copied_from'] as const) : []), ...(onlyNew ? (['carried_from'] as const) : [])];
 }
 
-/**
- * Checks `input.dedupe` against the parameters, and `input.id` against the input's columns.
- * @throws UsageError when no request of the job can be at temperature 0, or no column has the name
- */
+/** @throws UsageError when no request can be at temperature 0, or the column `input.id` is unknown */
 export function checkReuse(
   { dedupe, onlyNew, id }: ReuseSettings,
   parameters: Parameters,
@@ -107,7 +94,7 @@ export function checkReuse(
   );
 }
 
-/** The column of `input.id`. By default the first of a header; of a row without one `custom_id`, else `id`, else none. */
+/** `input.id`, else the first column of a header; without a header `custom_id`, else `id`, else none. */
 export function idReader(
   id: string | null,
   { format, columns }: Omit<InputColumns, 'name'>,

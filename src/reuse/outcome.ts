@@ -9,39 +9,35 @@ import type { CalledOutcome, Origin } from '../model.js';
 import { PartFile } from '../output/writer.js';
 import type { Key } from './keys.js';
 
-/** An outcome that later rows, or later runs, may take over. */
 export interface Kept {
-  /** Under which key a row of a later run finds it; `null` where none will look for it. */
+  /** For rows of later runs; null when none will look for it. */
   readonly row: Key | null;
-  /** Under which key a row of the same run finds it; `null` likewise. */
+  /** For rows of the same run; null likewise. */
   readonly request: Key | null;
-  /** Number of the row in the run that keeps it. */
   readonly number: number;
-  /** The run that called for it. */
   readonly run: string;
   readonly outcome: CalledOutcome;
 }
 
-/** What a row takes its outcome over from. */
 export type Source =
   | {
       readonly kind: 'copied';
-      /** Number of the earlier row that asks the same. */
+      /** Number of the earlier row with the same request. */
       readonly from: number;
       readonly key: Key;
     }
   | {
       readonly kind: 'carried';
-      /** Place in the file of the job's last run. */
+      /** Byte offset in the file of the job's last run. */
       readonly at: number;
     };
 
-/** The outcome for a row that was not called: nothing was billed for it, and it took no time. */
+/** Not called: nothing billed, and no latency. */
 export function takenOver(outcome: CalledOutcome, origin: Origin): CalledOutcome {
   return { ...unbilled(outcome), origin };
 }
 
-/** An outcome without what belongs to the row that was called. */
+/** Without usage, attempts and origin, which belong to the called row. */
 function unbilled({ origin: _, ...outcome }: CalledOutcome): CalledOutcome {
   const free = { attempts: 0, latency_ms: null };
   if (outcome.status === 'failed') return { ...outcome, ...free };
@@ -51,7 +47,6 @@ function unbilled({ origin: _, ...outcome }: CalledOutcome): CalledOutcome {
   return { ...outcome, completion: completion && { ...completion, usage: null }, ...free };
 }
 
-/** One line of a file of outcomes. */
 function encodeKept({ row, request, number, run, outcome }: Kept): string {
   return `${JSON.stringify([row, request, number, run, unbilled(outcome)])}\n`;
 }
@@ -59,7 +54,7 @@ function encodeKept({ row, request, number, run, outcome }: Kept): string {
 const key = z.string().length(16).nullable();
 const line = z.tuple([key, key, z.int().positive(), z.string().min(1), z.custom<CalledOutcome>(isOutcome)]);
 
-/** Reads a line; `null` when it is none of ours, for example one that a crash has torn. */
+/** Null for a foreign or torn line. */
 function decodeKept(text: string): Kept | null {
   const parsed = line.safeParse(parseJson(text));
   if (!parsed.success) return null;
@@ -67,7 +62,7 @@ function decodeKept(text: string): Kept | null {
   return { row, request, number, run, outcome };
 }
 
-/** Promptmill wrote it: a whole line is an outcome when it has the members of one. */
+/** Promptmill wrote it, so checking the members is enough. */
 function isOutcome(value: unknown): boolean {
   if (typeof value !== 'object' || value === null || !('status' in value)) return false;
   const isSet = (name: string): boolean => typeof Reflect.get(value, name) === 'object';
@@ -76,15 +71,15 @@ function isOutcome(value: unknown): boolean {
   return value.status === 'failed' && isSet('error');
 }
 
-/** A line is read with a buffer of this size at first, in bytes. */
+/** Initial buffer for a line, in bytes. */
 const LINE = 4096;
 
 const LF = 0x0a;
 
-/** Told of each outcome of a file, in order. Returns false when what follows is of no interest. */
+/** Called for each outcome in order; false stops the scan. */
 type OnKept = (kept: Kept, at: number, end: number) => boolean;
 
-/** Reads a file of outcomes from its beginning. Lines that are none, such as one that a crash has torn, are left out. */
+/** Skips invalid lines, such as one torn by a crash. */
 export async function scan(path: string, onKept: OnKept): Promise<void> {
   let rest: Buffer = Buffer.alloc(0);
   let base = 0;
@@ -101,7 +96,7 @@ export async function scan(path: string, onKept: OnKept): Promise<void> {
   }
 }
 
-/** Outcomes by their places. What it has opened stays readable when the file is replaced by another. */
+/** What is open stays readable when the file is replaced. */
 export class OutcomeReader {
   readonly #file: number;
   #isOpen = true;
@@ -112,8 +107,8 @@ export class OutcomeReader {
   }
 
   /**
-   * The outcome at a place. Synchronous: mostly it is in the system's cache, where a look takes some 10 µs.
-   * @throws StopError when the file does not hold what it held
+   * Synchronous: mostly cached by the system, some 10 µs.
+   * @throws StopError when the file has changed
    */
   at(place: number): Kept {
     for (;;) {
@@ -134,7 +129,6 @@ export class OutcomeReader {
     );
   }
 
-  /** The last bytes of the file, as text. */
   tail(bytes: number): string {
     const { size } = fstatSync(this.#file);
     const buffer = Buffer.alloc(Math.min(bytes, size));
@@ -148,7 +142,6 @@ export class OutcomeReader {
   }
 }
 
-/** The outcomes that a run keeps, appended commit by commit. */
 export class OutcomeFile {
   #isOpen = true;
 
@@ -158,9 +151,9 @@ export class OutcomeFile {
   ) {}
 
   /**
-   * Opens the file of a run, or begins it. What it has of rows that were not committed is cut off.
-   * @param rows rows that are committed
-   * @param onKept told of each outcome that stays, with its place
+   * Cuts off rows that were not committed.
+   * @param rows committed rows
+   * @param onKept called for each remaining outcome
    * @throws WriteError
    */
   static async open(
@@ -182,8 +175,7 @@ export class OutcomeFile {
   }
 
   /**
-   * Returns when the outcomes are durable.
-   * @returns the place of each
+   * @returns the place of each, once they are durable
    * @throws WriteError; then none of them counts
    */
   async append(kept: readonly Kept[]): Promise<readonly number[]> {
@@ -203,7 +195,7 @@ export class OutcomeFile {
     return this.reader.at(place);
   }
 
-  /** Writes that the run has finished: whoever finds the file under its final name knows whose it is. */
+  /** Marks the file with its run, for whoever finds it under its final name. */
   async finish(run: string): Promise<void> {
     await this.file.commit(finishedLine(run));
     await this.close();
@@ -218,7 +210,6 @@ export class OutcomeFile {
 
 const finishedLine = (run: string): string => `${JSON.stringify({ finished: run })}\n`;
 
-/** True when a file of outcomes was finished by a run. */
 export const isFinishedBy = (reader: OutcomeReader, run: string): boolean => {
   const line = finishedLine(run);
   return reader.tail(line.length) === line;
@@ -226,16 +217,15 @@ export const isFinishedBy = (reader: OutcomeReader, run: string): boolean => {
 
 const folderOf = (stateDir: string): string => join(stateDir, 'reuse');
 
-/** The outcomes that a run keeps while it goes on. */
 export const outcomesPath = (stateDir: string, run: string): string =>
   join(folderOf(stateDir), `${run}.jsonl`);
 
-/** How the name of {@link answeredPath} ends; other files of the folder belong to a run that has not finished. */
+/** Suffix of {@link answeredPath}; other files belong to unfinished runs. */
 export const ANSWERED = '.answered.jsonl';
 
 /**
- * What the last finished run of a job answered.
- * @param where the address of the service; `null` for a rehearsal, which must not take the place of the real answers
+ * What the job's last finished run answered.
+ * @param where the service's address; null for a rehearsal, which must not replace real answers
  */
 export function answeredPath(stateDir: string, job: string, where: string | null): string {
   const hash = createHash('sha256')
@@ -244,7 +234,7 @@ export function answeredPath(stateDir: string, job: string, where: string | null
   return join(folderOf(stateDir), `${job.replace(/[^\w.-]/g, '_')}-${hash.slice(0, 8)}${ANSWERED}`);
 }
 
-/** A run that is given up takes its outcomes with it. @throws UsageError when the state directory cannot be written */
+/** @throws UsageError when the state directory is not writable */
 export async function dropOutcomes(stateDir: string, run: string): Promise<void> {
   try {
     await rm(outcomesPath(stateDir, run), { force: true });
@@ -253,7 +243,6 @@ export async function dropOutcomes(stateDir: string, run: string): Promise<void>
   }
 }
 
-/** What is told to the user when outcomes cannot be kept. */
 export const unkept = (stateDir: string, error: unknown): UsageError =>
   new UsageError(
     'bad_state_dir',

@@ -1,41 +1,36 @@
 import { KEY_BYTES } from './keys.js';
 
-/** Distinct keys that a run remembers: with them the index takes 50 MB, and no more however long the input is. */
+/** Most keys a run remembers: bounds the index to 50 MB for any input. */
 export const MOST_PLACES = 1_500_000;
 
 const FIRST_CAPACITY = 2 ** 12;
 
-/** Full to three quarters, linear probing is still short. */
+/** At three quarters, linear probing is still short. */
 const FULL = 0.75;
 
-/** Stands for a place that is not on disk yet. */
 const NOWHERE = -1;
 
-/** What is known under a key. */
 interface Place {
-  /** Number of the row that the outcome is of. */
   readonly row: number;
-  /** Where the outcome is in its file, in bytes; `null` while it is not there yet. */
+  /** Byte offset in its file; null until it is written. */
   readonly at: number | null;
 }
 
-/** What an index is for, where it is not the outcomes of a run. */
 interface IndexShape {
-  /** Bytes of a key; whole words. @default KEY_BYTES */
+  /** A multiple of 4. @default KEY_BYTES */
   readonly keyBytes?: number;
-  /** Whether places are kept; without them every row is at `null`. @default true */
+  /** Without places, `at` is always null. @default true */
   readonly places?: boolean;
 }
 
 /**
- * Key → row and place of its outcome: open addressing over typed arrays. An entry takes 12 bytes and those of its key, 8
- * less without places. Keys are bytes of a hash, as base64url.
+ * Key → row and place of its outcome: open addressing over typed arrays, 12 bytes plus the key per entry, 8
+ * less without places. Keys are bytes of a hash, in base64url.
  */
 export class PlaceIndex {
   readonly #most: number;
   readonly #words: number;
   readonly #hasPlaces: boolean;
-  /** The words of each key, one after the other. */
   #keys: Uint32Array;
   /** 0 marks a free slot; rows count from 1. */
   #rows = new Uint32Array(FIRST_CAPACITY);
@@ -43,7 +38,7 @@ export class PlaceIndex {
   #size = 0;
   #full = false;
 
-  /** @param most keys to remember. @default MOST_PLACES */
+  /** @param most keys. @default MOST_PLACES */
   constructor(most: number = MOST_PLACES, { keyBytes = KEY_BYTES, places = true }: IndexShape = {}) {
     this.#most = most;
     this.#words = keyBytes / 4;
@@ -56,7 +51,7 @@ export class PlaceIndex {
     return this.#size;
   }
 
-  /** True when a key could not be remembered: from then on some rows are called that need not be. */
+  /** True once a key did not fit: from then on some rows are called needlessly. */
   get isFull(): boolean {
     return this.#full;
   }
@@ -70,9 +65,9 @@ export class PlaceIndex {
   }
 
   /**
-   * Remembers the first row of a key; for one that is known already nothing changes.
-   * @param at where its outcome is; `null` when that is told later, with {@link settle}
-   * @returns false when there is no room for it
+   * Remembers the first row of a key; a known key is unchanged.
+   * @param at place of its outcome; null when {@link settle} will tell
+   * @returns false when full
    */
   add(key: string, row: number, at: number | null): boolean {
     const words = this.#wordsOf(key);
@@ -88,7 +83,6 @@ export class PlaceIndex {
     return true;
   }
 
-  /** The outcome of a key is on disk now. */
   settle(key: string, at: number): void {
     const slot = this.#slotOf(this.#wordsOf(key));
     if (this.#rows[slot] !== 0) this.#places[slot] = at;
@@ -100,7 +94,7 @@ export class PlaceIndex {
     if (this.#hasPlaces) this.#places[slot] = at;
   }
 
-  /** Where the key is, or the free slot where it belongs: linear probing. */
+  /** The key's slot, or the free one where it belongs. */
   #slotOf(words: Uint32Array): number {
     const mask = this.#rows.length - 1;
     let slot = (words[0] ?? 0) & mask;

@@ -25,25 +25,20 @@ import {
 } from './outcome.js';
 import { MOST_PLACES, PlaceIndex } from './place-index.js';
 
-/** How the name of a copy ends until it is whole; it begins with that of what is copied, so that the next try replaces it. */
+/** Suffix of an unfinished copy; its name begins with the original's, so that the next try replaces it. */
 const COPY = '.tmp';
 
-/** What is known of a row that is to be sent, or need not be. */
 export interface Looked {
   readonly keys: RowKeys;
-  /** `null`: the row is sent. */
+  /** Null: the row is sent. */
   readonly source: Source | null;
 }
 
-/** An outcome of a row, and the run that called for it. */
 type Taken = Pick<Kept, 'outcome' | 'run'>;
 
-/** A row of a commit, whose outcome others may take over. */
 export type KnownRow = Taken & Pick<Looked, 'keys'>;
 
-/** What a {@link Reuse} is opened with. */
 interface ReuseParts {
-  /** What decides on the keys of rows, and where outcomes are. */
   readonly settings: {
     readonly job: string;
     readonly stateDir: string;
@@ -53,44 +48,40 @@ interface ReuseParts {
     readonly emulated: boolean;
   };
   readonly address: ServiceAddress;
-  /** `total`: rows that the run is to have. */
+  /** `total`: rows that the run will have. */
   readonly input: { readonly survey: Survey; readonly total: number };
-  /** `rows`: those that are committed. */
   readonly manifest: { readonly run: string; readonly rows: number };
-  /** The name that the run had before, whose outcomes it takes along. @default none */
+  /** The run's former name: its outcomes are taken along. @default none */
   readonly from?: string | undefined;
-  /** Distinct requests that are remembered. @default {@link MOST_PLACES} */
+  /** Most distinct requests remembered. @default {@link MOST_PLACES} */
   readonly most?: number;
 }
 
 /**
- * Finds the rows that need not be called, and keeps outcomes for those that come later: in this run
- * (`input.dedupe`), or in the job's next one (`input.only_new`).
+ * Finds rows that need not be called, and keeps outcomes for later rows of this run (`input.dedupe`) or of
+ * the job's next one (`input.only_new`).
  *
- * The outcomes of a run are in a file of their own, synced before the manifest of the same commit. So the file never
- * says less than the manifest counts; what it says beyond is cut off by a resume. Where it is missing, rows are called.
+ * Outcomes go to their own file, synced before the manifest of the same commit: it never has less than the
+ * manifest counts, and a resume cuts off the rest. If it is missing, rows are called.
  */
 export class Reuse {
   private constructor(
     private readonly parts: ReuseParts,
     private readonly paths: { readonly own: string; readonly answered: string },
     private readonly keysOf: ReturnType<typeof rowKeys>,
-    /** Requests of this run. */
     private readonly asked: PlaceIndex,
     /** Rows that the job's last run answered. */
     private readonly answers: PlaceIndex,
-    /** What the job's last run answered; `null` where there is none, or the job does not ask. */
+    /** The file of the job's last run; null when there is none, or it is not needed. */
     private readonly last: OutcomeReader | null,
-    /** `null` when the run had given its file its final name already before it was killed. */
+    /** Null when the run was killed after giving its file the final name. */
     private readonly file: OutcomeFile | null,
-    /** The run had no file before. */
     private readonly isNew: boolean,
   ) {}
 
   /**
-   * Opens what an earlier execution of the run has kept, and what the job's last run has answered.
    * @returns null for a job that reuses nothing
-   * @throws UsageError when the state directory cannot be written
+   * @throws UsageError when the state directory is not writable
    */
   static async open(parts: ReuseParts): Promise<Reuse | null> {
     const { settings, address, input, manifest, from } = parts;
@@ -112,7 +103,7 @@ export class Reuse {
         parameters: settings.parameters,
         service: [where, deployment, apiVersion, style],
       });
-      // With both the memory is shared out.
+      // Both share the memory.
       const both = reuse.dedupe && reuse.onlyNew;
       const most = (parts.most ?? MOST_PLACES) / (both ? 2 : 1);
       const answers = new PlaceIndex(most);
@@ -138,32 +129,27 @@ export class Reuse {
     }
   }
 
-  /** Rows that the job's last run answered, as far as they are remembered. */
   get answered(): number {
     return this.answers.size;
   }
 
-  /** True when there was more to remember than there is room for. */
   get isFull(): boolean {
     return this.asked.isFull || this.answers.isFull;
   }
 
-  /** Asked once for each row that would be sent, in the order of the input. */
+  /** Call once for each row to be sent, in input order. */
   look(row: Row, prompt: string, own: Parameters | null): Looked {
     const keys = this.keysOf(row, prompt, own);
     const found = keys.row === null ? null : this.answers.find(keys.row);
     const first = keys.request === null ? null : this.asked.find(keys.request);
-    // What is carried over is an original all the same: later rows of the run may ask what it asks.
+    // A carried row is still an original for later rows with the same request.
     if (keys.request !== null && first === null) this.asked.add(keys.request, row.number, null);
     if (typeof found?.at === 'number') return { keys, source: { kind: 'carried', at: found.at } };
     if (keys.request === null || first === null) return { keys, source: null };
     return { keys, source: { kind: 'copied', from: first.row, key: keys.request } };
   }
 
-  /**
-   * The outcome of a row that is not called.
-   * @param known what the commit has so far, by row number: an original may be in it
-   */
+  /** @param known rows of the commit so far: an original may be among them */
   take(source: Source, known: ReadonlyMap<number, KnownRow>): Taken {
     if (source.kind === 'carried') {
       const { outcome, run } = read(this.last, source.at);
@@ -177,7 +163,7 @@ export class Reuse {
   }
 
   /**
-   * Keeps what later rows or runs may take over; durable when it resolves.
+   * Durable when it resolves.
    * @throws WriteError
    */
   async keep(known: ReadonlyMap<number, KnownRow>): Promise<void> {
@@ -198,8 +184,8 @@ export class Reuse {
   }
 
   /**
-   * The run has finished: what it answered takes the place of what the job's last run answered. A run over the first
-   * rows only (`--limit`) knows less than a whole one, and replaces none; it keeps its own, with which it goes on.
+   * The run's answers replace those of the job's last run. A partial run (`--limit`) knows less, so it
+   * replaces none and keeps its own file to go on with.
    * @throws WriteError
    */
   async finish(): Promise<void> {
@@ -220,13 +206,13 @@ export class Reuse {
     await syncFolder(dirname(answered));
   }
 
-  /** The run does not begin after all: closes, and leaves no file that was not there before. */
+  /** The run does not begin: leaves no file that was not there before. */
   async abandon(): Promise<void> {
     if (this.isNew && this.file !== null) await this.discard();
     else await this.close();
   }
 
-  /** Drops what this run has kept: nothing will continue it. */
+  /** Nothing will continue this run. */
   async discard(): Promise<void> {
     await this.close();
     await rm(this.paths.own, { force: true });
@@ -238,31 +224,28 @@ export class Reuse {
   }
 }
 
-/** @throws Error when there is nothing to read, which is a defect: every source was found in a file, or is committed before */
+/** @throws Error for a defect: every source is in a file, or was committed before */
 function read(file: OutcomeReader | OutcomeFile | null, at: number | null | undefined): Kept {
   if (file === null || typeof at !== 'number')
     throw new Error('a row takes an outcome over that is not there');
   return file.at(at);
 }
 
-/** Gives a copy of a file its name once it is whole. @throws WriteError */
+/** Renames the copy only when complete. @throws WriteError */
 async function copyAs(from: string, to: string): Promise<void> {
   const copy = `${from}${COPY}`;
   try {
     await writeAside(copy, createReadStream(from, { highWaterMark: 1024 * 1024 }));
     await writing(to, async () => rename(copy, to));
   } catch (error) {
-    // On a full disk the half of it takes space that the next try needs.
+    // On a full disk half a copy takes the space that the next try needs.
     await rm(copy, { force: true }).catch(() => {});
     throw error;
   }
   await syncFolder(dirname(to));
 }
 
-/**
- * Removes outcomes of runs that nobody continued for so long that the ledger has forgotten theirs as well, and copies that a
- * killed process has left.
- */
+/** Removes leftover copies, and outcomes of runs idle so long that the ledger dropped theirs, too. */
 async function sweep(folder: string, own: readonly string[]): Promise<void> {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);

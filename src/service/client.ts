@@ -10,44 +10,40 @@ import { LargeBodies, type LargeBody } from './large-bodies.js';
 import { type ServiceProxy, tunnelThrough } from './proxy.js';
 import { WaitingCalls } from './waiting-calls.js';
 
-/** Time after which a connection that is not used is closed, in milliseconds. */
+/** Idle time after which a connection is closed, in ms. */
 const IDLE_MS = 1_000;
 
-/** How to reach one deployment. */
 export interface ClientSettings {
   readonly url: string;
-  /** Whether the key is a bearer's; otherwise it has a header of its own, `api-key`. */
+  /** True: bearer authentication. False: an `api-key` header. */
   readonly bearer: boolean;
-  /** Most connections, one call on each at a time; further calls wait for one. */
+  /** Most connections, with one call at a time on each; further calls wait. */
   readonly connections: number;
-  /** Longest time for one call, from `call` to the last byte, in milliseconds. */
+  /** Deadline from `call` to the last byte, in ms. */
   readonly timeoutMs: number;
-  /** Longest time to connect, in milliseconds. @default 10_000 */
+  /** In milliseconds. @default 10_000 */
   readonly connectTimeoutMs?: number;
-  /** Largest body that is read, in bytes. @default 16 MiB */
+  /** Largest body read, in bytes. @default 16 MiB */
   readonly maxResponseBytes?: number;
-  /** Certificates to trust, in PEM. @default those of Node.js */
+  /** Trusted certificates, in PEM. @default those of Node.js */
   readonly ca?: string;
-  /** The proxy that all calls go through. @default none */
   readonly proxy?: ServiceProxy | null | undefined;
 }
 
-/** One HTTP call at a time, and never a second one for the same row: retrying has one owner, the queue. */
+/** Makes each call once: only the queue retries. */
 export interface Client {
-  /** Makes one call. Never rejects: what went wrong is in the exchange. */
+  /** Never rejects: errors are in the exchange. */
   call(body: string, key: string): Promise<Exchange>;
-  /** Closes all connections; calls in flight end as `aborted`. */
+  /** Calls in flight end as `aborted`. */
   close(): Promise<void>;
 }
 
-/**
- * A client with connections of its own, so that no dispatcher that other code set up applies. It follows no redirect: that would carry the key to another host (fault 27).
- */
+/** Own connections: no global dispatcher applies. No redirect, which would carry the key away (fault 27). */
 export function createClient(settings: ClientSettings): Client {
   const { origin, protocol, hostname, port, host, pathname, search } = new URL(settings.url);
   const { proxy = null, ca } = settings;
   const timeoutMs = settings.connectTimeoutMs ?? 10_000;
-  // A proxy is asked for a tunnel, in which nothing is seen, or, without TLS, for the call itself.
+  // With TLS the proxy opens a tunnel and sees nothing; without it, the proxy gets the call itself.
   const target = `${hostname}:${port || 443}`;
   const tunnel =
     proxy !== null && protocol === 'https:' ? tunnelThrough({ proxy, target, timeoutMs, ca }) : null;
@@ -58,12 +54,12 @@ export function createClient(settings: ClientSettings): Client {
   const maxBytes = settings.maxResponseBytes ?? LARGEST_ANSWER;
   const options: UndiciClient.Options = {
     pipelining: 1,
-    // undici's own limits restart with every byte, so a drip outlives them (fault 25), and their default
-    // cuts a completion of more than five minutes. The deadline below is the only clock.
+    // undici's own limits restart with every byte, so a slow drip outlives them (fault 25), and their default
+    // cuts completions after five minutes. The deadline below is the only clock.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxResponseSize: maxBytes,
-    // An idle connection may keep a thread of the server from one that waits.
+    // On some servers an idle connection occupies a thread that another one needs.
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
   };
@@ -111,7 +107,6 @@ export function createClient(settings: ClientSettings): Client {
   };
 }
 
-/** What a key makes of a call. */
 interface Keyed {
   readonly key: string;
   readonly headers: string[];
@@ -120,12 +115,11 @@ interface Keyed {
 
 function requestHeaders(bearer: boolean, key: string): string[] {
   const auth = bearer ? ['authorization', `Bearer ${key}`] : ['api-key', key];
-  // Without `identity` a gateway may choose an encoding by itself; some do all the same.
+  // Without `identity` a gateway may pick an encoding; some do anyway.
   const fixed = ['content-type', 'application/json', 'accept', 'application/json', 'accept-encoding'];
   return [...auth, ...fixed, 'identity', 'user-agent', 'promptmill'];
 }
 
-/** The response headers that are read: hints to wait, the quota left, where a redirect points, ids for support. */
 const READ_HEADERS = [
   'retry-after',
   'retry-after-ms',
@@ -138,12 +132,12 @@ const READ_HEADERS = [
   'apim-request-id',
 ] as const;
 
-/** What undici is told of a call. It hands the handler on in a wrapping of its own, so the call itself is told beside it. */
+/** undici wraps the handler, so the call is passed beside it. */
 interface Dispatched extends Dispatcher.DispatchOptions {
   readonly call?: Call;
 }
 
-/** Where calls are made one after the other: a connection, and the next one when that has ended. */
+/** One connection at a time; its next one opens when it has ended. */
 class Connection extends UndiciClient {
   readonly #line: Line;
 
@@ -167,17 +161,12 @@ class Connection extends UndiciClient {
   }
 }
 
-/** The connection that is open. */
 interface Line {
   socket: Socket | null;
-  /** Whether the server has ever answered on it. */
   isHeard: boolean;
 }
 
-/**
- * One call, as undici's handler. The handler below `request()` is used because it alone tells whether the
- * request left, and because it needs no stream and no abort signal: about a third less CPU for each call.
- */
+/** A raw undici handler: only it knows whether the request left, and it takes a third less CPU. */
 class Call implements Dispatcher.DispatchHandler {
   readonly #host: string;
   readonly #clean: KeyCleaner;
@@ -233,7 +222,6 @@ class Call implements Dispatcher.DispatchHandler {
     this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#clockSince));
   }
 
-  /** The deadline passed: the call ends now, wherever it is. */
   expire(): void {
     const error = Object.assign(new Error('deadline'), { code: DEADLINE });
     this.#fail(error);
@@ -244,7 +232,6 @@ class Call implements Dispatcher.DispatchHandler {
     this.#line = line;
   }
 
-  /** A connection took the request and is about to write it. */
   onRequestStart(controller: Dispatcher.DispatchController): void {
     if (this.#done) {
       controller.abort(new Error('expired before it was sent'));
@@ -279,7 +266,7 @@ class Call implements Dispatcher.DispatchHandler {
       controller.resume();
     };
     if (this.#large.mayReadOn(chunk.length, readOn)) return;
-    // It is this process that keeps the service waiting, and that is not the call's time.
+    // The service waits for this process now: that does not count as call time.
     this.#stopClock();
     controller.pause();
   }
@@ -297,7 +284,7 @@ class Call implements Dispatcher.DispatchHandler {
       this.#end(exchange);
       return;
     }
-    // The whole answer is here; what follows is not the call's time.
+    // The response is complete: what follows is not call time.
     this.#stopClock();
     void this.#kept.look(socket).then(() => this.#end(exchange));
   }
@@ -316,7 +303,7 @@ class Call implements Dispatcher.DispatchHandler {
       kind: 'response',
       status: this.#status,
       headers: this.#headers,
-      // Some servers begin with a byte-order mark, which is no JSON.
+      // Some servers send a byte-order mark, which JSON does not allow.
       body: this.#clean(bytes.toString('utf8', BOM.equals(bytes.subarray(0, 3)) ? 3 : 0)),
       ...(!isUtf8(bytes) && { notUtf8: true }),
       ...(this.forwarder !== undefined && { proxy: this.forwarder }),

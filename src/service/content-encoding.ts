@@ -11,10 +11,9 @@ const DECODERS: ReadonlyMap<string, (bytes: Buffer, options: ZlibOptions) => Buf
 ]);
 
 /**
- * The body of an answer that is encoded, although the request asks for none that is. It is decoded in one go, so that what many small
- * bodies grow to is never held at the same time.
- * @param most bytes that it may have
- * @throws with the code of a failure: too large, or an encoding that is not known or broken
+ * In one go: streaming would hold what many small bodies grow to at the same time.
+ * @param most bytes of the result
+ * @throws with a failure code: too large, or the encoding is unknown or broken
  */
 export function decoded(bytes: Buffer, encoding: string, most: number): Buffer {
   try {
@@ -23,9 +22,9 @@ export function decoded(bytes: Buffer, encoding: string, most: number): Buffer {
   } catch (error) {
     if (errorCode(error) === 'ERR_BUFFER_TOO_LARGE') throw withCode(TOO_LARGE);
   }
-  // Text, although a gateway that has decoded it left the header, or somebody took the header for that of the charset.
+  // Plain text: a gateway decoded it and kept the header, or the header was taken for the charset.
   if (isUtf8(bytes)) return bytes;
-  // Short, and nothing but what may stand in a header's list: it is shown.
+  // Cleaned and cut, because it is shown.
   throw withCode(`${ENCODED}${encoding.replace(/[^a-z0-9, ._-]/g, '?').slice(0, 40)}`);
 }
 

@@ -1,29 +1,21 @@
 import * as z from 'zod';
 
-/**
- * What a job says of the endpoint that it calls: all that a worker needs besides the address and the keys, which are in the
- * environment of its process. It travels in queue entries under these names.
- */
+/** The endpoint as the job has it; address and keys come from the worker. Queue entries use these names. */
 export const endpointSpecSchema = z.strictObject({
-  /** Name of the deployment. */
   deployment: z.string().min(1),
-  /** ID of the model behind it, only where the job names it; for counting tokens. */
+  /** Model id, when the job names one; for counting tokens. */
   model: z.string().min(1).optional(),
   apiVersion: z.string().min(1),
-  /**
-   * Shape of the endpoint. `deployments`: the deployment in the path, the key in an `api-key` header. `openai`: servers of
-   * the same shape, with bearer authentication and the model in the body.
-   */
+  /** `deployments`: deployment in the path, key in `api-key`. `openai`: bearer key, model in the body. */
   style: z.enum(['deployments', 'openai']),
-  /** Longest time of one call, in milliseconds. */
+  /** In milliseconds. */
   timeoutMs: z.number().positive(),
 });
 export type EndpointSpec = Readonly<z.output<typeof endpointSpecSchema>>;
 
-/** The same endpoint with another deployment, whose model its name tells, if anything. */
+/** The model id is dropped: the other deployment's name must tell its model. */
 export function withDeployment({ model: _, ...endpoint }: EndpointSpec, deployment: string): EndpointSpec {
   return { ...endpoint, deployment };
 }
 
-/** What tells which model is behind an endpoint. */
 export type Deployed = Pick<EndpointSpec, 'deployment' | 'model'>;

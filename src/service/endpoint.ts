@@ -9,46 +9,36 @@ import { DEFAULT_MAX_TOKENS } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
 import { type Verdict, verdicts } from './verdict.js';
 
-/** The address of the service, out of the environment of the process that calls it. */
 export interface ServiceAddress {
-  /** Value of `PROMPTMILL_BASE_URL`. */
   readonly baseUrl: string | undefined;
-  /** First path segment of the service; style `deployments` only. */
+  /** First path segment; style `deployments` only. */
   readonly segment: string;
-  /** The proxy on the way there. @default none */
   readonly proxy?: ServiceProxy | null;
 }
 
-/** How this process reaches the service. */
 export interface ServiceAccess {
   readonly address: ServiceAddress;
   readonly keys: KeyRing;
 }
 
-/** What is asked in one call. */
 export interface ServiceRequest {
   readonly prompts: readonly string[];
-  /** Sent as they are given; the service knows its own defaults. */
+  /** Sent unchanged: the service has its own defaults. */
   readonly parameters: Parameters;
-  /** Which of them the row has of its own. @default none */
+  /** Names of the parameters set by the row itself. @default none */
   readonly ownFields?: readonly string[];
 }
 
-/** How every endpoint is asked. */
 const OPERATION: Operation = completions;
 
-/** One deployment as this process calls it: where it is, how it is asked, and what its answers mean. */
 export class Endpoint {
   readonly #spec: EndpointSpec;
   readonly #path: string;
   readonly #client: Client;
-  /** What requests have besides their prompts, encoded, by their parameters: rows without their own share an object. */
+  /** Encoded fields besides the prompts, by parameters object: rows without their own share one. */
   readonly #fields = new WeakMap<Parameters, string>();
 
-  /**
-   * @param connections most calls at once
-   * @throws UsageError when the address cannot be used
-   */
+  /** @throws UsageError when the address cannot be used */
   constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
     this.#spec = spec;
     const url = callUrl(address, spec);
@@ -62,7 +52,7 @@ export class Endpoint {
     });
   }
 
-  /** Makes one call. Never rejects: what went wrong is in the exchange. */
+  /** Never rejects: errors are in the exchange. */
   call(request: ServiceRequest, key: string): Promise<Exchange> {
     const { parameters } = request;
     let fields = this.#fields.get(parameters);
@@ -73,10 +63,7 @@ export class Endpoint {
     return this.#client.call(requestBody(request, this.#spec, fields), key);
   }
 
-  /**
-   * What an exchange means for each prompt of its request.
-   * @param attempts made for its rows, this one included
-   */
+  /** @param attempts calls made for its rows, including this one */
   verdicts(
     exchange: Exchange,
     { prompts, parameters, ownFields = [] }: ServiceRequest,
@@ -90,16 +77,13 @@ export class Endpoint {
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 
-  /** Closes all connections; calls in flight end as `aborted`. */
+  /** Calls in flight end as `aborted`. */
   close(): Promise<void> {
     return this.#client.close();
   }
 }
 
-/**
- * The address to call.
- * @throws UsageError when the base URL is missing or is no plain http(s) address
- */
+/** @throws UsageError when the base URL is missing or is no plain http(s) address */
 export function callUrl(
   { baseUrl, segment }: ServiceAddress,
   { deployment, apiVersion, style }: Omit<EndpointSpec, 'timeoutMs'>,
@@ -110,10 +94,6 @@ export function callUrl(
   return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${OPERATION.path}?${query}`;
 }
 
-/**
- * The body of one call.
- * @param fields those besides the prompts, encoded
- */
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
   spec: Pick<EndpointSpec, 'deployment' | 'style'>,
@@ -124,26 +104,24 @@ export function requestBody(
 }
 
 /**
- * The fields of a request besides its prompts, as JSON. Its texts are sent well-formed: half of a surrogate pair is no UTF-8, and some servers answer it with
- * 500. Servers of the style `openai` have defaults of their own, so they are told what the hosted service would take: where
- * the job says no `max_tokens`, some would generate without an end.
+ * Makes texts well-formed: some servers answer half a surrogate pair with 500. Servers of style `openai` get
+ * the hosted service's `max_tokens` default, since some generate without end when it is missing.
  */
 function encodedFields(
   parameters: Parameters,
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
 ): string {
   const isHosted = style === 'deployments';
-  // No spread: an object that begins with one takes three times as long to make and to write.
+  // No spread: it makes creating and encoding the object three times slower.
   const sent: { [field: string]: unknown } = isHosted ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
   for (const [name, value] of Object.entries(parameters))
     if (isHosted || value !== null) sent[name] = wellFormed(value);
   if (isHosted) return JSON.stringify(sent);
-  // Some servers of this shape take `stop` as a list only.
+  // Some servers accept `stop` only as a list.
   if (typeof sent['stop'] === 'string') sent['stop'] = [sent['stop']];
   return JSON.stringify(Object.assign(sent, { model: deployment }));
 }
 
-/** The value of a field as it is sent: `suffix`, `user`, and `stop`, which may be a list, are texts. */
 function wellFormed(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed();
   return Array.isArray(value) ? value.map(wellFormed) : value;
@@ -176,12 +154,12 @@ function plainBase(value: string | undefined): string {
   return url.origin + url.pathname.replace(/\/+$/, '');
 }
 
-/** Both the user part and the query of an address may hold a password or a key. */
+/** The user part and the query may hold a password or a key. */
 const withoutSecrets = (url: string): string =>
   url.replace(/^([a-z]+:\/\/)?.*@/is, '$1').replace(/[?#].*$/s, '');
 
 function pathSegment(name: string): string {
-  // As a segment these two would climb to another path; no encoding prevents it.
+  // These two would climb to another path, and no encoding prevents that.
   if (name === '.' || name === '..') throw new UsageError('bad_path_segment', `not a name: ${name}`);
   return encodeURIComponent(name);
 }

@@ -1,36 +1,33 @@
 import { errorCode } from '../errors.js';
 
-/** What became of one call, as plain data. */
 export type Exchange = Response | Failure;
 
-/** The service answered, with any status, and the whole body arrived. */
 export interface Response {
   readonly kind: 'response';
   readonly status: number;
-  /** Lower-case names; only those that Promptmill reads. */
+  /** Lower-case names; only those Promptmill reads. */
   readonly headers: { readonly [name: string]: string };
-  /** Decoded as UTF-8. */
   readonly body: string;
-  /** The proxy that the request went to as a whole, and that may have answered in the place of the service. */
+  /** The proxy that received the whole request, and may have answered instead of the service. */
   readonly proxy?: string;
-  /** Bytes of the body are no UTF-8: each such sequence is U+FFFD in it. */
+  /** The body was not all UTF-8: U+FFFD replaces each bad sequence. */
   readonly notUtf8?: true;
-  /** Milliseconds from the request to the last byte. */
+  /** From the request to the last byte, in ms. */
   readonly latency_ms: number;
 }
 
-/** No whole answer arrived. */
+/** No complete response arrived. */
 export interface Failure {
   readonly kind: 'failure';
   /**
-   * `connect`: the request never left this machine, or reached a connection that was closed, so it cannot have been billed.
-   * `exchange`: it left, at least in part, and may have been.
+   * `connect`: nothing was read by the service, so not billed. `exchange`: the request left, and may be
+   * billed.
    */
   readonly phase: 'connect' | 'exchange';
   readonly code: FailureCode;
-  /** For people; holds no key, no prompt and no text of the service. */
+  /** Without keys, prompts, or text from the service. */
   readonly message: string;
-  /** The request was sent over a connection on which the server has never answered anything. */
+  /** The server has never answered on this connection. */
   readonly unheard?: true;
   readonly latency_ms: number;
 }
@@ -57,15 +54,12 @@ const REASONS = {
 
 export type FailureCode = keyof typeof REASONS;
 
-/**
- * How far a call had come: nothing sent, sent to a connection that the server had closed, the request sent (at least in part), the
- * head of an answer read.
- */
+/** `unread`: on a connection the server had closed. `sent`: at least in part. `answered`: headers arrived. */
 export type CallStage = 'queued' | 'unread' | 'sent' | 'answered';
 
-/** Names a failure by the error's code; its message may hold anything and is not used. */
+/** Classifies by the error's code. Its message may hold anything and is not used. */
 export function failureOf(error: unknown, stage: CallStage, host: string, latency_ms: number): Failure {
-  // undici gives its parser errors a name and no code.
+  // undici's parser errors have a name, but no code.
   const cause = error instanceof Error && error.name === 'HTTPParserError' ? PARSER : errorCode(error);
   const code = isOutOfMemory(error) ? 'no_memory' : failureCode(cause, stage);
   return {
@@ -77,11 +71,11 @@ export function failureOf(error: unknown, stage: CallStage, host: string, latenc
   };
 }
 
-/** undici reads answers in WebAssembly, which reserves 10 GB of addresses for each of its memories. */
+/** undici parses in WebAssembly, which reserves 10 GB of address space for each memory. */
 const isOutOfMemory = (error: unknown): boolean =>
   error instanceof RangeError && /WebAssembly.*memory/i.test(error.message);
 
-/** Codes of Node.js, OpenSSL and undici. A closed connection means what the stage makes of it. */
+/** Codes of Node.js, OpenSSL and undici. What a closed connection means depends on the stage. */
 function failureCode(code: string, stage: CallStage): FailureCode {
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'dns';
   if (code === 'ECONNREFUSED') return 'refused';
@@ -99,33 +93,28 @@ function failureCode(code: string, stage: CallStage): FailureCode {
   return stage === 'answered' ? 'truncated' : 'reset';
 }
 
-/** What TLS makes of an answer that begins like one of HTTP. */
+/** TLS's errors for a plain HTTP response. */
 const PLAIN_HTTP = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
 const PARSER = 'UND_ERR_HTTP_PARSER';
 
-/** How the code of an error begins whose end is the status with which a proxy refused a connection. */
+/** Error code prefix; the proxy's status follows. */
 export const PROXY_REFUSED = 'PROXY_';
 
-/** Code of the error for an answer above the largest that is read. */
 export const TOO_LARGE = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
-/** How the code of an error begins whose end is a content-encoding that cannot be read. */
+/** Error code prefix; the unreadable content-encoding follows. */
 export const ENCODED = 'ENCODED_';
 
-/** Code of the error with which a call ends itself when its time is over. */
 export const DEADLINE = 'DEADLINE';
 
-/** The quota per minute as the service says it; null where it says nothing. */
+/** Per minute; null where the service does not say. */
 export interface AdvertisedQuota {
   readonly requestsPerMinute: number | null;
   readonly tokensPerMinute: number | null;
 }
 
-/**
- * What an answer says of the quota, in `x-ratelimit-limit-requests` and `-tokens`. The service sends them at times;
- * −1 and 0 are how it says that it does not say.
- */
+/** From `x-ratelimit-limit-*`, which the service sends at times; −1 and 0 mean unknown. */
 export function advertisedQuota(exchange: Exchange): AdvertisedQuota {
   const headers = exchange.kind === 'response' ? exchange.headers : {};
   return {

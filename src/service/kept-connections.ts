@@ -2,19 +2,18 @@ import type { Socket } from 'node:net';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { errorCode } from '../errors.js';
 
-/** Answers after which a client looks whether the server closes the connection. */
+/** Responses after which a client checks whether the server closes the connection. */
 const WATCHED = 32;
 
 /**
- * Finds out whether a server closes the connections that it promises to keep (fault 99). A request on such a connection is lost, and
- * nobody can tell for certain whether it was read. So after its first answers a client gives the end of the connection time to come in
- * before it sends the next request; once it has seen one, it asks the server to close each connection, and uses none twice.
+ * Detects a server that closes connections it promised to keep (fault 99): a request on one is lost, perhaps
+ * after it was read. So the client waits a moment after its first responses. Once it has seen a close, it
+ * never uses a connection twice.
  */
 export class KeptConnections {
   #left = WATCHED;
   #areClosed = false;
 
-  /** Whether the server closes them without a word. */
   get areClosed(): boolean {
     return this.#areClosed;
   }
@@ -23,21 +22,20 @@ export class KeptConnections {
     return !this.#areClosed && this.#left > 0;
   }
 
-  /** Looks whether a connection ends right behind its answer. */
   async look(socket: Socket): Promise<void> {
-    // Where the answer itself says that it is the last one, the connection is closed from here, at once.
+    // When the response announces the close, our side closes at once.
     await undefined;
     if (socket.destroyed) return;
     this.#left--;
-    // The second turn has read what came with the answer.
+    // The second turn has read whatever came with the response.
     await endOfTurn();
     await endOfTurn();
     if (socket.readableEnded || socket.destroyed) this.#areClosed = true;
   }
 
   /**
-   * Whether a request on a kept connection failed because the server had closed it before. `EPIPE`: its end had come in, and the
-   * request was refused by a closed socket. A reset may also come from a server that has read the request.
+   * `EPIPE`: the close had arrived before the request. A reset proves nothing: the request may have been
+   * read.
    */
   wasClosedBefore(error: Error): boolean {
     const isClosed = errorCode(error) === 'EPIPE';

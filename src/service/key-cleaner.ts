@@ -1,25 +1,21 @@
 /**
- * Gateways quote the key they refuse, some in escapes: JSON (`\u002B`, `\/`), URLs (`%2b`), HTML (`&#43;`, `&plus;`), each
- * inside another or mixed, in base64 as in Basic authentication, in hexadecimal. A body is cleaned of all of these before
- * anything reads it, so no message, log or store can have the key (faults 53 and 78).
+ * Gateways quote the key they refuse, some of them escaped: JSON (`\u002B`, `\/`), URLs (`%2b`), HTML
+ * (`&#43;`, `&plus;`), nested or mixed, base64 as in Basic authentication, hexadecimal. Each body is cleaned
+ * before anything reads it, so no message, log or store can hold the key (faults 53 and 78).
  *
- * The body is brought to a plain form, in which every escape is the character that it means, and the plain form of the key
- * is looked for there. Each character of the plain form knows where it came from.
+ * The body is unescaped to a plain form, and the key's plain form is searched there. Each plain character
+ * maps back to its place in the body.
  */
 
-/** Takes a key out of a text, whatever form it has there. */
 export type KeyCleaner = (text: string) => string;
 
 /** Real keys are longer; a shorter stand-in for a local server could be a word of an answer. */
 const SHORTEST = 12;
 
-/** Of these, fewer characters are no common word, and their base64 is none either. */
+/** For a proxy user: shorter ones, or their base64, may be common words. */
 const SHORTEST_USER = 6;
 
-/**
- * Takes out what a proxy that answers in the place of the service may quote.
- * @param user `user:password` of the proxy
- */
+/** @param user `user:password` of the proxy, which its own responses may quote */
 export function proxyCleaner(user: string): KeyCleaner {
   const cleanPassword = keyCleaner(user.slice(user.indexOf(':') + 1));
   const cleanBoth = keyCleaner(user, SHORTEST_USER);
@@ -27,13 +23,13 @@ export function proxyCleaner(user: string): KeyCleaner {
 }
 
 /**
- * @param key of characters that a header can carry
- * @param shortest a shorter one is left where it is
+ * @param key only characters that a header can carry
+ * @param shortest shorter keys are not removed
  */
 export function keyCleaner(key: string, shortest = SHORTEST): KeyCleaner {
   if (key.length < shortest) return (text) => text;
   const forms = formsOf(key);
-  // Nearly every body has quotes in it; their escapes say nothing of most keys.
+  // Nearly every body has quotes, and their escapes matter only for a key with a quote.
   const mayMean = key.includes('"') ? ESCAPE : new RegExp(`(?!\\\\")(?:${ESCAPE.source})`, 'i');
   return (body) => {
     const text = body.includes(key) ? body.replaceAll(key, '[key]') : body;
@@ -43,28 +39,25 @@ export function keyCleaner(key: string, shortest = SHORTEST): KeyCleaner {
 }
 
 /**
- * Escapes that may mean a visible character of ASCII, as keys have no others: a byte in hexadecimal, a number of HTML in
- * hexadecimal or decimal, a name of HTML, a sign behind a backslash. Leading zeros are allowed without end; nobody writes more.
+ * Escapes of visible ASCII characters, since keys have no others: hexadecimal byte, HTML number or name,
+ * backslash. Leading zeros are bounded far above any real text.
  */
 const ESCAPE =
   /(?:%|\\x|\\u00)([2-7][\da-f])|&#x([\da-f]{1,10});?|&#(\d{1,10});?|&([a-z]{1,8});|\\([!-/:-@[-`{-~])/i;
 const ESCAPE_FIRST = new RegExp(`^(?:${ESCAPE.source})`);
-/** Characters of the longest one. */
+/** Length of the longest escape, in characters. */
 const LONGEST = 14;
 
-/** What the plain form of a text must not have in it; plain as well, so in lower case. */
+/** The forms to remove, in lower case as in the plain text. */
 function formsOf(key: string): readonly string[] {
-  // A backslash at its end would stand before what follows in the body.
+  // A backslash at its end would join with what follows in the body.
   const raw = plainOf(key, false).text.replace(/\\{1,100}$/, '');
   const encoded = [0, 1, 2].map((offset) => base64Core(key, offset));
   const forUrls = encoded.map((core) => core.replaceAll('+', '-').replaceAll('/', '_'));
   return [...new Set([raw, ...encoded, ...forUrls, Buffer.from(key).toString('hex')])];
 }
 
-/**
- * What base64 makes of a key behind so many bytes of something else, without the characters that hold bits of what is around
- * it: `user:` before it, a line break behind it.
- */
+/** Base64 of the key after `offset` bytes, without the characters that share bits with its neighbours. */
 function base64Core(key: string, offset: number): string {
   const bits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]);
   const first = Math.ceil((offset * 8) / 6);
@@ -84,18 +77,16 @@ function without(text: string, forms: readonly string[]): string {
   return cleaned + text.slice(copied);
 }
 
-/** A text without its escapes. */
 interface Plain {
-  /** In lower case as far as ASCII goes. */
+  /** ASCII letters in lower case. */
   readonly text: string;
-  /** Where a character of the plain form begins in the text; for its length the end of the text. */
+  /** Where a plain character begins in the original; the end of the text for its length. */
   readonly from: (index: number) => number;
 }
 
 /**
- * From the end to the beginning, so that an escape inside an escape is plain before the outer one is looked at, however
- * many there are: each looks at a few characters and takes them away, or leaves them for good.
- * @param placed whether `from` will be asked
+ * Runs from the end, so that nested escapes are resolved from the inside out, in linear time.
+ * @param placed whether `from` will be used
  */
 function plainOf(text: string, placed: boolean): Plain {
   const codes = new Uint16Array(text.length);
@@ -114,7 +105,7 @@ function plainOf(text: string, placed: boolean): Plain {
       top += length - 1;
       codes[top] = code;
     }
-    // In JSON inside JSON, an escape has more backslashes before it.
+    // In nested JSON an escape has more backslashes before it.
     if (code === BACKSLASH && top + 1 === escaped) top++;
     if (given === BACKSLASH && code !== BACKSLASH) escaped = top;
     if (placed) places[top] = at;
@@ -125,7 +116,7 @@ function plainOf(text: string, placed: boolean): Plain {
   };
 }
 
-/** The escape at the beginning of a text in lower case, when it means a visible character. */
+/** The escape at the start of a lower-case text, if it stands for a visible character. */
 function escapeIn(text: string): { meant: number; length: number } {
   const [found = '', byte, hex = byte, decimal, name = '', sign] = ESCAPE_FIRST.exec(text) ?? [];
   const digits = hex === undefined ? decimal : `0x${hex}`;
@@ -137,7 +128,7 @@ const PERCENT = 0x25;
 const AMPERSAND = 0x26;
 const BACKSLASH = 0x5c;
 
-/** HTML's names of the visible characters of ASCII, in lower case. Source: the HTML standard, 13.5. */
+/** HTML names of visible ASCII characters, in lower case. Source: the HTML standard, 13.5. */
 const ENTITIES: ReadonlyMap<string, string> = new Map(
   (
     'excl ! quot " num # dollar $ percnt % amp & apos \' lpar ( rpar ) ast * midast * plus + comma , period . sol / colon : ' +

@@ -1,30 +1,28 @@
 import { UsageError } from '../errors.js';
 
-/** Refusals in a row of a key that was taken before, after which it is taken for revoked. */
+/** Consecutive refusals after which a key that worked before counts as revoked. */
 const REFUSALS = 10;
 
 interface Key {
   readonly value: string;
-  /** The service has answered a call with it. */
   taken: boolean;
-  /** Refusals since then. */
+  /** Since the last answered call. */
   refusals: number;
 }
 
 /**
- * The API keys of this process. The second one takes over, for every caller, when the service refuses the first: at once
- * when it never took it, and else when it refuses it again and again, because one odd refusal among many answers says
- * nothing of the key (fault 80). Private fields keep the keys out of logs: neither `JSON.stringify` nor `util.inspect`
- * sees them.
+ * The API keys of this process. The second takes over, for all callers, when the service refuses the first:
+ * at once if it never worked, else after several refusals in a row, because a single odd one proves nothing
+ * (fault 80). Private fields hide the keys from `JSON.stringify` and `util.inspect`, and so from logs.
  */
 export class KeyRing {
   #keys: readonly Key[];
 
   /**
-   * @param values keys in the order to try them, as the environment has them
-   * @throws UsageError, which does not show the key, for one that a header cannot carry (fault 57), and when
-   * there is none
+   * @param values in the order to try
    * @param needed false for a process that makes no calls. @default true
+   * @throws UsageError when there is no key, or, without showing it, for one that a header cannot carry
+   *   (fault 57)
    */
   constructor(values: readonly string[], needed = true) {
     // The same key may be set twice; trying it again would tell nothing.
@@ -46,18 +44,17 @@ export class KeyRing {
     }
   }
 
-  /** The key to call with, or `null` when every one is given up. */
+  /** Null when all keys are revoked. */
   current(): string | null {
     return this.#keys[0]?.value ?? null;
   }
 
-  /** The key to try for a call that was refused with this one; `null` when there is no further one. */
+  /** The key to try after this one was refused, or null. */
   after(key: string): string | null {
     const place = this.#keys.findIndex(({ value }) => value === key);
     return this.#keys[place + 1]?.value ?? null;
   }
 
-  /** The service answered a call with this key. */
   took(key: string): void {
     const known = this.#keys.find(({ value }) => value === key);
     if (known === undefined) return;
@@ -65,11 +62,7 @@ export class KeyRing {
     known.refusals = 0;
   }
 
-  /**
-   * Reports a key that the service refused. Of many calls in flight only one gives it up: the others report a key that is
-   * gone.
-   * @returns whether the key is given up by this
-   */
+  /** @returns whether this refusal revokes the key: of many calls in flight only one does */
   refuse(key: string): boolean {
     const known = this.#keys.find(({ value }) => value === key);
     if (known === undefined) return false;

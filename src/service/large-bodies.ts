@@ -1,18 +1,17 @@
-/** A body above this is large, in bytes. Answers of the service's models have some ten thousand. */
+/** In bytes. Responses of the service's models have about ten thousand. */
 const LARGE = 1024 * 1024;
 
-/** Large bodies that are read at once by one client: with 16 MiB for each, at most 64 MiB are held. */
+/** Large bodies read at once by one client: at 16 MiB each, at most 64 MiB are held. */
 const AT_ONCE = 4;
 
 /**
- * Bounds the memory that large bodies take (fault 73). A call whose body becomes large needs a place to read on; until one is
- * free its connection is paused, and what has not been read stays with the sender.
+ * Bounds the memory of large bodies (fault 73). A call whose body becomes large needs a place to read on.
+ * Until one is free its connection is paused, and the unread rest stays with the sender.
  */
 export class LargeBodies {
   #taken = 0;
   readonly #waiting = new Set<() => void>();
 
-  /** @returns what a call asks with each piece of its body */
   reader(): LargeBody {
     let bytes = 0;
     let state: 'small' | 'waiting' | 'reading' | 'ended' = 'small';
@@ -30,7 +29,7 @@ export class LargeBodies {
           state = 'waiting';
           wake = () => {
             state = 'reading';
-            // Not from within: undici reads one connection at a time, and it is another one that has ended now.
+            // Not synchronously: undici reads one connection at a time, and a different one just ended.
             setImmediate(() => {
               if (state === 'reading') resume();
             });
@@ -47,7 +46,7 @@ export class LargeBodies {
     };
   }
 
-  /** The place goes to the call that has waited longest. */
+  /** Hands the place to the longest waiting call. */
   #leave(): void {
     const [next] = this.#waiting;
     if (next === undefined) {
@@ -59,13 +58,12 @@ export class LargeBodies {
   }
 }
 
-/** The body of one call. */
 export interface LargeBody {
   /**
-   * @param more bytes that have come
-   * @param resume called once when the body may be read on, after the answer was no
+   * False pauses the body.
+   * @param more bytes that arrived
+   * @param resume called once when a paused body may be read on
    */
   mayReadOn(more: number, resume: () => void): boolean;
-  /** The body is read, or given up: its place is free. */
   end(): void;
 }

@@ -2,13 +2,12 @@ import * as z from 'zod';
 import type { Parameters } from '../model.js';
 
 /**
- * The request fields that shape a completion, with the ranges of the service. The descriptions reach the
- * editor through the JSON Schema of the job file. Messages name the range and the value; the name of the
- * field is the issue's path.
+ * Descriptions reach the editor through the job file's JSON Schema. Messages name range and value, not the
+ * field.
  */
 
 function shown(value: unknown): string {
-  // NaN and what has no end are no JSON.
+  // JSON has no NaN and no Infinity.
   const json = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
   return json.length > 60 ? `${json.slice(0, 57)}...` : json;
 }
@@ -34,15 +33,14 @@ const onlyOne = must(
 const oneToFour = must('a text or a list of 1 to 4 texts');
 const biases = must('an object of token ids to biases between -100 and 100');
 
-/** What the hosted service generates at most when a request does not say. */
+/** The hosted service's default. */
 export const DEFAULT_MAX_TOKENS = 16;
 
-/** Choices that the service gives for one prompt at most. */
 export const MOST_CHOICES = 128;
 
 /**
- * What a job and its rows may ask for. `n` has no range of its own: more than one choice is refused, and with it the
- * service's rule best_of ≥ n always holds. `prompt` comes from the row, and `stream` has no use where each row is one answer.
+ * What a job and its rows may set. With `n` fixed to 1, the service's rule best_of ≥ n always holds. `prompt`
+ * comes from the row, and `stream` is useless where each row is one answer.
  */
 export const parametersSchema = z.strictObject(
   {
@@ -110,26 +108,23 @@ export const parametersSchema = z.strictObject(
   must('an object'),
 );
 
-/** The parameters of a request: also with the choices that `answer.votes` asks for. */
+/** A request also has the choices that `answer.votes` asks for. */
 export const requestParametersSchema = parametersSchema.extend({
   n: whole(1, MOST_CHOICES).nullable().exactOptional(),
 });
 
-/** Candidates that are generated for a prompt, each of which is billed. */
+/** Candidates generated for a prompt; each is billed. */
 export const candidatesOf = ({ n, best_of }: Parameters): number => Math.max(n ?? 1, best_of ?? 1);
 
-/** One thing that is wrong with parameters. The message names field, range and value. */
 interface Problem {
   readonly path: string;
   readonly message: string;
 }
 
-/** Parameters, or what is wrong with them. */
 type CheckedParameters =
   | { readonly ok: true; readonly parameters: Parameters }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
-/** Checks parameters from outside: a job file, or the body of a JSONL row. */
 export function checkParameters(value: unknown): CheckedParameters {
   const parsed = parametersSchema.safeParse(value);
   if (parsed.success) return { ok: true, parameters: parsed.data };
@@ -148,20 +143,16 @@ export function checkParameters(value: unknown): CheckedParameters {
 const whyRefused = (key: string): string =>
   refusedParameter(key) ?? `is not a parameter; known are ${Object.keys(parametersSchema.shape).join(', ')}`;
 
-/** Why a field of the service's request is no parameter here; null for any other name. */
+/** Why a field of the service's request is no parameter here; null for other names. */
 export function refusedParameter(key: string): string | null {
   if (key === 'stream') return 'cannot be set: each row is one answer, which is read whole';
   if (key === 'prompt') return 'cannot be a parameter: it comes from the template or from the row';
   return null;
 }
 
-/**
- * Reads a parameter from a CSV cell, where everything is text.
- * @param name a field of {@link Parameters}; any other name is a problem
- * @param text empty means not given: the result then has no field
- */
+/** @param text a CSV cell; empty means not set: the result has no field */
 export function parameterFromText(name: string, text: string): CheckedParameters {
-  // White space is a meaningful stop sequence, and nothing but padding around a number.
+  // White space is a meaningful stop sequence, but only padding around a number.
   const given = name === 'stop' || name === 'suffix' || name === 'user' ? text : text.trim();
   if (given === '') return { ok: true, parameters: {} };
   return checkParameters({ [name]: fromText(name, given) });

@@ -3,7 +3,7 @@ import { errorCode } from '../errors.js';
 import type { ServiceProxy } from './proxy.js';
 
 /**
- * One POST of JSON, over connections of its own. Redirects are not followed.
+ * Follows no redirects.
  * @returns what went wrong, without the address, or null
  */
 export async function postOnce(
@@ -30,7 +30,7 @@ export async function postOnce(
   }
 }
 
-/** Calls by https go through a tunnel of the proxy, those by http are sent to it as a whole. */
+/** https goes through a tunnel; http requests go to the proxy itself. */
 function dispatcherFor(url: URL, proxy: ServiceProxy | null): Dispatcher {
   if (proxy === null) return new Agent();
   const token = proxy.authorization;

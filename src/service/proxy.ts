@@ -3,10 +3,10 @@ import { buildConnector, Pool } from 'undici';
 import { UsageError } from '../errors.js';
 import { PROXY_REFUSED } from './exchange.js';
 
-/** A proxy between this machine and the service. A private field keeps its password out of logs. */
+/** A private field keeps the password out of logs. */
 export class ServiceProxy {
   readonly #user: string | null;
-  /** `http://host:port`: to connect to, and for people. */
+  /** `http://host:port`, without the user. */
   readonly address: string;
 
   constructor({ origin, username, password }: URL) {
@@ -14,28 +14,26 @@ export class ServiceProxy {
     this.#user = username === '' ? null : `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
   }
 
-  /** `user:password`, which an answer may quote; null for a proxy without a user. */
+  /** `user:password`, which a response may quote; null without a user. */
   get user(): string | null {
     return this.#user;
   }
 
-  /** What it asks for, as the value of its header. */
   get authorization(): string | null {
     return this.#user === null ? null : `Basic ${Buffer.from(this.#user).toString('base64')}`;
   }
 
-  /** The header that it asks for, as a name and a value; nothing for a proxy without a user. */
+  /** Name and value of the header; empty without a user. */
   get headers(): readonly string[] {
     return this.authorization === null ? [] : ['proxy-authorization', this.authorization];
   }
 }
 
 /**
- * The proxy for an address: `HTTPS_PROXY` or `HTTP_PROXY` by its scheme, unless `NO_PROXY` names its host. The names in
- * small letters come first, as in curl.
- * @param variable looks an environment variable up
+ * From `HTTPS_PROXY` or `HTTP_PROXY` by scheme, unless `NO_PROXY` names the host. As in curl, lower-case
+ * names win.
  * @returns null when the address is called directly
- * @throws UsageError for a variable that names no proxy, without its value: it may hold a password
+ * @throws UsageError for an invalid value, without showing it: it may hold a password
  */
 export function proxyFor(
   address: string,
@@ -68,7 +66,7 @@ const badProxy = (message: string): UsageError =>
     'Set it to http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or name the host of the service in NO_PROXY.',
   );
 
-/** Entries apart by commas or spaces: `*`, a host and all below it, an address, a network such as `10.0.0.0/8`; each with `:port` or without. */
+/** `*`, a host with its subdomains, an address, or a network (`10.0.0.0/8`), each with an optional port. */
 function isExcepted({ hostname, port, protocol }: URL, list: string): boolean {
   const host = bare(hostname.toLowerCase());
   const ownPort = port || (protocol === 'https:' ? '443' : '80');
@@ -77,7 +75,7 @@ function isExcepted({ hostname, port, protocol }: URL, list: string): boolean {
     .split(/[\s,]+/)
     .some((entry) => {
       if (entry === '*') return true;
-      // A bare IPv6 address has colons of its own.
+      // A bare IPv6 address contains colons itself.
       const colon = isIP(entry) === 6 ? -1 : entry.search(/:\d+$/);
       const name = bare(colon === -1 ? entry : entry.slice(0, colon)).replace(/^\*?\./, '');
       if (name === '' || (colon !== -1 && entry.slice(colon + 1) !== ownPort)) return false;
@@ -98,24 +96,22 @@ function isInNetwork(host: string, network: string): boolean {
   return list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** How to reach a host behind a proxy. */
 interface TunnelSettings {
   readonly proxy: ServiceProxy;
-  /** `host:port` of the service. */
   readonly target: string;
-  /** Longest time for each step of the way, in milliseconds. */
+  /** Per step, in milliseconds. */
   readonly timeoutMs: number;
-  /** Certificates to trust for the service, in PEM. */
+  /** Trusted certificates for the service, in PEM. */
   readonly ca?: string | undefined;
 }
 
-/** Connections to a service by TLS through a proxy, which sees the host's name and nothing else. */
+/** TLS connections through a proxy, which sees only the host's name. */
 interface Tunnel {
   readonly connect: buildConnector.connector;
   close(): Promise<void>;
 }
 
-/** Each connection begins with a CONNECT of its own. What the proxy says when it refuses is in the error's code. */
+/** One CONNECT per connection. The error's code holds the proxy's status when it refuses. */
 export function tunnelThrough({ proxy, target, timeoutMs, ca }: TunnelSettings): Tunnel {
   const toProxy = new Pool(proxy.address, { connect: { timeout: timeoutMs }, headersTimeout: timeoutMs });
   const secure = buildConnector({ timeout: timeoutMs, ...(ca !== undefined && { ca }) });

@@ -12,29 +12,25 @@ import type {
 } from '../model.js';
 import type { Operation } from './operation.js';
 
-/**
- * Reads response bodies. The forms come from service-like servers that differ in what they leave out, so
- * everything is optional but the first choice.
- */
+/** Reads response bodies. Servers differ in what they leave out, so only the first choice is required. */
 
-/** What a 200 body holds for one prompt. */
 export type Reading = Usable | Unusable;
 
 interface Usable {
   readonly ok: true;
   readonly completion: Completion;
   readonly filters: Filters;
-  /** The service sent token counts that are none; the completion has none then. */
+  /** The usage was no valid count, so the completion has none. */
   readonly oddUsage?: true;
-  /** The token counts are those of this prompt alone, also where the request had several. */
+  /** The usage is of this prompt alone, even if the request had several. */
   readonly ownUsage?: true;
-  /** What stands in the place of the text, where the choice has none. */
+  /** Set when the choice has no text. */
   readonly noText?: NoText;
 }
 
 interface NoText {
   readonly fault: Fault;
-  /** The choice is an answer of another operation. */
+  /** The choice has the form of another operation. */
   readonly isOther: boolean;
 }
 
@@ -42,29 +38,28 @@ interface Unusable {
   readonly ok: false;
   readonly fault: Fault;
   /**
-   * `page`: a web page in place of an answer. `mixed_up`: nobody can tell which choice belongs to which prompt. `only_one`:
-   * one choice, where several are asked for.
+   * `mixed_up`: choices cannot be matched to prompts. `only_one`: one choice where several were asked for.
    */
   readonly form?: 'page' | 'mixed_up' | 'only_one';
 }
 
-/** Most characters of one text that are kept, and of all further ones of a row: sixty times what a model of the service can say. */
+/**
+ * Characters kept of a text, and of a row's other texts together: 60 times what the service's models write.
+ */
 const LONGEST_TEXT = 1024 * 1024;
 
-/** What of a request decides how its answer is read. */
 export interface Asked {
-  /** How many. */
   readonly prompts: number;
-  /** Choices for each of them. */
+  /** Per prompt. */
   readonly choices: number;
-  /** Whether it asks for log probabilities; some servers send them anyway. */
+  /** Some servers send log probabilities unasked. */
   readonly withLogprobs: boolean;
   readonly operation: Operation;
 }
 
 /**
- * Reads the body of a successful response: for each prompt of the request its choices, and what the filters say about
- * the first. The usage of each is that of the whole request, unless the service says it of each.
+ * Reads a successful response: for each prompt its choices, and the filter results of the first. The usage is
+ * that of the whole request, unless the service gives it for each prompt.
  */
 export function readAnswers(body: string, asked: Asked): readonly Reading[] {
   const { prompts, withLogprobs, operation } = asked;
@@ -94,7 +89,7 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
     const text = operation.text(choice);
     const isLong = text !== null && text.length > LONGEST_TEXT;
     const said: Completion = {
-      // A part of a larger string would keep all of it alive.
+      // A slice would keep the whole string alive.
       text: isLong ? Buffer.from(text.slice(0, LONGEST_TEXT)).toString() : text,
       finish_reason: stringOr(choice['finish_reason']),
       usage: usage === 'odd' ? null : usage,
@@ -103,7 +98,7 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
       created: numberOr(root['created']),
     };
     const filters = { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) };
-    // Most answers have nothing more, and an object with spreads takes ten times as long.
+    // Most responses have nothing more, and spreads make the object ten times slower to build.
     const completion =
       withLogprobs || isLong || others.length > 0
         ? {
@@ -124,8 +119,8 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
 }
 
 /**
- * Some builds of llama.cpp answer a list of prompts with a list of answers: here as one answer with all choices, and the usage
- * of each choice beside it. They are in the order of the prompts, unless they have numbers of their own.
+ * Some builds of llama.cpp answer a list of prompts with a list of responses. Merges them, with the usage of
+ * each choice beside it. They are in prompt order unless numbered.
  */
 function merged(
   answers: readonly unknown[],
@@ -150,9 +145,8 @@ function merged(
 }
 
 /**
- * The choices of each prompt, one at least; null when that cannot be said. All choices belong to a prompt that is alone, so
- * the first are taken whatever index they say. Of several prompts, one choice out of place means that any of them may be a
- * neighbour's.
+ * Null when the choices cannot be assigned. A single prompt owns all choices, whatever their indexes; with
+ * several, one wrong index means that any choice may be a neighbour's.
  */
 function choicesOf(
   choices: readonly unknown[],
@@ -174,10 +168,7 @@ function choicesOf(
   return Array.from({ length: prompts }, (_, prompt) => own.slice(prompt * ofEach, (prompt + 1) * ofEach));
 }
 
-/**
- * The choices of a prompt that are of use, in their order. Where none is, the first that a filter blocked, and where there
- * is none of these either, the first.
- */
+/** The usable choices in order; else the first blocked by a filter; else the first. */
 function usefulFirst(choices: readonly Obj[], operation: Operation): readonly Obj[] {
   if (choices.length === 1) return choices;
   const isFiltered = (choice: Obj): boolean =>
@@ -186,7 +177,7 @@ function usefulFirst(choices: readonly Obj[], operation: Operation): readonly Ob
   return useful.length > 0 ? useful : [choices.find(isFiltered) ?? choices[0] ?? {}];
 }
 
-/** Those that are too long together are left out: nobody reads a label out of them. */
+/** Omits texts that exceed the limit together: no label is read from them. */
 function furtherChoices(first: Obj, others: readonly Obj[], operation: Operation): readonly Choice[] {
   const said = JSON.stringify(resultsIn(first));
   let length = 0;
@@ -200,7 +191,6 @@ function furtherChoices(first: Obj, others: readonly Obj[], operation: Operation
   });
 }
 
-/** Whether a filter blocked a choice: it shows in the reason for its end, or in the results of a category. */
 export const isBlocked = (finishReason: string | null, filters: FilterResults | null): boolean =>
   finishReason === 'content_filter' || anyFiltered(filters);
 
@@ -210,7 +200,7 @@ export const anyFiltered = (results: FilterResults | null): boolean =>
 const unusable = (code: string, message: string): Unusable => ({ ok: false, fault: { code, message } });
 const noChoices = unusable('no_choices', 'the answer has no choice for the prompt');
 
-/** What a server sends that does not know the parameter `n`. */
+/** Sent by servers that do not know `n`. */
 const onlyOne = (choices: number): Reading => ({
   ...unusable('choices_missing', `the answer has one choice, and ${choices} are asked for`),
   form: 'only_one',
@@ -232,7 +222,7 @@ function mixedUp(choices: readonly unknown[], { prompts, choices: ofEach }: Aske
   };
 }
 
-/** A page is what a portal, a login or a wrong address sends. Its first line and its title say whose it is. */
+/** A portal, a login or a wrong address sends a page; its first line and title show whose it is. */
 function notJson(body: string): Reading {
   const start = body.slice(0, 4000).trim();
   if (start === '') return unusable('not_json', 'the answer is empty');
@@ -250,20 +240,16 @@ function between(text: string, before: string, after: string): string {
   return from === -1 || to === -1 ? '' : clip(text.slice(from + before.length, to), SAMPLE);
 }
 
-/** @param otherForm why the choice is an answer of another operation */
 function noText(otherForm: string | null, choice: Obj): NoText {
   if (otherForm !== null)
     return { fault: { code: 'operation_not_supported', message: otherForm }, isOther: true };
-  // The choice as it came, less what is long and beside the point.
+  // The choice without its long, irrelevant fields.
   const { content_filter_results: _, content_filter_result: __, logprobs: ___, ...said } = choice;
   const sample = clip(JSON.stringify(said), SAMPLE);
   return { fault: { code: 'no_text', message: `the answer has no text: ${sample}` }, isOther: false };
 }
 
-/**
- * The token counts of an answer. Those of the completion are missing where there was nothing to count: 0 then.
- * Everything else that is no count is `odd`.
- */
+/** Some servers leave out `completion_tokens` when they generated nothing: 0. All else is `odd`. */
 function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
   if (value === undefined || value === null) return null;
   if (!isObject(value)) return 'odd';
@@ -275,12 +261,12 @@ function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
 }
 
 /**
- * Characters of JSON that the log probabilities of one row may have: some 1,500 tokens with five alternatives each. They
- * wait in the ledger with the answer, and a commit holds those of 2,000 rows.
+ * Most JSON characters of a row's log probabilities: some 1,500 tokens with five alternatives. They wait in
+ * the ledger with the answer, and a commit holds those of 2,000 rows.
  */
 const MOST_LOGPROBS = 256 * 1024;
 
-/** Levels in them: both known forms have four, and what goes deeper ends the stack of those who write it. */
+/** Both known forms have four levels; deep nesting would overflow the stack of JSON writers. */
 const DEEPEST_LOGPROBS = 20;
 
 const isDeep = (value: unknown, levels: number): boolean =>
@@ -288,19 +274,17 @@ const isDeep = (value: unknown, levels: number): boolean =>
   value !== null &&
   (levels === 0 || Object.values(value).some((member) => isDeep(member, levels - 1)));
 
-/** The service's own form, or that of the chat operation: kept as it is. */
+/** The service's form, or the chat operation's, kept unchanged. */
 function logprobsOf(value: unknown): Pick<Completion, 'logprobs' | 'damaged'> {
   if (!isObject(value)) return {};
   if (isDeep(value, DEEPEST_LOGPROBS) || JSON.stringify(value).length > MOST_LOGPROBS)
     return { damaged: 'logprobs' };
-  // It comes out of JSON.
   return { logprobs: value as { readonly [name: string]: Json } };
 }
 
-/** Half a token, or one without end, is no count. */
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
 
-/** The entry of a prompt. `prompt_annotations` is an older name of the field. One that is alone may be without a number. */
+/** `prompt_annotations` is an older name. A single entry may lack its index. */
 function promptFilters(root: Obj, index: number, prompts: number): FilterResults | null {
   const list = root['prompt_filter_results'] ?? root['prompt_annotations'];
   if (!Array.isArray(list)) return null;
@@ -310,14 +294,14 @@ function promptFilters(root: Obj, index: number, prompts: number): FilterResults
   return entry === undefined ? null : resultsIn(entry);
 }
 
-/** The singular form carries an error in place of results, or the results of an inner error. */
+/** The singular name carries an error instead of results, or the results of an inner error. */
 function resultsIn(holder: Obj): FilterResults | null {
   return filterResults(holder['content_filter_results'] ?? holder['content_filter_result']);
 }
 
 /**
- * Keeps every category that says something; `null` when none does (the filter was not available). Plain loops:
- * this runs for every row, and was most of the cost of reading an answer.
+ * Keeps each category with content; null when none has (the filter was unavailable). Plain loops: this runs
+ * for every row, and was most of the cost of reading a response.
  */
 function filterResults(value: unknown): FilterResults | null {
   if (!isObject(value)) return null;
@@ -334,7 +318,7 @@ function filterResults(value: unknown): FilterResults | null {
   return any ? results : null;
 }
 
-/** What is said of nearly every category: one for all, because it is kept by the thousand. */
+/** The most common verdict, shared because thousands are kept. */
 const SAFE: FilterVerdict = { filtered: false, severity: 'safe' };
 
 function filterVerdict({ filtered, severity, detected }: Obj): FilterVerdict | null {
@@ -346,7 +330,7 @@ function filterVerdict({ filtered, severity, detected }: Obj): FilterVerdict | n
   return 'filtered' in verdict || 'severity' in verdict || 'detected' in verdict ? verdict : null;
 }
 
-/** What an error response says. Empty strings where it does not. */
+/** Fields are empty strings when missing. */
 export interface ServiceError {
   readonly status: number;
   readonly code: string;
@@ -354,11 +338,10 @@ export interface ServiceError {
   /** One line, at most 500 characters. */
   readonly message: string;
   readonly innerCode: string;
-  /** What the content filter says of the prompt. */
   readonly filters: FilterResults | null;
 }
 
-/** Reads the body of any other response: the gateway's form, the model's form, text, HTML or nothing. */
+/** Reads any other response: the gateway's form, the model's form, text, HTML or nothing. */
 export function readError(status: number, body: string): ServiceError {
   const parsed = parseJson(body);
   const root = isObject(parsed) ? parsed : {};
@@ -380,7 +363,7 @@ function messageOf(root: Obj): string | null {
   const candidates = [
     isObject(error) ? error['message'] : error,
     root['message'],
-    // A list of problems, each with what was received: that may be the prompt, so only the words are kept.
+    // A list of problems, each with its input. That may be the prompt, so only the messages are kept.
     Array.isArray(detail)
       ? detail
           .filter(isObject)
@@ -396,7 +379,6 @@ const plainText = (body: string): string | null =>
 
 const statusText = (status: number): string => STATUS_CODES[status] ?? 'no message';
 
-/** Characters of a body that are shown in a message about it. */
 const SAMPLE = 160;
 
 const clip = (text: string, most = 500): string => {

@@ -1,30 +1,28 @@
 import type { Fault } from '../model.js';
 import type { Certainty, Unsettled, Verdict } from './verdict.js';
 
-/** Pages in a row, before anything was answered, that make a wrong address of it. */
+/** Consecutive pages, before any answer, that mean a wrong address. */
 const PAGES = 3;
-/** Refusals in a row, after something was answered, that make more of it than answers gone astray. */
+/** Consecutive refusals, after an answer, that mean more than stray responses. */
 const REFUSALS = 10;
 
 /**
- * Tells a service that cannot answer from one odd answer among good ones (fault 80). While nothing was answered, the first
- * refusal stops the run: a wrong address is best said at once. Later, one of many machines behind a gateway may be the
- * cause, and it takes several in a row. Pages that come later are an outage. A service that was never reached is a wrong
- * address as well.
+ * Tells a service that cannot answer from one odd response among good ones (fault 80). Before any answer the
+ * first refusal stops the run: a wrong address should show at once. Later one machine behind a gateway may be
+ * at fault, so it takes several, and pages are an outage. A service never reached means a wrong address.
  */
 export class StopStreak {
   #answered = false;
   #inRow = 0;
-  /** Calls whose answers were of no use, by their first rows, since the last good one. */
+  /** First rows of the calls with useless responses since the last good one. */
   #useless = new Set<string>();
 
-  /** @param reached whether the service was reached before, be it by another process */
+  /** @param reached whether the service was reached before, even by another process */
   constructor(private reached: boolean) {}
 
   /**
-   * What the verdicts on a call mean beside those on the calls before it. What asks for a stop is a retry while it may be
-   * an odd answer; a retry is a stop when it is one row after the other.
-   * @param row name of the first row of the call
+   * A stop becomes a retry while it may be an odd response, and a retry a stop when row after row needs one.
+   * @param row name of the call's first row
    */
   judge(row: string, verdicts: readonly Verdict[]): readonly Verdict[] {
     if (verdicts.some(({ kind }) => kind === 'final')) this.#hasAnswered();
@@ -41,20 +39,17 @@ export class StopStreak {
     });
   }
 
-  /** The service answered as it should. */
   #hasAnswered(): void {
     this.#answered = true;
     this.#inRow = 0;
     this.#useless.clear();
   }
 
-  /** Whether a call stops the run. */
   #stops(row: string, verdicts: readonly Unsettled[], areAll: boolean): boolean {
     const certainty = verdicts.find(({ kind }) => kind === 'stop')?.certainty;
     if (certainty !== undefined) return this.#stopsAfter(certainty);
     if (!areAll || verdicts.some(({ hint }) => hint === undefined)) return false;
-    // Answered in a way that no pause mends, such as without a text. A few such rows are tried again and fail; when it is one
-    // row after the other, the service is the cause.
+    // Useless in a way no pause mends, such as no text: a few rows fail, many mean the service is the cause.
     this.#useless.add(row);
     return this.#useless.size >= REFUSALS;
   }

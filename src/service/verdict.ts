@@ -18,12 +18,12 @@ import {
  *
  * | what happened | verdict | fault |
  * | --- | --- | --- |
- * | 2xx with a text, also an empty one | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
- * | 2xx whose text a filter took | final: `filtered` | `content_filter` |
+ * | 2xx with a text, even an empty one | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
+ * | 2xx whose text a filter removed | final: `filtered` | `content_filter` |
  * | 2xx in the form of another operation | stop, possibly billed | `operation_not_supported` |
- * | 2xx with a choice whose text is none | retry, possibly billed; stop when row after row has none | `no_text` |
+ * | 2xx with a choice without a text | retry, possibly billed; stop when row after row has none | `no_text` |
  * | 2xx with choices that cannot be told apart | retry, each row alone, possibly billed | `choices_mixed_up` |
- * | 2xx with one choice in place of several | retry, possibly billed; stop when row after row has one | `choices_missing` |
+ * | 2xx with one choice instead of several | retry, possibly billed; stop when row after row has one | `choices_missing` |
  * | 2xx that is a web page | stop, possibly billed | `not_json` |
  * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
  * | 3xx | stop | `redirected` |
@@ -42,21 +42,21 @@ import {
  * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
  * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
  * | "maximum context length", "context length is only", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
- * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`), for a field of the row's own | final: `failed` | `not_supported` |
+ * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`), for a field set by the row | final: `failed` | `not_supported` |
  * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
  * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`) | stop | `not_supported` |
- * | 503 of a server that loads its model | retry, waited for like a refused connection | `not_ready` |
+ * | 503 while the server loads its model | retry, treated like a refused connection | `not_ready` |
  * | 503 | retry | `server_error` |
- * | other 5xx that begin with "Context size has been exceeded", "Input prompt is too big compared to KV size" | retry; beside other calls it is called again when fewer are under way | `context_length_exceeded` |
- * | other 5xx | retry; where all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
+ * | other 5xx that begin with "Context size has been exceeded", "Input prompt is too big compared to KV size" | retry; beside other calls, again when fewer are in flight | `context_length_exceeded` |
+ * | other 5xx | retry; when all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
  * | 413 | final: `failed` | `request_too_large` |
  * | other 4xx | final: `failed` | `invalid_request` |
- * | never connected: no file descriptor is left | stop | `too_many_open_files` |
- * | never connected: no address space is left | stop | `no_memory` |
+ * | never connected: no file descriptor left | stop | `too_many_open_files` |
+ * | never connected: no address space left | stop | `no_memory` |
  * | TLS to a port that speaks plain HTTP | stop | `plain_http` |
  * | never connected | retry | `dns_failure`, `connection_refused`, `proxy_refused`, `connection_failed`, `tls_failure`, `timeout` |
- * | a kept connection that was closed before the request was read | retry | `connection_closed` |
- * | an answer in an encoding that nobody asked for, and that cannot be read | stop, possibly billed | `unknown_encoding` |
+ * | kept connection closed before the request was read | retry | `connection_closed` |
+ * | an encoded response that cannot be read | stop, possibly billed | `unknown_encoding` |
  * | cut off after the request left | retry, possibly billed | `connection_reset`, `truncated_response`, `response_too_large`, `invalid_http`, `timeout`, `aborted` |
  *
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
@@ -64,81 +64,75 @@ import {
  */
 export type Verdict = Final | Unsettled | Wait | NoRoom;
 
-/** What came of a call for one row: its outcome. */
 export interface Final {
   readonly kind: 'final';
   readonly outcome: CalledOutcome;
   /**
-   * Set where the service sent token counts that are none. `sent`: the outcome has none, and they are still to be counted.
-   * `counted` and `guessed`: they are our own, by the model's tokenizer or, where the model is not known, without one.
+   * Set when the service's token counts were invalid. `sent`: no counts yet. `counted`, `guessed`: ours, with
+   * or without the model's tokenizer.
    */
   readonly oddUsage?: 'sent' | 'counted' | 'guessed';
-  /** Where the counts are guessed: the most that they may be. */
+  /** Upper bound of guessed counts. */
   readonly mostUsage?: Tokens;
-  /** The token counts are those of this prompt alone, also where the request had several. */
+  /** The usage is of this prompt alone, even if the request had several. */
   readonly ownUsage?: true;
-  /** What the token counts tell of a server that cuts corners; the log says it once. */
+  /** Logged once. */
   readonly notice?: Notice;
 }
 
 /**
- * `short_usage`: the counts for a request of several prompts or choices are far below our own, as of a server that counts the first alone.
- * `prompt_cut`: the server has read far fewer tokens than the prompt has.
+ * `short_usage`: the counts for several prompts or choices are far too low, as if only the first was counted.
+ * `prompt_cut`: the server read far fewer tokens than the prompt has.
  */
 export type Notice = 'short_usage' | 'prompt_cut';
 
-/** A call that brought no outcome for its row. */
 export interface Unsettled {
-  /** `retry`: it may be made again. `stop`: no call can pass until somebody mends something. */
+  /** `retry`: may be called again. `stop`: no call can succeed until a person fixes the cause. */
   readonly kind: 'retry' | 'stop';
   readonly fault: Fault;
-  /** Milliseconds from the request to the last byte, or to its failure. */
   readonly latency_ms: number;
-  /** False when no connection was made. */
   readonly connected: boolean;
-  /** It was sent over a connection on which the server has never answered anything. */
+  /** The server has never answered on this connection. */
   readonly unheard?: true;
-  /** The server failed at the request, and does not say that it is busy or away: the request may be the cause. */
+  /** The server failed without claiming to be busy or away: the request may be the cause. */
   readonly mayBeRequest?: true;
-  /** The server says that it cannot answer anything yet. */
+  /** The server is still starting. */
   readonly notReady?: true;
-  /** The server had no room for it, and for those beside it: alone it may pass. */
+  /** The server had no room for the concurrent calls: alone it may pass. */
   readonly noRoom?: true;
-  /** The answer may have been paid for, so that a second call is a possible repeat. */
+  /** A second call may be paid for twice. */
   readonly possiblyBilled: boolean;
-  /** The next request for the row is for it alone. @default false */
+  /** The row's next request must hold it alone. @default false */
   readonly alone?: boolean;
-  /** What to fix when it stops the run, one sentence. @default none: a pause may help */
+  /** What to fix if it stops the run, one sentence. @default none: a pause may help */
   readonly hint?: string;
-  /** Of a `stop`: how much it says of all calls that follow; while it says too little, the row is tried again. */
+  /** For a `stop`: how much it says about later calls. While that is too little, the row is retried. */
   readonly certainty?: Certainty;
 }
 
-/** The service asks to wait. */
 export interface Wait {
   readonly kind: 'wait';
-  /** Milliseconds, not clamped; `null` when it does not say. */
+  /** In milliseconds, not clamped; null when the service does not say. */
   readonly ms: number | null;
   readonly fault: Fault;
 }
 
-/** The server had no room for the call beside the others: it is called again when fewer are under way. */
+/** No room beside the other calls: the row is called again when fewer are in flight. */
 export interface NoRoom {
   readonly kind: 'no_room';
   readonly fault: Fault;
 }
 
 /**
- * How much one answer that asks for a stop says of those that follow. `sure`: the account itself refuses. `likely`: the
- * address, the deployment or the operation is wrong, unless a gateway sent one request astray. `vague`: a web page, which
- * is also what a gateway sends while it starts.
+ * What a stop says about later calls. `sure`: the account is refused. `likely`: wrong address, deployment or
+ * operation, unless a gateway misrouted the request. `vague`: a page, which a starting gateway sends, too.
  */
 export type Certainty = 'sure' | 'likely' | 'vague';
 
 /**
- * What an exchange means for each prompt of its request. Only an answer can mean different things for them.
- * @param now the time, in milliseconds since 1970, against which a date in `retry-after` is read
- * @param attempts made for its rows, this one included
+ * Only a successful response can mean different things for its prompts.
+ * @param now ms since 1970, for a date in `retry-after`
+ * @param attempts calls made for its rows, including this one
  */
 export function verdicts(
   exchange: Exchange,
@@ -156,21 +150,18 @@ export function verdicts(
   return Array.from({ length: asked.prompts }, () => one);
 }
 
-/** What else is known of a request. */
 interface OfRequest {
-  /** The path that was called. @default nobody says */
   readonly path?: string;
-  /** Fields that the row has of its own: what is wrong with them says nothing of other rows. @default none */
+  /** Parameters set by the row itself: an error about them says nothing about other rows. @default none */
   readonly ownFields?: readonly string[];
 }
 
-/** What an outcome says of its call. */
 interface Called {
   readonly attempts: number;
   readonly latency_ms: number;
 }
 
-/** Of a body that is not all UTF-8, the texts that have something of it. It is paid for and may be of use, so it is kept. */
+/** Marks the texts with bytes that were no UTF-8. They are paid for and may be useful, so they are kept. */
 function marked(reading: Reading): Reading {
   if (!reading.ok) return reading;
   const { others, ...completion } = reading.completion;
@@ -207,7 +198,7 @@ function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verd
   const failed = {
     fault: { code: FAILURES[code], message },
     latency_ms,
-    // Of a call that was given up nobody knows.
+    // For an aborted call this is unknown.
     connected: phase !== 'connect' || code === 'aborted' || code === 'closed',
     possiblyBilled: phase === 'exchange',
     ...(unheard && { unheard }),
@@ -283,13 +274,11 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
   return { kind: 'retry', ...unsettled(fault), hint: checkDeployment(operation) };
 }
 
-/** A block shows in the boolean `filtered` of either side. */
 function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'completion' | null {
   if (isBlocked(completion.finish_reason, filters.completion)) return 'completion';
   return anyFiltered(filters.prompt) ? 'prompt' : null;
 }
 
-/** One row of the table for error responses. */
 type Rule = {
   readonly when: (error: ServiceError, ownFields: readonly string[]) => boolean;
   readonly code: string;
@@ -314,14 +303,15 @@ const statusIs =
   (error: ServiceError): boolean =>
     codes.includes(error.status);
 
-/** Words count only where the service refuses a request as such, so that no other text can stop a run. */
+/** Words count only with 400 and 404, so that no other text can stop a run. */
 const says = (error: ServiceError, words: RegExp): boolean =>
   (error.status === 400 || error.status === 404) && words.test(error.message);
 
 /**
- * llama.cpp: 500 "Unsupported param: suffix" or "Only no echo is supported", 501 "This server does not support …", 500 "the current
- * context does not logits computation" of a model for embeddings alone. vLLM: 400, Text Generation Inference: 422 "Suffix is not
- * supported". No pause mends that. Its words begin the message: a server may quote the prompt further on.
+ * llama.cpp: 500 "Unsupported param: suffix", "Only no echo is supported", or for embedding models "the
+ * current context does not logits computation"; 501 "This server does not support …". vLLM: 400, Text
+ * Generation Inference: 422 "Suffix is not supported". No pause mends that. Only the beginning of the message
+ * counts, since a server may quote the prompt later on.
  */
 const isUnsupported = ({ status, message }: ServiceError): boolean =>
   status === 501 ||
@@ -332,29 +322,29 @@ const isUnsupported = ({ status, message }: ServiceError): boolean =>
   ((status === 400 || status === 422) &&
     /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i.test(message));
 
-/** llama.cpp: 500 of builds that give one choice; 400 of those that give as many as they have slots, in older and newer words. */
+/** llama.cpp: 500 from builds with one choice; 400, in older and newer words, with one per slot. */
 const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
   (status >= 500 && /^only one completion choice is allowed\b/i.test(message)) ||
   (status === 400 &&
     /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i.test(message));
 
-/** llama.cpp, to all calls under way when they outgrow the context that its slots share: in words of 2026, and of 2025. */
+/** llama.cpp, to all calls when they outgrow the context shared by its slots: in words of 2026 and 2025. */
 const isOutOfRoom = ({ status, message }: ServiceError): boolean =>
   status >= 500 &&
   /^(context size has been exceeded|input prompt is too big compared to kv size)\b/i.test(message);
 
-/** One name between the words, so that a message that begins with a prompt is none of them. */
+/** Exactly one name between the words, so that a message that begins with a prompt does not match. */
 const NO_MODEL = [
   /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i,
-  // Nothing but the name behind it: `Unsupported model parameter: suffix` is of another kind.
+  // Nothing may follow the name: `Unsupported model parameter: suffix` does not match.
   /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? [`'"]?(?!param|type|input|output|arg|option|setting|config|format|version|field|value|prompt|error|re(sponse|quest)|kwargs|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
   /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?[.!]?$/i,
   /^model (does )?not exist\b/i,
 ];
 
 /**
- * No model of this name, with 404 (the hosted service, vLLM, Ollama) or 400 (llama.cpp's router, LM Studio, the LiteLLM proxy). With
- * 400 the words begin the message, because a server may quote the prompt further on.
+ * Unknown model: 404 (the hosted service, vLLM, Ollama) or 400 (llama.cpp's router, LM Studio, the LiteLLM
+ * proxy). With 400 the words must begin the message, since a server may quote the prompt later on.
  */
 const isUnknownModel = ({ status, code, message }: ServiceError): boolean =>
   ((status === 400 || status === 404) &&
@@ -543,14 +533,14 @@ function ofError(
 
 const LARGER_THAN_QUOTA_MS = 86_400_000;
 
-/** Milliseconds to wait: the most exact of what the service says, so never sooner than it asks. */
+/** In milliseconds; takes the most exact hint, so it is never sooner than asked. */
 function waitHint(headers: Response['headers'], message: string, now: number): number | null {
   const exact = decimal(headers['retry-after-ms']);
   if (exact !== null) return Math.ceil(exact);
   const after = headers['retry-after'];
   const seconds = decimal(after);
   if (seconds !== null) return Math.ceil(seconds * 1000);
-  // The weekday tells a date from what Date.parse would make of any number.
+  // A date has a weekday; `Date.parse` would accept any number.
   const date = after !== undefined && /^[a-z]{3,9}, /i.test(after) ? Date.parse(after) : Number.NaN;
   if (!Number.isNaN(date)) return Math.max(0, date - now);
   const words = /(?:retry after|try again in) (\d+(?:\.\d+)?) ?(ms|milliseconds?|s|seconds?)\b/i.exec(

@@ -1,39 +1,36 @@
-/** The part of its time that a call waits before a connection is hung up for it, and the longest such wait in milliseconds. */
+/** How long a call waits before a connection is closed for it: part of its deadline, at most so many ms. */
 const PATIENCE = { part: 1 / 8, ms: 15_000 };
 
 /**
- * The calls of a client that wait on connections over which nothing was ever heard, to find those that others overtake.
+ * Finds calls on connections that never got a response while later calls are answered.
  *
- * A server with a fixed number of threads (llama.cpp's own) has each stay with one connection for as long as calls come over
- * it, and looks at no others. A client that has all its connections in use cannot choose another one for its next call: it
- * has to hang up one that was just answered, so that its thread takes the connection that has waited longest. That happens
- * once for each call that waits. A call that is lost, or takes long, on a connection that was heard costs no connection.
+ * A server with a fixed number of threads (llama.cpp) keeps each on one connection while calls arrive there,
+ * and ignores the others. When all connections are in use, the client closes one that was just answered, so
+ * that its thread takes the one that has waited longest: once for each waiting call. A lost or slow call on a
+ * connection with earlier responses closes nothing.
  */
 export class WaitingCalls {
-  /** With when each was sent, oldest first. */
+  /** Call → time sent, oldest first. */
   readonly #waiting = new Map<object, number>();
-  /** When the newest call was sent that was answered. */
+  /** When the latest answered call was sent. */
   #newest = Number.NEGATIVE_INFINITY;
   readonly #patienceMs: number;
 
-  /** @param timeoutMs longest time for one call */
   constructor(timeoutMs: number) {
     this.#patienceMs = Math.min(timeoutMs * PATIENCE.part, PATIENCE.ms);
   }
 
-  /** A call was sent over a connection on which nothing was ever heard. */
+  /** The call was sent on a connection without any response so far. */
   add(call: object, now: number): void {
     this.#waiting.set(call, now);
   }
 
-  /** Its answer begins, or it has ended. */
   delete(call: object): void {
     this.#waiting.delete(call);
   }
 
   /**
-   * A call was answered.
-   * @returns true when its connection is to be hung up for one that was sent before others that were answered
+   * @returns true when the connection should be closed for a call that waits while later ones are answered
    */
   answered(sentAt: number, now: number): boolean {
     this.#newest = Math.max(this.#newest, sentAt);

@@ -1,15 +1,15 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../answer/answer-spec.js';
 
-/** Kinds of answers that a process knows how to read at a time: one for each of its runs, as a rule. */
+/** Readers cached at a time: usually one for each run. */
 const MOST = 16;
 
-/** What reads the answers of chunks. To make one takes long where there are thousands of labels, or a large schema. */
+/** Readers by answer spec, cached because one for thousands of labels or a large schema is slow to build. */
 export class AnswerReaders {
-  /** By the JSON of what is expected; the one that was asked for last is the last. */
+  /** By the JSON of the spec, least recently used first. */
   readonly #readers = new Map<string, AnswerReader>();
 
-  /** @throws for what no job can expect of an answer */
+  /** @throws for a spec of unknown kind */
   of(spec: AnswerSpec): AnswerReader {
     const key = JSON.stringify(spec);
     const reader: AnswerReader | undefined = this.#readers.get(key) ?? answerReader(spec);

@@ -3,19 +3,19 @@ import type { CalledOutcome, Completed, Usage } from '../model.js';
 import { followUp } from '../prompt/follow-up.js';
 import type { Asks, ChunkRow } from '../queue/chunk.js';
 
-/** What a call brought for a row: its outcome, or an answer that does not fit (`Settlement.interim`). */
+/** `outcome` is interim (`Settlement.interim`) when its answer does not fit. */
 export interface Judged {
   readonly outcome: CalledOutcome;
-  /** Times that the row was asked, where it is to be asked again. */
+  /** Times the row was asked so far; set when it must be asked again. */
   readonly interim?: number;
 }
 
 /**
- * Reads the answers of a chunk before they are settled, for a job that has rows asked again whose answer does not fit
- * (`answer.on_invalid`): first with the follow-up prompt, and last of all another deployment, with the prompt itself.
+ * For `answer.on_invalid`: checks answers before they are settled. A row whose answer does not fit gets the
+ * follow-up prompt, and finally its own prompt at another deployment.
  */
 export class Asking {
-  /** Row → its last answer, where none has fitted so far. */
+  /** Row → its last answer that did not fit. */
   readonly #earlier = new Map<number, Completed>();
 
   constructor(
@@ -23,12 +23,11 @@ export class Asking {
     private readonly reader: AnswerReader,
   ) {}
 
-  /** Takes up what was answered under earlier leases. */
+  /** Takes over the interim answers of earlier leases. */
   resume(interim: ReadonlyMap<number, CalledOutcome>): void {
     for (const [row, outcome] of interim) if (outcome.status === 'completed') this.#earlier.set(row, outcome);
   }
 
-  /** A row as it is asked next. */
   next(row: ChunkRow): ChunkRow {
     const earlier = this.#earlier.get(row.row);
     if (earlier === undefined || this.isEscalated(row)) return row;
@@ -38,12 +37,11 @@ export class Asking {
     return { ...row, prompt };
   }
 
-  /** Whether a row is asked of the other deployment next. */
   isEscalated(row: ChunkRow): boolean {
     return this.asks.deployment !== null && this.#askedOf(row) > this.asks.again;
   }
 
-  /** What an outcome comes to, with what the earlier answers of its row took. */
+  /** Judges an outcome; usage and attempts include those of the earlier answers. */
   judge(row: ChunkRow, outcome: CalledOutcome): Judged {
     if (outcome.status !== 'completed') return { outcome: this.lasting(row, outcome) };
     const earlier = this.#earlier.get(row.row);
@@ -59,14 +57,14 @@ export class Asking {
     return { outcome: interim, interim: asked };
   }
 
-  /** The outcome of a row whose last call brought no answer: the answer that it has, although that does not fit. */
+  /** When the last call brought no answer, the earlier one stands although it does not fit. */
   lasting(row: ChunkRow, outcome: CalledOutcome): CalledOutcome {
     const earlier = this.#earlier.get(row.row);
     if (earlier === undefined) return outcome;
     return { ...together(earlier, earlier, outcome), asked: this.#askedOf(row) + 1 };
   }
 
-  /** What is wrong with an answer; null where it fits. Where reading it fails, the collector says so: it is paid for. */
+  /** Null where the answer fits, or cannot be read: then the collector reports why, since it is paid for. */
   #problemOf({ completion }: Completed): string | null {
     try {
       return this.reader.read(completion).fault?.message ?? null;
@@ -80,7 +78,7 @@ export class Asking {
   }
 }
 
-/** An answer with what all calls for its row took. @param last what came of the last of them */
+/** `answer` with the usage and attempts of all calls for its row; `last` is the latest of them. */
 function together(answer: Completed, earlier: Completed, last: CalledOutcome): Completed {
   const { completion } = answer;
   const usage = sum(usageOf(earlier), usageOf(last));

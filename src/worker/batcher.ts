@@ -8,40 +8,35 @@ import { NO_ANSWER } from '../store/batch.js';
 import { type Counters, type Counts, NO_CALLS } from '../store/counters.js';
 import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
 
-/** Pause between two writes while no call waits for one, in milliseconds: so the outcomes of several calls share a write. */
+/** Pause between two writes while no call waits, in ms: outcomes of several calls share a write. */
 const REST_MS = 10;
-/** Pause before a write that the store refused is tried again. */
+/** Pause before a refused write is tried again, in ms. */
 const AGAIN_MS = 500;
-/** Refusals in a row between two warnings: one a minute. */
 const WARN_EVERY = 120;
 
-/** What a process has done for a run, by its own count: a store that comes back empty cannot lose it. */
+/** What this process did for a run, by its own count: it survives a store that comes back empty. */
 export interface Totals extends Counters {
-  /** Outcomes handed to the ledger, interim ones too. */
+  /** Outcomes handed to the ledger, including interim ones. */
   readonly answers: number;
 }
 
-/** What the ledger said to a reservation, and when it was asked, by the steady clock: the grant is as old as that. */
+/** `askedAt` is in steady time: the grant is as old as that. */
 interface Reply extends Answer {
   readonly askedAt: number;
 }
 
-/** A reservation for a call that has no slot yet. */
 export interface Ahead {
   readonly reservation: Reservation;
-  /** What the ledger says to it, for the one call that is to use it: null from the second time on. */
+  /** For the one call that uses it; null from the second time on. */
   readonly take: () => Promise<Reply> | null;
 }
 
 /**
- * Calls that a process reserves ahead, at most: as long as it knows the grants of so many, no call waits for a store that
- * takes a tenth of the time of a call for a write. All of them are unknown after a crash, so they are no more than that
- * takes.
- * @param concurrency calls in flight at once
+ * Most calls reserved ahead: with this many grants at hand, no call waits for a store whose writes take a
+ * tenth of a call's time. A crash makes them all unknown, so there are no more.
  */
 export const mostAhead = (concurrency: number): number => Math.ceil(concurrency / 4);
 
-/** A reservation, and whoever waits for the reply. */
 interface Asked {
   readonly reservation: Reservation;
   readonly reply: (reply: Reply) => void;
@@ -51,39 +46,35 @@ interface Batch {
   readonly settled: Settlement[];
   readonly counts: Map<string, Partial<Record<keyof Counts, number>>>;
   readonly asked: Asked[];
-  /** A call waits for it: it is written as soon as the write before has ended. */
+  /** A call waits for this batch: write it as soon as the previous write ends. */
   readonly hurry: () => void;
-  /** Resolves when somebody is in a hurry. */
   readonly hurried: Promise<void>;
-  /** Resolves when the batch is in the ledger. */
   readonly written: Promise<void>;
 }
 
 /**
- * Tells the ledger what came of calls and asks it for those that come next, in small batches over all queues of the
- * process. Batches follow each other, so whoever is granted a call after it has settled one knows that the ledger has
- * that one too. What is added is never given up.
+ * Settles calls and reserves the next ones, in small batches over all queues of the process. Writes are
+ * sequential: once a call is granted, all that was settled before is in the ledger. Nothing is dropped.
  */
 export class Batcher {
   #open: Batch | null = null;
   #outcomes = 0;
   #unrecorded = 0;
-  /** Calls that are reserved and wait for a slot. */
+  /** Reserved calls that wait for a slot. */
   #ahead = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
-  /** Ends when the last write is in the ledger. One at a time, so that batches grow with the load. */
+  /** The last write. One at a time, so that batches grow with the load. */
   #last: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly ledger: Ledger,
     private readonly log: Logger,
-    /** Calls in flight at once in this process. */
     private readonly concurrency: number,
-    /** The run of this process, and its counters before this process called anything. */
+    /** The run of this process, and its counters before this process made any call. */
     private readonly begun?: { readonly run: string; readonly calls: Counters },
   ) {}
 
-  /** Asks which rows of a request may be called. Resolves when the ledger has answered, and never rejects. */
+  /** Never rejects: a refused write is retried until it succeeds. */
   reserve(reservation: Reservation): Promise<Reply> {
     const batch = this.#batch();
     batch.hurry();
@@ -91,8 +82,8 @@ export class Batcher {
   }
 
   /**
-   * Reserves a call while it waits for its slot; null when there are as many of them as may be.
-   * @param onTaken told when there may be one more
+   * Null when {@link mostAhead} calls wait already.
+   * @param onTaken called when one more may be reserved
    */
   reserveAhead(reservation: Reservation, onTaken: () => void): Ahead | null {
     if (this.#ahead >= mostAhead(this.concurrency)) return null;
@@ -112,9 +103,8 @@ export class Batcher {
   }
 
   /**
-   * What came of rows of a run. Those of a call are in flight no longer, and what it was billed takes the place of what
-   * was reserved for it.
-   * @returns a promise that resolves when it is in the ledger, and all that was settled before; it never rejects
+   * Ends the calls of rows; `billed` replaces `reserved`.
+   * @returns resolves when this and all that was settled before is in the ledger; never rejects
    */
   settle(
     run: string,
@@ -138,7 +128,7 @@ export class Batcher {
     return batch.written;
   }
 
-  /** Settles rows that were granted and are not called; resolves when that is in the ledger. */
+  /** Returns unused grants; resolves when that is in the ledger. */
   async giveBack({ run, first, call, rows }: Reservation, reply: Reply): Promise<void> {
     const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
     if (granted.length === 0) return;
@@ -147,7 +137,6 @@ export class Batcher {
     await this.settle(run, settled, sumOf(granted));
   }
 
-  /** Adds to a run's counters, with the next batch. */
   count(run: string, name: keyof Counts, by = 1): void {
     const { counts } = this.#batch();
     const ofRun = counts.get(run) ?? {};
@@ -156,12 +145,10 @@ export class Batcher {
     this.#totalsOf(run)[name] += by;
   }
 
-  /** Outcomes handed to the ledger, of all runs. */
   get outcomes(): number {
     return this.#outcomes;
   }
 
-  /** Outcomes that the ledger has not taken yet. */
   get unrecorded(): number {
     return this.#unrecorded;
   }
@@ -179,7 +166,6 @@ export class Batcher {
     return totals;
   }
 
-  /** Resolves when all that was added is in the ledger. */
   async flushed(): Promise<void> {
     await this.#last;
   }
@@ -203,7 +189,7 @@ export class Batcher {
     const rest = setTimeout(batch.hurry, REST_MS);
     await batch.hurried;
     clearTimeout(rest);
-    // All that came with what woke this process goes with it.
+    // Let everything that the same event adds join this batch.
     await endOfTick();
     this.#open = null;
     const { settled, counts, asked } = batch;
@@ -232,13 +218,13 @@ export class Batcher {
     }
   }
 
-  /** What is spent and reserved for a run, as far as this process knows. */
+  /** Spent and reserved, as far as this process knows. */
   #spent(run: string): Tokens {
     const own = this.#totalsOf(run);
     return this.begun?.run === run ? plus(this.begun.calls, own) : plus(NO_TOKENS, own);
   }
 
-  /** The ledger has counted it already. */
+  /** Local totals only: the ledger counts grants itself. */
   #countGranted({ run, rows, looks }: Reservation, states: readonly RowState[]): void {
     if (looks || !states.includes('granted')) return;
     const totals = this.#totalsOf(run);

@@ -8,12 +8,12 @@ import type { Verdict } from '../service/verdict.js';
 import { completionOf } from './row-usage.js';
 import { AROUND } from './token-ratio.js';
 
-/** A row that is about to be called, and what is reserved for it; nothing where the run has no budget. */
+/** `most` is what is reserved for the row; zero when the run has no budget. */
 export interface ReservedRow extends ChunkRow {
   readonly most: Tokens;
 }
 
-/** Member by member: a spread takes ten times as long, and this is done for each row. */
+/** Field by field: a spread is ten times slower, and this runs for every row. */
 function reserved({ row, prompt, parameters }: ChunkRow, most: Tokens): ReservedRow {
   return { row, prompt, parameters, most };
 }
@@ -25,17 +25,15 @@ interface Counting {
   readonly suffix: CountOf;
 }
 
-/** Knows the most that rows can be billed. */
 export class MostBilled {
   readonly #counts = new Map<string, Counting>();
 
-  /** Rows with the most that each can be billed; counting tokens costs time that only a budget is worth. */
+  /** Without a budget nothing is counted, because counting tokens takes time. */
   of(chunk: Chunk, rows: readonly ChunkRow[]): readonly ReservedRow[] {
     if (chunk.budget === null) return rows.map((row) => reserved(row, NO_TOKENS));
     const { prompt, suffix } = this.#countOf(chunk.endpoint);
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
-      // The model reads what comes after the completion as well.
       const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
       return reserved(row, mostBilled(prompt(row.prompt) + behind, parameters));
     });
@@ -51,7 +49,7 @@ export class MostBilled {
   }
 }
 
-/** Exact counts where the model is known. A deployment of another name may hold any model: no token has less than a byte. */
+/** Exact where the model is known. Otherwise it may be any model, and bytes are the upper bound. */
 function countOf(deployed: Deployed): Counting {
   const model = modelBehind(deployed);
   if (model === null) {
@@ -63,8 +61,8 @@ function countOf(deployed: Deployed): Counting {
 }
 
 /**
- * What a row counts when its call has ended: what it was billed, where nobody knows how much, the most that it may be, and where
- * nobody knows whether, all that was reserved for it. A refusal is not billed.
+ * Tokens that a row counts once its call has ended: its usage, or its upper bound where the usage is a guess,
+ * or all that was reserved where it is unknown whether it was billed. Refusals are not billed.
  */
 export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Tokens {
   switch (verdict?.kind) {

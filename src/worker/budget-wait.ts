@@ -1,31 +1,29 @@
 import type { Chunk, ChunkBudget } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
 
-/** Pause before the ledger is asked again whether others have left room, in milliseconds; some are longer, by chance. */
+/** Pause before the ledger is asked again whether others left room, in ms; up to twice as long, at random. */
 const AGAIN_MS = 200;
-/** A call that has not ended this long after its deadline was made by a process that is gone, in milliseconds. */
+/** This long after its deadline, a call is taken to belong to a dead process, in ms. */
 const GONE_MS = 10_000;
-/** Whoever waits asks several times a second; longer than this without anybody means that nobody waited, in milliseconds. */
+/** Waiters ask several times a second, so a longer gap than this means that nobody waited, in ms. */
 const GAP_MS = 5_000;
 
 interface BudgetWaitParts {
-  /** Rows of a run that this process has in flight. */
   readonly inFlight: (run: string) => number;
-  /** Milliseconds of a clock. */
+  /** In milliseconds. */
   readonly now: () => number;
   readonly random: () => number;
 }
 
 interface RunWait {
   readonly waiting: Set<() => void>;
-  /** What the ledger said last, and since when it says so. */
+  /** The ledger's last answer; `saidAt` is when it last changed. */
   said: string;
   saidAt: number;
-  /** When somebody last asked, or waited to. */
   askedAt: number;
 }
 
-/** Requests for which the budgets of their runs have no room, and which wait for calls in flight to leave some. */
+/** Requests whose budget has no room: they wait for calls in flight to free some. */
 export class BudgetWait {
   /** By run and execution. */
   readonly #runs = new Map<string, RunWait>();
@@ -33,9 +31,9 @@ export class BudgetWait {
   constructor(private readonly parts: BudgetWaitParts) {}
 
   /**
-   * Resolves when the ledger is to be asked again. At the first time that is at once, and all who wait ask with it: a
-   * smaller request may fit, and leave room when its call ends.
-   * @returns false when no call is in flight that could leave room
+   * Resolves when the ledger should be asked again: at once the first time, along with all waiters, since a
+   * smaller request may fit and free room later.
+   * @returns false when no call is in flight that could free room
    */
   async room(
     chunk: Chunk,
@@ -50,7 +48,6 @@ export class BudgetWait {
     return isFirst || mayLeaveRoom;
   }
 
-  /** Calls of a run have ended, and may have left room. */
   wake(chunk: Chunk): void {
     for (const wake of this.#runs.get(nameOf(chunk))?.waiting ?? []) wake();
   }
@@ -68,7 +65,7 @@ export class BudgetWait {
     return begun;
   }
 
-  /** True while calls are in flight that may be heard of, each by its deadline. */
+  /** True while calls in flight may still report, each until its deadline. */
   #mayLeaveRoom(
     known: RunWait,
     { run, endpoint }: Chunk,
@@ -77,17 +74,17 @@ export class BudgetWait {
   ): boolean {
     const said = JSON.stringify([inFlight, spent]);
     const now = this.parts.now();
-    // The service paused all calls, for example: the time of those in flight begins anew with them.
+    // After a gap (the service paused all calls, say), the calls in flight get their full time again.
     if (said !== known.said || now - known.askedAt > GAP_MS) [known.said, known.saidAt] = [said, now];
     known.askedAt = now;
     const own = this.parts.inFlight(run);
-    // What an earlier execution left in flight is lost, or the calls of workers that outlived it: those move the sums.
+    // Calls an earlier execution left in flight are lost, unless its workers outlived it: then the sums move.
     const lost = own === 0 && inFlight <= orphaned;
     const deadline = known.saidAt + (lost ? 0 : endpoint.timeoutMs) + GONE_MS;
     return inFlight + own > 0 && now < deadline;
   }
 
-  /** Until calls of this process have ended, or others may have. */
+  /** Until calls of this process end, or others may have. */
   async #pause(known: RunWait): Promise<void> {
     const { waiting } = known;
     let timer: NodeJS.Timeout | undefined;

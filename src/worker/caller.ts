@@ -10,75 +10,64 @@ import type { Unsettled, Verdict } from '../service/verdict.js';
 import { withRowUsage } from './row-usage.js';
 import { TokenRatio } from './token-ratio.js';
 
-/** An exchange with the service that has ended: numbers and ids, and never a prompt, an answer or a key. */
+/** Numbers and ids only: never a prompt, an answer or a key. */
 export interface CallEnded {
   readonly type: 'call ended';
   readonly run: string;
-  /** Number of the first of its rows, and how many they are: 0 for a plain call, which is for none. */
+  /** The first of its rows; `rows` is 0 for a plain call, made for no row. */
   readonly row: number;
   readonly rows: number;
-  /** Number of this attempt for the rows, from 1. */
+  /** From 1. */
   readonly attempt: number;
-  /** HTTP status, or the code of what kept it from an answer. */
+  /** HTTP status, or the error code when there was no response. */
   readonly status: string;
   readonly latency_ms: number;
 }
 
-/** What a call is for. */
 type CallFor = Pick<CallEnded, 'run' | 'row' | 'rows' | 'attempt'>;
 
-/** Counts for a run. @param by 1 where it is absent */
 type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited' | keyof Tokens, by?: number) => void;
 
-/**
- * Calls the service for rows. Only the environment of this process says where: of a chunk, it uses the
- * deployment and what shapes the request, never an address (fault 58).
- */
+/** Calls the service for rows. The address is this process's own, never taken from a chunk (fault 58). */
 export class Caller {
-  /** A run has one, a worker of many runs has few. */
   readonly #endpoints = new Map<string, Endpoint>();
-  /** The same, by the object that a chunk has. */
+  /** The same, by the chunk's spec object: saves the JSON. */
   readonly #endpointOf = new WeakMap<EndpointSpec, Endpoint>();
   readonly #streak: StopStreak;
   readonly #ratio = new TokenRatio();
-  /** Rows that had no room alone. They have none beside others either, and are no reason to call fewer at once. */
+  /** Rows that had no room even when alone: retrying them is no reason to lower the concurrency. */
   readonly #tooLarge = new Set<string>();
   #inFlight = 0;
-  /** When more than one call was in flight last. */
+  /** When more than one call was last in flight. */
   #crowdedAt = Number.NEGATIVE_INFINITY;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
   constructor(
     private readonly access: ServiceAccess,
-    /** Most calls in flight at once. */
     private readonly concurrency: number,
-    /** False while nothing ever answered: then a failure to connect is a wrong address rather than an outage. */
+    /** False while nothing ever answered: a failed connection then means a wrong address, not an outage. */
     reached: boolean,
-    /** Gets everything but the first exchange of each call, which was reserved, and counted with that. */
+    /** Called for every exchange but the first of a call, which its reservation counted. */
     private readonly count: CountCall,
-    /** Told once, without the key, when the service refuses one and the next takes over. */
+    /** Called once, without the key, when the service refuses a key and the next takes over. */
     private readonly onKeyRefused: () => void,
     private readonly onCall: (call: CallEnded) => void = () => {},
   ) {
     this.#streak = new StopStreak(reached);
   }
 
-  /** Calls that went out and have not ended. */
   get inFlight(): number {
     return this.#inFlight;
   }
 
-  /** What the service last said of its quota. */
   get advertised(): AdvertisedQuota {
     return this.#advertised;
   }
 
   /**
-   * Calls once for rows with equal parameters; again only with the other key, when the service refuses the first,
-   * and in halves, when it refuses the whole request for the sake of one prompt: the culprit ends up alone, and its
-   * neighbours are answered.
-   *
-   * @param attempt number of this attempt for the rows, from 1
+   * Calls once for rows with equal parameters. Again only with the other key, when the service refuses the
+   * first, and in halves, when one prompt gets the request refused: the culprit ends up alone.
+   * @param attempt from 1
    * @param isCounted whether the first exchange is counted already. @default true
    * @returns a verdict for each row, in their order
    */
@@ -89,7 +78,7 @@ export class Caller {
     isCounted = true,
   ): Promise<readonly Verdict[]> {
     const prompts = rows.map(({ prompt }) => prompt);
-    // Rows that share a request have equal ones.
+    // Rows that share a request have equal parameters.
     const ownFields = Object.keys(rows[0]?.parameters ?? {});
     const request = { prompts, parameters: parametersOf(chunk, rows), ownFields };
     const endpoint = this.#endpoint(chunk.endpoint);
@@ -120,10 +109,7 @@ export class Caller {
     return [...done, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, false))];
   }
 
-  /**
-   * Whether the deployment of a chunk answers a call that nothing is wrong with. It takes a few tokens, which belong to no row:
-   * a budget counts them.
-   */
+  /** Whether the deployment answers a harmless call. Only the budget counts its few tokens. */
   async answersPlain({ run, first, endpoint: spec }: Chunk): Promise<boolean> {
     const endpoint = this.#endpoint(spec);
     const of = { run, row: first, rows: 0, attempt: 1 };
@@ -136,7 +122,7 @@ export class Caller {
     return true;
   }
 
-  /** One exchange under a key that the service takes; null when it refuses every one. */
+  /** One exchange, with a key that the service accepts; null when it refuses all. */
   async #exchange(
     of: CallFor,
     endpoint: Endpoint,
@@ -183,17 +169,15 @@ export class Caller {
   }
 }
 
-/** Rows that are remembered as too large; then it begins again. */
+/** Rows remembered as too large; at this number the set is cleared. */
 const MOST_TOO_LARGE = 1_000;
 
-/** What a verdict on a call means that was not the only one under way. */
+/** With other calls in flight, "no room" does not blame the row. */
 const besideOthers = (verdict: Verdict): Verdict =>
   verdict.kind === 'retry' && verdict.noRoom ? { kind: 'no_room', fault: verdict.fault } : verdict;
 
-/** One short word, and one token back. */
 const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 } };
 
-/** Rows that share a request have equal parameters. */
 export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
 

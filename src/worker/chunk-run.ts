@@ -27,108 +27,96 @@ import type { FairLimit, Job } from './fair-limit.js';
 import type { Feedback, FeedbackParts } from './feedback.js';
 import { packs, shuffled } from './packs.js';
 
-/** Pause before rows go back to the queue because the store refused, in milliseconds. */
+/** Pause before rows return to the queue because the store refused, in ms. */
 const STORE_PAUSE_MS = 1_000;
-/** Pause between two looks at rows that are in flight elsewhere, in milliseconds. */
+/** Pause between two looks at rows in flight elsewhere, in ms. */
 const LOOK_MS = 500;
-/** A call that has not ended so long after its deadline is one of a process that is gone, in milliseconds. */
+/** This long after its deadline, a call is taken to belong to a dead process, in ms. */
 const GONE_MS = 10_000;
-/**
- * A grant is good for this time, in milliseconds. A process that was frozen for longer may find its rows answered by
- * another (faults 31 and 43), so it asks again.
- */
+/** Lifetime of a grant, in ms. After a longer freeze others may have answered the rows (faults 31, 43). */
 const GRANT_MS = WORKER_SAFE_MS;
-/** The same for a grant that was asked for ahead: it waits for its slot, so any sleep of the process falls upon it. */
+/** The same for a grant reserved ahead, which waits for its slot through any sleep of the process. */
 const AHEAD_MS = 2_000;
 
-/** Rows that another deployment is to be asked for are put off for this time at least, in milliseconds. */
+/** Shortest delay of rows that another deployment will be asked for, in ms. */
 const LATER_MS = 1_000;
 
-/** How a chunk ends: every row recorded, rows to be tried again, a pause, or rows not called. */
 export type ChunkEnd =
   | { readonly kind: 'done' | 'wait' | 'left' }
-  /** Rows wait for another deployment, for so many milliseconds. */
+  /** Rows wait this long for another deployment, in ms. */
   | { readonly kind: 'later'; readonly ms: number }
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
-/** The way to one deployment: who calls it, and who says when it may be called. */
+/** What calls one deployment and decides when it may be called. */
 export interface Lane extends FeedbackParts {
   readonly feedback: Feedback;
-  /** One limit over all its calls in the process, in which its runs take turns. */
+  /** One limit over all its calls in the process; runs take turns. */
   readonly limit: FairLimit;
 }
 
-/** A chunk as it is asked of one deployment. */
+/** A chunk and the deployment it is sent to now. */
 interface Way extends Lane {
   readonly chunk: Chunk;
 }
 
-/** What all chunks of a process share, with the lane of their deployment. */
+/** Shared by all chunks of a process; the lane is that of their own deployment. */
 export interface ChunkRunParts extends Lane {
   readonly batcher: Batcher;
-  /** The lane of another deployment, which rows are asked of last. */
+  /** The lane of the deployment asked last (`answer.on_invalid`). */
   readonly laneOf: (deployment: string) => Lane;
-  /** Takes a slot of the limit over all queues of the process. */
   readonly inSlot: <T>(job: () => Promise<T>) => Promise<T>;
-  /** Resolves when a process that slept has looked which entries are still its own. */
+  /** After a sleep: resolves when the process has checked which entries are still its own. */
   readonly looked: () => Promise<void> | undefined;
   readonly budgets: BudgetWait;
   readonly mostBilled: MostBilled;
-  /** True when rows that are not called yet go back to the queue. */
   readonly releasing: () => boolean;
-  /** True when the run of the chunk was stopped: its rows come again with its next execution. */
+  /** True when the run was stopped: its rows come again with its next execution. */
   readonly isStopped: (chunk: Chunk) => boolean;
-  /** Told before each request. */
   readonly onRequest: () => void;
-  /** Nothing can pass until somebody mends something. */
+  /** Stops the run: nothing can succeed until a person fixes the cause. */
   readonly stop: (chunk: Chunk, fault: Fault) => Promise<void>;
 }
 
-/** One entry of the queue. */
 interface Lease {
   readonly chunk: Chunk;
-  /** Number of this attempt, from 1. */
+  /** From 1. */
   readonly attempt: number;
-  /** Attempts that the rows have in all. */
+  /** Most attempts. */
   readonly attempts: number;
-  /** Whether this process works on the run. */
   readonly isOwn: boolean;
-  /** Reads its answers; null where they stay as they are. */
+  /** Null where answers are recorded as they are. */
   readonly asking: Asking | null;
-  /** True when another worker has the entry: what was not called is left to that one, and so is the end of the rows. */
+  /** True when another worker has the entry: it takes over the uncalled rows and records the failures. */
   readonly isLost: () => boolean;
 }
 
-/** A row whose call failed and may be made again. */
 interface FailedCall {
   readonly row: ChunkRow;
   readonly verdict: Unsettled;
 }
 
 /**
- * The calls for one chunk, from the lease of its entry to its end: looks at what the ledger knows of its rows, reserves
- * those of each request when it may be made, calls, and settles them.
+ * The calls for one chunk: looks up its rows in the ledger, then reserves, calls and settles each request.
  */
 export class ChunkRun {
-  /** Name of its calls: who makes them, the execution, and what tells it from other leases. */
+  /** Names the calls of this lease: `own:` or `any:`, the execution, a random id. */
   readonly #call: string;
-  /** False once nobody collects the rows any more. */
+  /** False once nobody collects the rows. */
   #wanted = true;
-  /** Rows to be called again, and how many requests they were in. */
+  /** Rows for the next attempt, and the number of requests they were in. */
   readonly #failed: FailedCall[] = [];
   #failedRequests = 0;
-  /** Rows to be called again at once, each alone. */
   #mixedUp: FailedCall[] = [];
-  /** Rows to be asked next, because their answers did not fit, or the server had no room for them beside others. */
+  /** Rows to call again in this lease: their answers did not fit, or the server had no room for them. */
   readonly #again = new Set<number>();
-  /** Rows go back to the queue because nobody may call at present, or because somebody else may take them. */
+  /** Rows return to the queue: nobody may call now (`waits`), or another worker may take them (`leaves`). */
   #waits = false;
   #leaves = false;
-  /** The same for rows that are to be asked of another deployment: after so many milliseconds. */
+  /** Delay of rows that another deployment will be asked for, in ms. */
   #laterMs = 0;
-  /** Resolves when what was settled last is in the ledger, and so all before it. */
+  /** Resolves when the last settlement, and so all before it, is in the ledger. */
   #settled: Promise<void> = Promise.resolve();
-  /** Resolve when grants that were not used are given back. */
+  /** Resolve when unused grants are returned. */
   readonly #givenBack: Promise<void>[] = [];
 
   constructor(
@@ -160,13 +148,12 @@ export class ChunkRun {
     return end;
   }
 
-  /** Has rows called for by one deployment, each once. */
   async #ask(rows: readonly ChunkRow[], way: Way): Promise<void> {
     const { asking, attempt } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
     const most = way.feedback.packSize(way.chunk.promptsPerRequest, attempt);
     await this.#callAll(packs(asked, most, way.chunk.parameters), way);
-    // At once and not with the next attempt: nothing is wrong with the rows, nor with the service.
+    // Now, not with the next attempt: neither the rows nor the service are at fault.
     const alone = this.#mixedUp.splice(0);
     this.#countRetries(alone, alone.length);
     await this.#callAll(
@@ -175,7 +162,6 @@ export class ChunkRun {
     );
   }
 
-  /** The same by the deployment that is asked last. */
   async #escalate(rows: readonly ChunkRow[]): Promise<void> {
     const { chunk } = this.lease;
     const deployment = chunk.asks?.deployment;
@@ -192,7 +178,7 @@ export class ChunkRun {
     if (!isLast) this.#countRetries(failed, this.#failedRequests);
     if (!this.#wanted) return { kind: 'done' };
     if (isLost) return { kind: 'left' };
-    // Before the rows that failed: a wait uses up no attempt, and theirs are tried again with it.
+    // Before the failed rows: a wait uses no attempt, and they are retried along with it.
     if (this.#waits) return { kind: 'wait' };
     if (isLast) {
       for (const { row, verdict } of failed) this.#record(row, this.#last(row, failedRow(verdict, attempt)));
@@ -204,10 +190,7 @@ export class ChunkRun {
     return { kind: this.#leaves ? 'left' : 'done' };
   }
 
-  /**
-   * The requests that follow may be the second that is paid for (fault 21).
-   * @param requests how many follow
-   */
+  /** Counts retries; those of a call that may have been billed may be paid for twice (fault 21). */
   #countRetries(failed: readonly FailedCall[], requests: number): void {
     const { batcher } = this.parts;
     const billed = failed.filter(({ verdict }) => verdict.possiblyBilled).length;
@@ -217,7 +200,7 @@ export class ChunkRun {
 
   async #callAll(inOrder: readonly (readonly ChunkRow[])[], way: Way): Promise<void> {
     const { outage, limit } = way;
-    // In an outage the first of them probes; it must not be the same row again and again.
+    // In an outage the first request probes: it must not be the same row every time.
     const requests = outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const jobs = requests.map((rows): Job => {
       let ahead: Ahead | null = null;
@@ -232,7 +215,7 @@ export class ChunkRun {
     await limit.run(this.lease.chunk.run, jobs);
   }
 
-  /** Rows whose fate the store did not let us learn go back to the queue; the others of their chunk go on. */
+  /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
   async #inTurn(rows: readonly ChunkRow[], ahead: Ahead | null, way: Way): Promise<void> {
     const { log, batcher } = this.parts;
     try {
@@ -250,9 +233,8 @@ export class ChunkRun {
   }
 
   /**
-   * Reserves a request that is next in line for a slot, so that its call waits for the store no more. One that has to wait
-   * for something else is reserved when that is over: a grant is good for a short time, takes room from a budget, and
-   * fails its row with `hold` when this process is killed.
+   * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
+   * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
    */
   #reserveAhead(rows: readonly ChunkRow[], { outage, pacer, limit, chunk }: Way): Ahead | null {
     const { batcher } = this.parts;
@@ -263,10 +245,7 @@ export class ChunkRun {
     return batcher.reserveAhead(reservation, () => limit.prepare());
   }
 
-  /**
-   * Makes a request when it may be made. The slot comes last, so that a queue that waits for its permit takes none from
-   * the others.
-   */
+  /** Takes the slot last: a queue that waits for its permit holds none. */
   async #request(rows: readonly ChunkRow[], ahead: Ahead | null, way: Way): Promise<void> {
     const { estimate, pacer, chunk } = way;
     if (!this.#mayCall(way)) return;
@@ -284,12 +263,11 @@ export class ChunkRun {
     }
   }
 
-  /** Whether rows that are not called yet are left to others. */
   get #isReleasing(): boolean {
     return this.parts.releasing() || this.lease.isLost();
   }
 
-  /** Whether a request may be made now; where it may not, its rows go back to the queue. */
+  /** When not, the rows go back to the queue. */
   #mayCall(way: Way): boolean {
     if (this.parts.isStopped(way.chunk)) this.#wanted = false;
     if (!this.#wanted || this.#isReleasing) {
@@ -302,8 +280,8 @@ export class ChunkRun {
   }
 
   /**
-   * Rows go back to the queue because their deployment may not be called at present. The queue pauses with its own only, so
-   * the entry of rows that another is to be asked for is put off.
+   * The deployment may not be called now. The queue pauses for its own deployment only, so rows of another
+   * one delay their entry.
    */
   #wait({ pacer, outage }: Way): void {
     if (pacer === this.parts.pacer) this.#waits = true;
@@ -311,8 +289,8 @@ export class ChunkRun {
   }
 
   /**
-   * Has the ledger decide which rows may be called, which may take as long as the store is away, or until the budget has
-   * room. Of the others, those that are known or not wanted need nothing more, and the rest go back to the queue.
+   * Waits for as long as the store is away or the budget is full. Rows known or unwanted are done, the rest
+   * go back to the queue.
    * @returns the rows to call
    */
   async #reserve(
@@ -339,7 +317,7 @@ export class ChunkRun {
         await stop(chunk, budgetFault(chunk.budget, reply.spent, sumOf(full)));
         continue;
       }
-      // The store may have taken its time, for several calls at once.
+      // The store may have been slow for several calls at once.
       if (granted.length > 0) await pacer.space(permit);
       const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
       if (granted.length === 0 || (isGood && this.#mayCall(way))) {
@@ -351,9 +329,9 @@ export class ChunkRun {
   }
 
   /**
-   * Calls for rows that were granted. The slot is free again before the ledger has the outcomes: the next call needs a
-   * grant of a later batch. So the calls whose end a crash makes unknown are never more than the limit, and a store that
-   * is away stops the calls.
+   * Calls for granted rows. The slot is free before the ledger has the outcomes, but the next call needs a
+   * grant of a later batch. So a crash leaves at most `concurrency` calls unknown, and without the store no
+   * calls are made.
    */
   async #callFor(rows: readonly ReservedRow[], reserved: Reserved, way: Way): Promise<void> {
     const { batcher, budgets, log, onRequest } = this.parts;
@@ -365,7 +343,7 @@ export class ChunkRun {
     const name = this.#nameOf(rows[0]);
     const learned = feedback.learn({ chunk, name, verdicts, reserved, startedAt });
     const wasDown = way.outage.view !== null;
-    // A plain call may have to tell whether the service is down. It takes the place of this one, and of what that has reserved.
+    // May make a plain call to see whether the service is down, in this call's slot and reservation.
     const stops = learned instanceof Promise ? await learned : learned;
     const isDown = wasDown || way.outage.view !== null;
     const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
@@ -384,19 +362,17 @@ export class ChunkRun {
     const stop = verdicts.find(({ kind }) => kind === 'stop');
     const fault = stops ?? (stop?.kind === 'stop' ? stop.fault : null);
     if (fault === null) return;
-    // The rows come again with the next execution of the run.
     await this.parts.stop(chunk, this.#named(fault, way));
     this.#wanted = false;
   }
 
-  /** A fault of another deployment says whose it is. */
   #named(fault: Fault, { chunk: { endpoint } }: Way): Fault {
     if (endpoint.deployment === this.lease.chunk.endpoint.deployment) return fault;
     const message = fault.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
     return { ...fault, message: `${endpoint.deployment}: ${message}` };
   }
 
-  /** What a call brought for a row by the verdict on it. Where that is no outcome, notes how the row goes on. */
+  /** Null when the row has no outcome yet; notes how it goes on. */
   #conclude(row: ChunkRow, verdict: Verdict | undefined, isDown: boolean, way: Way): Judged | null {
     const { batcher } = this.parts;
     const { asking, attempt } = this.lease;
@@ -412,25 +388,25 @@ export class ChunkRun {
         this.#wait(way);
         return null;
       case 'no_room':
-        // No attempt, because nothing is wrong with the row: its turn comes again behind the others of the chunk.
+        // No attempt is used, since the row is not at fault: it comes again after the rest of the chunk.
         this.#again.add(row.row);
         return null;
       case 'retry':
         if (verdict.possiblyBilled && chunk.hold) return { outcome: lostRow(verdict, attempt) };
         if (verdict.fault.code === 'aborted') break;
-        // In an outage that is no attempt.
+        // In an outage a failure uses no attempt.
         if (isDown) this.#wait(way);
         if (isDown && way.pacer !== this.parts.pacer) this.#countRetries([{ row, verdict }], 1);
         else (verdict.alone ? this.#mixedUp : this.#failed).push({ row, verdict });
         return null;
     }
-    // Given up because this process or the run ends: no attempt, but perhaps paid for, and called again.
+    // Aborted because this process or the run ends: no attempt, but it may be billed, and is called again.
     if (verdict?.possiblyBilled) batcher.count(chunk.run, 'repeated');
     this.#leaves = true;
     return null;
   }
 
-  /** What the ledger knows of rows; nothing is reserved. */
+  /** Reserves nothing. */
   async #look(rows: readonly ChunkRow[]): Promise<Answer> {
     const answer = await this.parts.batcher.reserve(this.#reservation(rows.map(unpriced), true));
     if (answer.rows.includes('unwanted')) this.#wanted = false;
@@ -444,8 +420,8 @@ export class ChunkRun {
   }
 
   /**
-   * Rows that are in flight elsewhere end by what comes of that call; when it will not be heard of any more, they end
-   * without an outcome. A call that was not made, or not answered for certain, leaves them to be called.
+   * Rows in flight elsewhere end with that call's outcome, or as cut off when its process is dead. When the
+   * call was not made, or its result is uncertain, they can be called again.
    */
   async #awaitHeld(asked: readonly ChunkRow[], known: readonly RowState[]): Promise<void> {
     let [rows, states] = [asked, known];
@@ -468,21 +444,19 @@ export class ChunkRun {
     }
   }
 
-  /** Whether a call will not be heard of any more: its process is gone, or sleeps. */
+  /** Whether nobody will settle a call any more: its process is dead, or sleeps. */
   #isGone({ call, ageMs }: InFlight): boolean {
     const { execution, endpoint } = this.lease.chunk;
-    // A run has one process, and this execution means that the one before has ended.
+    // Only one process at a time works on a run, so the one of an earlier execution has ended.
     if (call.startsWith(OWN) && Number(call.split(':')[1]) < execution) return true;
     return ageMs > endpoint.timeoutMs + GONE_MS;
   }
 
-  /** Records the outcome of a row that has no call in flight. */
   #record(row: ChunkRow, judged: Judged): void {
     const settlement = this.#settlement(row, null, judged, this.parts);
     this.#settled = this.parts.batcher.settle(this.lease.chunk.run, [settlement]);
   }
 
-  /** The outcome of a row whose last call brought no answer. */
   #last(row: ChunkRow, outcome: CalledOutcome): Judged {
     const { asking } = this.lease;
     return { outcome: asking === null ? outcome : asking.lasting(row, outcome) };
@@ -501,7 +475,7 @@ export class ChunkRun {
   }
 }
 
-/** A row of a run without a budget, or one that is only looked at. */
+/** A row of a run without a budget, or one that is only looked up. */
 const unpriced = ({ row }: ChunkRow): RowMost => ({ row, most: NO_TOKENS });
 
 const isHeld = (state: RowState | undefined): state is InFlight => typeof state === 'object';

@@ -2,7 +2,6 @@ import type { Failed } from '../model.js';
 import type { Unsettled } from '../service/verdict.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 
-/** The outcome of a row whose attempts are used up. */
 export const failedRow = ({ fault, latency_ms }: Unsettled, attempts: number): Failed => ({
   status: 'failed',
   error: fault,
@@ -10,14 +9,13 @@ export const failedRow = ({ fault, latency_ms }: Unsettled, attempts: number): F
   latency_ms,
 });
 
-/** With `hold`, the outcome of a row whose answer was lost. */
+/** With `hold`: the answer was lost. */
 export const lostRow = ({ fault, latency_ms }: Unsettled, attempts: number): Failed =>
   unknownRow(`${fault.code}: ${fault.message}`, attempts, latency_ms);
 
-/** With `hold`, the outcome of a row whose call nobody will tell the end of. */
+/** With `hold`: the call ended with its process, result unknown. */
 export const cutOffRow = (): Failed => unknownRow('its call was cut off when a process ended', 1, null);
 
-/** A row that may have been billed and is not called again. */
 const unknownRow = (why: string, attempts: number, latency_ms: number | null): Failed => ({
   status: 'failed',
   error: {

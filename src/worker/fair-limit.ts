@@ -1,15 +1,12 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 
-/** What waits for a place. */
 export interface Job {
-  /** Called when it is next in turn; false when it cannot be prepared yet. */
+  /** False when it cannot be prepared yet. Called when it is next in turn. */
   prepare(): boolean;
   run(): Promise<void>;
 }
 
-/** Jobs that came together. */
 interface Group {
-  /** How many have not ended. */
   left: number;
   readonly done: () => void;
   readonly failed: (error: unknown) => void;
@@ -20,28 +17,24 @@ interface Turn {
   readonly group: Group;
 }
 
-/** The jobs of one key that wait. */
 interface Line {
   readonly key: string;
   readonly turns: Turn[];
 }
 
 /**
- * Bounds how many jobs run at once, and lets those who share it take turns: each key has a line of its own, and the
- * first of each line goes in its turn. So a run of 200 rows does not wait behind the rows of a long one that the worker
- * holds already. A job may prepare itself when its turn is next.
+ * Bounds how many jobs run at once and takes keys in turn: a run of 200 rows does not wait behind a long one.
  */
 export class FairLimit {
-  /** Bounds the places; a job after the other takes each of them. */
+  /** Bounds the places; each runs one job after another. */
   readonly #limit: LimitFunction;
-  /** Those who wait; the line that had no turn for longest is first. None is empty. */
+  /** The key that waited longest is first. No line is empty. */
   readonly #lines: Line[] = [];
-  /** Those who are prepared and go first, in their order. */
+  /** Prepared jobs; they go first, in order. */
   readonly #prepared: Turn[] = [];
   #places = 0;
   #pending = 0;
 
-  /** @param most jobs at once */
   constructor(most: number) {
     this.#limit = pLimit(most);
   }
@@ -55,17 +48,15 @@ export class FairLimit {
     this.#takePlaces();
   }
 
-  /** Jobs that run. */
   get activeCount(): number {
     return this.#limit.activeCount;
   }
 
-  /** Jobs that wait. */
   get pendingCount(): number {
     return this.#pending;
   }
 
-  /** Runs each job when its turn has come. Resolves when all have ended, and rejects as soon as one fails. */
+  /** Resolves when all jobs have ended; rejects as soon as one fails. */
   run(key: string, jobs: readonly Job[]): Promise<void> {
     if (jobs.length === 0) return Promise.resolve();
     return new Promise((done, failed) => {
@@ -82,7 +73,7 @@ export class FairLimit {
     });
   }
 
-  /** Has those prepared that are next in turn, as long as they can be. */
+  /** Prepares the next jobs in turn, until one cannot be prepared. */
   prepare(): void {
     while (this.#lines[0]?.turns[0]?.job.prepare()) {
       const next = this.#inTurn();
@@ -90,7 +81,7 @@ export class FairLimit {
     }
   }
 
-  /** Whose turn it is, is settled when the place is free. */
+  /** Starts places; each picks its job only when it is free. */
   #takePlaces(): void {
     const free = Math.min(this.#pending, this.concurrency - this.#places);
     for (let i = 0; i < free; i++) {
@@ -99,7 +90,7 @@ export class FairLimit {
     }
   }
 
-  /** Keeps a place for as long as jobs wait and the limit has not shrunk. */
+  /** Keeps its place while jobs wait and the limit has not shrunk. */
   readonly #work = async (): Promise<void> => {
     while (this.#places <= this.concurrency) {
       const next = this.#prepared.shift() ?? this.#inTurn();
@@ -119,7 +110,6 @@ export class FairLimit {
   #inTurn(): Turn | undefined {
     const line = this.#lines.shift();
     const next = line?.turns.shift();
-    // To the end of the round.
     if (line !== undefined && line.turns.length > 0) this.#lines.push(line);
     return next;
   }

@@ -12,7 +12,6 @@ import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdic
 import type { Caller } from './caller.js';
 import { completionOf } from './row-usage.js';
 
-/** Those who say when calls may be made, and what they are told with. */
 export interface FeedbackParts {
   readonly caller: Caller;
   readonly outage: Outage;
@@ -21,19 +20,18 @@ export interface FeedbackParts {
   readonly log: Logger;
 }
 
-/** One call that has ended. */
 interface Ended {
   readonly chunk: Chunk;
-  /** Of its first row, to tell it from others. */
+  /** Of its first row: tells the call from others. */
   readonly name: string;
   readonly verdicts: readonly Verdict[];
   readonly reserved: Reserved;
   readonly startedAt: number;
 }
 
-/** Answers to several prompts in a row that nobody could take apart, after which every row is called alone. */
+/** Consecutive responses that could not be split into rows, after which each row is called alone. */
 const MIXED_UP = 3;
-/** Times that all rows fail alike while a plain call is answered, before any row was, after which the run stops. */
+/** Times that all rows fail alike while a plain call succeeds, after which a run without any answer stops. */
 const ALL_ALIKE = 2;
 
 const NOTICES: { readonly [notice in Notice]: string } = {
@@ -45,12 +43,11 @@ const NOTICES: { readonly [notice in Notice]: string } = {
     'those rows are marked prompt_cut. Give it a larger context (llama.cpp: --ctx-size, which its slots share)',
 };
 
-/** One more than the server had room for is tried after the time of so many calls, and within these bounds in milliseconds. */
+/** After "no room" one more call is tried after so many call durations, within these bounds in ms. */
 const ROUNDS = 4;
 const SHORTEST_FIRST_MS = 1_000;
 const LONGEST_FIRST_MS = 60_000;
 
-/** Why fewer calls are made at once, and what helps. */
 const TOO_MANY = {
   starved:
     'Set limits.concurrency to what the server takes at once, or have it take more (llama.cpp: --threads-http, --parallel)',
@@ -59,42 +56,36 @@ const TOO_MANY = {
     'No attempt is used up by it. Give the server a larger context (llama.cpp: --ctx-size, which its slots share), or lower limits.concurrency',
 };
 
-/** What calls teach of the service: that it is down, that it has no quota left, how much of it an answer takes. */
+/** Learns from calls: whether the service is down or out of quota, and how many tokens an answer takes. */
 export class Feedback {
-  /** Answers to several prompts that could not be taken apart, with none between that could. */
   #mixedUp = 0;
-  /** Notices that the log has. */
   readonly #noticed = new Set<Notice>();
   readonly #starved = new StarvedCalls();
   readonly #late = new LateCalls();
-  /** Why fewer calls are made at once, as far as it was said. */
+  /** Reasons already logged as a warning. */
   readonly #told = new Set<keyof typeof TOO_MANY>();
-  /** Most prompts that the server has room for in a request, as far as this process knows. */
+  /** Most prompts in a request that the server had room for, as far as known. */
   #mostInPack = Number.POSITIVE_INFINITY;
-  /** The run whose rows all failed alike last while a plain call was answered, and how often they did. */
+  /** The last run whose rows all failed alike while a plain call succeeded, and how often. */
   #alike = { run: '', times: 0 };
 
   constructor(
     private readonly parts: FeedbackParts,
-    /** Whether a row was answered before. */
+    /** Whether any row was answered. */
     private answered: boolean,
   ) {}
 
-  /**
-   * Rows that may share a request.
-   * @param asked by the job
-   */
+  /** @param asked most rows in one request, as the job asks */
   packSize(asked: number, attempt: number): number {
-    // A row that the service cannot take would have its neighbours fail with it: at each attempt it has fewer.
+    // One row the service cannot take fails its whole request, so each attempt packs fewer.
     if (this.#mixedUp >= MIXED_UP) return 1;
     return Math.min(this.#mostInPack, Math.ceil(asked / 4 ** (attempt - 1)));
   }
 
   /**
-   * Learns from a call. This process knows at once: later it would undo what calls that were made after this one have
-   * taught.
-   * @returns why the run must stop, or null; a promise of it where other workers have to be told of a pause, or a plain call
-   *   tells whether the service is down
+   * Learns at once: later it would undo what newer calls taught.
+   * @returns why the run must stop, or null; a promise when other workers must be told, or a plain call is
+   *   made
    */
   learn(call: Ended): Fault | null | Promise<Fault | null> {
     const { caller, outage, pacer, estimate } = this.parts;
@@ -102,11 +93,11 @@ export class Feedback {
     this.#ofPack(verdicts);
     this.#notice(verdicts);
     const failure = verdicts.find(isRetry);
-    // An answer that nobody can take apart is an answer.
+    // A response that cannot be split is still a response.
     if (failure && verdicts.every((verdict) => isRetry(verdict) && !verdict.alone))
       return this.#failed(call, failure);
     const refusal = verdicts.find(isWait);
-    // Neither says that the service is there: a call that was given up, and a gateway that refuses for lack of quota.
+    // An aborted call and a gateway's quota refusal do not prove that the service is up.
     if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
     const full = verdicts.find(isNoRoom);
@@ -117,7 +108,7 @@ export class Feedback {
     this.#answeredIn(call);
     this.answered ||= verdicts.some(({ kind }) => kind === 'final');
     const usage = usageOf(verdicts);
-    // Larger than the whole quota: it was not admitted, and the others need not wait for its tokens.
+    // Larger than the whole quota: never admitted, so its tokens are not used up.
     const beyond = verdicts.every(exceedsQuota)
       ? -reserved.tokens
       : usage && estimate.settle(reserved, usage);
@@ -134,7 +125,7 @@ export class Feedback {
     }
   }
 
-  /** A server that mixes all its answers up has each paid for twice: from the third on, rows are called alone. */
+  /** A server that mixes up every shared response gets all rows paid twice. */
   #ofPack(verdicts: readonly Verdict[]): void {
     if (verdicts.length === 1) return;
     if (verdicts.some(({ kind }) => kind === 'final')) this.#mixedUp = 0;
@@ -153,16 +144,13 @@ export class Feedback {
     if (this.#late.answered(startedAt, timeoutMs, now)) this.parts.pacer.late();
   }
 
-  /**
-   * Calls that time out while others are answered are too many at once.
-   * @returns whether this one is such a call
-   */
+  /** Whether the call timed out because too many are made at once. */
   #isTooMany(call: Ended, { fault, unheard }: Unsettled): boolean {
     if (fault.code !== 'timeout') return false;
     return (unheard === true && this.#isStarved(call)) || this.#isLate(call);
   }
 
-  /** A server that answers some calls fast and leaves others alone. */
+  /** The server answers some calls fast and lets others starve. */
   #isStarved({ startedAt }: Ended): boolean {
     if (!this.#starved.isStarved(startedAt)) return false;
     const ms = this.#starved.starved(startedAt, steadyNow());
@@ -173,7 +161,7 @@ export class Feedback {
     return true;
   }
 
-  /** A server that calls wait in a line for, until their time is over. */
+  /** Calls wait in the server's queue until they time out. */
   #isLate({ startedAt, chunk }: Ended): boolean {
     const { pacer, log } = this.parts;
     const { timeoutMs } = chunk.endpoint;
@@ -193,13 +181,13 @@ export class Feedback {
     return true;
   }
 
-  /** The calls at once outgrow what the server has room for. */
+  /** The concurrent calls exceed the server's context. */
   #noRoom({ startedAt, verdicts }: Ended, { fault }: NoRoom): void {
     const { pacer } = this.parts;
     if (verdicts.length > 1) this.#mostInPack = Math.min(this.#mostInPack, Math.ceil(verdicts.length / 2));
     const half = Math.max(1, Math.floor(pacer.atOnce / 2));
     const why = `the server has no room for the calls at once: ${fault.message}`;
-    // One long prompt may be the cause, and to be refused costs no attempt: more may be tried soon.
+    // One long prompt may be the cause, and a refusal uses no attempt: try more again soon.
     const rounds = ROUNDS * (steadyNow() - startedAt);
     const firstMs = Math.min(LONGEST_FIRST_MS, Math.max(SHORTEST_FIRST_MS, rounds));
     this.#lower('no_room', half, startedAt, why, firstMs);
@@ -217,11 +205,11 @@ export class Feedback {
     );
   }
 
-  /** When nothing succeeds, every worker of the queue pauses, and no attempt is used up. */
+  /** When nothing succeeds, every worker of the queue pauses, and no attempt is used. */
   async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
     const { outage, pacer, log } = this.parts;
     const { fault, notReady, mayBeRequest = false } = failure;
-    // A server that loads its model is as good as not there: that is never the fault of a row.
+    // A server still loading its model counts as not connected: that is never the row's fault.
     const connected = failure.connected && !notReady;
     const held = pacer.failed(connected);
     let stop: Fault | null = null;
@@ -251,17 +239,13 @@ export class Feedback {
     return stop;
   }
 
-  /** Whether the service answers a plain call. */
   async #passes({ chunk }: Ended): Promise<boolean> {
     const { caller, pacer } = this.parts;
     const admission = await pacer.admit(1);
     return typeof admission === 'object' && (await caller.answersPlain(chunk));
   }
 
-  /**
-   * All rows fail alike, and a plain call is answered: what they ask for is the cause. Where no row was ever answered, all
-   * the others would fail as well.
-   */
+  /** The requests of the rows are the cause. When no row was ever answered, the others would fail, too. */
   #ofTheRows({ chunk: { run } }: Ended, { message }: Fault): Fault | null {
     const times = this.#alike.run === run ? this.#alike.times + 1 : 1;
     this.#alike = { run, times };
@@ -277,7 +261,7 @@ export class Feedback {
     };
   }
 
-  /** For lack of quota: every worker of the queue pauses, and no attempt is used up; too often, and the run stops. */
+  /** No quota: every worker of the queue pauses without using attempts. Too many refusals stop the run. */
   async #refused({ startedAt, reserved }: Ended, { ms: hint, fault }: Wait): Promise<Fault | null> {
     const { pacer, log } = this.parts;
     const before = pacer.waitingMs;
@@ -302,7 +286,7 @@ const exceedsQuota = (verdict: Verdict): boolean =>
   verdict.outcome.status === 'failed' &&
   verdict.outcome.error.code === 'request_exceeds_quota';
 
-/** What the rows of a request took together; null when the service did not say of any. */
+/** Total usage of a request; null when the service gave none for any row. */
 function usageOf(verdicts: readonly Verdict[]): Tokens | null {
   let sum: Tokens | null = null;
   for (const verdict of verdicts) {

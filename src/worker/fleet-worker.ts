@@ -12,32 +12,27 @@ import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
 import { ChunkWorker, type WorkPlace } from './worker.js';
 
-/**
- * Time from one look at the heartbeats to the next, in milliseconds: shorter for a worker that has nothing to do. The workers
- * of a fleet look at different moments.
- */
+/** Time between two reads of the run heartbeats, in ms; jittered, so that a fleet spreads its reads. */
 const LOOK_MS = { idle: 500, busy: 1_000 } as const;
-/** Time from one look at the other workers to the next, in milliseconds: in a large fleet their beats are many. */
+/** Time between two reads of the worker heartbeats, in ms: a large fleet has many. */
 const OTHERS_MS = 30_000;
-/** A store that does not answer for so long is looked at again later, in milliseconds. */
+/** A store that does not answer for this long is asked again later, in ms. */
 const LOOK_TIMEOUT_MS = 10_000;
-/** A queue without a run is left after this time, in milliseconds. */
+/** A queue without a run is left after this time, in ms. */
 const IDLE_MS = 60_000;
 
 interface FleetWorkerOptions extends ServiceAccess {
   readonly store: Store;
-  /** Calls at once, of all deployments together. */
   readonly concurrency: number;
-  /** Deployments whose rows it takes; null is all. */
+  /** Null means all. */
   readonly deployments: ReadonlySet<string> | null;
   readonly log: Logger;
-  /** Says a line to a person. */
   readonly say: (line: string) => void;
-  /** Told why this process cannot call any more. */
+  /** Called with the reason when this process cannot call any more. */
   readonly onStop: (fault: Fault) => void;
-  /** Shorter times than a user has, for tests of what happens when they run out. */
+  /** For tests only. */
   readonly times?: WorkPlace['times'];
-  /** Time after which a queue without a run is left, in milliseconds. @default 60000 */
+  /** In milliseconds. @default 60000 */
   readonly idleMs?: number;
 }
 
@@ -47,13 +42,10 @@ interface Hand {
   wantedAt: number;
 }
 
-/**
- * Works for every run that is heard of and meant for this address: one worker of chunks for each queue, all of them
- * under one limit of calls.
- */
+/** Works for every live run with this worker's address: a chunk worker for each queue, one limit for all. */
 export class FleetWorker {
   readonly #hands = new Map<string, Hand>();
-  /** Workers that finish their last calls. */
+  /** Workers finishing their last calls. */
   readonly #leaving = new Set<Promise<void>>();
   readonly #slots: LimitFunction;
   readonly #batcher: Batcher;
@@ -82,20 +74,17 @@ export class FleetWorker {
     });
   }
 
-  /** Calls under way now. */
   get inFlight(): number {
     return this.#slots.activeCount;
   }
 
-  /** Reads the heartbeats of runs from now on; nobody waits for it. */
   begin(): void {
     this.#heartbeat.begin();
     void this.#look();
   }
 
   /**
-   * Takes no more rows, finishes and records the calls under way, hands the rest back, and leaves. Bounded as the close of
-   * a worker is.
+   * Finishes and records the calls in flight, and returns the rest. Bounded like {@link ChunkWorker.close}.
    */
   close(): Promise<void> {
     this.#closing ??= this.#leave();
@@ -104,7 +93,7 @@ export class FleetWorker {
 
   async #leave(): Promise<void> {
     clearTimeout(this.#timer ?? undefined);
-    // Still heard of, as one that is draining, until its last call has ended.
+    // Keep beating as `draining` until the last call has ended.
     for (const { worker } of this.#hands.values()) this.#dismiss(worker);
     await Promise.all(this.#leaving);
     await this.#heartbeat.end();
@@ -118,7 +107,7 @@ export class FleetWorker {
       if (this.#closing === null) this.#meet(wanted, performance.now());
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
-      // What it works for already goes on.
+      // Current work goes on.
       log.debug({ err: error }, 'the heartbeats do not say what there is to do');
     }
     if (this.#closing !== null) return;
@@ -126,7 +115,7 @@ export class FleetWorker {
     this.#timer = setTimeout(() => void this.#look(), ms * (1 + Math.random()));
   }
 
-  /** Runs that nobody works for are most often those of a wrong address, here or there. */
+  /** A run that nobody works for usually has a wrong address, here or there. */
   async #tellOf(queues: readonly string[], now: number): Promise<void> {
     if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
     this.#othersAt = now;
@@ -149,7 +138,7 @@ export class FleetWorker {
         hand.wantedAt = now;
         continue;
       }
-      // The one that leaves and the one that comes share the limit of calls.
+      // The leaving worker and its successor share the limit of calls.
       if (hand !== undefined) {
         const { deployment, limits } = want;
         this.options.log.info({ deployment, limits }, 'a later run has other limits; going by them');

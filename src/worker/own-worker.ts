@@ -12,16 +12,15 @@ import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
 import { ChunkWorker } from './worker.js';
 
-/** The worker of a run that makes its calls itself. */
 export interface OwnWorker {
   readonly worker: ChunkWorker;
   readonly heartbeat: WorkerHeartbeat;
 }
 
 /**
- * @param calls the run's counters before this process calls anything
+ * @param calls the run's counters before this process makes any call
  * @param wasReached whether the service has answered this run before
- * @param onStop told why no call can pass
+ * @param onStop called with the reason when no call can succeed
  */
 export function startOwnWorker(
   {
@@ -57,7 +56,7 @@ export function startOwnWorker(
       name: heartbeat.id,
       queueOf: queuesOf(settings.emulated, world.address),
       ...{ batcher, ownRun: run },
-      // Two deployments have a limit each, and this one over both.
+      // Each deployment has its own limit; this one spans both.
       ...(settings.onInvalid?.deployment && { slots: pLimit(concurrency) }),
       onCall,
     },

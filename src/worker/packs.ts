@@ -3,9 +3,9 @@ import type { ChunkRow } from '../queue/chunk.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 
 /**
- * Rows by the request they share: as many as one request may hold, and its answer, in input order, all with equal
- * parameters, because a request has one set of them.
- * @param parameters of the job, over which rows have their own
+ * Requests of at most `most` rows, in input order. All rows of a request have equal parameters, and its
+ * response fits {@link LARGEST_ANSWER}.
+ * @param parameters of the job; those of a row override them
  */
 export function packs(
   rows: readonly ChunkRow[],
@@ -31,7 +31,6 @@ export function packs(
   return all;
 }
 
-/** The same requests in another order. */
 export function shuffled<T>(requests: readonly T[], random: () => number): readonly T[] {
   return requests
     .map((each) => ({ each, at: random() }))

@@ -9,15 +9,15 @@ import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
 import { AROUND, TokenRatio } from './token-ratio.js';
 
-/** What of an endpoint decides how its counts are read. */
 type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
 
 /**
- * Gives the rows of a request their usage. Rows that shared it were read with the usage of all of it: each gets its part,
- * by the tokens of its own prompt and answer, unless the service said it of each. Where it sent no counts, such as cannot be (fault
- * 77), or of several prompts or choices far too few, each row gets those that we count. Exact where the model's tokenizer is known.
- * @param parameters those of the request
- * @param ratio what the counts of the server say of its tokenizer; learns from these
+ * Gives each row its usage. Rows that share a request carry the usage of all of it; each gets its part, by
+ * the tokens of its own prompt and answer, unless the service gave usage for each. Counts that cannot be
+ * (fault 77), or far too low for several prompts or choices, are replaced by our own: exact where the model's
+ * tokenizer is known.
+ * @param parameters of the request
+ * @param ratio learns the server's tokenizer from its counts
  */
 export function withRowUsage(
   verdicts: readonly Verdict[],
@@ -62,7 +62,7 @@ export function withRowUsage(
     return verdicts.map((verdict, i) => withUsage(verdict, shares[i] ?? said));
   }
   const behind = parameters.suffix ? count(parameters.suffix) : 0;
-  // Where only the texts are counted wrong, the prompts are believed.
+  // When only the texts are miscounted, the prompt counts stand.
   const saidPrompts =
     odd || said === undefined || missing.prompts !== 'all'
       ? null
@@ -76,7 +76,6 @@ export function withRowUsage(
     );
     const counted = Math.ceil(sumOf(generated, count) * candidatesPerText(texts, parameters));
     const completion_tokens = Math.min(counted, most.completion_tokens);
-    // Of a prompt that is alone only the choices are counted wrong.
     const prompt_tokens = saidPrompts?.[i] ?? most.prompt_tokens;
     const total_tokens = prompt_tokens + completion_tokens;
     const usage = { prompt_tokens, completion_tokens, total_tokens, estimated: true } as const;
@@ -95,7 +94,7 @@ export function withRowUsage(
   });
 }
 
-/** The most tokens that texts have, which one of several candidates shows; one that was cut has as many as it may have. */
+/** Upper bound of the tokens generated for all candidates; Infinity unless every choice ended with `stop`. */
 function mostGenerated(
   completion: Completion | null,
   texts: readonly string[],
@@ -103,41 +102,39 @@ function mostGenerated(
 ): number {
   const ends = [completion?.finish_reason, ...(completion?.others ?? []).map((other) => other.finish_reason)];
   if (ends.some((end) => end !== 'stop')) return Number.POSITIVE_INFINITY;
-  // No token has less than a byte. What ends a text is not in it.
+  // A token has at least one byte. The stop sequence is not in the text.
   const end = Math.max(0, ...[parameters.stop ?? []].flat().map((stop) => Buffer.byteLength(stop))) + AROUND;
   const bytes = sumOf(texts, (text) => Buffer.byteLength(text) + end);
   return Math.ceil(bytes * candidatesPerText(texts, parameters));
 }
 
-/** Less than this share of our own exact count is another count, whatever a template adds or a special token is. */
+/** Below this share of our exact count the server counted something else, whatever its template adds. */
 const WELL_BELOW = 0.75;
 /**
- * Characters for each token that no ordinary text reaches with any tokenizer, where one of Chinese, Japanese or Korean counts as
- * three. Vocabularies of 200,000 tokens have some 5 of English, 4 of Russian, 3.5 of Hindi, and 5 of Chinese or Japanese so counted.
+ * Characters per token that no tokenizer reaches on ordinary text; one Chinese, Japanese or Korean character
+ * counts as three. Vocabularies of 200,000 tokens reach 5 in English, 4 in Russian, 3.5 in Hindi, 5 in
+ * Chinese.
  */
 const LONGEST_TOKENS = 7;
-/** A run of characters without a space that is longer is no single token. */
+/** A longer run of characters without a space is more than one token. */
 const LONGEST_WORD = 20;
-/** Above so many for each token, a text is worth an exact count. */
+/** Above this many characters per token, an exact count is worth its time. */
 const LONG_TOKENS = 5;
 
-/** How a request was made, and of which model. */
 interface Request {
   readonly style: Asked['style'] | undefined;
   readonly parameters: Parameters;
-  /** Null where it is not known. */
   readonly model: Model | null;
 }
 
-/** What counts leave out. */
 interface Missing {
-  /** Which prompts are counted; `unknown` where the texts alone show that not all are. */
+  /** Which prompts are counted; `unknown` when only the texts show that some are missing. */
   readonly prompts: 'all' | 'first' | 'unknown';
   readonly texts: boolean;
 }
 const NONE: Missing = { prompts: 'all', texts: false };
 
-/** What is counted far too low: some servers count the first prompt of several, and the first choice, as llama.cpp does. */
+/** Counts that are far too low: llama.cpp and others count only the first prompt and the first choice. */
 function missingFrom(
   { prompt_tokens, completion_tokens }: Usage,
   rows: readonly ChunkRow[],
@@ -147,11 +144,11 @@ function missingFrom(
   const texts = writtenIn(completions);
   const several = rows.length > 1;
   const isOpenai = style === 'openai';
-  // With `echo` a text may be the prompt alone, of which nothing was generated.
+  // With `echo` a text may be the prompt alone, with nothing generated.
   const isLess = !parameters.echo && completion_tokens < texts.length;
   // The hosted service counts every prompt, whatever its deployments are named.
   const mayMiss = several && (isOpenai || model !== null);
-  // Who counts fewer tokens than there are texts counts the first alone, and of the prompts as well.
+  // Fewer tokens than texts: only the first choice is counted, and so only the first prompt.
   const isFirstAlone = several && isOpenai && isLess;
   const mayMissTexts = isOpenai && texts.length > 1 && !parameters.echo;
   return {
@@ -168,40 +165,36 @@ function missingFrom(
 
 const promptOf = ({ prompt }: ChunkRow): string => prompt;
 
-/** Whether so many tokens are plainly too few for the texts. Where the tokenizer is not known, only fewer than any would make are. */
+/** With an unknown tokenizer, only fewer tokens than any tokenizer would make. */
 const isFarBelow = (tokens: number, texts: readonly string[], model: Model | null): boolean =>
   model === null
     ? tokens < sumOf(texts, fewestTokens)
     : tokens < WELL_BELOW * sumOf(texts, loadTokenizer(model.encoding).count);
 
-/** The texts that have anything in them. */
 const writtenIn = (completions: readonly (Completion | null)[]): readonly string[] =>
   completions.flatMap(textsOf).filter((text) => text !== '');
 
 const EAST_ASIAN = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu;
-/** Each character of Chinese, Japanese and Korean is a word here. */
+/** A Chinese, Japanese or Korean character counts as a word. */
 const WORDS =
   /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]|[^\s\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]+/gu;
 
-/** The fewest that any tokenizer makes of a text. A word may be one token, as ` positive` is; a run without spaces is longer than words are. */
+/** Fewest tokens any tokenizer makes of a text: a word may be one (` positive`), longer runs are several. */
 function fewestTokens(text: string): number {
   const plain = withoutRepeats(text);
   const words = sumOf(plain.match(WORDS) ?? [], (word) => Math.max(1, word.length / LONGEST_WORD));
   return Math.min(words, plain.replace(EAST_ASIAN, '   ').length / LONGEST_TOKENS);
 }
 
-/** The text with repeated characters once: a hundred spaces, or the rule of a table, may be one token. */
+/** Repeated characters once: a hundred spaces, or a table rule, may be one token. */
 const withoutRepeats = (text: string): string => text.replace(/\s+|(.)\1+/gs, ' ');
 
-/** A prompt of which the server counts less than this share of what its counts for others lead to expect was not read whole. */
+/** A prompt counts as cut when the server counts less than this share of what its other counts predict. */
 const FAR_FROM_OTHERS = 0.7;
-/** Tokens below which a prompt fits any context, and its count may well be odd. */
+/** Tokens below which a prompt fits any context and its count may be odd. */
 const SHORT_PROMPT = 100;
 
-/**
- * Marks the answer to a prompt of which the server has read a part only: some cut what is too long and answer all the same. The
- * hosted service refuses it.
- */
+/** Some servers cut a long prompt and answer all the same; the hosted service refuses it. */
 function markedIfCut(
   verdict: Verdict,
   row: ChunkRow | undefined,
@@ -226,7 +219,7 @@ function markedIfCut(
 }
 
 function isCut(read: number, prompt: string, model: Model | null, ratio: TokenRatio): boolean {
-  // The server may have another tokenizer than the model that the job names, so its own counts say more.
+  // The server's tokenizer may differ from that of the named model: its own counts say more.
   const likely = ratio.likely(prompt);
   if (likely !== null) {
     const isFew = (tokens: number): boolean => tokens >= SHORT_PROMPT && read < FAR_FROM_OTHERS * tokens;
@@ -237,12 +230,12 @@ function isCut(read: number, prompt: string, model: Model | null, ratio: TokenRa
 }
 
 /**
- * Tokens for each row by which a service may differ from us without a doubt: templates that it puts around a prompt, a
- * default of `max_tokens` that is its own. A service that bills within it is believed.
+ * Tokens per row by which a service may rightly differ from our count: its templates, or its own default of
+ * `max_tokens`.
  */
 const SLACK = 10_000;
 
-/** Whether the counts can be what was billed, by a wide margin; nobody bills 2^53−1 tokens for a short text. */
+/** Whether the counts can be true, by a wide margin: nobody bills 2^53−1 tokens for a short text. */
 function isPossible(
   { prompt_tokens, completion_tokens, total_tokens }: Usage,
   rows: readonly ChunkRow[],
@@ -255,7 +248,7 @@ function isPossible(
   if (prompt_tokens + completion_tokens + total_tokens <= slack) return true;
   const behind = Buffer.byteLength(parameters.suffix ?? '');
   const most = rows
-    // No token is shorter than a byte.
+    // A token has at least one byte.
     .map(({ prompt }) => mostBilled(Buffer.byteLength(prompt) + behind, parameters))
     .reduce(plus);
   const bytes = completions.map((completion) => {
@@ -273,7 +266,6 @@ function isPossible(
   );
 }
 
-/** The texts of all choices of a row. */
 const textsOf = (completion: Completion | null): readonly string[] => [
   completion?.text ?? '',
   ...(completion?.others ?? []).map(({ text }) => text),
@@ -282,7 +274,7 @@ const textsOf = (completion: Completion | null): readonly string[] => [
 const sumOf = (texts: readonly string[], size: (text: string) => number): number =>
   texts.reduce((sum, text) => sum + size(text), 0);
 
-/** Candidates for each text that is seen: `best_of` shows one of several, and a filter may take others. */
+/** Candidates for each text seen: `best_of` returns one of several, and a filter may drop others. */
 const candidatesPerText = (texts: readonly string[], parameters: Parameters): number =>
   candidatesOf(parameters) / texts.length;
 
@@ -303,16 +295,12 @@ function withUsage(
   return { kind: 'final', outcome, ...more };
 }
 
-/** What one row of a shared request has itself, in tokens of its own count. */
 interface OwnTokens {
   readonly prompt: number;
   readonly completion: number;
 }
 
-/**
- * Shares the usage of one request out to its rows, in proportion to the tokens they count themselves. The shares
- * are whole numbers and add up to what was billed.
- */
+/** Shares are in proportion to the rows' own tokens, whole numbers, and add up to the billed total. */
 export function shareUsage(billed: Usage, own: readonly OwnTokens[]): Usage[] {
   const prompts = shares(
     billed.prompt_tokens,
@@ -334,7 +322,7 @@ export function shareUsage(billed: Usage, own: readonly OwnTokens[]): Usage[] {
   });
 }
 
-/** Whole shares of a total by weight: each row gets what lies between its marks on the line from 0 to the total. */
+/** Rounds the running sum, so that the shares add up. */
 function shares(total: number, weights: readonly number[]): number[] {
   const sum = weights.reduce((a, b) => a + b, 0);
   let passed = 0;

@@ -1,16 +1,15 @@
 import { estimateTokens } from '../prompt/context.js';
 
-/** Samples of a script that are remembered; their median is known to a few per cent. */
+/** Samples kept for each script; their median is accurate to a few percent. */
 const REMEMBERED = 99;
-/** Samples from which on the ratio of a script is known. */
+/** Samples from which on a ratio is used. */
 const ENOUGH = 3;
-/** Samples between two looks at the median. */
 const LOOK_EVERY = 8;
-/** A text may take more tokens than all those that were seen, by this factor. */
+/** A text may take this many times more tokens than any sample. */
 const MARGIN = 1.25;
-/** Tokens by estimate below which a text says too little. */
+/** Estimated tokens below which a text is no sample. */
 const SHORTEST = 16;
-/** Tokens that some servers put around a text themselves. */
+/** Tokens that some servers add around a text. */
 export const AROUND = 2;
 
 interface Samples {
@@ -22,13 +21,12 @@ interface Samples {
 }
 
 /**
- * How many tokens the texts of a run take with a tokenizer that nobody knows, learned from the counts that the server sends: the ratio
- * to our estimate, for each kind of script by itself, because tokenizers differ most in scripts.
+ * Learns from the server's counts how an unknown tokenizer compares to our estimate, for each kind of script
+ * by itself, because tokenizers differ most there.
  */
 export class TokenRatio {
   readonly #scripts = new Map<number, Samples>();
 
-  /** The server has counted so many tokens for a text. */
   saw(text: string, tokens: number): void {
     const estimate = estimateTokens(text);
     if (estimate < SHORTEST || tokens <= 0) return;
@@ -45,7 +43,7 @@ export class TokenRatio {
     }
   }
 
-  /** The tokens that a text is likely to take; null while too little was seen of its script. No token has less than a byte. */
+  /** Likely tokens of a text, at most its bytes; null while too few samples of its script were seen. */
   likely(text: string): number | null {
     const samples = this.#known(text);
     if (samples === null) return null;
@@ -53,8 +51,8 @@ export class TokenRatio {
   }
 
   /**
-   * The most that a text takes, as far as the others tell; no token has less than a byte. Each digit, sign and line end may be a token
-   * of its own, and a table has many more of them than the prose before it.
+   * Upper bound, judging by the samples; at most the bytes. Each digit, sign and line end may be a token, and
+   * a table has many more of them than prose.
    */
   most(text: string): number {
     const bytes = Buffer.byteLength(text) + AROUND;
@@ -72,7 +70,7 @@ export class TokenRatio {
 
 const signsIn = (text: string): number => text.match(/[^\p{L}\p{M} ]/gu)?.length ?? 0;
 
-/** Texts with about as many bytes a character are of one kind: English, other European languages, all others. */
+/** Texts by bytes per character: English, other European languages, two kinds of all others. */
 function scriptOf(text: string): number {
   const bytes = Buffer.byteLength(text) / Math.max(1, text.length);
   return bytes < 1.02 ? 0 : bytes < 1.4 ? 1 : bytes < 2.2 ? 2 : 3;

@@ -36,20 +36,20 @@ import { Feedback } from './feedback.js';
 import { serviceWait } from './service-wait.js';
 
 /**
- * How long an entry stays with a worker that does not renew its lock, in milliseconds. Long enough that a busy process or a
- * short outage of the store does not lose it. The entries of a killed worker are taken back sooner (`fleet/lost-workers.ts`).
+ * Lifetime of an unrenewed lock, in ms: outlasts a busy process or a short outage of the store. The entries
+ * of a killed worker are taken back sooner (`fleet/lost-workers.ts`).
  */
 const LOCK_MS = 60_000;
-/** Time between two renewals at most, in milliseconds: so soon a lease finds that another worker has its entry. */
+/** Longest time between two renewals, in ms: how late a lease notices that another worker has its entry. */
 const RENEW_MS = 5_000;
-/** How often lost locks are looked for; an entry is handed out again at the second look. */
+/** Time between two checks for lost locks, in ms; the second check hands the entry out again. */
 const STALLED_CHECK_MS = 15_000;
-/** Time for calls in flight to end when the worker closes, in milliseconds. */
+/** Time for calls in flight to end when the worker closes, in ms. */
 const GRACE_MS = 30_000;
-/** Time to leave the store, in milliseconds. */
+/** Time to leave the store, in ms. */
 const LEAVE_MS = 5_000;
 
-/** Faults that another run need not have: of its parameters, its deployment or its patience. */
+/** Faults of a run's own parameters, deployment or patience: other runs need not have them. */
 const OF_THE_RUN = new Set([
   'operation_not_supported',
   'api_version_not_supported',
@@ -59,63 +59,54 @@ const OF_THE_RUN = new Set([
   'rate_limited',
 ]);
 
-/** Where a process works and with what, the same for all its queues. */
 export interface WorkPlace extends ServiceAccess {
   readonly store: Store;
-  /** Name of the heartbeat of this process; the entries that it takes carry it. */
+  /** Name of this process's heartbeat; the entries it takes carry it. */
   readonly name: string;
-  /** Name of the queue of a deployment. */
   readonly queueOf: (deployment: string) => string;
-  /** Calls in flight at once. */
   readonly concurrency: number;
-  /** The limit that workers of several queues in one process share. @default none beside `concurrency` */
+  /** The limit shared by the workers of several queues in one process. @default only `concurrency` */
   readonly slots?: LimitFunction;
-  /** Of all queues of the process. */
   readonly batcher: Batcher;
-  /** The run that this process works on. @default none: it makes calls for the runs of others */
+  /** The run that this process works on. @default none: it calls for the runs of others */
   readonly ownRun?: string;
   readonly onCall: (call: CallEnded) => void;
-  /** Told why this process cannot call any more; comes before the store is asked to tell others. */
+  /** Called before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
   readonly log: Logger;
-  /** Shorter times than a user has, for tests of what happens when they run out. */
+  /** For tests only, in milliseconds. */
   readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number } | undefined;
 }
 
-/** An entry that this process works on. */
 interface Held {
   readonly job: Job<ChunkData>;
   readonly token: string;
-  /** True when it is back in the queue, or with another worker: rows that are not called yet are left to that one. */
+  /** True when the entry is back in the queue or with another worker, which then takes the uncalled rows. */
   isLost: boolean;
 }
 
-/** Takes chunks of one deployment and calls the service for their rows, under one limit for the whole process. */
+/** Takes chunks of one deployment and calls the service for their rows, under one limit for the process. */
 export class ChunkWorker {
   readonly #worker: Worker<ChunkData>;
-  /** Only for the pause that all workers of the deployment keep. */
   readonly #queue: Queue<ChunkData>;
   readonly #batcher: Batcher;
-  /** To the deployment of the queue. */
   readonly #lane: Lane;
-  /** To other deployments, by their names, of which rows are asked whose answers did not fit. */
+  /** To other deployments, by name, for rows whose answers did not fit. */
   readonly #otherLanes = new Map<string, Lane>();
   readonly #readers = new AnswerReaders();
-  /** What all chunks share. */
   readonly #parts: ChunkRunParts;
   readonly #baseSlots: number;
   readonly #lockMs: number;
   readonly #clock: NodeJS.Timeout;
   readonly #renewal: NodeJS.Timeout;
   #renewing: Promise<void> | null = null;
-  /** When the last renewal began that the store has answered. */
+  /** When the last renewal that the store answered began. */
   #renewedAt = steadyNow();
-  /** The leases under way, by the ids of their entries. */
   readonly #leases = new Map<string, { readonly held: Held; readonly over: Promise<void> }>();
-  /** Executions of runs that were stopped for a fault of their own. */
+  /** Executions of runs stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
-  /** Rows not yet called go back to the queue: the worker is closing, or a run must stop. */
+  /** Uncalled rows go back to the queue: the worker is closing, or a run must stop. */
   #releasing = false;
 
   constructor(
@@ -126,7 +117,7 @@ export class ChunkWorker {
     const { queue, limits } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.#batcher = place.batcher;
-    // Enough chunks that the limit stays full while the last rows of some are still in flight.
+    // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
     this.#worker = new Worker<ChunkData>(
@@ -137,14 +128,14 @@ export class ChunkWorker {
         name: place.name,
         concurrency: this.#baseSlots,
         lockDuration: this.#lockMs,
-        // Its own renewal goes by the system's clock, and stops for as long as that was set back (fault 90).
+        // BullMQ's own renewal uses the system clock, and stops for as long as that was set back (fault 90).
         skipLockRenewal: true,
         stalledInterval: times?.stalledCheckMs ?? STALLED_CHECK_MS,
         maxStalledCount: MOST_LOSSES,
         limiter: ENTRY_LIMIT,
-        // For an entry that has lost its own options with its data.
+        // For an entry that lost its own options with its data.
         removeOnFail: KEEP_FAILED,
-        // A worker without the strategy would stall every chunk that is to be retried.
+        // Without the strategy a worker stalls every chunk that must be retried.
         settings: { backoffStrategy: (attempt = 1) => backoffMs(attempt, Math.random()) },
       },
       store.backendFactory,
@@ -177,11 +168,11 @@ export class ChunkWorker {
     const { place, wanted } = this;
     let lane = this.#otherLanes.get(deployment);
     if (lane === undefined) {
-      // What is known of the quota is that of the job's own deployment.
+      // The quota in the job is that of its own deployment.
       const limits = { ...wanted.limits, requests_per_minute: null, tokens_per_minute: null };
       lane = this.#laneTo(
         { queue: place.queueOf(deployment), limits, answered: true },
-        // The entries of its rows are put off one by one.
+        // The entries of its rows are delayed one by one.
         async () => {},
       );
       this.#otherLanes.set(deployment, lane);
@@ -224,12 +215,12 @@ export class ChunkWorker {
     return { ...parts, feedback: new Feedback(parts, answered) };
   }
 
-  /** To its deployment first. */
+  /** The own deployment's first. */
   get #lanes(): readonly Lane[] {
     return [this.#lane, ...this.#otherLanes.values()];
   }
 
-  /** One renewal at a time. One that the store does not answer is given up, before the locks have run out. */
+  /** One renewal at a time, abandoned before the locks run out if the store does not answer. */
   #renewOnce(): Promise<void> {
     this.#renewing ??= within(this.#lockMs / 2, this.#renew())
       .catch((error) => this.place.log.debug({ err: error }, 'locks were not renewed'))
@@ -239,7 +230,7 @@ export class ChunkWorker {
     return this.#renewing;
   }
 
-  /** A process that slept for so long that others may have its rows looks before it calls. */
+  /** After a sleep so long that others may have its rows, the process checks before it calls. */
   #looked(): Promise<void> | undefined {
     return this.#slept ? this.#renewOnce() : undefined;
   }
@@ -249,8 +240,8 @@ export class ChunkWorker {
   }
 
   /**
-   * Renews the locks of all leases. The calls under way go on in any case, because they are being paid for. A process that
-   * was frozen looks after all of its entries: they may be back in the queue, where their locks can be renewed.
+   * Renews the locks of all leases. Calls in flight go on in any case, because they are paid for. After a
+   * freeze every entry is checked: it may be back in the queue, where a lock can still be renewed.
    */
   async #renew(): Promise<void> {
     const now = steadyNow();
@@ -266,16 +257,15 @@ export class ChunkWorker {
     this.#renewedAt = now;
   }
 
-  /** Whether an entry is still with this lease. A lock that ran out, and that nobody has taken, is as good as before. */
+  /** Whether this lease still has the entry. A lock that ran out and that nobody took is still valid. */
   async #has({ job }: Held): Promise<boolean> {
     const now = await this.#queue.getJob(job.id ?? '');
     return now?.attemptsStarted === job.attemptsStarted && (await now.getState()) === 'active';
   }
 
   /**
-   * The clock of this machine was set back. What BullMQ has put off until a time would wait for that time to come again:
-   * entries that come back after a failure, and the pause of the queue. Both are let go; the pacer knows of pauses by
-   * itself.
+   * BullMQ delays failed entries, and pauses the queue, until a wall-clock time. That would now come too
+   * late, so both end; the pacer keeps pauses by itself.
    */
   async #clockWasSetBack(ms: number): Promise<void> {
     const { log } = this.place;
@@ -288,12 +278,10 @@ export class ChunkWorker {
     }
   }
 
-  /** Calls in flight now. */
   get inFlight(): number {
     return this.#lanes.reduce((sum, { caller }) => sum + caller.inFlight, 0);
   }
 
-  /** What the process says of this queue. */
   get heartbeat(): WorkerBeat['queues'][number] {
     const { quota } = this;
     return {
@@ -310,27 +298,26 @@ export class ChunkWorker {
     };
   }
 
-  /** Outcomes that the store has not taken yet. */
   get unrecorded(): number {
     return this.#batcher.unrecorded;
   }
 
-  /** Milliseconds for which the service asked this process to wait; 0 when it is calling. */
+  /** Milliseconds the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
     return this.#lane.pacer.waitingMs;
   }
 
-  /** The outage of the service that goes on, as this process sees it; null when there is none. */
+  /** The current outage as this process sees it, or null. */
   get outage(): OutageView | null {
     return this.#lane.outage.view;
   }
 
-  /** The quota of calls, as far as this process knows; null while nothing is known. */
+  /** Null while unknown. */
   get quota(): Pacer['quota'] {
     return this.#lane.pacer.quota;
   }
 
-  /** What rows wait for that another deployment is asked for last, in words; null while none does. */
+  /** What rows that go to another deployment wait for, in words; null when nothing. */
   otherWait(now: number): string | null {
     for (const [deployment, { outage, pacer }] of this.#otherLanes) {
       const wait = serviceWait({ outage: outage.view, waitingMs: pacer.waitingMs }, now);
@@ -339,19 +326,18 @@ export class ChunkWorker {
     return null;
   }
 
-  /** What this process has done for a run. */
   totals(run: string): Totals {
     return this.#batcher.totals(run);
   }
 
-  /** Ends an outage for which the rows that fail are the likelier cause: their attempts are used up from now on. */
+  /** Ends an outage that the failing rows have probably caused: from now on they use up attempts. */
   blameRows(): void {
     this.#lane.outage.answered();
   }
 
   /**
-   * Takes no more rows, finishes and records the calls in flight, hands the rest back, and leaves the queue.
-   * Calls that outlast the grace period are given up; they may have been paid for.
+   * Finishes and records the calls in flight, returns the other rows, and leaves the queue. Calls that
+   * outlast the grace period are abandoned; they may be billed.
    */
   close(): Promise<void> {
     this.#closing ??= this.#leave();
@@ -362,7 +348,7 @@ export class ChunkWorker {
     this.#releasing = true;
     clearInterval(this.#clock);
     for (const { pacer } of this.#lanes) pacer.close();
-    // BullMQ's own close waits for ever while the store is away (fault 46).
+    // BullMQ's own close waits forever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.place.log.warn({ err: error }, 'calls in flight were given up'),
     );
@@ -375,13 +361,13 @@ export class ChunkWorker {
     const chunk = decodeChunk(job.data);
     const asking = chunk === null ? null : this.#askingFor(chunk);
     if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
-      // One without data is one that the store has lost, and its run adds it again.
+      // Empty data: the store lost it, and the run adds the entry again.
       const level = Object.keys(job.data ?? {}).length === 0 ? 'debug' : 'warn';
       this.place.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError(`${REFUSED} not a chunk of this deployment`);
     }
     const id = job.id ?? '';
-    // The entry of a process that was frozen, or that lost its store, comes back while the first lease goes on.
+    // After a freeze, or a lost store, the entry comes back while its first lease goes on.
     while (this.#leases.has(id)) await this.#leases.get(id)?.over;
     const held: Held = { job, token, isLost: false };
     const work = this.#work(chunk, held, asking);
@@ -390,13 +376,13 @@ export class ChunkWorker {
       await work;
     } finally {
       this.#leases.delete(id);
-      // Back to the usual number of chunks, but only while rows wait: otherwise another chunk is due.
+      // Back to the usual number of chunks, but only while rows wait; otherwise another chunk is due.
       if (this.#lane.limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
         this.#worker.concurrency--;
     }
   }
 
-  /** What reads the answers of a chunk; null where nothing does, undefined where this process does not know how. */
+  /** Null when answers are not read; undefined when this process cannot read them. */
   #askingFor({ asks }: Chunk): Asking | null | undefined {
     try {
       return asks && new Asking(asks, this.#readers.of(asks.answer));
@@ -406,7 +392,6 @@ export class ChunkWorker {
     }
   }
 
-  /** Has the rows of a chunk called for, and does with its entry what comes of them. */
   async #work(chunk: Chunk, held: Held, asking: Asking | null): Promise<void> {
     if (this.#stopped.has(nameOf(chunk))) return;
     const { job, token } = held;
@@ -436,8 +421,8 @@ export class ChunkWorker {
   }
 
   /**
-   * Entries that go back to the queue in a pause would be handed out again at once. Each worker asks for it, because
-   * runs of one state directory share their pauses and have a queue each.
+   * Entries returned during a pause would be handed out again at once. Every worker pauses its queue, because
+   * runs of one state directory share their pauses but not their queues.
    */
   async #keepEntries(ms: number): Promise<void> {
     await this.#queue
@@ -446,8 +431,8 @@ export class ChunkWorker {
   }
 
   /**
-   * Nothing can pass until somebody mends something: the collector of the run is told, wherever it is. This process
-   * stops calling, and the rows go back, unless the fault is that of another process's run: then the others go on.
+   * Nothing can succeed until a person fixes the cause: tells the run's collector, wherever it is. This
+   * process stops calling, unless the fault is that of another process's run.
    */
   async #stop(chunk: Chunk, fault: Fault): Promise<void> {
     const { store, ownRun } = this.place;
@@ -465,9 +450,9 @@ export class ChunkWorker {
   }
 
   /**
-   * When the last row that waited has started and no chunk may be taken, the slow rows of the chunks at hand
-   * would soon leave calls unused: one more chunk is taken than usual. BullMQ looks at a new concurrency only
-   * when something ends, so it is nudged.
+   * When the last waiting row has started, the slow rows of the current chunks would soon leave slots unused,
+   * so one chunk more than usual is taken. BullMQ reads a new concurrency only when an entry ends, so it is
+   * nudged.
    */
   #takeAnotherChunkIfLast(): void {
     const most = this.place.concurrency + 1;
@@ -480,5 +465,4 @@ export class ChunkWorker {
   }
 }
 
-/** Of the execution of a run. */
 const nameOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;
