@@ -178,7 +178,7 @@ export class EmbeddedLedger implements Ledger {
     this.#state.close(run);
   }
 
-  /** @throws StopError when the disk refuses or another process has the directory; nothing has changed then */
+  /** @throws StopError when the disk refuses or the directory is taken; then nothing has changed */
   #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly Place[] {
     this.#assertHeld();
     if (this.#file.bytes > this.#enough) this.#rewrite();
@@ -267,7 +267,7 @@ export class EmbeddedLedger implements Ledger {
   }
 }
 
-/** Another process took over all that was recorded while this one was frozen; or somebody moved the directory. */
+/** Another process took over what was recorded, while this one was frozen; or the directory was moved. */
 export function lockLost(directory: string): StopError {
   return existsSync(directory)
     ? new StopError(

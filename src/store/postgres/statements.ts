@@ -10,7 +10,7 @@ const parameters = (from: number, type: string): string =>
 
 const isUnknown = (outcome: string): string => `strpos(${outcome}, '${UNKNOWN_TEXT}') > 0`;
 
-/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 may seed, $6 lost are repeated, $7… counters */
+/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 may seed, $6 count lost calls, $7… counters */
 export const OPEN = `
 WITH before AS MATERIALIZED (
   SELECT execution < $2::integer AND $6::boolean AS lost FROM promptmill.run WHERE run = $1
