@@ -25,7 +25,7 @@ type OfSummary =
 export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'], OfSummary> {
   readonly state: Standing;
   readonly seen_s: number;
-  /** `total` is what it was asked to do, `known` what has an outcome; the others are on disk. */
+  /** `total` were asked for, `known` have an outcome; the others are on disk. */
   readonly rows: RowCounts & { readonly known: number };
   readonly beyond: number;
   /** Seconds left, at the current rate or at the quota if that is lower; null while unknown. */

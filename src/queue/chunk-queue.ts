@@ -134,7 +134,7 @@ export class ChunkQueue {
 
   /**
    * Adds chunks again whose entries the store lost, in part or in full. Removes the rest of them first,
-   * because BullMQ treats an id of which anything is left as present. A locked entry stays until its lock
+   * because BullMQ treats an id as present while anything of it is left. A locked entry stays until its lock
    * ends; one that was active and is no longer locked has lost its worker, and may be `failed` after that.
    * @returns how many entries were missing and are there now
    */

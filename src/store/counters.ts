@@ -27,7 +27,7 @@ export type CallCounts = { readonly [name in keyof typeof CALL_COUNTS]: number }
 export type Counts = CallCounts & { readonly [name in keyof typeof TOKEN_COUNTS]: number };
 
 export interface Counters extends Counts {
-  /** Rows with a call reserved and not ended. A killed process's stay in: they may have been paid for. */
+  /** Rows with a call reserved and not ended. Those of a killed process stay in: perhaps paid for. */
   readonly in_flight: number;
 }
 

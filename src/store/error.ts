@@ -7,7 +7,7 @@ import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../errors.j
  * | --- | --- | --- |
  * | `away` | no connection, starting up, too many clients | waits up to `limits.give_up_after` |
  * | `full` | out of memory or disk | waits likewise: workers or its operator make room (fault 34) |
- * | `refusing` | read-only replica, too few replicas, lost password or right | waits briefly (faults 33, 81) |
+ * | `refusing` | read-only replica, too few replicas, lost password or right | waits less (faults 33, 81) |
  * | `broken` | dropped table or database, key of another type | stops the run: needs repair (fault 81) |
  */
 export interface StoreError {

@@ -13,7 +13,8 @@ import type { StoreHealth } from '../health.js';
 
 /**
  * Does for PostgreSQL what ioredis does for Redis: reconnects for ever, and resends a statement whose
- * connection was lost. BullMQ's operations are made for that, and the ledger's know what they have done.
+ * connection was lost. BullMQ's operations are made for that; the ledger's statements know what they have
+ * done.
  */
 export class LastingPool implements PgPool {
   /** Read by BullMQ: a worker may wait long for a notice only on connections that notice their own end. */

@@ -15,8 +15,8 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * - `interim`: hash of row → how often it was asked, and on the next line its interim outcome
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
- * The first write of every script frees memory. A full server refuses scripts that begin with another one
- * (fault 34); outcomes that are paid for must get in, and those on disk must get out, or it stays full.
+ * The first write of every script but STOP frees memory. A full server refuses scripts that begin with
+ * another write (fault 34); outcomes that are paid for must get in, and those on disk must get out, or it stays full.
  */
 
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
