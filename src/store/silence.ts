@@ -7,8 +7,7 @@ const AWAY_MS = 3_000;
 
 /**
  * Resolves when the store has been away for `awayMs` (@default 3 seconds) without a break, and never after
- * `until`. A process that was asked to end need not wait longer: container engines give ten seconds (fault
- * 82).
+ * `until`. A process asked to end need not wait longer: container engines give ten seconds (fault 82).
  */
 export function silenceOf(
   { ping, health }: Pick<Store, 'ping' | 'health'>,

@@ -16,7 +16,7 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
  * The first write of every script but STOP frees memory. A full server refuses scripts that begin with
- * another write (fault 34); outcomes that are paid for must get in, and those on disk must get out, or it stays full.
+ * another write (fault 34); what is paid for must get in, and what is on disk must get out, or it stays full.
  */
 
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
