@@ -1,10 +1,9 @@
 import { type RunBeat, type SeenRun, type SeenWorker, standingOf } from './beats.js';
 
-/** A queue in which runs have rows for a worker of this address. */
+/** A queue with rows for a worker of this address. */
 export interface WantedQueue {
   readonly queue: string;
   readonly deployment: string;
-  /** As the newest of the runs says them. */
   readonly limits: RunBeat['limits'];
   /** Whether the service has answered one of the runs before. */
   readonly answered: boolean;
@@ -12,21 +11,20 @@ export interface WantedQueue {
 
 interface Demand {
   readonly wanted: readonly WantedQueue[];
-  /** The queues of runs of other addresses, one for each run. */
+  /** Queues of runs at other addresses, one per run. */
   readonly elsewhere: readonly string[];
 }
 
-/** Who a worker works for. */
 export interface Place {
-  /** Name of the queue of a deployment behind the worker's own address. */
+  /** Queue of a deployment at the worker's own address. */
   readonly queueOf: (deployment: string) => string;
   /** Deployments whose rows it takes; null is all. */
   readonly deployments: ReadonlySet<string> | null;
 }
 
 /**
- * What the runs that go on want of a worker. A beat is only a hint: the name of a queue is computed from the worker's own
- * address, so a forged one can make it listen where nothing is, and no more.
+ * A beat is only a hint: the queue name is computed from the worker's own address, so the worst a forged one
+ * can do is make it listen to an empty queue.
  */
 export function demandOf(runs: readonly SeenRun[], place: Place): Demand {
   const wanted = new Map<string, WantedQueue>();
@@ -53,7 +51,6 @@ export function demandOf(runs: readonly SeenRun[], place: Place): Demand {
   return { wanted: [...wanted.values()], elsewhere };
 }
 
-/** Of queues those that no worker takes rows of. */
 export function unserved(queues: readonly string[], workers: readonly SeenWorker[]): readonly string[] {
   const served = new Set(workers.flatMap(({ beat }) => beat.queues.map(({ queue }) => queue)));
   return queues.filter((queue) => !served.has(queue));

@@ -13,62 +13,57 @@ import { CALLS, type CallCounts, highest, NO_CALLS } from '../store/counters.js'
 import type { KeyValue } from '../store/key-value.js';
 import { type RunBeat, type RunState, readRuns, standingOf, type WorkerBeat } from './beats.js';
 
-/** Time from one beat of a run to the next, and from one of a worker to the next, in milliseconds. */
 const RUN_EVERY_MS = 1_000;
 const WORKER_EVERY_MS = 2_000;
-/** Runs are remembered for this time, in milliseconds: 30 days. */
+/** 30 days. */
 const RUN_TTL_MS = 30 * 24 * 3_600_000;
-/** Runs that are remembered at most; the oldest that have ended go first. */
+/** The oldest ended runs are dropped beyond this number. */
 const RUNS_KEPT = 200;
-/** A worker without a beat for this time is gone, in milliseconds. */
+/** A worker without a beat for this long is gone. */
 const WORKER_TTL_MS = 15_000;
-/** Longest wait for a store that is to hear the end, in milliseconds. */
 const LAST_WORD_MS = 1_000;
-/** What "a second" of a worker's rate is measured over, in milliseconds. */
+/** Window of a worker's rows per second. */
 const WORKER_RATE_MS = 10_000;
-/** Distinct statuses and error codes that are counted. */
 const MOST_STATUSES = 50;
 
 export interface HeartbeatOptions {
   readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
   readonly folder: 'run' | 'worker';
   readonly name: string;
-  /** What to say now. */
   readonly beat: () => RunBeat | WorkerBeat;
-  /** Time from one beat to the next, in milliseconds. */
   readonly everyMs: number;
   readonly ttlMs: number;
-  /** The store refused, or does not answer; nobody waits for it. */
+  /** The store refused or does not answer; nobody waits for it. */
   readonly onError: (error: unknown) => void;
 }
 
-/** Writes one beat after the other. One at a time: a store that is away is not asked again before it has answered. */
+/** One write at a time: a store that is away is not asked again before it has answered. */
 export class Heartbeat {
   readonly #timer: NodeJS.Timeout;
   #writing: Promise<void> | null = null;
   #ended = false;
 
-  /** Beats at once, and from then on. */
+  /** Beats at once and then every `everyMs`. */
   constructor(private readonly options: HeartbeatOptions) {
     this.#timer = setInterval(() => this.#beatOnce(), options.everyMs);
     this.#timer.unref();
     this.#beatOnce();
   }
 
-  /** Writes a last beat, as it is now; never rejects. */
+  /** Never rejects. */
   async endWithBeat(): Promise<void> {
     if (!(await this.#end())) return;
     await this.#write(() => this.#beat());
   }
 
-  /** Removes what was said; never rejects. */
+  /** Removes the beat; never rejects. */
   async endWithout(): Promise<void> {
     if (!(await this.#end())) return;
     const { keyValue, folder, name } = this.options;
     await this.#write(() => keyValue.remove(folder, name));
   }
 
-  /** The last word must not be overtaken by the one before. @returns false when it was ended before */
+  /** Waits, so that the write before cannot overtake the last one. @returns false when it had ended before */
   async #end(): Promise<boolean> {
     if (this.#ended) return false;
     this.#ended = true;
@@ -103,14 +98,11 @@ interface RunHeartbeatParts {
   readonly settings: Settings;
   readonly run: string;
   readonly queue: string;
-  /** Rows of the input that are behind the limit of the run. */
   readonly beyond: number;
-  /** The summary as it stands. */
   readonly summary: () => Summary;
   readonly latency: () => Latency;
 }
 
-/** How a run stands, as its heartbeat takes it. */
 interface Pulse {
   readonly known: number;
   readonly waiting: string | null;
@@ -121,7 +113,7 @@ interface Pulse {
   };
 }
 
-/** What a run says of itself. Nobody in the run waits for it but for its last word. */
+/** Nothing in the run waits for a beat, except for the last one. */
 export class RunHeartbeat {
   readonly #process = thisProcess();
   #heartbeat: Heartbeat | null = null;
@@ -129,7 +121,7 @@ export class RunHeartbeat {
   #known: number;
   #waiting: string | null = null;
   #speed: Pulse['speed'] = { called: 0, perSecond: null, secondsLeft: null };
-  /** A request that is not made after all is taken back; what was said of it once is not, because counters never fall. */
+  /** Counts reported last: a request that was not made is taken back, but reported counters never fall. */
   #said: CallCounts = NO_CALLS;
 
   /** @param done rows that earlier executions have written */
@@ -140,7 +132,7 @@ export class RunHeartbeat {
     this.#known = done;
   }
 
-  /** Beats from now on: once the run knows all that the processes before it have counted. */
+  /** Call it once the run knows all that earlier processes counted. */
   async begin(): Promise<void> {
     const { keyValue, run, log } = this.parts;
     const before = await within(LAST_WORD_MS, keyValue.list('run')).catch(() => []);
@@ -157,14 +149,14 @@ export class RunHeartbeat {
     });
   }
 
-  /** How the run stands now; goes with the next beat. */
+  /** Goes out with the next beat. */
   tell({ known, waiting, speed }: Pulse): void {
     this.#known = known;
     this.#waiting = waiting;
     this.#speed = speed;
   }
 
-  /** Says how the run ended, within a few seconds whatever state the store is in. Safe to call again. */
+  /** Writes how the run ended, within a few seconds whatever state the store is in. Safe to call again. */
   async end(state: Exclude<RunState, 'running'>): Promise<void> {
     if (this.#state !== 'running') return;
     this.#state = state;
@@ -182,10 +174,10 @@ export class RunHeartbeat {
   #beat(): RunBeat {
     const { settings, run, queue, beyond, summary, latency } = this.parts;
     const { emulated } = settings;
-    // A message may quote an answer, and details have the prompt: nothing in a heartbeat does.
+    // A message may quote an answer, and details have the prompt; a heartbeat must have neither.
     const { error_samples: _, details: _details, scores, ...now } = summary();
     this.#said = highest(CALLS, this.#said, now.calls);
-    // The last rows may have been written since the run was last looked at.
+    // The last rows may have been written after `tell`.
     const known = Math.max(this.#known, now.rows.total);
     return {
       v: 1,
@@ -207,14 +199,13 @@ export class RunHeartbeat {
   }
 }
 
-/** Removes what a run said of itself that is given up. */
 export async function forgetRun(keyValue: Pick<KeyValue, 'remove'>, run: string, log: Logger): Promise<void> {
   await within(LAST_WORD_MS, keyValue.remove('run', run)).catch((error) =>
     log.debug({ err: error }, 'the store still shows a run that was given up'),
   );
 }
 
-/** Keeps the newest of the runs that have ended; those that go on are never dropped. */
+/** Keeps the newest ended runs; never drops a running one. */
 async function dropOldest(keyValue: Pick<KeyValue, 'list' | 'remove'>): Promise<void> {
   const ended = readRuns(await keyValue.list('run')).filter((seen) => standingOf(seen) !== 'running');
   for (const { beat } of ended.slice(RUNS_KEPT)) await keyValue.remove('run', beat.run);
@@ -223,15 +214,11 @@ async function dropOldest(keyValue: Pick<KeyValue, 'list' | 'remove'>): Promise<
 interface WorkerHeartbeatParts {
   readonly keyValue: Pick<KeyValue, 'put' | 'remove'>;
   readonly log: Logger;
-  /** The run that the worker belongs to; null for `promptmill work`. */
   readonly run: string | null;
-  /** Most calls at once. */
   readonly concurrency: number;
-  /** What changes while a worker is at work. */
   readonly view: () => Pick<WorkerBeat, 'queues' | 'draining' | 'rows'>;
 }
 
-/** What a process that makes calls says of itself, until it ends. */
 export class WorkerHeartbeat {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(2).toString('hex')}`;
   readonly #process = thisProcess();
@@ -242,7 +229,7 @@ export class WorkerHeartbeat {
 
   constructor(private readonly parts: WorkerHeartbeatParts) {}
 
-  /** Counts a call, by HTTP status or by the code of what kept it from an answer. */
+  /** @param status HTTP status, or the code of what prevented an answer */
   called(status: string): void {
     this.#calls.add(status);
   }
@@ -260,7 +247,7 @@ export class WorkerHeartbeat {
     });
   }
 
-  /** Removes what the worker said, within a few seconds whatever state the store is in. */
+  /** Removes the beat, within a few seconds whatever state the store is in. */
   async end(): Promise<void> {
     await within(LAST_WORD_MS, this.#heartbeat?.endWithout() ?? Promise.resolve()).catch((error) =>
       this.parts.log.debug({ err: error }, 'the store did not hear of the end of the worker'),
@@ -287,7 +274,6 @@ export class WorkerHeartbeat {
   }
 }
 
-/** What workers must know to call for a run. */
 export const limitsOf = ({ limits }: Settings): RunBeat['limits'] => ({
   requests_per_minute: limits.requestsPerMinute,
   tokens_per_minute: limits.tokensPerMinute,

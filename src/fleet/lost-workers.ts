@@ -1,32 +1,32 @@
 import type { SeenWorker } from './beats.js';
 
-/** A worker whose heartbeat is silent for this time is taken for lost, in milliseconds: five beats. */
+/** A worker whose heartbeat is silent for this long counts as lost: five beats. */
 export const WORKER_LOST_MS = 10_000;
-/** One that did nothing for this time still has its rows, in milliseconds: its last beat was up to two seconds before. */
+/** A worker idle for this long still has its rows: its last beat was up to two seconds before. */
 export const WORKER_SAFE_MS = WORKER_LOST_MS - 2_000;
-/** Somebody beats at least so often, in milliseconds, where the store takes what it is given. */
+/** While the store accepts writes, some beat arrives at least this often. */
 const HEARD_MS = 5_000;
-/** One beat seems to come at times so far apart, as far as a look at the store takes longer than another, in milliseconds. */
+/** One beat may seem to come at times this far apart, since looks at the store vary in length. */
 const SAME_BEAT_MS = 1_000;
 
 /**
- * Tells which workers are lost: killed, or cut off from the store. A worker that is only slow keeps its rows as long as it
- * beats, so silence counts only while others were heard of all the time. While the store is away, frozen or full, or whoever
- * looks was asleep, everybody is silent: then the time begins anew.
+ * A slow worker keeps its rows as long as it beats, so silence counts only while others were heard all the
+ * time. While the store is away, frozen or full, or the observer sleeps, everybody is silent: then the time
+ * starts over.
  */
 export class LostWorkers {
-  /** Worker → when it last beat, by the clock of whoever looks. */
+  /** Worker → when it last beat, by the observer's clock. */
   readonly #beatAt = new Map<string, number>();
-  /** Worker that others have what it held of → its last beat, which stays readable for some seconds. */
+  /** Taken-back worker → its last beat, which stays readable for some seconds. */
   readonly #lastBeatOf = new Map<string, number>();
   #lookedAt = Number.NEGATIVE_INFINITY;
-  /** Since when each look heard of somebody. */
+  /** Since when every look has heard somebody. */
   #heardSince = 0;
 
   /**
-   * @param beats the heartbeats of all workers, at most five seconds after those before
+   * @param beats of all workers, at most five seconds after the previous ones
    * @param now by a steady clock
-   * @returns the workers that are lost, until `takenBack` is told of them
+   * @returns the lost workers, until they are passed to `takenBack`
    */
   looked(beats: readonly SeenWorker[], now: number): ReadonlySet<string> {
     for (const { beat, ageMs } of beats) this.#heard(beat.id, now - ageMs);
@@ -37,7 +37,6 @@ export class LostWorkers {
     return new Set([...this.#beatAt].flatMap(([id, at]) => (now - at > WORKER_LOST_MS ? [id] : [])));
   }
 
-  /** Others have what these workers held. */
   takenBack(workers: ReadonlySet<string>): void {
     for (const id of workers) {
       this.#lastBeatOf.set(id, this.#beatAt.get(id) ?? 0);

@@ -3,17 +3,14 @@ import { type Document, section, type Table, type TableRow, text } from '../rend
 import type { RunStatus, Status, WorkerStatus } from './status.js';
 
 const BAR = 10;
-/** Cells of a number; a larger one than any that is meant would push the others out of their columns. */
+/** Width of a number, in cells; a larger one than any real figure would push others out of their columns. */
 const NUMBER = 15;
-/** Rows of a table at most: others can write into a store (fault 85). */
+/** Others can write into a store (fault 85). */
 const MOST_ROWS = 200;
 
 const FINISHED = 'finished';
 
-/**
- * What `promptmill status` says: two lines for a run that waits or stopped, one for everything else.
- * @param place where the store is, for one without a run
- */
+/** @param place where the store is, shown when there are no runs */
 export function statusDocument({ runs, workers }: Status, place: string): Document {
   return {
     title: 'Status',
@@ -65,10 +62,10 @@ const workerTable = (workers: readonly WorkerStatus[]): Table => ({
   most: MOST_ROWS,
 });
 
-/** The head of the column says what is counted. */
+/** Without `/s`, which the column's head says. */
 const perSecond = (rows: number): string => rate(rows).replace('/s', '');
 
-/** Calls at once that it may make now: each of its queues has a limit, and all together have the process's. */
+/** Calls at once that it may make now: each queue has a limit, and all together have the process's. */
 export const allowedNow = ({ queues, concurrency }: Pick<WorkerStatus, 'queues' | 'concurrency'>): number =>
   Math.min(
     concurrency,
@@ -81,7 +78,7 @@ function bar({ rows: { known, total } }: RunStatus): string {
   return `${'█'.repeat(full)}${'░'.repeat(BAR - full)} ${String(Math.floor(done * 100)).padStart(3)} %`;
 }
 
-/** What a line has no room for. A warning is what somebody may have to do something about. */
+/** What a line has no room for; a warning when somebody may have to act. */
 function noteOf(notes: readonly string[]): Pick<TableRow, 'note'> {
   if (notes.length === 0) return {};
   const text = notes.map((note) => note.replace(/\.$/, '')).join('; ');

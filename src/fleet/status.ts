@@ -8,7 +8,7 @@ import {
   type WorkerBeat,
 } from './beats.js';
 
-/** What `promptmill status --json` says in the words of the heartbeat and of its summary. */
+/** Fields of `promptmill status --json` that are named as in the heartbeat and in its summary. */
 type OfBeat = 'run' | 'queue' | 'emulated' | 'host' | 'pid' | 'rows_per_second' | 'waiting';
 type OfSummary =
   | 'job'
@@ -22,39 +22,31 @@ type OfSummary =
   | 'reused'
   | 'output';
 
-/** A run, as `promptmill status --json` has it. */
 export interface RunStatus extends Pick<RunBeat, OfBeat>, Pick<RunBeat['summary'], OfSummary> {
   readonly state: Standing;
-  /** Seconds since it last said something of itself. */
   readonly seen_s: number;
-  /** `total` is what it was asked to do, `known` what has an outcome; the others are on disk. */
+  /** `total` were asked for, `known` have an outcome; the others are on disk. */
   readonly rows: RowCounts & { readonly known: number };
-  /** Rows of the input behind its `--limit`, which the same command without it goes on with. */
   readonly beyond: number;
-  /** Seconds to its end: the calls that are left, at this rate or at the quota where that is less; null while it is not known. */
+  /** Seconds left, at the current rate or at the quota if that is lower; null while unknown. */
   readonly eta_s: number | null;
 }
 
-/** A process that makes calls, as `promptmill status --json` has it. */
 export interface WorkerStatus extends Omit<WorkerBeat, 'v' | 'began' | 'space'> {
   readonly in_flight: number;
   readonly seen_s: number;
 }
 
 export interface Status {
-  /** Those that go on first, then the lost ones, then those that ended, newest first. */
+  /** Running runs first, then lost ones, then ended ones, newest first. */
   readonly runs: readonly RunStatus[];
   readonly workers: readonly WorkerStatus[];
 }
 
-/** Runs that have ended and are shown. */
 const ENDED_SHOWN = 5;
 const ORDER: readonly Standing[] = ['running', 'lost'];
 
-/**
- * What the heartbeats show.
- * @param job only runs of this job, and the workers of their queues; null is all
- */
+/** @param job only runs of this job and the workers of their queues; null is all */
 export function statusOf(
   runs: readonly SeenRun[],
   workers: readonly SeenWorker[],

@@ -7,31 +7,28 @@ import { type Chunk, type ChunkData, decodeChunk, encodeChunk } from './chunk.js
 import { FairOrder } from './fair-order.js';
 import { chunkId, isEntryOf } from './names.js';
 
-/** Pause before entries that the store refused are added again, in milliseconds. */
 const AGAIN_MS = 1_000;
-/** The user is told of refused entries no more often than this, in milliseconds. */
+/** The user hears of refused entries no more often than this. */
 const TOLD_EVERY_MS = 60_000;
 
-/** How far the queue has got is asked no more often than this, in milliseconds. */
 const ASKED_EVERY_MS = 1_000;
-/** Entries that are asked: one of them may have come back from a retry, which belongs before all others. */
+/** More than one, because one may have come back from a retry, which goes before all others. */
 const ASKED = 3;
 
-/** Workers that a chunk may lose before it is given up as a chunk (fault 44); 1 would give it up at a second crash. */
+/** Workers that a chunk may lose before it is given up (fault 44); 1 would give it up at the second crash. */
 export const MOST_LOSSES = 3;
 
-/** Failed entries tell the producer that a chunk crashed its workers; it removes them. The rest go after a day. */
+/** Seconds and entries. They tell the producer that a chunk crashed its workers; it removes those. */
 export const KEEP_FAILED = { age: 24 * 3600, count: 1000 };
 
-/** Moves an entry of BullMQ whoever holds its lock. */
 const NO_TOKEN = '0';
 
-/** How the reason begins for which a worker does not take an entry: the same in every version, because fleets are changed one by one. */
+/** Prefix of a worker's reason to refuse an entry; the same in every version, as fleets change one by one. */
 export const REFUSED = 'refused:';
 
 /**
- * Where a chunk stands in the queue; `missing` also after it was done, for finished chunks are not kept, and where the store has
- * lost a part of its entry. `refused`: a worker does not know what the entry asks for, because it is of another version.
+ * `missing`: never added, lost by the store in full or in part, or done, as finished chunks are not kept.
+ * `refused`: a worker of another version does not know what the entry asks for.
  */
 type ChunkState = 'queued' | 'active' | 'failed' | 'refused' | 'missing';
 
@@ -42,14 +39,11 @@ export class ChunkQueue {
   #toldAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   readonly #order = new FairOrder();
-  /** Entry → workers that were lost while they held it. */
+  /** Entry → workers lost while they held it. */
   readonly #losses = new Map<string, number>();
-  /** Entries that were taken out because they lost too many. */
   readonly #givenUp = new Set<string>();
 
-  /**
-   * @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries
-   */
+  /** @param attempts calls for one row before it ends failed; BullMQ is the only owner of retries */
   constructor(
     store: Store,
     readonly name: string,
@@ -62,8 +56,8 @@ export class ChunkQueue {
   }
 
   /**
-   * Adds chunks. Safe to repeat after a lost reply: an id that is there keeps its old entry (fault 36).
-   * @param alone the number of the only row of each chunk, when rows of a failed chunk are tried one by one
+   * Safe to repeat: an id that is there keeps its old entry (fault 36).
+   * @param alone the only row of each chunk, when rows of a failed chunk are tried one by one
    */
   async add(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<void> {
     while (!this.#left) {
@@ -71,7 +65,7 @@ export class ChunkQueue {
         await this.#addOnce(chunks, alone);
         return;
       } catch (error) {
-        // A store that is full or read-only takes entries again when workers have made room (fault 34).
+        // A full or read-only store accepts entries again when workers have made room (fault 34).
         this.#tell(error);
         await sleep(AGAIN_MS);
       }
@@ -101,7 +95,7 @@ export class ChunkQueue {
           attempts: this.attempts,
           priority: this.#order.priorityOf(chunk.first),
           backoff: { type: 'custom' },
-          // Nothing reads finished entries: the ledger has the outcomes.
+          // Nothing reads finished entries: the outcomes are in the ledger.
           removeOnComplete: true,
           removeOnFail: KEEP_FAILED,
           stackTraceLimit: 1,
@@ -110,12 +104,12 @@ export class ChunkQueue {
     );
   }
 
-  /** How far the queue has got: the priority of what was taken last, else of what comes next. */
+  /** Progress of the queue: the priority of the last entry taken, else of the next one. */
   async #reached(): Promise<number | null> {
     const active = await this.#queue.getJobs(['active'], 0, ASKED - 1);
     const [first] = active.length > 0 ? active : await this.#next();
     if (first === undefined) return null;
-    // Whoever may write to the store may put in an entry without one.
+    // Anyone who can write to the store may add an entry without a priority.
     return Math.max(1, ...[first, ...active].map((job) => job.priority || 1));
   }
 
@@ -132,17 +126,17 @@ export class ChunkQueue {
     if (state !== 'failed') return 'missing';
     const job = await this.#queue.getJob(id);
     const { failedReason = '' } = job ?? {};
-    // BullMQ gives a reason for whatever it fails.
+    // BullMQ gives a reason for everything it fails.
     if (failedReason === '') return 'missing';
     if (!failedReason.startsWith(REFUSED)) return 'failed';
     return decodeChunk(job?.data) === null ? 'missing' : 'refused';
   }
 
   /**
-   * Adds chunks again whose entries the store has lost, in part or in full. What is left of them goes first: BullMQ takes an id
-   * of which it has anything for one that it has already. An entry that a worker has locked stays as it is until the lock ends.
-   * One that was active and is locked no more has lost its worker, and is `failed` when it has lost too many.
-   * @returns how many entries there are now that were not
+   * Adds chunks again whose entries the store lost, in part or in full. Removes the rest of them first,
+   * because BullMQ treats an id as present while anything of it is left. A locked entry stays until its lock
+   * ends; one that was active and is no longer locked has lost its worker, and may be `failed` after that.
+   * @returns how many entries were missing and are there now
    */
   async addAgain(chunks: readonly Chunk[], alone?: (chunk: Chunk) => number): Promise<number> {
     const ids = chunks.map((chunk) => idOf(chunk, alone));
@@ -175,10 +169,9 @@ export class ChunkQueue {
   }
 
   /**
-   * Puts the entries of a run that lost workers hold back into the queue, before their locks run out. One that has lost too
-   * many is `failed` from then on, as if BullMQ had counted them. Only the process of the run does this. The worker itself, when
-   * it wakes, or BullMQ may have put an entry back meanwhile and another worker taken it: so each is read once more.
-   * @param workers names of workers, as the entries carry them
+   * Requeues what lost workers hold, before the locks expire; after too many losses an entry is `failed`, as
+   * if BullMQ had counted them. Only the process of the run does this. Each entry is read once more: its
+   * worker, awake again, or BullMQ may have requeued it and another worker taken it.
    */
   async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
     const active = await this.#queue.getJobs(['active']);
@@ -191,7 +184,7 @@ export class ChunkQueue {
       const losses = (this.#losses.get(id) ?? 0) + 1;
       if (losses + job.stalledCounter <= MOST_LOSSES) await job.moveToWait(NO_TOKEN);
       else {
-        // BullMQ would keep a failed one from being removed for as long as the lock of the lost worker lasts.
+        // BullMQ would keep a failed entry from being removed until the lock of the lost worker ends.
         await job.moveToCompleted(null, NO_TOKEN, false);
         this.#givenUp.add(id);
       }
@@ -202,7 +195,7 @@ export class ChunkQueue {
       this.log.warn({ workers: [...workers], chunks: moved }, 'workers are silent; others get their chunks');
   }
 
-  /** Takes a run's entries out of the queue, but for those that a worker holds: those find that they are not wanted. */
+  /** Removes a run's entries, except those that a worker holds: those find that they are not wanted. */
   async withdraw(run: string): Promise<void> {
     const types: JobType[] = ['waiting', 'prioritized', 'delayed', 'failed'];
     const ids: string[] = [];

@@ -6,62 +6,54 @@ import type { Parameters } from '../model.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
 
-/** A row as it travels through the queue: what is sent to the service, and nothing of the input beside it. */
+/** A row in the queue: what is sent to the service, and nothing else of the input. */
 export interface ChunkRow {
   readonly row: number;
   readonly prompt: string;
-  /** Overrides of this row on the chunk's parameters. */
+  /** Overrides the chunk's parameters. */
   readonly parameters: Parameters | null;
 }
 
-/** What a run may still be billed, as its workers must know it. */
 export interface ChunkBudget extends Budget {
-  /**
-   * Rows in flight when this execution began: orphaned calls of an earlier one, hardly any of which will be heard of
-   * again. So they are waited for only while the sums of the run move.
-   */
+  /** Calls orphaned by an earlier execution, hardly ever heard of again: waited for only while sums move. */
   readonly orphaned: number;
 }
 
-/** What a job does about answers that do not fit (`answer.on_invalid`), as its workers must know it. */
+/** What to do about invalid answers (`answer.on_invalid`). */
 export interface Asks {
-  /** By what an answer is read. */
   readonly answer: AnswerSpec;
-  /** How often a row is asked again, at most. */
   readonly again: number;
   /** Template of the follow-up prompt; null for the default. */
   readonly prompt: string | null;
-  /** Asked last of all, with the prompt itself; null where there is none. It is at the same address. */
+  /** Asked last, with the original prompt, at the same address; null for none. */
   readonly deployment: string | null;
 }
 
-/** One queue entry: consecutive rows of a run, with all that a worker on another machine needs. No address, no key. */
+/** One queue entry: consecutive rows of a run and all that a remote worker needs. No address, no key. */
 export interface Chunk {
   readonly run: string;
   readonly execution: number;
   readonly first: number;
   readonly endpoint: EndpointSpec;
-  /** Rows that may share one request. */
+  /** Maximum rows in one request. */
   readonly promptsPerRequest: number;
   readonly parameters: Parameters;
-  /** Null where the job has none. */
   readonly budget: ChunkBudget | null;
-  /** A row of whose call nobody knows the end is not called again: it ends `failed`. */
+  /** A row whose call has an unknown end is not called again: it ends `failed`. */
   readonly hold: boolean;
-  /** Null where an answer that does not fit stays as it is. */
+  /** Null: an invalid answer stays as it is. */
   readonly asks: Asks | null;
   readonly rows: readonly ChunkRow[];
 }
 
-/** What BullMQ stores of a chunk. */
 export interface ChunkData {
   readonly v: 1;
   readonly run: string;
   readonly x: number;
   readonly first: number;
   /**
-   * What all chunks of an execution have in common, encoded, and the rows. As strings: PostgreSQL's jsonb refuses NUL and lone
-   * surrogates and reorders keys (fault 8), and inside a JSON string both are plain ASCII escapes.
+   * The part common to all chunks of an execution. Strings, because PostgreSQL's jsonb refuses NUL and lone
+   * surrogates and reorders keys (fault 8); inside a JSON string both are plain ASCII escapes.
    */
   readonly common: string;
   readonly rows: string;
@@ -69,7 +61,7 @@ export interface ChunkData {
 
 type EncodedRow = readonly [row: number, prompt: string, parameters: Parameters | null];
 
-/** Checked by hand, as {@link isData}: zod takes longer for these than all else that is done with an entry. */
+/** Checked by hand, like {@link isData}: zod would take longer than everything else done with an entry. */
 const isRow = (each: unknown): each is EncodedRow =>
   Array.isArray(each) &&
   each.length === 3 &&
@@ -104,7 +96,7 @@ const commonSchema = z.strictObject({
 });
 type Common = Omit<Chunk, 'run' | 'execution' | 'first' | 'rows'>;
 
-/** Executions whose common part is remembered; a worker has chunks of few at a time. */
+/** Executions whose common part is cached; a worker has chunks of few at a time. */
 const REMEMBERED = 16;
 const commons = new Map<string, Common>();
 
@@ -113,7 +105,7 @@ export function encodeChunk({ run, execution, first, rows, ...common }: Chunk): 
   return { v: 1, run, x: execution, first, common: JSON.stringify(common), rows: JSON.stringify(encoded) };
 }
 
-/** Reads a queue entry, trusting nothing in it (fault 58). Null when it is no chunk of ours. */
+/** Trusts nothing in a queue entry (fault 58). Null when it is not a chunk of ours. */
 export function decodeChunk(data: unknown): Chunk | null {
   if (!isData(data)) return null;
   const common = commonOf(data.common);
@@ -123,7 +115,7 @@ export function decodeChunk(data: unknown): Chunk | null {
   const { endpoint, promptsPerRequest, parameters, budget, hold, asks } = common;
   return {
     ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold, asks },
-    // Of the parameters only what was checked: JSON may have a `__proto__` that zod passes over.
+    // Only the checked parameters: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own && parametersSchema.parse(own) })),
   };
 }
@@ -145,7 +137,7 @@ function isData(data: unknown): data is ChunkData {
 
 const isNumber = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) > 0;
 
-/** One object for all chunks of an execution. Null when it is none of ours. */
+/** One object for all chunks of an execution. Null when it is not ours. */
 function commonOf(text: string): Common | null {
   const known = commons.get(text);
   if (known !== undefined) return known;

@@ -4,22 +4,19 @@ import { within } from '../deadline.js';
 import type { Store } from '../store/store.js';
 import { decodeChunk } from './chunk.js';
 
-/** The states of an entry that has not ended, and `failed`: what Promptmill's queues keep. */
+/** The states of an entry that has not ended, and `failed`: all that Promptmill's queues keep. */
 const COUNTED = ['active', 'prioritized', 'waiting', 'delayed', 'failed'] as const;
 
-/** Entries of a queue by their state. */
 type QueueDepth = Readonly<Record<(typeof COUNTED)[number], number>>;
 
-/** Queues are shown at most: each costs a connection of its own, and their names come from heartbeats, which anybody may write. */
+/** Each costs a connection, and the names come from heartbeats, which anyone may write. */
 const MOST_VIEWS = 20;
 
-/** The longest wait for the goodbyes at the end, in milliseconds. */
 const CLOSE_MS = 1_000;
 
-/** The names that `queueName` makes, and that of the schedule. */
+/** Names made by `queueName`, and the schedule's. */
 const OUR_NAME = /^promptmill-[\w.-]{1,200}$/;
 
-/** A queue to look at. Nothing here adds, changes or takes an entry. */
 export interface QueueView {
   readonly name: string;
   /** BullMQ's own object, for Bull Board. */
@@ -27,7 +24,6 @@ export interface QueueView {
   depth(): Promise<QueueDepth>;
 }
 
-/** Keeps queues of a store open to look at, as their names come and go. */
 export class QueueViews {
   readonly #open = new Map<string, QueueView>();
 
@@ -36,10 +32,7 @@ export class QueueViews {
     private readonly log: Logger,
   ) {}
 
-  /**
-   * The queues of these names, opened where they are not yet; all others are closed. Names that are none of
-   * Promptmill's are left out, and so is what goes beyond twenty.
-   */
+  /** Closes all other views. Leaves out names that are not Promptmill's, and those after the first 20. */
   views(names: Iterable<string>): readonly QueueView[] {
     const wanted = new Set([...names].filter((name) => OUR_NAME.test(name)).slice(0, MOST_VIEWS));
     for (const [name, { queue }] of this.#open) {
@@ -73,7 +66,6 @@ export class QueueViews {
     };
   }
 
-  /** Leaves all queues; the store stays open. */
   async close(): Promise<void> {
     const queues = [...this.#open.values()].map(({ queue }) => queue);
     this.#open.clear();
@@ -82,7 +74,7 @@ export class QueueViews {
   }
 }
 
-/** What may be shown of an entry: where it belongs and how large it is, and none of its prompts, which are user data. */
+/** What may be shown of an entry: its place and size, and no prompts, which are user data. */
 export function withoutPrompts(data: unknown): unknown {
   const chunk = decodeChunk(data);
   if (chunk === null) return 'no chunk of Promptmill, or of another version';

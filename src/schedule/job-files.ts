@@ -6,34 +6,29 @@ import { defaultOutput } from '../config/settings.js';
 import { errorText, UsageError } from '../errors.js';
 import { stemOf } from '../output/output-name.js';
 
-/** A job file with a schedule. */
 export interface ScheduledJob extends Timetable {
   readonly name: string;
   /** Absolute path of the job file. */
   readonly path: string;
 }
 
-/** A job file as it is now: with the path of its output, absolute, placeholders in one form. */
+/** With the absolute path of its output, placeholders in one form. */
 interface FoundJob extends ScheduledJob {
   readonly output: string;
 }
 
-/** Names that a schedule can have: they are parts of keys and of file names. */
+/** Names become parts of keys and of file names. */
 export const JOB_NAME = /^[\w.-]+$/;
 
-/** What the files and folders hold that a user named. */
 export interface Found {
   readonly jobs: readonly ScheduledJob[];
-  /** Job files that cannot be read, or have the name of another: what is known of their schedules stands until they can. */
+  /** Unreadable, or with the name of another: their known schedules stand until that is repaired. */
   readonly broken: readonly { readonly path: string; readonly error: UsageError }[];
-  /** Whether a job file belongs to what was looked at, also one that is gone. */
+  /** Whether a job file belongs to what was looked at, even one that is gone. */
   readonly covers: (path: string) => boolean;
 }
 
-/**
- * Reads the schedules of job files, and of the job files in folders (not in folders within them).
- * @throws UsageError for a path that is not there
- */
+/** Does not look into subfolders. @throws UsageError for a missing path */
 export function findScheduledJobs(paths: readonly string[]): Found {
   const folders: string[] = [];
   const files: string[] = [];
@@ -47,7 +42,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
       );
     }
     if (there?.isDirectory() === true) folders.push(realpathSync(path));
-    // A file that is gone is looked at as well: its schedule goes with it.
+    // A missing file is looked at too: its schedule goes with it.
     else files.push(absolute(path));
   }
   const inFolders = folders.flatMap((folder) =>
@@ -67,7 +62,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
       jobs.push(job);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      // Gone, and its schedule with it; a link that leads nowhere is there.
+      // Gone, and its schedule with it. A broken link is not gone.
       if (error.code === 'job_missing' && !isThere(path)) continue;
       broken.push({ path, error });
     }
@@ -77,7 +72,7 @@ export function findScheduledJobs(paths: readonly string[]): Found {
   return { jobs, broken, covers };
 }
 
-/** The schedule of one job file; null when it has none. @throws UsageError for a file that is no job */
+/** Null for a job without a schedule. @throws UsageError for a file that is not a job */
 export function readSchedule(path: string): FoundJob | null {
   const { name, schedule, input, output } = readJobFile(path);
   if (schedule === undefined) return null;
@@ -106,7 +101,7 @@ export function readSchedule(path: string): FoundJob | null {
 
 const isJobFile = (name: string): boolean => ['.yaml', '.yml'].includes(extname(name).toLowerCase());
 
-/** The folder without links, so that one file has one path. */
+/** Resolves links in the folder, so that one file has one path. */
 function absolute(path: string): string {
   const folder = dirname(resolve(path));
   try {
@@ -126,7 +121,7 @@ function namesIn(folder: string): string[] {
 
 const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 
-/** The first one in the order of the paths keeps the name. */
+/** The first file, in path order, keeps the name. */
 function assertNameIsFree({ name, path }: ScheduledJob, jobs: readonly ScheduledJob[]): void {
   const other = jobs.find((job) => job.name === name);
   if (other === undefined) return;
@@ -137,12 +132,12 @@ function assertNameIsFree({ name, path }: ScheduledJob, jobs: readonly Scheduled
   );
 }
 
-/** Relative paths are those of the working directory, as in a run. */
+/** Relative paths belong to the working directory, as in a run. */
 const placeOf = (output: string): string => absolute(output.replaceAll(/\{\{\s*(\w+)\s*\}\}/g, '{{$1}}'));
 
 export const OUTPUT_TWICE = 'job_output_twice';
 
-/** The same stem would have the same summary. With the name of the run in its path an output is no other's. */
+/** The same stem would have the same summary. An output with the run in its path is unique. */
 function assertOutputIsFree({ path, output }: FoundJob, jobs: readonly FoundJob[]): void {
   if (output.includes('{{run}}')) return;
   const other = jobs.find((job) => stemOf(job.output) === stemOf(output));

@@ -3,10 +3,8 @@ import { type SeenRun, standingOf } from '../fleet/beats.js';
 import type { ScheduledJob } from './job-files.js';
 import { type JobState, type LastRun, resultOf } from './serve-state.js';
 
-/** Times of each job that are shown. */
 const TIMES = 5;
 
-/** One job of `promptmill schedule list --json`. */
 interface ListedJob {
   readonly job: string;
   readonly path: string;
@@ -14,20 +12,18 @@ interface ListedJob {
   readonly timezone: string;
   /** ISO 8601. */
   readonly next: readonly string[];
-  /** ISO 8601; null when it does not run now. */
+  /** ISO 8601; null when it is not running. */
   readonly running_since: string | null;
   readonly last: LastRun | null;
 }
 
-/** What is known of the runs of jobs. */
 interface History {
-  /** What `serve` has noted on this machine: also runs that did not start. */
+  /** From `serve` on this machine; includes runs that did not start. */
   readonly states: readonly JobState[];
-  /** The last beats of the runs of the queue. */
+  /** Last beats of the queue's runs. */
   readonly runs: readonly SeenRun[];
 }
 
-/** What is scheduled, with the times that follow and what is known of the runs. */
 export function listed(jobs: readonly ScheduledJob[], { states, runs }: History, now: Date): ListedJob[] {
   return jobs.map(({ name, path, cron, timezone }) => ({
     job: name,
@@ -40,7 +36,7 @@ export function listed(jobs: readonly ScheduledJob[], { states, runs }: History,
   }));
 }
 
-/** The last run of a job that has ended, as its heartbeat said: also those of other machines, and those by hand. */
+/** By heartbeat: includes runs on other machines and runs started by hand. */
 function lastBeat(job: string, runs: readonly SeenRun[]): LastRun | null {
   const ends = runs.flatMap((seen): LastRun[] => {
     const { state, summary, emulated } = seen.beat;
@@ -51,7 +47,7 @@ function lastBeat(job: string, runs: readonly SeenRun[]): LastRun | null {
   return ends.reduce(latest, null);
 }
 
-/** Since when a run of a job goes on, by its heartbeat; null when none does. */
+/** By heartbeat; null when no run of the job is going on. */
 function runningSince(job: string, runs: readonly SeenRun[]): string | null {
   const going = runs.find(
     (seen) => seen.beat.summary.job === job && !seen.beat.emulated && standingOf(seen) === 'running',
@@ -59,11 +55,10 @@ function runningSince(job: string, runs: readonly SeenRun[]): string | null {
   return going?.beat.summary.started_at ?? null;
 }
 
-/** The one of the two that ended later. */
 const latest = (a: LastRun | null, b: LastRun | null): LastRun | null =>
   a === null || (b !== null && Date.parse(b.ended_at) > Date.parse(a.ended_at)) ? b : a;
 
-/** The list as a person reads it: times on the clock of the job's time zone. */
+/** Times are in the job's time zone. */
 export function renderSchedule(entries: readonly ListedJob[], now: Date): string {
   return entries
     .map((entry) => {
@@ -84,7 +79,7 @@ export function renderSchedule(entries: readonly ListedJob[], now: Date): string
     .join('\n');
 }
 
-/** The next times, on the clock of the time zone: `Sun 2026-11-22 02:00 GMT+1`. */
+/** The next times in the job's time zone: `Sun 2026-11-22 02:00 GMT+1`. */
 export const timesOf = (timetable: Timetable, after: Date, count: number): string[] =>
   nextTimes(timetable, after, count).map((time) => clock(timetable, time));
 

@@ -9,17 +9,17 @@ import type { Store } from '../store/store.js';
 import { type Found, JOB_NAME, readSchedule, type ScheduledJob } from './job-files.js';
 
 interface ScheduleStoreOptions {
-  /** What `--queue` says. */
+  /** Value of `--queue`. */
   readonly queue: string;
   readonly stateDir: string;
   readonly onWarning: (message: string) => void;
 }
 
-/** Whether nothing can be scheduled, because the embedded store of the schedule was never made. */
+/** Nothing can be scheduled: the embedded store of the schedule was never made. */
 export const isNeverMade = ({ queue, stateDir }: Pick<ScheduleStoreOptions, 'queue' | 'stateDir'>): boolean =>
   !isShared(queue) && !existsSync(join(stateDir, 'schedule'));
 
-/** Another process has the embedded store of the schedule open, which is `promptmill serve` for hours and days. */
+/** Another process, usually `promptmill serve` for hours and days, has the embedded schedule store open. */
 export class ScheduleInUseError extends UsageError {
   constructor(directory: string, cause: UsageError) {
     super(
@@ -33,8 +33,7 @@ export class ScheduleInUseError extends UsageError {
 }
 
 /**
- * Opens the store that has the schedule: the server of `--queue`, or an embedded one beside those of the runs, so that it
- * never stands in the way of one.
+ * An embedded store is one beside those of the runs, so that it never blocks one.
  * @throws ScheduleInUseError when the embedded one is open elsewhere
  * @throws UsageError when the store cannot be used
  */
@@ -54,29 +53,27 @@ export async function openScheduleStore({
 }
 
 /**
- * What a scheduler of BullMQ hands to each of its iterations: where the job is, and nothing of what it says. Who can write
- * to the store can forge it (fault 58), so it is looked at again where it is used.
+ * Holds none of the job file's content. Anyone who can write to the store can forge it (fault 58), so it is
+ * checked again where it is used.
  */
 const tickData = z.strictObject({ job: z.string().regex(JOB_NAME), path: z.string().min(1) });
 type TickData = z.output<typeof tickData>;
 
-/** Schedulers that a queue has at most; more would be a defect, and the list must have an end. */
+/** More schedulers would be a defect, and the list must have an end. */
 const MOST = 10_000;
 
-/** Name of the queue of the schedule. A rehearsal has one of its own, so that it takes no tick from a real `serve`. */
+/** A rehearsal has its own queue, so that it takes no tick from a real `serve`. */
 export const scheduleQueue = (emulated: boolean): string =>
   emulated ? 'promptmill-schedule-emulated' : 'promptmill-schedule';
 
-/** What makes the schedule match the job files. */
 interface SyncPlan {
-  /** New ones, and those whose job file says something else now. */
+  /** New jobs, and those whose job file has changed. */
   readonly put: readonly ScheduledJob[];
   readonly kept: readonly ScheduledJob[];
-  /** Those whose job file is gone or has no schedule any more, of what was looked at. */
+  /** Jobs that were looked at and whose job file or schedule is gone. */
   readonly removed: readonly ScheduledJob[];
 }
 
-/** The schedule in a store: one job scheduler of BullMQ for each job that has one. */
 export class Schedule {
   readonly #queue: Queue<TickData>;
 
@@ -86,11 +83,10 @@ export class Schedule {
       { connection: store.connectionFor('queue') },
       store.backendFactory,
     );
-    // Without a listener a lost connection would end the process; it is made again by itself.
+    // Without a listener a lost connection would end the process; BullMQ reconnects by itself.
     this.#queue.on('error', onError);
   }
 
-  /** Everything that is scheduled, by name. */
   async jobs(): Promise<ScheduledJob[]> {
     const schedulers = await this.#queue.getJobSchedulers(0, MOST, true);
     return schedulers
@@ -98,7 +94,7 @@ export class Schedule {
       .sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
-  /** Makes the schedule match the job files; the same again changes nothing. */
+  /** Repeating it changes nothing. */
   async sync(found: Found): Promise<SyncPlan> {
     const plan = planSync(await this.jobs(), found);
     for (const job of plan.put) await this.#put(job);
@@ -131,8 +127,8 @@ function scheduledJob({ key, pattern, tz, template }: JobSchedulerJson): Schedul
 }
 
 /**
- * Compares what is scheduled with the job files. One that is unchanged is left alone, because putting it again would drop
- * an iteration that is due: the one that catches up after downtime (fault 47).
+ * Leaves an unchanged schedule alone: putting it again would drop an iteration that is due, the one that
+ * catches up after downtime (fault 47).
  * @throws UsageError when a job file elsewhere has a schedule under the same name
  */
 export function planSync(known: readonly ScheduledJob[], found: Found): SyncPlan {
@@ -153,7 +149,7 @@ export function planSync(known: readonly ScheduledJob[], found: Found): SyncPlan
   };
 }
 
-/** A file that was moved takes its schedule along; a second file of the same name does not take that of the first. */
+/** A moved file takes its schedule along; a second file with the same name does not take the first one's. */
 function assertOwn(job: ScheduledJob, old: ScheduledJob | undefined, found: Found): void {
   if (old === undefined || old.path === job.path || found.covers(old.path) || !claims(old)) return;
   throw new UsageError(
@@ -168,23 +164,21 @@ function claims({ path, name }: ScheduledJob): boolean {
   try {
     return readSchedule(path)?.name === name;
   } catch {
-    // What cannot be read now may be mended tomorrow.
+    // A file that cannot be read now may be repaired tomorrow.
     return true;
   }
 }
 
-/** A moment at which a job is to run. */
 export interface Tick {
-  /** Tells this tick from all others, also when it is handed out twice. */
+  /** Unique, and the same when the tick is handed out twice. */
   readonly entry: string;
   readonly job: string;
   /** Absolute path of the job file. */
   readonly path: string;
-  /** When it was to be. */
   readonly due: Date;
 }
 
-/** `taken`: its run is safely begun, or it is not wanted. `left`: it goes back for the next `serve`. */
+/** `taken`: its run has safely begun, or is not wanted. `left`: it goes back for the next `serve`. */
 export type TickEnd = 'taken' | 'left';
 
 interface TickOptions {
@@ -195,12 +189,12 @@ interface TickOptions {
   readonly onError: (error: Error) => void;
 }
 
-/** Ticks that are looked at together: those that wait for their turn must not hold back others. */
+/** Ticks handled together: those that wait for their turn must not hold back others. */
 const AT_ONCE = 1_000;
 /** Times that a tick may lose its process before it is given up. */
 const MAX_STALLED = 3;
 
-/** Takes the ticks of the schedule, until it is closed. Every tick makes the next one of its job, so a late one is one. */
+/** Each tick makes the next one of its job, so downtime leaves one late tick. */
 export function listenForTicks({ store, emulated, onTick, onError }: TickOptions): {
   close(): Promise<void>;
 } {
@@ -208,7 +202,7 @@ export function listenForTicks({ store, emulated, onTick, onError }: TickOptions
     scheduleQueue(emulated),
     async (entry, token) => {
       const tick = tickOf(entry);
-      // Somebody else's entry in the queue; there is nothing to run for it.
+      // A foreign entry in the queue; there is nothing to run for it.
       if (tick === null) return;
       if ((await onTick(tick)) === 'taken') return;
       await entry.moveToWait(token ?? '');

@@ -5,41 +5,37 @@ import { Halt } from '../halt.js';
 import type { Tick, TickEnd } from './schedule.js';
 import type { JobState, JobStates, LastRun } from './serve-state.js';
 
-/** How a scheduled run ended: one that was `interrupted` is completed by the next `serve`. */
+/** An `interrupted` run is completed by the next `serve`. */
 export type ScheduledRunEnd = Omit<LastRun, 'ended_at'>;
 
-/** What a scheduled run is given. */
 export interface ScheduledRun {
   readonly job: string;
   /** Absolute path of the job file. */
   readonly path: string;
   readonly halt: Halt;
-  /** Aborted when the process has to leave, also when the run was halted before for a reason of its own. */
+  /** Aborted when the process has to leave, even if the run was halted before for its own reason. */
   readonly leave: AbortSignal;
-  /** To be told where the manifest is, once there is one. */
+  /** Called with the path of the manifest once there is one. */
   readonly onBegun: (manifest: string) => Promise<void>;
 }
 
 export interface SchedulerOptions {
   readonly states: JobStates;
-  /** Jobs that run at the same time at most. */
   readonly jobs: number;
-  /** Runs a job to its end, or to where it is halted. Never throws: a run that cannot start has ended too. */
+  /** Runs a job until it ends or is halted. Never throws: a run that cannot start has ended too. */
   readonly run: (run: ScheduledRun) => Promise<ScheduledRunEnd>;
   readonly log: Logger;
-  /** Whether a job file is among those that this `serve` was told to follow. */
+  /** Whether this `serve` was told to follow the job file. */
   readonly follows: (path: string) => boolean;
-  /** When this process began to serve: what was due before is caught up with. */
+  /** When this process began to serve: catches up with what was due before. */
   readonly startedAt: Date;
 }
 
-/** A run that waits for its turn. */
 interface Wanted {
   readonly tick: Tick;
-  /** It was begun by an earlier `serve`. */
   readonly resumed: boolean;
   readonly settle: (end: TickEnd) => void;
-  /** For the tick when it is handed out again meanwhile: the queue must keep it until then. */
+  /** For when the tick is handed out again meanwhile: the queue must keep it until then. */
   readonly settled: Promise<TickEnd>;
 }
 
@@ -47,11 +43,11 @@ interface AtWork {
   readonly since: Date;
   readonly resumed: boolean;
   readonly halt: Halt;
-  /** Resolves when the run is over and that is on disk. */
+  /** Resolves when the end of the run is on disk. */
   readonly over: Promise<void>;
 }
 
-/** Decides what becomes of each tick: never two runs of one job at a time, and no tick lost. */
+/** Decides about each tick: never two runs of one job at a time, and no tick lost. */
 export class Scheduler {
   readonly #atWork = new Map<string, AtWork>();
   #wanted: Wanted[] = [];
@@ -59,12 +55,11 @@ export class Scheduler {
 
   constructor(private readonly options: SchedulerOptions) {}
 
-  /** Names of the jobs that run now. */
   get running(): string[] {
     return [...this.#atWork.keys()];
   }
 
-  /** Begins again what an earlier `serve` left unfinished. Comes before any tick. */
+  /** Continues what an earlier `serve` left unfinished. Call it before any tick. */
   async resume(): Promise<void> {
     const { states, log, follows } = this.options;
     for (const state of states.unfinished()) {
@@ -76,7 +71,7 @@ export class Scheduler {
         );
         continue;
       }
-      // Killed between the end of the run and the note of it: to begin again would be to pay again.
+      // Killed between the end of the run and the note of it: beginning again would pay again.
       if (manifest !== null && !existsSync(manifest)) {
         log.info({ job, since }, 'its run had finished when the last serve ended');
         await this.#note({ ...state, running: false });
@@ -89,24 +84,24 @@ export class Scheduler {
     this.#startNext();
   }
 
-  /** Resolves when the queue need not keep the tick any more, or is to have it back. */
+  /** Resolves when the queue need not keep the tick any more, or should take it back. */
   async ticked(tick: Tick): Promise<TickEnd> {
     const { job, entry, due } = tick;
     const { states, log, follows, startedAt } = this.options;
     if (this.#leave.signal.aborted) return 'left';
-    // Whoever can write to the store could name any file of this machine (fault 58).
+    // Anyone who can write to the store could name any file of this machine (fault 58).
     if (!follows(tick.path)) {
       log.error({ job, path: tick.path }, 'refused: this serve was not told to follow that job file');
       return 'taken';
     }
-    // Handed out again, because its process was killed or frozen when it had taken it.
+    // Handed out again, because the process that took it was killed or frozen.
     if (states.get(job)?.entry === entry) return 'taken';
     const again = this.#wanted.find((wanted) => wanted.tick.entry === entry && !wanted.resumed);
     if (again !== undefined) return again.settled;
     const running = this.#atWork.get(job);
     const waiting = this.#wanted.filter((wanted) => wanted.tick.job === job);
     const ahead = [...(running === undefined ? [] : [running]), ...waiting];
-    // The one that catches up with downtime follows the run that downtime interrupted; all others give way.
+    // The tick that catches up with downtime follows the run that downtime interrupted; all others give way.
     if (ahead.length > 0 && !(due < startedAt && ahead.every(({ resumed }) => resumed))) {
       const since = running?.since.toISOString();
       log.warn(
@@ -125,7 +120,7 @@ export class Scheduler {
     return settled;
   }
 
-  /** Halts every run, resumably, and resolves when all have ended. What waits goes back to the queue. */
+  /** Halts every run so that it can be resumed, and waits for all. Waiting ticks go back to the queue. */
   async leave(signal: 'SIGINT' | 'SIGTERM'): Promise<void> {
     this.#leave.abort();
     for (const { settle } of this.#wanted.splice(0)) settle('left');
@@ -134,7 +129,6 @@ export class Scheduler {
     await Promise.all(runs.map(({ over }) => over));
   }
 
-  /** Starts what may start, in the order in which it came. */
   #startNext(): void {
     for (const wanted of [...this.#wanted]) {
       if (this.#leave.signal.aborted || this.#atWork.size >= this.options.jobs) return;
@@ -151,7 +145,6 @@ export class Scheduler {
     }
   }
 
-  /** From the note that the run is begun to the note that it has ended. */
   async #work({ tick, resumed, settle }: Wanted, since: Date, halt: Halt): Promise<void> {
     const { states, run } = this.options;
     const { job, path, entry } = tick;
@@ -166,12 +159,12 @@ export class Scheduler {
     };
     const end = await run({ job, path, halt, leave: this.#leave.signal, onBegun });
     const ended = { ...end, ended_at: new Date().toISOString() };
-    // One that could not be continued is there still: its store was in use, its job file was being edited.
+    // A run that could not be continued is still there: its store was in use, or its job file being edited.
     const left = resumed && end.state === 'not started' && manifest !== null && existsSync(manifest);
     await this.#note({ ...state, running: end.state === 'interrupted' || left, last: ended });
   }
 
-  /** A disk that is full must not keep a job from its run, which may be able to do without. */
+  /** A full disk must not keep a job from its run, which may not need the space. */
   async #note(state: Omit<JobState, 'v'>): Promise<void> {
     const { states, log } = this.options;
     await states

@@ -9,11 +9,10 @@ import { isOfOtherVersion } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
 import { type Found, findScheduledJobs, OUTPUT_TWICE, readSchedule, type ScheduledJob } from './job-files.js';
 
-/** How a run of a job ended, in a few words. */
 const lastRun = z.object({
   /** ISO 8601. */
   ended_at: z.string(),
-  /** Id of the run; null for one that did not start. */
+  /** Id of the run; null when it did not start. */
   run: z.string().nullable(),
   state: z.enum(['finished', 'rejected', 'stopped', 'interrupted', 'not started']),
   /** Rows by outcome, or why it did not start. */
@@ -21,7 +20,7 @@ const lastRun = z.object({
 });
 export type LastRun = z.output<typeof lastRun>;
 
-/** Rows by outcome, and why the run stopped when it did, or what it missed. */
+/** Rows by outcome, and why the run stopped or what it missed. */
 export function resultOf(summary: Summary): string {
   const { input, rows, stopped, missed, answers_invalid: invalid } = summary;
   const { total, completed, filtered, failed, skipped } = rows;
@@ -35,13 +34,12 @@ const jobState = z.object({
   v: z.literal(1),
   job: z.string(),
   path: z.string(),
-  /** The tick that was taken last. */
   entry: z.string(),
   /** ISO 8601. */
   since: z.string(),
-  /** A run was begun and has not come to its end. */
+  /** A run has begun and not ended. */
   running: z.boolean(),
-  /** Absolute path of the manifest of that run, once there is one: it is gone when the run is finished. */
+  /** Absolute path of that run's manifest, once there is one; it is gone when the run is finished. */
   manifest: z.string().nullable(),
   last: lastRun.nullable(),
 });
@@ -53,10 +51,10 @@ const scheduledJobs = z.array(
 
 const jobProblem = z.object({ path: z.string(), code: z.string(), problem: z.string() });
 
-/** A job file that `serve` was told to follow and cannot use, and why not. Others run meanwhile (fault 83). */
+/** A job file that `serve` should follow but cannot use. Others run meanwhile (fault 83). */
 type JobProblem = z.output<typeof jobProblem>;
 
-/** Folder of what `serve` knows: its lock, the schedule as it follows it, and the state of each job. */
+/** Has the lock of `serve`, the schedule it follows, and the state of each job. */
 export const serveFolder = (stateDir: string, emulated = false): string =>
   join(stateDir, emulated ? 'serve-emulated' : 'serve');
 
@@ -65,18 +63,14 @@ const scheduleIn = (folder: string): string => join(folder, 'schedule.json');
 const problemsIn = (folder: string): string => join(folder, 'job-problems.json');
 
 /**
- * What `serve` knows of each job, in a file of its own: which tick it took, and whether the run of it has come to its
- * end. It is on disk before the queue forgets the tick, so that a run that is killed at any moment, also before its first
- * row, is completed by the next `serve`.
+ * It is on disk before the queue forgets the tick, so that the next `serve` completes a run that is killed at
+ * any moment, even before its first row.
  */
 export class JobStates {
   readonly #folder: string;
   readonly #states = new Map<string, JobState>();
 
-  /**
-   * @param folder that of `serve`; its folder `jobs` is made when it is missing
-   * @throws UsageError when a state is of another version
-   */
+  /** @throws UsageError when a state is of another version */
   constructor(folder: string) {
     this.#folder = statesIn(folder);
     makePrivateFolder(this.#folder);
@@ -87,12 +81,11 @@ export class JobStates {
     return this.#states.get(job);
   }
 
-  /** The jobs whose runs were begun and have not come to their ends. */
   unfinished(): JobState[] {
     return [...this.#states.values()].filter(({ running }) => running);
   }
 
-  /** @throws WriteError; then the old state stands */
+  /** @throws WriteError; the old state then stands */
   async put(next: Omit<JobState, 'v'>): Promise<void> {
     const written: JobState = { v: 1, ...next };
     await writeDurably(join(this.#folder, `${next.job}.json`), `${JSON.stringify(written)}\n`);
@@ -100,10 +93,7 @@ export class JobStates {
   }
 }
 
-/**
- * The states in the folder of a `serve`, also while it goes on; those that cannot be read are left out.
- * @throws UsageError when one is of another version
- */
+/** Leaves out states that cannot be read. @throws UsageError when one is of another version */
 export function readJobStates(folder: string): JobState[] {
   return namesIn(statesIn(folder)).flatMap((name) => {
     const path = join(statesIn(folder), name);
@@ -119,7 +109,6 @@ export function readJobStates(folder: string): JobState[] {
   });
 }
 
-/** Notes the schedule, and the job files that cannot be used, for those who ask later. */
 export async function noteSchedule(
   folder: string,
   jobs: readonly ScheduledJob[],
@@ -136,21 +125,20 @@ export async function noteSchedule(
 
 const problemOf = ({ message, hint }: UsageError): string => [message, hint ?? []].flat().join('\n');
 
-/** The schedule that a `serve` follows, for those who cannot look into its embedded store meanwhile. */
+/** For those who cannot open the embedded store of a running `serve`. */
 export const notedSchedule = (folder: string): ScheduledJob[] =>
   scheduledJobs.safeParse(read(scheduleIn(folder))).data ?? [];
 
-/** The job files that could not be used when `serve` last looked. */
+/** As of the last look of `serve`. */
 export const notedProblems = (folder: string): JobProblem[] =>
   z.array(jobProblem).safeParse(read(problemsIn(folder))).data ?? [];
 
-/** Of what was noted, what is still so: `serve` may not be at work, and a file may have been mended or removed since. */
+/** Problems noted that still exist: `serve` may be down, and a file repaired or removed since. */
 export function standingProblems(folder: string, jobs: readonly ScheduledJob[]): JobProblem[] {
   const noted = notedProblems(folder);
   return [...standing(noted), ...clashes([...jobs, ...noted])];
 }
 
-/** Two jobs with one output, as their files are now. */
 function clashes(files: readonly { readonly path: string }[]): JobProblem[] {
   const { broken } = findScheduledJobs(files.map(({ path }) => path));
   return broken.flatMap(({ path, error }) =>
@@ -171,7 +159,7 @@ function standing(problems: readonly JobProblem[]): JobProblem[] {
   });
 }
 
-/** Undefined for a file that is missing, closed to us, or no JSON. */
+/** Undefined for a file that is missing, closed to us, or not JSON. */
 function read(path: string): unknown {
   try {
     return parseJson(readFileSync(path, 'utf8'));

@@ -12,29 +12,24 @@ import { Scheduler, type SchedulerOptions } from './scheduler.js';
 import { JobStates, noteSchedule, serveFolder } from './serve-state.js';
 
 interface ServeOptions extends Pick<SchedulerOptions, 'jobs' | 'run' | 'log'> {
-  /** Job files and folders of them. */
   readonly paths: readonly string[];
   readonly queue: string;
   readonly stateDir: string;
-  /** A rehearsal: the schedule and the notes of it are kept apart from real ones. */
+  /** A rehearsal: its schedule and notes are kept apart from real ones. */
   readonly emulated: boolean;
-  /** Starts what shows the work to people, once it is sure that this process is the one that serves; null for nothing. */
+  /** Starts the dashboard, once this process is sure to be the one that serves; null for none. */
   readonly dashboard: (() => Promise<{ close(): Promise<void> }>) | null;
-  /** Ends the serving, gracefully. */
   readonly halt: Halt;
-  /** Registers what is to be done when the job files are to be looked at now. */
+  /** Registers a callback for when the job files should be looked at now. */
   readonly onLookNow: (look: () => void) => void;
 }
 
-/** How often the job files are looked at, in milliseconds. */
 const LOOK_MS = 60_000;
-/** Time to leave the queue of the schedule, in milliseconds. */
 const LEAVE_MS = 5_000;
 
 /**
- * Follows the schedule until it is halted: completes what was interrupted, catches up once with what was missed, and runs
- * what is due.
- * @throws UsageError when the paths, the state directory or the store cannot be used, or another `serve` is at work
+ * Completes interrupted runs, catches up once with what was missed, and runs what is due, until halted.
+ * @throws UsageError when the paths, the state directory or the store cannot be used, or another `serve` runs
  */
 export async function serve(options: ServeOptions): Promise<void> {
   const { stateDir, emulated, dashboard } = options;
@@ -57,7 +52,6 @@ export async function serve(options: ServeOptions): Promise<void> {
   }
 }
 
-/** From the sync of the schedule to the end of the last run. */
 async function follow(found: Found, folder: string, options: ServeOptions): Promise<void> {
   const { queue, stateDir, emulated, jobs, run, log, halt } = options;
   if (emulated) log.warn('a rehearsal: an emulator answers, and outputs have .emulated before their endings');
@@ -89,7 +83,7 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
       { running },
       running.length === 0 ? 'leaving' : 'leaving: what runs goes on with the next serve',
     );
-    // No further tick is taken, and those that wait for their turn go back.
+    // Takes no more ticks; those that wait for their turn go back.
     const deaf = ticks.close();
     await scheduler.leave(
       halt.reason?.kind === 'signal' && halt.reason.signal === 'SIGINT' ? 'SIGINT' : 'SIGTERM',
@@ -109,7 +103,7 @@ const unwritable = (stateDir: string, error: unknown): UsageError =>
     'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
   );
 
-/** Keeps the schedulers equal to the job files while `serve` is at work. */
+/** Keeps the schedulers equal to the job files while `serve` runs. */
 class JobFiles {
   #seen = '';
   #follows: Found['covers'] = () => false;
@@ -140,7 +134,7 @@ class JobFiles {
     this.#seen = sight(found);
   }
 
-  /** @returns ends it */
+  /** @returns a function that stops it */
   watch(): () => void {
     const look = (): void => {
       this.#looking = this.#looking.then(() => this.#look());
@@ -151,7 +145,7 @@ class JobFiles {
     return () => clearInterval(timer);
   }
 
-  /** A schedule that was removed by hand stays removed until a job file changes. */
+  /** A schedule removed by hand stays removed until a job file changes. */
   async #look(): Promise<void> {
     const { paths, log, halt } = this.options;
     if (halt.reason !== null) return;

@@ -2,23 +2,19 @@ import type { CalledOutcome, Tokens } from '../model.js';
 import { type Counts, NO_COUNTS } from './counters.js';
 import type { Answer, Batch, Reservation, RowState, Settlement } from './ledger.js';
 
-/** What one batch has for one run. */
 export interface RunBatch<Kept = CalledOutcome> {
   readonly run: string;
   readonly settled: readonly Settlement<Kept>[];
   readonly counts: Counts;
   readonly reservations: readonly Reservation[];
   readonly atLeast: Tokens;
-  /** False where it only looks at what is there. */
+  /** False when it only looks. */
   readonly changes: boolean;
 }
 
 const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
 
-/**
- * Splits a batch by run. In the order of runs, chunks and rows, so that two workers that write the same rows at the same
- * time lock them in the same order and never wait for each other in a circle.
- */
+/** Sorted by run, chunk and row: workers that write the same rows at once take their locks in one order. */
 export function byRun<Kept>({
   settled,
   counts,
@@ -41,10 +37,7 @@ export function byRun<Kept>({
   });
 }
 
-/**
- * What a store says of a row: the state, and of the call that holds it the name and the age. To one who looks, a row that
- * could be called has the JSON of its interim outcome in place of the name, where there is one.
- */
+/** The name and age of the call that holds the row; when looking, `call` may be an interim outcome's JSON. */
 export type RowReply = readonly [state: string, call?: unknown, ageMs?: unknown];
 
 const STATES: ReadonlySet<string> = new Set<RowState & string>(['granted', 'known', 'unwanted', 'no_room']);
@@ -52,7 +45,7 @@ const isState = (text: string): text is RowState & string => STATES.has(text);
 
 const NO_INTERIM: Answer['interim'] = new Map();
 
-/** @param replies for the rows of the reservation, in their order */
+/** @param replies one per row of the reservation, in order */
 export function answerOf(
   { rows: asked, looks }: Pick<Reservation, 'rows' | 'looks'>,
   replies: readonly RowReply[],
@@ -73,5 +66,4 @@ export function answerOf(
   return { rows, spent, inFlight, interim };
 }
 
-/** To a reservation of which the store says nothing. */
 export const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0, interim: NO_INTERIM };

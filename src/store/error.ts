@@ -1,27 +1,25 @@
 import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../errors.js';
 
 /**
- * What an error of the store means for those who need it. The one place that knows the words of Redis and the states of
- * PostgreSQL.
+ * The only place that knows the replies of Redis and the states of PostgreSQL.
  *
- * | kind | examples | what is done |
+ * | kind | examples | what happens |
  * | --- | --- | --- |
- * | `away` | no connection, starting up, too many clients | waited for, as long as `limits.give_up_after` says |
- * | `full` | out of memory, out of disk | waited for likewise: workers make room, or its operator does (fault 34) |
- * | `refusing` | a read-only replica, too few replicas, a password or a right that is gone | may pass, as a failover does (fault 33): waited for, but not for long (fault 81) |
- * | `broken` | a dropped table or database, a key of another type | stops the run: somebody has to mend it (fault 81) |
+ * | `away` | no connection, starting up, too many clients | waits up to `limits.give_up_after` |
+ * | `full` | out of memory or disk | waits likewise: workers or its operator make room (fault 34) |
+ * | `refusing` | read-only replica, too few replicas, lost password or right | waits less (faults 33, 81) |
+ * | `broken` | dropped table or database, key of another type | stops the run: needs repair (fault 81) |
  */
 export interface StoreError {
   readonly kind: 'away' | 'full' | 'refusing' | 'broken';
   /** Stable, in snake_case. */
   readonly code: string;
-  /** What the store said, in plain words, after its address: `redis://host is a read-only replica (READONLY …)`. */
+  /** Follows the address in a sentence: `redis://host is a read-only replica (READONLY …)`. */
   readonly words: string;
-  /** What to do about it, one sentence. */
   readonly remedy: string;
 }
 
-/** What an error can mean; the words of the store come behind `means`. */
+/** `means` is followed by the store's own words. */
 const MEANINGS = {
   away: {
     kind: 'away',
@@ -95,7 +93,7 @@ const MEANINGS = {
 
 type Meaning = keyof typeof MEANINGS;
 
-/** By the first word of the reply. https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
+/** First word of the reply: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors */
 const OF_REDIS: ReadonlyMap<string, Meaning> = new Map([
   ['READONLY', 'readOnly'],
   ['MASTERDOWN', 'readOnly'],
@@ -112,35 +110,35 @@ const OF_REDIS: ReadonlyMap<string, Meaning> = new Map([
   ['TRYAGAIN', 'away'],
 ]);
 
-/** By the state, or the class of it: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+/** By SQLSTATE or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const OF_POSTGRES: readonly (readonly [states: RegExp, meaning: Meaning])[] = [
   [/^08/, 'away'],
-  // Shut down, crashed, starting up, a backend that was terminated (fault 38); not 57P04, a dropped database.
+  // Shut down, crashed, starting up, a terminated backend (fault 38); not 57P04, a dropped database.
   [/^57P0[1235]/, 'away'],
   [/^57P04/, 'noDatabase'],
-  // Too many clients; a serialisation failure, a deadlock, a lock or a statement that took too long: again.
+  // Too many clients, serialization failure, deadlock, lock or statement timeout: try again.
   [/^(53300|40001|40P01|55P03|57014)/, 'away'],
   [/^53/, 'full'],
   [/^25006/, 'readOnly'],
   [/^28/, 'wrongPassword'],
   [/^42501/, 'notAllowed'],
   [/^3D000/, 'noDatabase'],
-  // A schema, a table, a column, a function or a key that should be there.
+  // A missing schema, table, column, function or key.
   [/^(3F000|42P01|42703|42883|42704|42P10)/, 'noTable'],
   [/^(58|XX001|XX002)/, 'damaged'],
 ];
 
-/** The system's codes for a way that is not there, and none for a file. */
+/** System errors of the network; no file error has one of these codes. */
 const OF_NETWORK =
   /^(ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|E(HOST|NET)(UNREACH|DOWN)|ENETRESET|EADDRNOTAVAIL|ENOTCONN|EPROTO|ENOTFOUND|EAI_.*)$/;
 
-/** What the drivers say, without any code, when a connection ends under a command. */
+/** What the drivers say, without a code, when a connection ends during a command. */
 const CONNECTION_LOST =
   /^(Connection is closed|Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|timeout expired|connect ETIMEDOUT)/;
 
-/** The word of a reply; that of a script of Redis 6 comes behind the place in the script. */
+/** First word of the reply. In a script error of Redis 6 it comes after the position in the script. */
 const WORD = /^(?:ERR Error running script .*?@user_script: ?\d+: -?)?([A-Z]{2,})\b/;
-/** Where in a script it happened tells a user nothing. */
+/** The position in a script; it tells a user nothing. */
 const PLACE = / script: [0-9a-f]+, on @user_script:\d+\.?$/;
 const OF_OLD_AUTH = /^ERR (AUTH|invalid password|Client sent AUTH)/;
 
@@ -150,14 +148,14 @@ export function storeErrorOf(error: unknown): StoreError | null {
   const meaning = meaningOf(error);
   if (meaning === null) return null;
   const { means, ...known } = MEANINGS[meaning];
-  // Refused on IPv4 and on IPv6 is one error without a message.
+  // A connection refused on IPv4 and on IPv6 is one error without a message.
   const said = error.message.replace(PLACE, '').trim() || errorCode(error);
   return { ...known, words: `${means} (${said})` };
 }
 
 function meaningOf(error: Error): Meaning | null {
   const code = errorCode(error);
-  // `pg` puts the severity on what the server said, and on nothing else.
+  // `pg` sets `severity` on errors of the server only.
   if ('severity' in error) return OF_POSTGRES.find(([states]) => states.test(code))?.[1] ?? null;
   if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return 'noDescriptor';
   if (OF_NETWORK.test(code)) return 'away';
@@ -167,9 +165,7 @@ function meaningOf(error: Error): Meaning | null {
 }
 
 /**
- * An error while a server was opened, as what is told to the user. The cause is left out on purpose: ioredis hangs the
- * refused command on it, and with AUTH that is the password.
- * @param shown the address without its password
+ * Leaves out the cause on purpose: ioredis attaches the refused command, and with AUTH that is a password.
  * @param isUnfit the server answered, and cannot hold the queue
  */
 export function openingErrorOf(error: unknown, shown: string, isUnfit = false): UsageError {
@@ -177,7 +173,7 @@ export function openingErrorOf(error: unknown, shown: string, isUnfit = false): 
   const known = storeErrorOf(error);
   if (known !== null && known.kind !== 'away')
     return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
-  // Refused on IPv4 and on IPv6 is one error without a message.
+  // A connection refused on IPv4 and on IPv6 is one error without a message.
   const reason = errorText(error) || errorCode(error);
   if (isUnfit) return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
   return new UsageError(

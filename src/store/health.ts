@@ -4,25 +4,19 @@ import { StopError, UsageError } from '../errors.js';
 import type { Fault } from '../model.js';
 import { type StoreError, storeErrorOf } from './error.js';
 
-/** A store that refuses may do so for this time, in milliseconds: a failover takes less (fault 33). */
+/** A store may refuse for this long: a failover takes less (fault 33). */
 const PATIENCE_MS = 30_000;
-/** Refusals farther apart than this have nothing to do with each other: in between, something was taken. In ms. */
+/** Refusals farther apart than this are unrelated: the store accepted something in between. */
 const APART_MS = 10_000;
-/** Pause between two attempts of a command that was refused, in milliseconds. */
 const AGAIN_MS = 500;
 
-/** A store that refuses now. */
 interface Refusal {
-  /** When it began, in milliseconds of the clock. */
+  /** In ms of the clock. */
   readonly since: number;
-  /** In words, with the address. */
   readonly message: string;
 }
 
-/**
- * Knows whether a store can still be used. Its drivers report every error that it answers with. While processes are at
- * work something is written every second or two, so a refusal that lasts is met again and again.
- */
+/** Judges a store by its errors: processes at work write every second or two, so a lasting refusal shows. */
 export class StoreHealth {
   #opened = false;
   #refusal: (Refusal & { readonly last: number }) | null = null;
@@ -35,12 +29,11 @@ export class StoreHealth {
     private readonly now: () => number = steadyNow,
   ) {}
 
-  /** From now on a refusal is given time. Before, it is told to whoever opens the store. */
+  /** From now on refusals are given time. Before, they go to whoever opens the store. */
   opened(): void {
     this.#opened = true;
   }
 
-  /** The store answered with an error. */
   met(error: unknown): void {
     const met = storeErrorOf(error);
     if (!this.#opened || met === null || met.kind === 'away' || met.kind === 'full') return;
@@ -53,14 +46,13 @@ export class StoreHealth {
     this.fail({ code: met.code, message: `${message}. ${met.remedy}` });
   }
 
-  /** From now on it cannot be used. */
+  /** The first fault counts. */
   fail(fault: Fault): void {
     if (this.#fault !== null) return;
     this.#fault = fault;
     this.#onFault(fault);
   }
 
-  /** True when what failed with this error is worth another try. */
   mayPass(error: unknown): boolean {
     const kind = storeErrorOf(error)?.kind;
     if (kind === 'away') return true;
@@ -68,46 +60,41 @@ export class StoreHealth {
     return kind === 'full' || (kind === 'refusing' && this.#fault === null);
   }
 
-  /**
-   * Does for refusals what drivers do for lost connections: what may pass is tried again. A command that was refused was
-   * not done, so nothing is done twice.
-   */
+  /** Retries refused commands, which were not executed, as drivers retry those of lost connections. */
   lasting = async <T>(attempt: () => Promise<T>): Promise<T> => {
     for (;;) {
       try {
         return await attempt();
       } catch (error) {
-        // A connection is the driver's to mend; when it gives up it is being closed.
+        // The driver repairs its connection itself; when it gives up, it is being closed.
         if (storeErrorOf(error)?.kind === 'away' || !this.mayPass(error)) throw error;
         await sleep(AGAIN_MS);
       }
     }
   };
 
-  /** The refusal that goes on; null while the store takes what it is given, as far as is known. */
+  /** The current refusal; null while the store accepts writes, as far as is known. */
   get refusal(): Refusal | null {
     if (this.#refusal === null || this.now() - this.#refusal.last >= APART_MS) return null;
     return this.#refusal;
   }
 
-  /** Why nothing can be kept here any more. */
   get fault(): Fault | null {
     return this.#fault;
   }
 
-  /** Calls back once when the store cannot be used any more, at once when that is so already. */
+  /** Calls back once when the store becomes unusable, at once if it already is. */
   onFault(callback: (fault: Fault) => void): void {
     this.#onFault = callback;
     if (this.#fault !== null) callback(this.#fault);
   }
 
-  /** An error in the middle of a run, as what stops it; what is no error of the store comes back as it is. */
+  /** Returns an error that is not the store's unchanged. */
   stopFor(error: unknown): unknown {
     const met = storeErrorOf(error);
     return met === null ? error : new StopError(met.code, `${this.#textOf(met, error)}.`, met.remedy);
   }
 
-  /** An error before anything was sent, as what is told to the user. */
   usageErrorFor(error: unknown): unknown {
     const met = storeErrorOf(error);
     return met === null ? error : new UsageError(met.code, this.#textOf(met, error), met.remedy);
@@ -119,7 +106,7 @@ export class StoreHealth {
   }
 }
 
-/** The names that a refused command of Redis was about, from what ioredis hangs on its error; its values stay out. */
+/** Key names of a refused Redis command, which ioredis attaches to the error; never its values. */
 function keysOf(error: unknown): string | null {
   const { name, args } = Object(Object(error).command);
   if (typeof name !== 'string' || !Array.isArray(args)) return null;

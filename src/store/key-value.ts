@@ -1,55 +1,46 @@
-/** What is kept apart: how runs and workers get on, and the pace of each queue. */
 export type Folder = 'run' | 'worker' | 'pace';
 
-/** What a name holds after a look or a swap. */
 export interface Cell {
-  /** Null when it holds nothing, or what it held is over. */
+  /** Null when it holds nothing, or its text has expired. */
   readonly text: string | null;
-  /** Whether this swap wrote it. False when another came first: then nothing was written. */
+  /** False when another writer came first; then nothing was written. */
   readonly written: boolean;
-  /** The clock of the store, in milliseconds since 1970: one for all who share it. */
+  /** The store's clock, in ms since 1970: the same for all who share the store. */
   readonly now: number;
 }
 
-/** One of the texts of a folder. */
 export interface Listed {
   readonly name: string;
   readonly text: string;
-  /** Time since it was last written, in milliseconds, by the clock of the store. */
+  /** By the store's clock. */
   readonly ageMs: number;
 }
 
 /**
- * Small texts by name, in the same store as the queue, beside the ledger. Each is dropped when it was not written again for
- * its time to live. Rows and outcomes have their own place: a text that is lost costs none of them.
- *
- * Implementations: Redis, PostgreSQL, and files in the state directory for the embedded store, which only the
- * process of one run can open. One conformance suite proves all. Each of them calls the place where the texts are `board`.
+ * Small texts by name, in the store of the queue: on Redis, on PostgreSQL, or for the embedded store, which
+ * only one process can open, in files of the state directory. One conformance suite covers all. A text that
+ * is not written again within its time to live expires, which loses no row and no outcome. The place of the
+ * texts is named `board` everywhere.
  */
 export interface KeyValue {
   get(folder: Folder, name: string): Promise<Cell>;
-  /** Writes a text, whatever was there. A name is written by `put` or by `swap`, and by one of them only. */
+  /** Overwrites any text. A name is written either by `put` or by `swap`, never by both. */
   put(folder: Folder, name: string, text: string, ttlMs: number): Promise<void>;
-  /**
-   * Writes a text if the name holds what the caller takes it to hold, so that nobody overwrites what they have not seen.
-   * @param before null for nothing
-   */
+  /** Writes only over `before` (null: nothing), so that nobody overwrites what they have not seen. */
   swap(folder: Folder, name: string, before: string | null, after: string, ttlMs: number): Promise<Cell>;
   /**
-   * The texts of a folder, the newest first: the {@link MOST_LISTED} newest, of these as many as {@link MOST_BYTES} hold. One
-   * of more than {@link LONGEST_TEXT} was written by somebody else, and is left out.
-   * @param withinMs only those written within this time, in milliseconds. @default all
+   * Newest first, up to {@link MOST_LISTED} and {@link MOST_BYTES}; leaves out any over {@link LONGEST_TEXT}.
+   * @param withinMs only texts written within this time. @default all
    */
   list(folder: Folder, withinMs?: number): Promise<readonly Listed[]>;
-  /** Removes a text, if there is one. */
   remove(folder: Folder, name: string): Promise<void>;
 }
 
-/** Texts that a list has at most: several times the largest fleet, and an answer of a few megabytes. */
+/** Several times the largest fleet, and an answer of a few megabytes. */
 export const MOST_LISTED = 5_000;
 
-/** Bytes of a listed text: several times the largest, since all that a run counts by name is bounded. */
+/** In bytes: several times the largest text, since all that a run counts by name is bounded. */
 export const LONGEST_TEXT = 1_048_576;
 
-/** Bytes that a list has at most; others can write to a store, and a look must not fill the memory. */
+/** In bytes: others can write to a store, and reading it must not fill the memory. */
 export const MOST_BYTES = 67_108_864;

@@ -3,21 +3,17 @@ import { isDecodable, withoutPassword, withoutPasswordInPublic } from './address
 import { FileKeyValue } from './embedded/key-value.js';
 import type { Store, StoreOptions } from './store.js';
 
-/** A kind of store, as the value of `--queue` names it. Opening it loads its driver, and no other. */
+/** A kind of store, as `--queue` names it. Opening it loads its driver and no other. */
 interface StoreKind {
-  /** Its addresses in short, for help texts. */
   readonly forms: readonly string[];
-  /** An address in full, for advice. */
   readonly example: string;
-  /** Whether several processes can have it open. */
   readonly isShared: boolean;
   isNamedBy(target: string): boolean;
   open(target: string, options: StoreOptions): Promise<Store>;
-  /** Opens it for those who only look on. */
   look(target: string, options: StoreOptions): Promise<Lookout>;
 }
 
-/** The stores. All that is said of them elsewhere comes from this list. */
+/** The one list of stores; help texts and advice are made of it. */
 const STORES: readonly StoreKind[] = [
   {
     forms: ['embedded'],
@@ -25,7 +21,7 @@ const STORES: readonly StoreKind[] = [
     isShared: false,
     isNamedBy: (target) => target === 'embedded',
     open: async (_, options) => (await import('./embedded/store.js')).openEmbeddedStore(options),
-    // One process only may open the store of a run; what it tells is beside it.
+    // Only one process may open the store of a run; its heartbeats are files beside it.
     look: async (_, { stateDir }) => ({
       keyValue: new FileKeyValue(stateDir),
       describe: () => stateDir,
@@ -48,7 +44,6 @@ const STORES: readonly StoreKind[] = [
   }),
 ];
 
-/** A store that is a server with an address. */
 function server({
   schemes,
   isHostless = () => false,
@@ -56,7 +51,7 @@ function server({
   ...shown
 }: {
   readonly schemes: readonly string[];
-  /** Whether an address without a host is sound. @default none is: `redis:/user@host` is a path on an unnamed host */
+  /** @default none is: `redis:/user@host` is a path on an unnamed host */
   readonly isHostless?: (url: URL) => boolean;
   readonly open: (url: URL, options: StoreOptions) => Promise<Store>;
 } & Pick<StoreKind, 'forms' | 'example'>): StoreKind {
@@ -81,13 +76,11 @@ function server({
 
 const SHARED = STORES.filter(({ isShared }) => isShared);
 
-/** What `--queue` takes, in short, and those of them that several processes can have open. */
 export const QUEUE_FORMS = either(STORES.flatMap(({ forms }) => forms));
 export const SHARED_QUEUE_FORMS = either(SHARED.flatMap(({ forms }) => forms));
-/** Addresses in full that several processes can have open. */
 export const SHARED_QUEUES = either(SHARED.map(({ example }) => example));
 
-/** @throws UsageError naming the value, without its password, and what it can be */
+/** @throws UsageError naming the value, without its password, and the valid forms */
 function storeNamed(target: string): StoreKind {
   const store = STORES.find(({ isNamedBy }) => isNamedBy(target));
   if (store !== undefined) return store;
@@ -100,28 +93,19 @@ function storeNamed(target: string): StoreKind {
   );
 }
 
-/**
- * Whether several processes can have a store open.
- * @param target the value of `--queue`
- * @throws UsageError when it names no store
- */
+/** @throws UsageError when the target names no store */
 export const isShared = (target: string): boolean => storeNamed(target).isShared;
 
 /**
- * Opens the store of a run. Once it is open, lost connections are made again for ever.
- * @param target the value of `--queue`
- * @throws UsageError when it names no store, the server does not answer within about 5 seconds or refuses the password, or
- *   the state directory cannot be used
+ * Once it is open, lost connections are retried for ever.
+ * @throws UsageError when the target names no store, the server does not answer within about 5 seconds or
+ *   refuses the password, or the state directory cannot be used
  */
 export const openStore = async (target: string, options: StoreOptions): Promise<Store> =>
   storeNamed(target).open(target, options);
 
-/** The texts of a store, to look at. */
 export type Lookout = Pick<Store, 'keyValue' | 'describe' | 'close'>;
 
-/**
- * Opens a store for those who only look on, which is possible while a run has it open.
- * @throws UsageError as `openStore` does
- */
+/** Works while a run has the store open. @throws UsageError as `openStore` does */
 export const openLookout = async (target: string, options: StoreOptions): Promise<Lookout> =>
   storeNamed(target).look(target, options);

@@ -1,7 +1,7 @@
 import type { CalledOutcome } from '../model.js';
 import type { ChunkKey, Progress, Settlement } from './ledger.js';
 
-/** Characters of JSON that the outcomes have at most; as objects they take some five times as much. */
+/** Maximum characters of JSON to keep; as objects they take about five times as much memory. */
 export const MOST_OWN = 4 * 1024 * 1024;
 
 interface OwnChunk {
@@ -10,25 +10,18 @@ interface OwnChunk {
   size: number;
 }
 
-/**
- * Outcomes that this process has written to the ledger and that are there as they were given, so that the collector of the
- * same process need not fetch them back. Whatever is missing here is fetched.
- */
+/** Outcomes that the ledger has as this process gave them, so that its collector need not fetch them. */
 export class OwnOutcomes {
-  /** Run → first row of a chunk; only of runs that are collected here. */
+  /** Run → first row of a chunk; only runs collected here. */
   readonly #runs = new Map<string, Map<number, OwnChunk>>();
   #size = 0;
 
-  /** The run is collected by this process. */
+  /** Starts keeping outcomes of a run that this process collects. */
   begin(run: string): void {
     if (!this.#runs.has(run)) this.#runs.set(run, new Map());
   }
 
-  /**
-   * A row was settled in the ledger.
-   * @param isKept whether its outcome is there as it was given; another may be, when it is not
-   * @param size of the outcome, in characters of JSON
-   */
+  /** @param isKept false when the ledger may hold another outcome @param size in characters of JSON */
   settled({ run, first, row, outcome, interim }: Settlement, isKept: boolean, size: number): void {
     const chunks = this.#runs.get(run);
     if (chunks === undefined || outcome === null || interim) return;
@@ -47,15 +40,12 @@ export class OwnOutcomes {
     this.#size += size;
   }
 
-  /** Those of a chunk, which may be a part of it. */
+  /** Perhaps only some of its outcomes. */
   of({ run, first }: ChunkKey): ReadonlyMap<number, CalledOutcome> | undefined {
     return this.#runs.get(run)?.get(first)?.outcomes;
   }
 
-  /**
-   * Looks at chunks in the ledger. One that does not know the run, or has fewer outcomes of a chunk than were here before, has
-   * lost some, and others may take their place: then none stays here.
-   */
+  /** A ledger that forgot the run, or some outcomes, may get others in their place: then all are dropped. */
   async whileLooking(
     run: string,
     firsts: readonly number[],

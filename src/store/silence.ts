@@ -1,16 +1,13 @@
 import type { Store } from './store.js';
 
-/** Time from one look at the store to the next, in milliseconds. */
 const LOOK_MS = 250;
 
-/** A store that does not answer, or takes nothing, for so long is away for whoever has to end, in milliseconds. */
+/** A store that does not answer, or refuses, for this long is away for a process that has to end. */
 const AWAY_MS = 3_000;
 
 /**
- * Resolves when the store has been away for some time without a break. Whoever was asked to end need not wait for it any
- * longer: container engines give ten seconds (fault 82).
- * @param until ends the looking; then it never resolves
- * @param awayMs @default 3 seconds
+ * Resolves when the store has been away for `awayMs` (@default 3 seconds) without a break, and never after
+ * `until`. A process asked to end need not wait longer: container engines give ten seconds (fault 82).
  */
 export function silenceOf(
   { ping, health }: Pick<Store, 'ping' | 'health'>,
@@ -19,7 +16,7 @@ export function silenceOf(
 ): Promise<void> {
   return new Promise((resolve) => {
     let asking = false;
-    // Counted in looks, because a process that was busy itself has not given the store its time.
+    // Counts pings, because a process that was busy itself has not given the store its time.
     let unanswered = 0;
     const look = (): void => {
       unanswered++;

@@ -1,10 +1,9 @@
 import { LEASE_MS, OUTCOME_TTL_MS } from './ledger.js';
 
-/** How long things last in a ledger. Tests shorten it. */
 export interface LedgerTimes {
-  /** Milliseconds after which a lease that is not renewed runs out. @default LEASE_MS */
+  /** A lease that is not renewed expires after this time. @default LEASE_MS */
   readonly leaseMs: number;
-  /** Milliseconds after which the outcomes of a run that nobody continues go. @default OUTCOME_TTL_MS */
+  /** Outcomes of a run that nobody continues expire after this time. @default OUTCOME_TTL_MS */
   readonly outcomeTtlMs: number;
 }
 

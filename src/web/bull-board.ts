@@ -6,16 +6,14 @@ import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
 import { ENTRY_LIMIT } from '../worker/entry-limit.js';
 import { BULL_BOARD_HEADERS } from './guard.js';
 
-/** Where Bull Board is. */
 const PATH = '/queues';
 const ICON = '/assets/icon.svg';
-/** Its page asks a host on the internet for fonts. */
+/** Bull Board's page loads fonts from the internet. */
 const FOREIGN_LINK = /<link[^>]* ?href="https?:\/\/[^>]*>/g;
 
 /**
- * Bull Board, to look and not to touch: entries are disposable, and what a run counts on is that only it and its
- * workers change them. It shows no prompts.
- * @param queues the queues to show now
+ * Bull Board, read-only: entries are disposable, and a run counts on being the only one, with its workers, to
+ * change them. Shows no prompts.
  * @param inFull names of queues whose entries hold no prompts
  */
 export async function addBullBoard(
@@ -36,7 +34,7 @@ export async function addBullBoard(
         favIcon: { default: ICON, alternative: ICON },
         miscLinks: [{ text: 'Runs', url: '/' }],
         hideDocsLink: true,
-        // Workers are on Promptmill's own page; asking the server for its list of connections is not free.
+        // Workers are on Promptmill's own page, and asking the server for its connections is not free.
         showWorkers: false,
       },
     },
@@ -60,8 +58,8 @@ export async function addBullBoard(
 }
 
 /**
- * Bull Board calls a queue "rate limited" while BullMQ counts the entries of the last second, which it does for every busy
- * queue. Here it is limited only while its workers have to wait, because of a 429 or of an outage.
+ * Bull Board calls every busy queue "rate limited", since BullMQ counts the entries of the last second. Here
+ * a queue is limited only while its workers have to wait, after a 429 or in an outage.
  */
 class Adapter extends BullMQAdapter {
   constructor(

@@ -8,21 +8,19 @@ import { jobTitle } from '../render/run-words.js';
 import { plain } from '../render/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
-/** `GET /api/state`: what the page shows, in words already. The page only puts them in their places. */
+/** `GET /api/state`, with all texts ready: the page only puts them in place. */
 export interface FrontPage {
   /** ISO 8601. */
   readonly at: string;
   readonly version: string;
-  /** What somebody has to mend: job files that cannot be read. */
+  /** What somebody has to repair: job files that cannot be read. */
   readonly problems: readonly string[];
   readonly store: { readonly ready: boolean; readonly text: string };
   readonly running: readonly RunCard[];
-  /** The newest first. */
   readonly past: readonly PastRun[];
   readonly workers: readonly WorkerRow[];
 }
 
-/** A part of a whole: how many, in words, and as a fraction for its bar. */
 export interface Share {
   readonly name: string;
   readonly count: string;
@@ -30,40 +28,36 @@ export interface Share {
   readonly fraction: number;
 }
 
-/** A label and its value. */
 export type Figure = readonly [label: string, value: string];
 
-/** A run that goes on, or that was lost on the way. */
 export interface RunCard {
   readonly id: string;
   readonly job: string;
   readonly state: 'running' | 'waiting' | 'lost';
   readonly stateText: string;
-  /** What it waits for, or what became of it; null while it gets on. */
+  /** What it waits for, or what happened to it; null while it makes progress. */
   readonly note: string | null;
   readonly done: number;
   readonly total: number;
   readonly progressText: string;
   readonly percentText: string;
   readonly figures: readonly Figure[];
-  /** By how they ended, those in the output; the fractions are of all rows of the input. */
+  /** Rows in the output, by status; the fractions are of all rows of the input. */
   readonly shares: readonly Share[];
   readonly where: readonly Figure[];
-  /** Rows a second over the last five minutes, oldest first. */
+  /** Rows per second over the last five minutes, oldest first. */
   readonly speeds: readonly number[];
   readonly speedsText: string;
 }
 
-/** A run that ended. */
 export interface PastRun {
   readonly id: string;
   readonly job: string;
-  /** `failures`: rows failed, or what is asked is missed, or no answer is valid. `invalid`: some answers are not. */
+  /** `failures`: rows failed, a target is missed, or no answer is valid. `invalid`: some answers are not. */
   readonly state: 'finished' | 'failures' | 'invalid' | 'stopped' | 'interrupted';
   readonly stateText: string;
-  /** Why it stopped, or what it missed. */
   readonly note: string | null;
-  /** ISO 8601; the page shows it in the time zone of whoever reads it. */
+  /** ISO 8601; the page shows it in the reader's time zone. */
   readonly startedAt: string;
   readonly duration: string;
   readonly rows: string;
@@ -73,7 +67,6 @@ export interface PastRun {
   readonly cost: string;
 }
 
-/** A process that makes calls. */
 export interface WorkerRow {
   readonly id: string;
   readonly name: string;
@@ -85,10 +78,9 @@ export interface WorkerRow {
   readonly note: string;
 }
 
-/** Where there is no figure. */
 export const NONE = '–';
 
-/** The page's content. Everything out of a beat is made plain: no control character, nothing that turns text around. */
+/** Text from a beat is made plain: no control characters, nothing that changes its direction. */
 export function frontPageOf(
   view: View,
   version: string,
@@ -158,7 +150,6 @@ export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard 
   };
 }
 
-/** How fast a run that goes on is, and how long it takes yet. */
 const speedFigures = (
   { rows_per_second: speed, seconds_left: left }: RunBeat,
   state: RunCard['state'],
@@ -167,13 +158,13 @@ const speedFigures = (
   ['Time left', left === null || state !== 'running' ? NONE : duration(Math.ceil(left))],
 ];
 
-/** Only where there are any: many jobs have no answer that could be invalid. */
+/** Only if there are any: many jobs have no answers that could be invalid. */
 const invalidFigure = ({ answers_invalid: invalid }: Summary): Figure[] =>
   invalid === 0 ? [] : [['Invalid answers', count(invalid)]];
 
 const FINISHED = 'Finished';
 
-/** `Finished`, and what a person should look at: `Finished, 11 failed, 3 invalid` */
+/** Adds what needs a look: `Finished, 11 failed, 3 invalid` */
 function finishedText({ rows, missed, rejected, answers_invalid: invalid }: Summary): string {
   const failed = rows.failed > 0 ? `, ${count(rows.failed)} failed` : '';
   const bad = invalid > 0 ? `, ${count(invalid)} invalid` : '';
@@ -182,13 +173,12 @@ function finishedText({ rows, missed, rejected, answers_invalid: invalid }: Summ
     : `${rejected ? 'Rejected' : FINISHED}, below what is asked`;
 }
 
-/** How a run ended, as a word for its colour and as a text. */
 export function endOf({
   state,
   summary,
 }: Pick<RunBeat, 'summary' | 'state'>): Pick<PastRun, 'state' | 'stateText'> {
   if (state === 'stopped') return { state, stateText: 'Stopped' };
-  // `running` is none of the past.
+  // `running` never gets here.
   if (state !== 'finished') return { state: 'interrupted', stateText: 'Interrupted' };
   const { rows, missed, answers_invalid: invalid } = summary;
   const noneValid = invalid > 0 && invalid === rows.completed;
@@ -237,7 +227,7 @@ export function workerOf({ beat }: SeenWorker): WorkerRow {
   };
 }
 
-/** @param whole what the fractions are of; the percentages are of the rows that ended */
+/** @param whole base of the fractions; the percentages are of the rows that ended */
 export function sharesOf(summary: Summary, whole = summary.rows.total): Share[] {
   const { total } = summary.rows;
   return outcomeParts(summary).map(([name, rows]) => ({
@@ -248,7 +238,7 @@ export function sharesOf(summary: Summary, whole = summary.rows.total): Share[] 
   }));
 }
 
-/** Rows whose outcome waits for those before them. */
+/** Rows with an outcome that waits for those before them. */
 function knownShare({ known, summary: { rows, input } }: RunBeat): Share[] {
   const ahead = known - rows.total;
   if (ahead <= 0) return [];

@@ -4,10 +4,10 @@ import helmet, { type FastifyHelmetOptions } from '@fastify/helmet';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Doorkeeper, type Login } from './login.js';
 
-/** Paths that need no login: they tell a supervisor whether the process works, and nothing else. */
+/** Need no login: they tell a supervisor whether the process works, and nothing else. */
 const OPEN = new Set(['/healthz', '/readyz']);
 
-/** The pages of Promptmill's own: nothing inline, nothing from elsewhere. */
+/** For Promptmill's own pages: nothing inline, nothing from elsewhere. */
 const POLICY = {
   defaultSrc: ["'none'"],
   scriptSrc: ["'self'"],
@@ -22,11 +22,11 @@ const POLICY = {
 const HEADERS: FastifyHelmetOptions = {
   contentSecurityPolicy: { useDefaults: false, directives: POLICY },
   xFrameOptions: { action: 'deny' },
-  // The dashboard speaks plain HTTP; a proxy that adds TLS to it adds this as well.
+  // The dashboard speaks plain HTTP; a proxy that adds TLS adds this too.
   strictTransportSecurity: false,
 };
 
-/** Bull Board's page has styles in it, fonts, and a base. */
+/** Bull Board's page has inline styles, fonts and a base. */
 export const BULL_BOARD_HEADERS: FastifyHelmetOptions = {
   contentSecurityPolicy: {
     useDefaults: false,
@@ -49,7 +49,7 @@ export function isLoopback(host: string): boolean {
   return LOOPBACK.check(host, version === 4 ? 'ipv4' : 'ipv6');
 }
 
-/** Puts every request, also one for a page that does not exist, past the login and the rules against other sites. */
+/** Applies the login and the rules against other sites to every request, even for a missing page. */
 export async function guard(app: FastifyInstance, host: string, login: Login): Promise<void> {
   const doorkeeper = new Doorkeeper(login);
   await app.register(helmet, HEADERS);
@@ -87,14 +87,14 @@ export async function guard(app: FastifyInstance, host: string, login: Login): P
     if (isOpen(request)) done();
     else app.basicAuth(request, reply, done);
   });
-  // Nothing here changes anything, so that no other site can make a browser that is logged in change something.
+  // Nothing here changes anything, so another site cannot use a logged-in browser to change something.
   app.addHook('onRequest', (request, _reply, done) => {
     const reads = request.method === 'GET' || request.method === 'HEAD';
     done(reads ? undefined : refusal(405, 'the dashboard only shows; it changes nothing'));
   });
 }
 
-/** What a browser that has logged in is known by. */
+/** Identifies a browser that has logged in. */
 const COOKIE = 'promptmill_device';
 /** In seconds: 30 days. */
 const COOKIE_S = 30 * 24 * 3_600;
@@ -110,7 +110,7 @@ function deviceIn({ headers }: FastifyRequest): string | undefined {
 const isOpen = ({ url }: FastifyRequest): boolean => OPEN.has(url.replace(/\?.*/s, ''));
 
 /**
- * A page of another site can make its own name lead to this machine, and would then read the dashboard as its own
+ * A page of another site can point its own name at this machine, and could then read the dashboard as its own
  * (DNS rebinding). The port does not matter: a tunnel has another one.
  */
 function strangeName(request: FastifyRequest): Error {

@@ -1,7 +1,6 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { UsageError } from '../errors.js';
 
-/** Who may see the dashboard. */
 export interface Login {
   readonly user: string;
   /** At least 8 characters. */
@@ -9,20 +8,16 @@ export interface Login {
 }
 
 const SHORTEST = 8;
-/** Wrong passwords that one client may send at once, and in a minute after that. */
+/** Wrong passwords from one client: this many at once, then as many per minute. */
 const MOST_WRONG = 10;
-/** The same of all strangers together, so that many addresses are no better than one. */
+/** The same for all strangers together, so that many addresses are no better than one. */
 const MOST_WRONG_OF_STRANGERS = 60;
 const MINUTE_MS = 60_000;
-/** An address from which the right password came is no stranger for this time, in milliseconds: a day. */
+/** An address that sent the right password is no stranger for this long: a day. */
 const KNOWN_MS = 24 * 3_600_000;
-/** Addresses that are known at a time. */
 const MOST_KNOWN = 1_000;
 
-/**
- * The login out of the environment.
- * @throws UsageError when there is no password, or one that is soon guessed; never with the password in it
- */
+/** @throws UsageError when there is no password or one that is easily guessed; never quotes the password */
 export function loginFrom(user: string, password: string | undefined): Login {
   const name = 'PROMPTMILL_DASHBOARD_PASSWORD';
   if (password === undefined || password === '') {
@@ -39,7 +34,7 @@ export function loginFrom(user: string, password: string | undefined): Login {
       `Use ${SHORTEST} characters or more: openssl rand -base64 18 makes one.`,
     );
   }
-  // HTTP puts a colon between the two, and no control character can be typed into a browser.
+  // HTTP puts a colon between the two, and no browser lets you type a control character.
   if (user === '' || user.includes(':') || /\p{Cc}/u.test(user + password)) {
     throw new UsageError(
       'bad_dashboard_login',
@@ -50,15 +45,13 @@ export function loginFrom(user: string, password: string | undefined): Login {
   return { user, password };
 }
 
-/** Somebody who wants in. */
 export interface Attempt {
   readonly user: string;
   readonly password: string;
-  /** Where the request came from. */
   readonly address: string;
-  /** On this machine, and not through a proxy that says for whom it asks. */
+  /** On this machine, and not through a proxy that names another client. */
   readonly local: boolean;
-  /** What the browser was given when it logged in; undefined where it shows nothing. */
+  /** Given to the browser when it logged in; undefined when it sends none. */
   readonly device: string | undefined;
 }
 
@@ -66,26 +59,27 @@ type Verdict =
   /** `device` is for the browser to keep; null when it has one. */
   | { readonly kind: 'right'; readonly device: string | null }
   | { readonly kind: 'wrong' }
-  /** The password was not looked at. */
+  /** The password was not checked. */
   | { readonly kind: 'too many'; readonly waitMs: number };
 
 /**
- * Compares logins in constant time, and lets nobody guess fast: who has sent too many wrong passwords is not looked at, right
- * or wrong, or he would learn from the answer which it was. So that a guesser cannot keep out the owner, wrong passwords
- * count against a browser that has logged in before (by a cookie), else against an address; and addresses that have not
- * logged in before have a limit that all of them share (fault 86). A cookie alone opens nothing.
+ * Compares logins in constant time, and slows down guessing: after too many wrong passwords the next one is
+ * not checked at all, or the answer would tell whether it was right. So that a guesser cannot lock out the
+ * owner, wrong passwords count against the cookie of a browser that has logged in before, else against the
+ * address; and all addresses that have not logged in before share one limit (fault 86). A cookie alone opens
+ * nothing.
  * @see https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies
  */
 export class Doorkeeper {
   readonly #expected: Buffer;
-  /** Cookies are good for as long as this process: nothing of the password can be guessed from one. */
+  /** Cookies are valid for the life of this process; one tells nothing about the password. */
   readonly #key = randomBytes(32);
   readonly #wrong = new Map<string, Allowance>();
   readonly #strangers: Allowance;
-  /** Address → when the right password last came from it; the oldest first. */
+  /** Address → when it last sent the right password; oldest first. */
   readonly #known = new Map<string, number>();
 
-  /** @param clock milliseconds, monotonic */
+  /** @param clock monotonic, in ms */
   constructor(
     { user, password }: Login,
     private readonly clock: () => number = () => performance.now(),
@@ -102,7 +96,7 @@ export class Doorkeeper {
     const isStranger = !isDevice && !local && now - (this.#known.get(address) ?? -KNOWN_MS) >= KNOWN_MS;
     const waitMs = Math.max(own.waitMs(now), isStranger ? this.#strangers.waitMs(now) : 0);
     if (waitMs > 0) return { kind: 'too many', waitMs };
-    // Digests are of one length, which is what the comparison needs, and tell nothing of that of the password.
+    // Digests have one length, as the comparison needs, and do not reveal that of the password.
     if (timingSafeEqual(digest(user, password), this.#expected)) {
       this.#remember(address, now);
       return { kind: 'right', device: isDevice ? null : this.#newDevice() };
@@ -138,7 +132,7 @@ export class Doorkeeper {
   }
 }
 
-/** So many at once, and as many a minute: a token bucket. */
+/** Token bucket: `most` at once, and as many per minute. */
 class Allowance {
   #left: number;
 
@@ -154,7 +148,7 @@ class Allowance {
     this.#left -= 1;
   }
 
-  /** Until there is one; 0 when there is. */
+  /** 0 when one is left. */
   waitMs(now: number): number {
     this.#fill(now);
     return this.#left >= 1 ? 0 : Math.ceil(((1 - this.#left) * MINUTE_MS) / this.most);

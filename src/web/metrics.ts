@@ -9,35 +9,30 @@ import type { QueueView } from '../queue/queue-views.js';
 import { CALLS } from '../store/counters.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
-/** Runs that ended longer ago are left out, so that what Prometheus keeps of an old run ends with it: a day. */
+/** Runs that ended longer ago are left out, so that their series in Prometheus end: a day. */
 const RECENT_MS = 24 * 3_600_000;
-/** The newest runs at most: each has about 50 series. */
+/** The newest runs: each has about 50 series. */
 const MOST_RUNS = 50;
 const MOST_WORKERS = 500;
-/** Statuses and codes are few; a worker that names more than these is not believed. */
+/** Real statuses and codes are few; a worker that reports more is not trusted. */
 const MOST_STATUSES = 50;
 const MOST_QUEUES = 20;
-/** A label out of a heartbeat is cut to this many characters; that of a status to fewer. */
+/** Characters to which a label from a heartbeat, or a status, is cut. */
 const LABEL_LENGTH = 200;
 const STATUS_LENGTH = 50;
-/** A scrape does not wait longer for the counts of a queue, in milliseconds; they are then left out. */
+/** Counts of a queue that take longer are left out of the scrape. */
 const PATIENCE_MS = 2_000;
 
 const STATES = ['running', 'lost', 'finished', 'stopped', 'interrupted'] as const;
 
 interface MetricsOptions {
   readonly watch: FleetWatch;
-  /** The queues that can be asked. */
   readonly views: () => Promise<readonly QueueView[]>;
   readonly version: string;
 }
 
-/**
- * `/metrics`. The figures are those of the heartbeats: runs and workers count, and this process only tells. So they are
- * right after a restart of it, and what it shows is made anew for each scrape.
- */
+/** Runs and workers count in their heartbeats, so the figures are right after a restart of this process. */
 export function addMetrics(app: FastifyInstance, { watch, views, version }: MetricsOptions): void {
-  // The CPU and memory of this process.
   const own = new Registry();
   collectDefaultMetrics({ register: own });
 
@@ -66,12 +61,12 @@ export function addMetrics(app: FastifyInstance, { watch, views, version }: Metr
 const isRecent = ({ beat: { state, summary } }: WatchedRun): boolean =>
   state === 'running' || Date.now() - Date.parse(summary.finished_at) < RECENT_MS;
 
-/** A value, or one for each combination of the metric's own labels; none where there is nothing to tell. */
+/** A value, or one per combination of the metric's own labels; null or undefined for none. */
 type Value = number | null | undefined | readonly (readonly [labels: readonly string[], value: number])[];
 
 /**
- * Metrics of what is seen: name without `promptmill_` → help, value, names of its own labels. One that ends in `_total` is a
- * counter, as Prometheus has it.
+ * Name without `promptmill_` → help, value, names of its own labels. `_total` marks a counter, as in
+ * Prometheus.
  */
 type Metrics<Seen> = Readonly<
   Record<string, readonly [help: string, value: (seen: Seen) => Value, ...labels: string[]]>
@@ -128,7 +123,7 @@ const OF_RUNS: Metrics<ToldRun> = {
   ],
 };
 
-/** With the label `worker`: a series ends with its worker and never falls. */
+/** Labelled by `worker`: a series ends with its worker and never falls. */
 const OF_WORKERS: Metrics<WorkerBeat> = {
   calls_total: [
     'Calls since a worker started, by HTTP status, or by error code where there was no answer',
@@ -143,7 +138,6 @@ const OF_WORKERS: Metrics<WorkerBeat> = {
   worker_draining: ['Whether a worker takes no more rows', ({ draining }) => Number(draining)],
 };
 
-/** Of the queues of a worker. */
 const OF_QUEUES: Metrics<WorkerBeat['queues'][number] & Pick<WorkerBeat, 'id'>> = {
   concurrency_limit: ['Calls at once that a worker may make now', ({ concurrency }) => concurrency],
   in_flight: ['Calls under way', (queue) => queue.in_flight],
@@ -165,7 +159,7 @@ const each = <N extends string>(names: readonly N[], values: Readonly<Record<N, 
 
 const cut = (text: string): string => text.slice(0, LABEL_LENGTH);
 
-/** @param common labels that all of the metrics have, before their own ones */
+/** @param common labels of all the metrics, before their own */
 function add<Seen>(
   registry: Registry,
   metrics: Metrics<Seen>,
@@ -185,7 +179,6 @@ function add<Seen>(
   }
 }
 
-/** Entries of each queue by their state. */
 async function depthsOf(views: readonly QueueView[]): Promise<Value> {
   const depths = await Promise.all(
     views.map(async (view) => {
@@ -199,22 +192,22 @@ async function depthsOf(views: readonly QueueView[]): Promise<Value> {
 const LATENCY = 'promptmill_run_latency_seconds';
 const LATENCY_HELP = 'How long the last call of each row took';
 
-/** Completions of a few tokens take a tenth of a second, long ones minutes. In seconds. */
+/** In seconds: completions of a few tokens take a tenth of a second, long ones minutes. */
 const BOUNDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 
-/** A real text has at most 3,000 characters. */
+/** A real one has at most 3,000 characters. */
 const LONGEST_HISTOGRAM = 20_000;
 
 /**
- * A histogram that was counted elsewhere. That of prom-client only takes one observation after the other, and a run
- * has millions; so this one answers the registry with lines of its own.
+ * Counted elsewhere: prom-client's histogram takes one observation at a time, and a run has millions. So this
+ * one hands its own lines to the registry.
  */
 class LatencyHistogram extends Histogram {
   constructor(private readonly runs: readonly ToldRun[]) {
     super({ name: LATENCY, help: LATENCY_HELP, registers: [] });
   }
 
-  /** What the registry asks a histogram for; the types leave it out. */
+  /** Called by the registry; missing from the types. */
   async getForPromString() {
     return {
       name: LATENCY,
@@ -226,7 +219,7 @@ class LatencyHistogram extends Histogram {
   }
 }
 
-/** The lines of one run. A text that is no histogram, which only a forged heartbeat has, makes none. */
+/** A text that is no histogram, as in a forged heartbeat, yields no lines. */
 function latencyLines({ beat: { latency, run }, job }: ToldRun) {
   if ((latency?.histogram.length ?? 0) > LONGEST_HISTOGRAM) return [];
   const line = (part: string, value: number, more: { readonly le?: number | '+Inf' } = {}) => ({

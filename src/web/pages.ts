@@ -19,25 +19,22 @@ interface Asset {
   readonly etag: string;
 }
 
-/** Files of the page, by their names; they are few, small, and read once. */
 const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as const;
 
 interface PagesOptions {
   readonly watch: FleetWatch;
   readonly version: string;
-  /** What somebody has to mend. */
   readonly problems: () => readonly string[];
-  /** Whether there is a Bull Board at `/queues`; where there is none, a page says why. */
+  /** Whether `/queues` is a Bull Board; otherwise a page there says why not. */
   readonly bullBoard: boolean;
 }
 
-/** The pages of Promptmill's own, and the data that they show. */
 export function addPages(app: FastifyInstance, { watch, version, problems, bullBoard }: PagesOptions): void {
   for (const name of FILES) {
     const asset = read(name);
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, asset));
   }
-  // Browsers ask for it beside pages that are no HTML.
+  // Browsers ask for it on pages that are not HTML.
   const icon = read('icon.svg');
   app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
@@ -79,7 +76,7 @@ function read(name: string): Asset {
 }
 
 function send(request: FastifyRequest, reply: FastifyReply, { body, type, etag }: Asset): FastifyReply {
-  // Kept by the browser and asked for anew each time, so that an update shows at once.
+  // Cached by the browser but revalidated each time, so that an update shows at once.
   reply.headers({ etag, 'cache-control': 'private, no-cache' });
   if (request.headers['if-none-match'] === etag) return reply.code(304).send();
   return reply.type(type).send(body);

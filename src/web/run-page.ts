@@ -8,29 +8,24 @@ import { plain } from '../render/terminal-text.js';
 import { cardOf, endOf, type Figure, NONE, type Share, sharesOf, workerOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
-/** `GET /api/runs/ID`: what the page of a run shows. */
+/** `GET /api/runs/ID`. */
 export interface RunPage {
   readonly id: string;
   readonly job: string;
-  /** Whether it changes yet. */
+  /** False while it can still change. */
   readonly ended: boolean;
-  /** Its colour. */
   readonly state: string;
   readonly stateText: string;
   readonly note: string | null;
   readonly rowsText: string;
-  /** Of a run that goes on, the fractions are of all its rows. */
+  /** While it runs, the fractions are of all its rows. */
   readonly shares: readonly Share[];
-  /** Speed and time left, of a run that goes on. */
+  /** Speed and time left, while it runs. */
   readonly figures: readonly Figure[];
   readonly facts: readonly Figure[];
   readonly sections: readonly ReportSection[];
 }
 
-/**
- * The facts and sections of a report, of a run that goes on or has ended.
- * @param workers of all runs
- */
 export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]): RunPage {
   const { beat } = run;
   const { summary } = beat;
@@ -62,7 +57,7 @@ export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]): RunP
   };
 }
 
-/** Those of a card that the sections do not have: speed, time left, how long it runs. */
+/** The figures of a card that the sections lack: speed, time left, running time. */
 const PACE_FIGURES = 3;
 
 function workerSection({ run, queue }: RunBeat, workers: readonly SeenWorker[]): ReportSection[] {

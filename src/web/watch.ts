@@ -11,45 +11,40 @@ import {
 } from '../fleet/beats.js';
 import type { KeyValue } from '../store/key-value.js';
 
-/** How far the picture of the throughput reaches back, in milliseconds: 5 minutes. */
 const REACH_MS = 300_000;
-/** Nobody looks on: the heartbeats are read so often all the same, so that the picture of the throughput has no gap. */
+/** Heartbeats are read this often even without viewers, so that the throughput chart has no gap. */
 const IDLE_MS = 5_000;
-/** Beats are about a second old; looking more often shows nothing more. */
+/** Beats are about a second old; looking more often shows nothing new. */
 const FRESH_MS = 900;
-/** A request does not wait longer for a store that is away; it gets what was seen last. */
+/** A request waits no longer for a store that is away; it gets what was seen last. */
 const PATIENCE_MS = 2_000;
-/** A store that was silent for so long is not there. */
+/** A store that is silent for this long is not ready. */
 const SILENT_MS = 15_000;
-/** There are fewer; a store that was filled by somebody else must not fill the memory. */
+/** Real fleets are smaller; a store filled by somebody else must not fill the memory. */
 const MOST_RUNS = 500;
 const MOST_WORKERS = 1_000;
 
-/** The last beat of a run, with how fast it was in the last minutes. */
 export interface WatchedRun extends SeenRun {
   readonly standing: Standing;
   readonly samples: RateWindow;
 }
 
-/** What was heard last. */
 export interface View {
-  /** The newest first. */
   readonly runs: readonly WatchedRun[];
   readonly workers: readonly SeenWorker[];
-  /** Milliseconds since the store answered; null when it never did. */
+  /** Since the store answered; null when it never did. */
   readonly silentMs: number | null;
   readonly ready: boolean;
 }
 
-/** A beat as it was read at the last look. */
 interface KnownBeat {
   readonly text: string;
-  /** Undefined for what is no beat of a run. */
+  /** Undefined when the text is no run beat. */
   readonly beat: RunBeat | undefined;
   readonly samples: RateWindow;
 }
 
-/** Reads the heartbeats for all who want to know, once for all of them. */
+/** Reads the heartbeats once for all viewers. */
 export class FleetWatch {
   readonly #keyValue: Pick<KeyValue, 'list'>;
   readonly #timer: NodeJS.Timeout;
@@ -65,7 +60,7 @@ export class FleetWatch {
     void this.#look();
   }
 
-  /** What is heard now, or what was heard last where the store does not answer. */
+  /** The current beats, or the last ones seen when the store does not answer. */
   async view(): Promise<View> {
     const age = this.#answeredAt === null ? null : performance.now() - this.#answeredAt;
     if (age === null || age > FRESH_MS) await this.#lookBriefly();
@@ -85,7 +80,7 @@ export class FleetWatch {
     patience.abort();
   }
 
-  /** One look at a time: a store that is away keeps the commands until it is back. */
+  /** One look at a time: commands to a store that is away queue up until it is back. */
   #look(): Promise<void> {
     this.#looking ??= this.#read()
       // A store that is away shows as silence.
@@ -103,7 +98,7 @@ export class FleetWatch {
     this.#beats = new Map();
     const runs: WatchedRun[] = [];
     for (const { name, text, ageMs } of beats) {
-      // A text that did not change is not read twice: most beats are of runs that ended.
+      // An unchanged text is not parsed twice: most beats are of ended runs.
       const known = before.get(name);
       const beat = known?.text === text ? known.beat : readRuns([{ name, text, ageMs }])[0]?.beat;
       const samples =

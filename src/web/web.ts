@@ -10,44 +10,37 @@ import { addMetrics } from './metrics.js';
 import { addPages } from './pages.js';
 import { FleetWatch } from './watch.js';
 
-/** What the dashboard needs. */
 export interface WebOptions {
   readonly keyValue: Pick<KeyValue, 'list'>;
-  /**
-   * To look at the queues that runs and workers name; null for the embedded store, whose queues are each inside the
-   * process of a run. The caller closes it, after the web.
-   */
+  /** Null for the embedded store, whose queues are inside each run. The caller closes it, after the web. */
   readonly queues: QueueViews | null;
-  /** Queues to show beside those, such as that of the schedule, whose entries hold no prompts. @default none */
+  /** Queues to show as well, whose entries hold no prompts, such as the schedule's. @default none */
   readonly alsoQueues?: readonly string[];
-  /** As the environment has them; no password is refused. */
   readonly login: { readonly user: string; readonly password: string | undefined };
   /** @default '127.0.0.1' */
   readonly host?: string;
   /** 0 is a free one. @default 7300 */
   readonly port?: number;
-  /** Of Promptmill. */
   readonly version: string;
-  /** What somebody has to mend, such as a job file that cannot be read; shown above all else. @default nothing */
+  /** What somebody has to repair, such as an unreadable job file; shown at the top. @default nothing */
   readonly problems?: () => readonly string[];
   readonly log: Logger;
 }
 
-/** The dashboard while it listens. */
 export interface Web {
-  /** Address of the page, without a slash at its end. */
+  /** Without a slash at the end. */
   readonly url: string;
-  /** Stops listening and ends what is under way. */
+  /** Stops listening and ends open requests. */
   close(): Promise<void>;
 }
 
-/** A request has no body here, and no business lasting. */
+/** Requests have no body here, and no reason to last. */
 const BODY_BYTES = 1_024;
 const REQUEST_MS = 30_000;
 
 /**
- * Starts the dashboard, the metrics and the health checks.
- * @throws UsageError when there is no password or a short one, on any address (fault 59), or the address cannot be had
+ * @throws UsageError without a password or with a short one, on any address (fault 59), or when the address
+ *   cannot be used
  */
 export async function startWeb(options: WebOptions): Promise<Web> {
   const { keyValue, queues, alsoQueues = [], host = '127.0.0.1', port = 7300, version, log } = options;
@@ -57,12 +50,12 @@ export async function startWeb(options: WebOptions): Promise<Web> {
     forceCloseConnections: true,
     bodyLimit: BODY_BYTES,
     requestTimeout: REQUEST_MS,
-    // A proxy on this machine may say for whom it asks (X-Forwarded-For); others are not believed.
+    // A proxy on this machine may name its client (X-Forwarded-For); others are not trusted.
     trustProxy: 'loopback',
   });
   app.setErrorHandler((error: FastifyError, _request, reply) => {
     const status = error.statusCode ?? 500;
-    // What went wrong inside is for the log; a message of the store may have an address in it.
+    // Internal errors are for the log: a message of the store may have an address in it.
     if (status >= 500) log.warn({ err: error }, 'a page of the dashboard failed');
     return reply
       .code(status)
@@ -110,7 +103,7 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   };
 }
 
-/** For a supervisor: `/healthz` while the process answers, `/readyz` while its store does too. They tell nothing else. */
+/** `/healthz` while the process answers, `/readyz` while its store does too. They tell nothing else. */
 function addHealth(app: FastifyInstance, watch: FleetWatch): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (_request, reply) => {

@@ -18,7 +18,7 @@ const fileSchema = z.strictObject({
     z.string(),
     z.strictObject({
       schedulers: z.record(z.string(), jobScheduler),
-      /** Those that have not ended. */
+      /** Entries that have not ended. */
       entries: z.array(
         z.strictObject({
           ...{ id: z.string(), scheduler: z.string(), name: z.string(), data: z.string(), opts: options },
@@ -30,16 +30,12 @@ const fileSchema = z.strictObject({
 });
 type Content = z.output<typeof fileSchema>;
 
-/** What is asked of a scheduler when it is put. */
 type Wanted = Pick<JobScheduler, 'name' | 'next' | 'pattern' | 'tz' | 'data' | 'opts'>;
 
-/** Id of the entry of a scheduler for a time, as BullMQ has it. */
+/** Entry id, as BullMQ forms it. */
 const entryId = (scheduler: string, time: number): string => `repeat:${scheduler}:${time}`;
 
-/**
- * Makes a scheduler with its next entry, or changes one: then the entry that is not taken yet gives way to the new one.
- * @returns the new entry; null when there is one for this time that a worker has
- */
+/** The new entry replaces one not taken yet. @returns null when a worker has the entry for this time */
 export function putScheduler(
   queue: QueueState,
   id: string,
@@ -56,9 +52,8 @@ export function putScheduler(
 }
 
 /**
- * Makes the entry that follows the one that a worker has taken.
- * @param producer id of that one: it makes one entry, however often it is handed out
- * @returns the new entry; null when there is none to make
+ * @param producer id of the taken entry, which makes one other, however often it is handed out
+ * @returns null when there is none to make
  */
 export function advanceScheduler(
   queue: QueueState,
@@ -75,7 +70,7 @@ export function advanceScheduler(
   return addEntry(queue, id, scheduler, opts);
 }
 
-/** @returns false when there is none of this name */
+/** @returns false when there is no such scheduler */
 export function removeScheduler(queue: QueueState, id: string): boolean {
   const next = queue.schedulers.get(id)?.next;
   const entry = next === undefined ? undefined : queue.get(entryId(id, next));
@@ -83,7 +78,7 @@ export function removeScheduler(queue: QueueState, id: string): boolean {
   return queue.schedulers.delete(id);
 }
 
-/** What BullMQ reads of a scheduler; all of it is text. */
+/** BullMQ reads all of it as text. */
 export function schedulerFields(scheduler: JobScheduler | undefined): Record<string, string> {
   if (scheduler === undefined) return {};
   const { name, iterations, pattern, tz, data, opts } = scheduler;
@@ -97,7 +92,7 @@ export function schedulerFields(scheduler: JobScheduler | undefined): Record<str
   };
 }
 
-/** Whether an entry is the next one of its scheduler, which makes no other as long as that is there. */
+/** A scheduler makes no other entry while its next one exists. */
 export const isNextOfScheduler = (queue: QueueState, { id, json }: Entry): boolean => {
   const scheduler = queue.schedulers.get(json.repeatJobKey ?? '');
   return scheduler !== undefined && id === entryId(json.repeatJobKey ?? '', scheduler.next);
@@ -130,14 +125,14 @@ const newEntry = ({
 });
 
 /**
- * The job schedulers of a store with their entries, on disk. All else in a queue may be lost with the process, because the run adds it
- * again; the schedule has nobody who would, so a time that passes while nothing serves is kept here.
+ * Job schedulers and their entries, on disk. The rest of a queue may die with the process, because the run
+ * adds it again; nobody would add a schedule again, so times that pass while nothing serves are kept here.
  */
 export class SchedulerFile {
-  /** @param path it is there once the first scheduler is */
+  /** @param path created with the first scheduler */
   constructor(private readonly path: string) {}
 
-  /** Puts what is in the file into the queues. @throws UsageError when it is damaged, or of another version */
+  /** Loads the file into the queues. @throws UsageError when it is damaged, or of another version */
   read(queueOf: (name: string) => QueueState): void {
     for (const [name, { schedulers, entries }] of Object.entries(this.#content().queues)) {
       const queue = queueOf(name);
@@ -195,7 +190,6 @@ export class SchedulerFile {
     renameSync(draft, this.path);
   }
 
-  /** Why it could not be written, in words. */
   why(error: unknown): string {
     return `cannot note the schedule in ${this.path}: ${errorText(error)}`;
   }

@@ -14,26 +14,25 @@ import {
   MOST_LISTED,
 } from '../key-value.js';
 
-/** Begins the name of a file that is being written. */
+/** Name prefix of a file being written. */
 const UNDER_WAY = '.';
-/** A file that was being written for so long belongs to a process that was killed, in milliseconds. */
+/** A file still being written after this time, in ms, belongs to a killed process. */
 const ABANDONED_MS = 60_000;
-/** Bytes that the first line takes at most. */
+/** Maximum bytes of the first line. */
 const HEAD = 32;
-/** Pause before looking again for a lock that another process holds, in milliseconds. */
+/** Pause before trying again a lock that another process holds, in ms. */
 const AGAIN_MS = 3;
-/** Looks before a name is given up as unusable. */
+/** Attempts before a name is given up as unusable. */
 const LOOKS = 300;
 
 /**
- * Texts by name for the embedded store: files in the state directory, because only the process of a run can open its
- * store. Others want to see how it gets on, and runs of one state directory share a quota. The first line of a file is
- * its time to live in milliseconds. Readers need no lock: every change is a rename.
+ * Files in the state directory, because only the process of a run can open its store, but others watch its
+ * progress, and runs of one state directory share a quota. The first line of a file is its time to live in
+ * ms. Readers need no lock: every change is a rename.
  */
 export class FileKeyValue implements KeyValue {
   readonly #directory: string;
 
-  /** @param stateDir its folder `board` is made when it is missing */
   constructor(stateDir: string) {
     this.#directory = join(stateDir, 'board');
   }
@@ -99,7 +98,6 @@ export class FileKeyValue implements KeyValue {
     return { text: text === OVER ? null : text, written: false, now: Date.now() };
   }
 
-  /** A reader sees the whole text or the one before. */
   #write(folder: Folder, name: string, text: string, ttlMs: number): void {
     const draft = join(this.#directory, folder, `${UNDER_WAY}${process.pid}-${fileOf(name)}`);
     writeFileSync(draft, `${ttlMs}\n${text}`, { mode: 0o600 });
@@ -117,7 +115,7 @@ export class FileKeyValue implements KeyValue {
     }
   }
 
-  /** What a file of a folder is without a look into it; null for one that holds no text. */
+  /** Size and age of a file, without reading it; null when it holds no text. */
   #sizedOf(folder: Folder, file: string): (Sized & { name: string; path: string }) | null {
     const path = join(this.#directory, folder, file);
     const found = sized(path);
@@ -130,10 +128,10 @@ export class FileKeyValue implements KeyValue {
   }
 }
 
-/** The name of a file that no name of a text can leave the folder with. */
+/** File name of a text; no name can lead out of the folder. */
 const fileOf = (name: string): string => encodeURIComponent(name).replaceAll('.', '%2E');
 
-/** Null for a file that is none of ours. */
+/** Null for a file that is not ours. */
 function nameOf(file: string): string | null {
   try {
     return decodeURIComponent(file);
@@ -156,7 +154,7 @@ interface Sized {
   readonly ageMs: number;
 }
 
-/** Null for all that is no text: a folder, a pipe, a link, a file of another size; and for what is closed to this process. */
+/** Null for what is no text (a folder, a pipe, a link, too large a file) or is closed to this process. */
 function sized(path: string): Sized | null {
   try {
     const stat = lstatSync(path);
@@ -167,7 +165,6 @@ function sized(path: string): Sized | null {
   }
 }
 
-/** A text that has outlived its time. */
 const OVER = Symbol('over');
 
 /** Null for a file that is gone or closed to us. */

@@ -16,46 +16,45 @@ import { StopError, UsageError } from '../../errors.js';
 import { UNKNOWN_TEXT } from '../ledger.js';
 import type { Change, Place } from './ledger-state.js';
 
-/** The first line. The number goes up with every change of what the lines mean. */
+/** The first line. Raise the number with every change of what the lines mean. */
 const HEADER = Buffer.from('promptmill ledger 1\n');
-/** Behind the name of the file in those of its drafts. */
+/** Follows the file's name in the names of its drafts. */
 const DRAFT = '.new';
-/** A line begins with the checksum of the rest in hexadecimal, and with what it is. */
+/** A line begins with the checksum of the rest, in hexadecimal, and its kind. */
 const CHECKSUM = 8;
 const UNSIGNED = ' '.repeat(CHECKSUM);
 const CHANGE = ' ';
 const OUTCOME = '+';
-/** Bytes of a line before its text, and its end. */
+/** Bytes of a line before its text, and the byte that ends it. */
 const BEFORE = CHECKSUM + 1;
 const LINE_END = 10;
-/** Bytes that are read at a time. */
 const BLOCK = 2 ** 18;
 
 /**
- * The ledger's changes in their order, one line of JSON for each; the outcomes that a change brings are lines of their own
- * before it. All lines of a change are one write. So whatever a killed process has left of one ends without its last line,
- * and is cut off by the next. It survives the death of the process and not that of the machine:
- * a change is not synced. A file that takes the place of another is, because that one may have been on the disk for long.
+ * The ledger's changes in order, one line of JSON each, after a line for each outcome that the change brings.
+ * All lines of a change are one write: what a killed process leaves of one lacks the last line, and the next
+ * process cuts it off. A change survives the death of the process but not of the machine, because it is not
+ * synced. A file that replaces another is synced, because the old one may have been on disk for long.
  */
 export class LedgerFile {
-  /** Null once it is closed: the system gives the number to another file. */
+  /** Null once closed: the system gives the number to another file. */
   #descriptor: number | null;
   #isTorn = false;
 
   private constructor(
     descriptor: number,
     private readonly path: string,
-    /** Bytes that are written in full. */
+    /** Bytes written in full. */
     private size: number,
-    /** Its name while it is a draft. */
+    /** Name while it is a draft. */
     private readonly draftPath = path,
   ) {
     this.#descriptor = descriptor;
   }
 
   /**
-   * Begins a file that gets its name with `put`, and only then takes the place of another. Until then it has a name of its own:
-   * a process that was frozen over its draft, and wakes, finds nothing of the one that has taken over.
+   * Begins a file that takes the place of `path` only with `put`. Until then it has a name of its own: a
+   * process that was frozen over its draft, and wakes, cannot touch the file of the one that took over.
    */
   static draft(path: string): LedgerFile {
     const draftPath = `${path}${DRAFT}-${randomBytes(6).toString('hex')}`;
@@ -69,7 +68,6 @@ export class LedgerFile {
     }
   }
 
-  /** Makes a file that has nothing in it. */
   static begin(path: string): void {
     const file = LedgerFile.draft(path);
     file.put();
@@ -81,13 +79,12 @@ export class LedgerFile {
     renameSync(this.draftPath, this.path);
   }
 
-  /** Gives a draft up. */
   discard(): void {
     this.close();
     rmSync(this.draftPath, { force: true });
   }
 
-  /** Removes the drafts that others have left, who were killed or have lost the folder to this process. */
+  /** Removes drafts of processes that were killed or have lost the folder to this one. */
   static sweep(path: string): void {
     const folder = dirname(path);
     for (const name of readdirSync(folder)) {
@@ -95,11 +92,7 @@ export class LedgerFile {
     }
   }
 
-  /**
-   * Opens a file and hands on all that is in it, line by line.
-   * @param onChange gets each change with the places of the outcomes that it brings
-   * @throws UsageError when it is damaged, or of another version
-   */
+  /** @throws UsageError when it is damaged, or of another version */
   static open(path: string, onChange: (change: Change, places: readonly Place[]) => void): LedgerFile {
     const descriptor = openSync(path, 'r+');
     try {
@@ -117,11 +110,7 @@ export class LedgerFile {
     return this.size;
   }
 
-  /**
-   * Writes a change and the outcomes that it brings, all or nothing.
-   * @param outcomes JSON without line breaks
-   * @returns the places of the outcomes
-   */
+  /** All or nothing. @param outcomes JSON without line breaks */
   append(change: Change, outcomes: readonly string[] = []): Place[] {
     const texts = outcomes.map((outcome) => lineOf(OUTCOME, outcome));
     texts.push(lineOf(CHANGE, JSON.stringify(change)));
@@ -144,7 +133,7 @@ export class LedgerFile {
     return places;
   }
 
-  /** The text of an outcome. @throws StopError when it is not there as it was written */
+  /** @throws StopError when the outcome is not there as written */
   read(place: Place): string {
     return this.#lineAt(place).toString('utf8', BEFORE, BEFORE + place.bytes);
   }
@@ -160,7 +149,6 @@ export class LedgerFile {
     return this.#descriptor;
   }
 
-  /** The places of the first lines of what is written next. */
   #placesIn(bytes: Buffer, lines: number, isUnknown: (i: number) => boolean): Place[] {
     const places: Place[] = [];
     let begin = 0;
@@ -188,13 +176,12 @@ export class LedgerFile {
     this.size += bytes.length;
   }
 
-  /** Cuts off what was written of a change that did not get in as a whole. */
+  /** Cuts off what was written of an incomplete change. */
   #takeBack(): void {
     ftruncateSync(this.#open, this.size);
     this.#isTorn = false;
   }
 
-  /** The line of an outcome. */
   #lineAt({ offset, bytes }: Place): Buffer {
     const line = Buffer.alloc(BEFORE + bytes + 1);
     let at = 0;
@@ -212,7 +199,7 @@ export class LedgerFile {
   #replay(onChange: (change: Change, places: readonly Place[]) => void): number {
     const block = Buffer.allocUnsafe(BLOCK);
     let places: Place[] = [];
-    /** What was read and is no whole line yet, and where it begins. */
+    /** The incomplete line read so far, which begins at `offset`. */
     let rest: Buffer = Buffer.alloc(0);
     let offset = 0;
     let whole = 0;
@@ -247,10 +234,9 @@ export class LedgerFile {
   }
 }
 
-/** A line with room for its checksum. */
 const lineOf = (kind: string, text: string): string => `${UNSIGNED}${kind}${text}\n`;
 
-/** Puts the checksum of each line before it. */
+/** Writes the checksum of each line into its start. */
 function signed(lines: Buffer): Buffer {
   for (let begin = 0; begin < lines.length; ) {
     const end = lines.indexOf(LINE_END, begin);
@@ -260,7 +246,7 @@ function signed(lines: Buffer): Buffer {
   return lines;
 }
 
-/** The text of a line; null where its checksum is another. */
+/** Null when the checksum does not match. */
 function textOf(line: Buffer): Buffer | null {
   const checksum = line.toString('latin1', 0, CHECKSUM);
   return checksum === checksumOf(line.subarray(CHECKSUM)) ? line.subarray(BEFORE) : null;

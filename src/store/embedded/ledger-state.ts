@@ -13,51 +13,48 @@ import {
   type Settlement,
 } from '../ledger.js';
 
-/** Where the text of an outcome is in the ledger's file. */
 export interface Place {
-  /** The outcome itself, where this process has given it and need not read it; null otherwise. */
+  /** The outcome itself, if this process gave it and need not read it; else null. */
   own: CalledOutcome | null;
-  /** Changes when the file is written anew. */
+  /** Changes when the file is rewritten. */
   offset: number;
   readonly bytes: number;
-  /** It says that nobody knows what came of the row. */
+  /** The outcome is an `outcome_unknown`. */
   readonly isUnknown: boolean;
 }
 
 interface Head {
   readonly execution: number;
   readonly committed: number;
-  /** End of the lease, in milliseconds since 1970. */
+  /** End of the lease, in ms since 1970. */
   readonly until: number;
 }
 
-/** A row in flight: when its last call was reserved, in milliseconds since 1970, and its calls, the first reserved first. */
+/** Times in ms since 1970; calls in the order they were reserved. */
 interface Flight {
   readonly since: number;
   readonly calls: readonly string[];
 }
 
-/** What the ledger knows of a run besides its outcomes. */
 export interface RunFacts {
-  /** Null for a run that was never opened. */
   readonly head: Head | null;
   readonly stop: { readonly code: string; readonly message: string } | null;
   /** The collector has seeded the counters. */
   readonly opened: boolean;
   readonly calls: Counts;
   readonly flight: readonly (readonly [row: number, Flight])[];
-  /** Rows without an outcome, and how many processes of the run have died while they called them. */
+  /** Rows without an outcome, and how many processes of the run died while calling them. */
   readonly deaths: readonly (readonly [row: number, number])[];
   /** The process of the run has left the store, so it did not die. */
   readonly left: boolean;
-  /** The last change, in milliseconds since 1970. */
+  /** The last change, in ms since 1970. */
   readonly seenAt: number;
 }
 
-/** What happens to the ledger, as its file keeps it. `at` is the time in milliseconds since 1970. */
+/** A change of the ledger, as its file keeps it. `at` is in ms since 1970. */
 export type Change =
   | ({ readonly do: 'open' } & Opening)
-  /** Of its settlements those with an outcome have `true`; the outcomes are the lines before it. */
+  /** Settlements with an outcome have `true`; the outcomes are the lines before the change. */
   | {
       readonly do: 'write';
       readonly at: number;
@@ -69,7 +66,7 @@ export type Change =
   | ({ readonly do: 'stop' } & Stopping)
   | ({ readonly do: 'forget' } & Forgetting)
   | { readonly do: 'close'; readonly run: string }
-  /** What is left of a run when the file is written anew, and before that its outcomes, and its interim outcomes. */
+  /** What a rewrite of the file keeps of a run: its outcomes, its interim outcomes, and then the rest. */
   | ({ readonly do: 'keep'; readonly rows: readonly number[] } & ChunkKey)
   | {
       readonly do: 'keep interim';
@@ -104,7 +101,6 @@ interface Forgetting {
   readonly leaseMs: number;
 }
 
-/** An interim outcome, and how often its row was asked. */
 interface Interim {
   readonly asks: number;
   readonly place: Place;
@@ -120,7 +116,6 @@ interface Run {
   left: boolean;
   /** First row → row → outcome. */
   readonly chunks: Map<number, Map<number, Place>>;
-  /** By rows. */
   readonly interim: Map<number, Interim>;
   seenAt: number;
 }
@@ -130,15 +125,12 @@ const NO_RUN: Readonly<Run> = {
   ...{ left: false, flight: new Map(), deaths: new Map(), chunks: new Map(), interim: new Map() },
 };
 
-/**
- * What the embedded ledger knows: a pure function of its changes, so that reading its file leads to the same. It has the places
- * of outcomes, and some of the outcomes, so it is bounded by the window.
- */
+/** A pure function of its changes, so that replaying the file restores it. Bounded by the window. */
 export class LedgerState {
   readonly #runs = new Map<string, Run>();
   #keptBytes = 0;
 
-  /** What the outcomes take in the file. */
+  /** Bytes of the kept outcomes in the file. */
   get keptBytes(): number {
     return this.#keptBytes;
   }
@@ -254,7 +246,6 @@ export class LedgerState {
     this.#runs.delete(name);
   }
 
-  /** What the collector polls. */
   progress(name: string, firsts: readonly number[]): Progress {
     const run = this.#runs.get(name) ?? NO_RUN;
     return {
@@ -270,7 +261,7 @@ export class LedgerState {
     return { head, stop, opened, calls, left, seenAt, flight: [...flight], deaths: [...deaths] };
   }
 
-  /** The process leaves the store; calls that it could not wait for have nothing to do with that. */
+  /** The process leaves the store in order; calls that it could not wait for did not kill it. */
   leave(): void {
     for (const run of this.#runs.values()) run.left = true;
   }
@@ -279,12 +270,10 @@ export class LedgerState {
     return [...this.#runs.keys()];
   }
 
-  /** The outcomes of a run by chunks and rows. */
   chunksOf(name: string): ReadonlyMap<number, ReadonlyMap<number, Place>> {
     return this.#runs.get(name)?.chunks ?? new Map();
   }
 
-  /** The interim outcomes of a run by rows. */
   interimOf(name: string): ReadonlyMap<number, Interim> {
     return this.#runs.get(name)?.interim ?? NO_RUN.interim;
   }
@@ -317,7 +306,7 @@ export class LedgerState {
     run.interim.set(row, interim);
   }
 
-  /** Those of rows up to one. */
+  /** Drops interim outcomes and deaths of rows up to `to`. */
   #dropInterim(run: Run, to: number): void {
     for (const row of run.interim.keys()) if (row <= to) this.#dropInterimOf(run, row);
     for (const row of run.deaths.keys()) if (row <= to) run.deaths.delete(row);
@@ -362,7 +351,7 @@ export class LedgerState {
   }
 }
 
-/** Settlements with the places of their outcomes. @param places in the order of those that have one */
+/** @param places one per settlement with an outcome, in order */
 export function settledAt(
   settled: readonly Settlement<unknown>[],
   places: readonly Place[],
@@ -371,14 +360,14 @@ export function settledAt(
   return settled.map((each) => keptAs(each, each.outcome === null ? null : (places[next++] ?? null)));
 }
 
-/** A settlement with something else in the place of its outcome. Member by member: a spread takes ten times as long. */
+/** A settlement with another outcome. Copied field by field: a spread takes ten times as long. */
 export const keptAs = <Kept>(
   { run, first, row, call, interim }: Settlement<unknown>,
   outcome: Kept | null,
 ): Settlement<Kept> =>
   interim === undefined ? { run, first, row, call, outcome } : { run, first, row, call, outcome, interim };
 
-/** Calls of the process before will not be heard of. One of them may be what it died of (fault 44). */
+/** Calls of the previous process will not be heard of. One of them may have killed it (fault 44). */
 function countLost(run: Run): void {
   let lost = 0;
   for (const [row, { calls }] of run.flight) {
@@ -390,7 +379,6 @@ function countLost(run: Run): void {
   run.calls = { ...run.calls, repeated: run.calls.repeated + lost };
 }
 
-/** Looks at the reservations in their order; what is granted is in flight from then on. */
 function reserve(
   run: Run,
   { reservations, atLeast, changes }: RunBatch<Place>,

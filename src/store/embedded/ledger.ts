@@ -12,35 +12,31 @@ import { LedgerFile } from './ledger-file.js';
 import { type Change, keptAs, LedgerState, type Place, settledAt } from './ledger-state.js';
 import { shortageOf } from './space.js';
 
-/** The file is written anew when it has this much more than twice what is kept of it, in bytes. */
+/** The file is rewritten when it is this many bytes larger than twice its kept outcomes. */
 const FORGOTTEN = 4 * 2 ** 20;
-/** Outcomes that are copied in one go, in bytes. */
+/** Bytes of outcomes copied at a time. */
 const COPIED = 2 ** 20;
 
 /**
- * The ledger of the embedded store: a file of changes, and in memory what they come to. A change is in the file before it is
- * done and answered.
+ * A file of changes, and in memory their result. A change is in the file before it is applied and answered.
  *
- * Its disk is shared with whatever else the machine does. When that runs full, the run is asked to stop while there is still
- * room for what is being paid for (fault 39); a server would wait instead (fault 34), because it belongs to somebody who looks
- * after it.
+ * The disk is shared with the rest of the machine. When it runs full, the run is asked to stop while there is
+ * room for the answers being paid for (fault 39); a server waits (fault 34): somebody looks after it.
  */
 export class EmbeddedLedger implements Ledger {
   readonly #state = new LedgerState();
   readonly #directory: string;
   #file: LedgerFile;
-  /** The file has changes since it was written anew, so that it may have what was forgotten. */
+  /** The file has changes since it was rewritten, so it may hold forgotten outcomes. */
   #isChanged = false;
-  /** The size from which on the file is written anew, in bytes. */
+  /** File size, in bytes, above which it is rewritten. */
   #enough = 0;
   #refusal: StopError | null = null;
 
   /**
-   * Opens the file, or begins one.
-   * @param lock of its directory: nobody else may have it open
-   * @param onWarning told when the file cannot be written anew, and grows meanwhile
+   * @param onWarning told when the file cannot be rewritten, and grows meanwhile
    * @throws UsageError when the file is damaged, or of another version
-   * @throws the file system's error when a file that was taken over cannot be written anew
+   * @throws the file system's error when a file that was taken over cannot be rewritten
    */
   constructor(
     private readonly path: string,
@@ -59,12 +55,12 @@ export class EmbeddedLedger implements Ledger {
     for (const run of this.#state.runs) {
       if (this.#state.factsOf(run).seenAt < expired) this.#close(run);
     }
-    // The process that has lost the directory to this one may be in the middle of a change.
+    // The process that lost the directory to this one may be in the middle of a change.
     if (lock.tookOver) this.#writeAnew();
     else if (this.#isChanged) this.#rewrite();
   }
 
-  /** @throws StopError when the last change was not taken, and one would not be now */
+  /** @throws StopError when the last change was refused, and one would be refused now */
   async probe(): Promise<void> {
     if (this.#refusal === null) return;
     // A disk without room for answers may have room for this change.
@@ -166,7 +162,7 @@ export class EmbeddedLedger implements Ledger {
     this.#close(run);
   }
 
-  /** Leaves the file, with what is known and nothing that was forgotten. */
+  /** Closes the file, without what was forgotten. */
   leave(): void {
     this.#state.leave();
     if (this.#isChanged && this.lock.isHeld()) this.#rewrite();
@@ -182,7 +178,7 @@ export class EmbeddedLedger implements Ledger {
     this.#state.close(run);
   }
 
-  /** @throws StopError when the disk refuses, or the directory is another process's; then nothing has changed */
+  /** @throws StopError when the disk refuses or the directory is taken; then nothing has changed */
   #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly Place[] {
     this.#assertHeld();
     if (this.#file.bytes > this.#enough) this.#rewrite();
@@ -193,7 +189,7 @@ export class EmbeddedLedger implements Ledger {
       );
       this.#refusal = null;
       this.#isChanged = true;
-      // Who was frozen on the way here may have written behind what the other process has read.
+      // A process frozen on the way here may have written behind what the other process has read.
       this.#assertHeld();
       return places;
     } catch (error) {
@@ -206,24 +202,23 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 
-  /** @throws StopError when another process has the directory */
   #assertHeld(): void {
     if (!this.lock.isHeld()) throw lockLost(this.#directory);
   }
 
-  /** Writes the file anew where that can be done. Where there is no room for another one, for instance, this one stays and grows. */
+  /** Rewrites the file if possible. Otherwise, for example without room for a second one, it grows. */
   #rewrite(): void {
     try {
       this.#writeAnew();
     } catch (error) {
       this.#setEnough();
-      // A full disk is told by the change that comes next, and stops the run.
+      // The next change reports a full disk, and stops the run.
       if (isDiskFull(error) || !this.lock.isHeld()) return;
       this.onWarning(`cannot write ${this.path} anew, so it grows: ${errorText(error)}`);
     }
   }
 
-  /** Writes what is known to another file, which takes the place of this one. */
+  /** Writes what is known to another file, which replaces this one. */
   #writeAnew(): void {
     const moved = new Map<Place, Place>();
     const draft = LedgerFile.draft(this.path);
@@ -246,7 +241,7 @@ export class EmbeddedLedger implements Ledger {
     this.#enough = this.#file.bytes + this.#state.keptBytes + FORGOTTEN;
   }
 
-  /** @param moved gets where each outcome is in the other file */
+  /** @param moved receives the place of each outcome in the other file */
   #copyTo(next: LedgerFile, moved: Map<Place, Place>): void {
     const copy = (kept: ReadonlyMap<number, Place>, changeFor: (rows: readonly number[]) => Change): void => {
       for (const part of partsOf(kept)) {
@@ -272,10 +267,7 @@ export class EmbeddedLedger implements Ledger {
   }
 }
 
-/**
- * Another process took the directory over while this one was frozen, and knows what was recorded before that; or somebody moved the
- * directory.
- */
+/** Another process took over what was recorded, while this one was frozen; or the directory was moved. */
 export function lockLost(directory: string): StopError {
   return existsSync(directory)
     ? new StopError(
@@ -290,7 +282,6 @@ export function lockLost(directory: string): StopError {
       );
 }
 
-/** The changes of a file that was written anew. */
 const AS_WRITTEN_ANEW: ReadonlySet<Change['do']> = new Set(['keep', 'keep interim', 'restore']);
 
 const NO_CHANGE: Change = {
@@ -301,7 +292,7 @@ const REMEDY = 'Free some space and run the same command: it goes on where it st
 
 const NO_PLACES: ReadonlyMap<number, Place> = new Map();
 
-/** Rows in parts that fit into memory. */
+/** Parts that fit into memory. */
 function partsOf(kept: ReadonlyMap<number, Place>): (readonly [row: number, Place])[][] {
   const parts: (readonly [row: number, Place])[][] = [];
   let bytes = COPIED;

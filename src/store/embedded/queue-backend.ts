@@ -24,7 +24,7 @@ import {
 } from './job-schedulers.js';
 import { type Clock, type Entry, QueueState, type State } from './queue-state.js';
 
-/** What BullMQ's backends can do and Promptmill never asks for. */
+/** Methods of BullMQ's backends that Promptmill never calls. */
 const NOT_HERE = [
   ...[
     'addFlow',
@@ -57,7 +57,7 @@ type NotHere = (typeof NOT_HERE)[number];
 
 const notHere = (what: string): Error => new Error(`${what} is not in the embedded store`);
 
-/** BullMQ's interface without what is never asked for; asking for that throws. */
+/** BullMQ's interface without those methods; calling one throws. */
 const Backend = class {} as new () => Pick<IQueueBackend, NotHere>;
 for (const name of NOT_HERE) {
   Object.defineProperty(Backend.prototype, name, {
@@ -67,35 +67,30 @@ for (const name of NOT_HERE) {
   });
 }
 
-/** What a worker says in its options, and a queue does not. */
+/** Options that a worker sets and a queue does not. */
 type Options = Partial<
   Pick<WorkerOptions, 'name' | 'lockDuration' | 'limiter' | 'maxStalledCount' | 'stalledInterval'>
 > & { readonly removeOnComplete?: Kept; readonly removeOnFail?: Kept };
 type Kept = boolean | number | KeepJobs | undefined;
 
-/** BullMQ's own, where nothing else is said, in milliseconds. */
+/** BullMQ's defaults, in ms. */
 const LOCK_MS = 30_000;
 const STALLED_CHECK_MS = 30_000;
 
-/**
- * Entries that are taken without a pause. All that is done here is done at once, so one that comes back at once would be taken again
- * and again, and no timer and no socket of the process would have its turn.
- */
+/** Entries taken without a pause: one that always comes back at once would starve timers and sockets. */
 const TAKEN_AT_ONCE = 64;
-/** A worker that asks in a directory that is another process's asks again at once; so long it waits for its error, in milliseconds. */
+/** Delay of the error when another process has the directory: BullMQ's worker asks again at once. */
 const LOST_MS = 500;
 
-/** The queues of a store, in memory, and on disk what of them has to last. */
+/** Queues of a store, in memory; what has to last is on disk. */
 export class EmbeddedQueues {
   readonly #states = new Map<string, QueueState>();
   readonly #file: SchedulerFile;
   #taken = 0;
 
   /**
-   * @param schedulers path of the file for job schedulers
-   * @param loss why the directory is not this process's any more; null while it is
-   * @param onWarning told when what has to last cannot be written for now
-   * @throws UsageError when the file is damaged, or of another version
+   * @param loss why the directory is no longer this process's; null while it is
+   * @throws UsageError when the file of the job schedulers is damaged, or of another version
    */
   constructor(
     schedulers: string,
@@ -107,13 +102,13 @@ export class EmbeddedQueues {
     this.#file.read((name) => this.#stateOf(name));
   }
 
-  /** Makes BullMQ's side of a queue. The type names Redis because BullMQ's classes do where nothing else is said. */
+  /** Typed for Redis, as BullMQ's classes are by default. */
   get backendFactory(): BackendFactory<RedisQueueBackend> {
     const factory: BackendFactory = (name, options) => new QueueBackend(name, options, this);
     return factory as BackendFactory<RedisQueueBackend>;
   }
 
-  /** @throws what `loss` says */
+  /** @throws the error of `loss` */
   stateOf(name: string): QueueState {
     this.assertHeld();
     return this.#stateOf(name);
@@ -133,18 +128,17 @@ export class EmbeddedQueues {
     if (loss !== null) throw loss;
   }
 
-  /** Comes before each attempt to take an entry. */
   async beforeTaking(): Promise<void> {
     if (++this.#taken % TAKEN_AT_ONCE === 0) await setImmediate();
     if (this.loss() !== null) await sleep(LOST_MS);
   }
 
-  /** Notes the schedulers and their entries on disk. @throws the file system's error */
+  /** Writes the schedulers and their entries to disk. @throws the file system's error */
   note(): void {
     this.#file.write(this.#states);
   }
 
-  /** The same in the middle of the work, which goes on without: an entry may then be handed out again by the next process. */
+  /** Work goes on after an error: the next process may then hand out an entry again. */
   tryToNote(): void {
     try {
       this.note();
@@ -158,7 +152,7 @@ export class EmbeddedQueues {
   }
 }
 
-/** BullMQ's backend for one queue or worker. What its methods must do is what BullMQ's scripts for Redis do. */
+/** BullMQ's backend for one queue or worker. Its methods do what BullMQ's scripts for Redis do. */
 class QueueBackend extends Backend implements IQueueBackend {
   readonly qualifiedName: string;
   readonly keys = {} as IQueueBackend['keys'];
@@ -166,7 +160,7 @@ class QueueBackend extends Backend implements IQueueBackend {
   closing: Promise<void> | undefined;
   readonly #options: Options;
   #added = 0;
-  /** A worker is to wait no more: it is about to stop. */
+  /** The worker is about to stop and must not wait. */
   #isInterrupted = false;
   #endWait: () => void = () => {};
 
@@ -180,7 +174,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     this.#options = options;
   }
 
-  /** @throws when the state directory is another process's */
+  /** @throws when another process has the state directory */
   get #queue(): QueueState {
     return this.queues.stateOf(this.name);
   }
@@ -196,7 +190,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return this.disconnectBlocking();
   }
 
-  /** There is no connection, so nothing ever happens to it. */
+  /** There is no connection, so there are no events. */
   on(): this {
     return this;
   }
@@ -297,7 +291,6 @@ class QueueBackend extends Backend implements IQueueBackend {
     return { result: await this.#next(token, fetchNext), finishedOn };
   }
 
-  /** Ends an entry, and removes it and others as its options say. */
   #finish(queue: QueueState, entry: Entry, state: 'completed' | 'failed', kept: Kept): number {
     const finishedOn = queue.clock.now();
     const { json } = entry;
@@ -336,7 +329,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return next?.[0] == null ? undefined : next;
   }
 
-  /** @returns milliseconds for which the limiter counts */
+  /** @returns milliseconds until the limiter period ends */
   async moveJobFromActiveToWait(jobId: string, token = ANY): Promise<number> {
     const queue = this.#queue;
     const entry = heldOf(queue, jobId, token, 'moveJobFromActiveToWait');
@@ -380,7 +373,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return (await this.extendLocks([jobId], [token], duration)).length === 0 ? 1 : 0;
   }
 
-  /** @returns the ids of those that the worker does not hold any more */
+  /** @returns the ids that the worker no longer holds */
   async extendLocks(jobIds: string[], tokens: string[], duration: number): Promise<string[]> {
     const queue = this.#queue;
     const until = queue.clock.steady() + duration;
@@ -434,7 +427,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return entry?.id ?? null;
   }
 
-  /** @returns 0 when it is removed, 1 when there was none */
+  /** @returns 0 when removed, 1 when there was none */
   async removeJobScheduler(id: string): Promise<number> {
     const wasThere = removeScheduler(this.#queue, id);
     if (wasThere) this.queues.note();
@@ -445,7 +438,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return schedulerFields(this.#queue.schedulers.get(id));
   }
 
-  /** @returns names and times in turns */
+  /** @returns ids and times in turns */
   async getJobSchedulersRange(start: number, end: number, asc: boolean): Promise<string[]> {
     const sorted = [...this.#queue.schedulers].sort(([, a], [, b]) =>
       asc ? a.next - b.next : b.next - a.next,
@@ -473,16 +466,16 @@ class QueueBackend extends Backend implements IQueueBackend {
     const queue = this.#queue;
     return types.map((type) => {
       const entries = listed(queue, type);
-      // Lists come with the last one first also where the first is asked for: BullMQ turns them round itself.
+      // BullMQ reverses these lists itself, so they come last first even when the first is asked for.
       const isList = type === 'active' || type === 'wait' || type === 'waiting';
       const range = rangeOf(asc ? entries : entries.toReversed(), start, end);
       const ids = (isList && asc ? range.toReversed() : range).map(({ id }) => id);
-      // The type says lists of one id; it is lists of ids.
+      // The type says lists of one id; it means lists of ids.
       return ids as [string];
     });
   }
 
-  /** Of what a queue notes of itself, nothing here but its pause is ever read. */
+  /** The pause is the only metadata that is ever read here. */
   async setQueueMeta(values: Record<string, string | number>): Promise<number> {
     this.queues.assertHeld();
     const limit = ['concurrency', 'max', 'duration'].find((name) => name in values);
@@ -508,7 +501,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     return queue.limitMs > 0 ? queue.limitMs : NO_KEY;
   }
 
-  /** Waits for as long as it takes: whatever adds an entry tells of it, so there is nothing to look for in between. */
+  /** Waits as long as it takes: every added entry wakes it, so there is nothing to poll for. */
   async waitForJob(): ReturnType<IQueueBackend['waitForJob']> {
     if (this.#isInterrupted) return null;
     const queue = this.#queue;
@@ -529,16 +522,16 @@ class QueueBackend extends Backend implements IQueueBackend {
   }
 }
 
-/** The token of whoever may move an entry whatever worker has it. */
+/** Token of a caller that may move an entry whoever holds it. */
 const ANY = '0';
-/** What Redis says of the time that a key has left which is not there. */
+/** Redis' reply for the remaining time of a missing key. */
 const NO_KEY = -2;
 
-/** An entry and its id; without one, for how many milliseconds none may be taken, and when the next one is due. */
+/** An entry and its id; without one, for how many ms none may be taken, and when the next is due. */
 type NextJob = [json: JobJson | null, id: string, limitMs: number, delayUntil: number];
 const nothing = (limitMs = 0, delayUntil = 0): NextJob => [null, '', limitMs, delayUntil];
 
-/** The entry that a worker has. @throws when it has not */
+/** The entry that a worker holds. @throws when it does not */
 function heldOf(queue: QueueState, id: string | undefined, token: string, command: string): Entry {
   const entry = queue.get(id ?? '');
   if (entry === undefined) throw failure(ErrorCode.JobNotExist, id, command);
@@ -553,7 +546,7 @@ function activeOf(queue: QueueState, id: string | undefined, token: string, comm
   return entry;
 }
 
-/** BullMQ's own errors say the same; the function that makes them is not for others. */
+/** BullMQ's own errors say the same, but it does not export the function that makes them. */
 const WHY = new Map<ErrorCode, string>([
   [ErrorCode.JobNotExist, 'it is not there'],
   [ErrorCode.JobLockNotExist, 'no worker has it'],
@@ -572,7 +565,7 @@ function update({ json }: Entry, fields: Record<string, unknown> = {}): void {
   if (typeof stacktrace === 'string') json.stacktrace = stacktrace;
 }
 
-/** For how many seconds finished entries are kept, and how many: -1 is all. */
+/** For how many seconds, and how many, finished entries are kept; a count of -1 is all. */
 function keptOf(kept: Kept): { readonly age: number | undefined; readonly count: number } {
   if (typeof kept === 'object') return { age: 'age' in kept ? kept.age : undefined, count: kept.count ?? -1 };
   return { age: undefined, count: typeof kept === 'number' ? kept : kept === true ? 0 : -1 };
@@ -587,6 +580,6 @@ function listed(queue: QueueState, type: JobType): readonly Entry[] {
   return isState(type) ? queue.list(type) : [];
 }
 
-/** From one place to another, both included; -1 is the last. */
+/** Both ends included; -1 is the last. */
 const rangeOf = <T>(items: readonly T[], start: number, end: number): readonly T[] =>
   items.slice(start, end === -1 ? undefined : end + 1);

@@ -1,41 +1,37 @@
 import type { JobJson, JobsOptions } from 'bullmq';
 import { steadyNow } from '../../clock.js';
 
-/** Where an entry stands. One that waits with a priority is `prioritized` in BullMQ's words. */
+/** State of an entry. BullMQ calls a waiting one with a priority `prioritized`. */
 export type State = 'waiting' | 'active' | 'delayed' | 'completed' | 'failed';
 
-/** An entry of a queue. */
 export interface Entry {
   readonly id: string;
-  /** What BullMQ makes a job of. */
   readonly json: JobJson;
   state: State;
-  /** Decides among those of its state: its priority while it waits, and a time in milliseconds while it is delayed or finished. */
+  /** Sorts its state: a priority while waiting, a time in ms while delayed or finished. */
   rank: number;
-  /** Decides among those of the same rank; no two entries of a queue have the same. */
+  /** Sorts entries of the same rank; unique within a queue. */
   order: number;
-  /** The worker that has it, and until when, in milliseconds of the steady clock; null for nobody. */
+  /** The worker that holds it, until a time in ms of the steady clock; null for nobody. */
   lock: { readonly token: string; readonly until: number } | null;
-  /** It was active when stalled ones were last looked for. */
+  /** It was active at the last look for stalled entries. */
   isMarked: boolean;
 }
 
-/** A job scheduler of BullMQ: it makes an entry for each of its times, the next one as soon as a worker has taken the last. */
+/** A job scheduler of BullMQ: makes one entry per due time, the next as soon as a worker took the last. */
 export interface JobScheduler {
-  /** Of its entries. */
   readonly name: string;
-  /** Time of the last entry that was made, in milliseconds since 1970. */
+  /** Time of the last entry made, in ms since 1970. */
   readonly next: number;
   readonly pattern: string;
   readonly tz: string | null;
-  /** Entries so far. */
   readonly iterations: number;
-  /** JSON of what its entries have as data, and their options. */
+  /** JSON. */
   readonly data: string;
   readonly opts: JobsOptions;
 }
 
-/** What a queue goes by, in milliseconds: entries are due by the system's clock, and what lasts goes by the steady one. */
+/** Clocks of a queue, in ms: due times use the system's clock, durations the steady one. */
 export interface Clock {
   now(): number;
   steady(): number;
@@ -43,27 +39,23 @@ export interface Clock {
 
 const CLOCK: Clock = { now: () => Date.now(), steady: steadyNow };
 
-/** An entry that is due is found so much later at most when the system's clock was set, in milliseconds. */
+/** After the system's clock was set, an entry that is due is found at most this much later, in ms. */
 const LOOK_MS = 5_000;
 
-/**
- * The entries of one queue, in memory. Those that wait are taken by priority, and then in the order in which they were added; what is
- * put back goes before all others of its priority.
- */
+/** Hands out waiting entries by priority, then in the order added; one put back is first in its priority. */
 export class QueueState {
   readonly #entries = new Map<string, Entry>();
   readonly #states: Readonly<Record<State, Sorted>> = {
     ...{ waiting: new Sorted(), active: new Sorted(), delayed: new Sorted() },
     ...{ completed: new Sorted(), failed: new Sorted() },
   };
-  /** By their names. */
+  /** By id. */
   readonly schedulers = new Map<string, JobScheduler>();
   #last = 0;
   #first = 0;
   #isPaused = false;
-  /** Entries that were taken since the limiter began, and when it ends; null while it does not count. */
+  /** Entries taken since the limiter began, and when it ends; null while it does not count. */
   #limit: { taken: number; readonly until: number } | null = null;
-  /** When stalled entries may be looked for again. */
   #stalledCheckAt = Number.NEGATIVE_INFINITY;
   readonly #waiters = new Set<() => void>();
   #timer: NodeJS.Timeout | null = null;
@@ -78,12 +70,11 @@ export class QueueState {
     return this.#entries.values();
   }
 
-  /** In their order. */
   list(state: State): readonly Entry[] {
     return this.#states[state].items;
   }
 
-  /** Adds an entry whose id is not there yet. @param due when it is to be handed out, by the system's clock */
+  /** Adds an entry whose id is new. @param due when to hand it out, by the system's clock */
   add(json: JobJson, due: number, isFirst = false): Entry {
     const entry: Entry = {
       ...{ id: json.id, json, state: 'waiting', rank: 0, order: 0, lock: null, isMarked: false },
@@ -94,19 +85,19 @@ export class QueueState {
     return entry;
   }
 
-  /** Moves an entry; nobody holds it then, unless it was taken. */
+  /** Moves an entry and drops its lock. */
   move(entry: Entry, state: Exclude<State, 'waiting'>, rank: number): void {
     this.#leave(entry);
     this.#put(entry, state, rank);
   }
 
-  /** Has an entry wait, behind those of its priority or before them. */
+  /** Behind or before the others of its priority. */
   wait(entry: Entry, place: 'first' | 'last'): void {
     this.#leave(entry);
     this.#put(entry, 'waiting', entry.json.priority ?? 0, place === 'first');
   }
 
-  /** A worker takes an entry. @param lock null for one that nobody holds */
+  /** @param lock null when nobody holds it */
   take(entry: Entry, lock: Entry['lock']): void {
     this.move(entry, 'active', 0);
     entry.lock = lock;
@@ -117,7 +108,6 @@ export class QueueState {
     this.#entries.delete(entry.id);
   }
 
-  /** Has those wait that are due. */
   promoteDue(): void {
     const now = this.clock.now();
     for (let next = this.nextDelayed; next !== undefined && next.rank <= now; next = this.nextDelayed) {
@@ -143,17 +133,17 @@ export class QueueState {
     this.#wake();
   }
 
-  /** Milliseconds until entries may be taken again; 0 when they may. @param max entries in the time of the limiter */
+  /** Milliseconds until entries may be taken again, 0 when they may. @param max entries per limiter period */
   limitedMs(max: number): number {
     return this.limitMs > 0 && this.#limit !== null && this.#limit.taken >= max ? this.limitMs : 0;
   }
 
-  /** Milliseconds for which the limiter counts; 0 while it does not. */
+  /** Milliseconds until the limiter period ends; 0 while it does not count. */
   get limitMs(): number {
     return this.#limit === null ? 0 : Math.max(0, Math.ceil(this.#limit.until - this.clock.steady()));
   }
 
-  /** Lets nobody take entries whose worker has a limiter. */
+  /** Stops workers that have a limiter from taking entries. */
   limit(ms: number): void {
     this.#limit = { taken: Number.MAX_SAFE_INTEGER, until: this.clock.steady() + ms };
   }
@@ -172,10 +162,7 @@ export class QueueState {
     this.#limit.taken++;
   }
 
-  /**
-   * Puts those back whose worker has not renewed its lock, once they were active at two looks.
-   * @param everyMs time from one look to the next
-   */
+  /** Puts back entries whose lock has ended, once they were active at two looks, `everyMs` apart. */
   takeStalled(everyMs: number): readonly Entry[] {
     const now = this.clock.steady();
     if (now < this.#stalledCheckAt) return [];
@@ -192,7 +179,6 @@ export class QueueState {
     this.#wake();
   }
 
-  /** Calls back now, whether there is something to take or not. */
   release(waiter: () => void): void {
     this.#waiters.delete(waiter);
     if (this.#waiters.size === 0) this.#disarm();
@@ -215,7 +201,6 @@ export class QueueState {
     if (state === 'waiting' || state === 'delayed') this.#wake();
   }
 
-  /** Wakes those who wait, at once or when the next entry is due. */
   #wake(): void {
     if (this.#waiters.size === 0 || this.#isPaused) return;
     const dueMs = this.#dueMs();
@@ -240,7 +225,7 @@ export class QueueState {
   }
 }
 
-/** A list of entries that stays in order. Most are added behind the last and taken at the front. */
+/** A list of entries in order. Most are added at the end and taken at the front. */
 class Sorted {
   readonly items: Entry[] = [];
 
@@ -254,7 +239,7 @@ class Sorted {
     else this.items.splice(place, 1);
   }
 
-  /** Where it is, or belongs. */
+  /** Index of the entry, or where it belongs. */
   #placeOf(entry: Entry): number {
     let low = 0;
     let high = this.items.length;

@@ -2,7 +2,7 @@ import { statfs } from 'node:fs/promises';
 import { UsageError } from '../../errors.js';
 
 const MIB = 2 ** 20;
-/** Kept free for the outcomes of the calls in flight: below it a run stops. */
+/** Kept free for the outcomes of calls in flight: with less, a run stops. */
 const RESERVE = 16 * MIB;
 
 /** @throws UsageError when there is less space than a run needs */
@@ -16,7 +16,7 @@ export async function assertSpace(directory: string): Promise<void> {
   );
 }
 
-/** Why a run cannot go on with the space that is left; null while it can. */
+/** Why there is too little space to go on; null while there is enough. */
 export async function shortageOf(directory: string): Promise<string | null> {
   const free = await freeBytes(directory);
   if (free >= RESERVE) return null;

@@ -11,15 +11,12 @@ import { LedgerFile } from './ledger-file.js';
 import { EmbeddedQueues } from './queue-backend.js';
 import { assertSpace } from './space.js';
 
-/** The directories of runs that are at work at the same time: `store`, `store-2`, … `store-16`. */
+/** Directories for runs at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));
-/** What a directory has that was used when the queue was in a database. */
+/** Leftovers in a directory from when the queue was in a database. */
 const OF_THE_DATABASE = ['data', 'ready'];
 
-/**
- * Opens the first store of the state directory that no other process uses, or the preferred one.
- * @throws UsageError when the directory cannot be written, or another process uses the preferred store
- */
+/** @throws UsageError when the directory cannot be written, or another process uses the preferred store */
 export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
   const { name, lock } = await claimDirectory(options);
   const directory = join(options.stateDir, name);
@@ -28,7 +25,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
     for (const old of OF_THE_DATABASE) rmSync(join(directory, old), { recursive: true, force: true });
     LedgerFile.sweep(join(directory, 'ledger'));
     await assertSpace(directory);
-    // What its files refuse is told to whoever writes them.
+    // File errors do not come here: they go to whoever writes the file.
     const health = new StoreHealth(directory);
     const loss = (): Error | null => {
       if (lock.isHeld()) return null;
@@ -55,7 +52,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
         try {
           ledger.leave();
         } catch {
-          // The runs are through, and the next process reads the file as it is.
+          // The runs are finished, and the next process reads the file as it is.
         }
         lock.release();
       },
@@ -66,7 +63,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
   }
 }
 
-/** Takes the lock of a directory that is free, or of the one that a run to be continued has its outcomes in. */
+/** Locks a free directory, or the one that has the outcomes of the run to continue. */
 async function claimDirectory({
   stateDir,
   preferred,
@@ -107,7 +104,7 @@ async function claimDirectory({
   );
 }
 
-/** Why the directory cannot be used; a limit of open files is left for `last-words.ts` to name. */
+/** Why the directory cannot be used; leaves a limit of open files to `last-words.ts`. */
 function unusable(directory: string, error: unknown): unknown {
   if (error instanceof UsageError || isFileLimit(error)) return error;
   if (error instanceof StopError) {

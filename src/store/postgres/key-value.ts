@@ -22,14 +22,14 @@ SELECT (
 const VALUES = `$1, $2, $3, clock_timestamp(), clock_timestamp() + $4 * interval '1 millisecond'`;
 const UPDATE = 'UPDATE SET text = excluded.text, seen_at = excluded.seen_at, until = excluded.until';
 
-/** What is over goes with it. */
+/** Also deletes expired texts. */
 const PUT = `
 WITH over AS (DELETE FROM promptmill.board WHERE until <= clock_timestamp() AND (kind, id) <> ($1, $2))
 INSERT INTO promptmill.board (kind, id, text, seen_at, until) VALUES (${VALUES})
 ON CONFLICT (kind, id) DO ${UPDATE}
 `;
 
-/** $5 what it is taken to hold, or null. No row when it holds something else. */
+/** $5 the text expected there, or null. No row when the name holds something else. */
 const SWAP = `
 INSERT INTO promptmill.board AS b (kind, id, text, seen_at, until)
 SELECT ${VALUES}
@@ -60,7 +60,6 @@ interface Found {
   readonly now: number;
 }
 
-/** Texts by name on PostgreSQL. */
 export class PostgresKeyValue implements KeyValue {
   constructor(private readonly sql: Sql) {}
 

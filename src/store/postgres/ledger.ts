@@ -7,32 +7,27 @@ import { OwnOutcomes } from '../own-outcomes.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
 
-/** What the ledger needs of a driver. */
 export interface Sql {
   query<Row>(text: string, values?: readonly unknown[]): Promise<{ rows: Row[] }>;
 }
 
-/** What WRITE answers. */
 interface Answers {
-  /** By the rows of all reservations, in their order. */
+  /** In the order of the rows of all reservations. */
   readonly rows: readonly RowReply[];
-  /** By run: prompt and completion tokens, and rows in flight. */
+  /** By run: prompt tokens, completion tokens, rows in flight. */
   readonly spent: { readonly [run: string]: readonly number[] };
-  /** Every outcome is in the ledger as it was given. */
+  /** The ledger holds every outcome as given. */
   readonly kept: boolean;
 }
 
-/** An outcome as the tables have it. */
 interface Kept {
   readonly row: string;
   readonly outcome: string;
 }
 
-/**
- * The ledger on PostgreSQL. Every step is one statement, and every statement can be sent again when its reply was lost.
- */
+/** Every step is one statement that can be resent when its reply was lost. */
 export class PostgresLedger implements Ledger {
-  /** This process among the writers of a run. */
+  /** Identifies this process among the writers of a run. */
   readonly #writer = randomBytes(9).toString('base64');
   #writes = 0;
   readonly #own = new OwnOutcomes();

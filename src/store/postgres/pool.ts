@@ -12,12 +12,12 @@ import { reconnectMs } from '../../backoff.js';
 import type { StoreHealth } from '../health.js';
 
 /**
- * A pool that does for PostgreSQL what ioredis does for Redis: it connects again for ever, and sends a statement
- * again whose connection was lost. That is safe for what goes through it: BullMQ's operations are made for such
- * repeats, since on Redis they get them, and the ledger's statements know what they have done.
+ * Does for PostgreSQL what ioredis does for Redis: reconnects for ever, and resends a statement whose
+ * connection was lost. BullMQ's operations are made for that; the ledger's statements know what they have
+ * done.
  */
 export class LastingPool implements PgPool {
-  /** BullMQ looks here: a worker may only wait long for a notice on connections that notice their end. */
+  /** Read by BullMQ: a worker may wait long for a notice only on connections that notice their own end. */
   readonly options = { keepAlive: true };
   readonly #pool: pg.Pool;
   readonly #sessions = new Set<pg.Client>();
@@ -39,22 +39,19 @@ export class LastingPool implements PgPool {
     return result;
   }
 
-  /**
-   * A session beside the pool. BullMQ keeps one for each worker, to be woken on; with those inside the pool,
-   * a process with as many workers as the pool has connections would stand still.
-   */
+  /** Outside the pool: BullMQ keeps one per worker to wake it, which could use up the pool's connections. */
   async connect(): Promise<PgPoolClient> {
     return this.#lasting(async () => {
       const session = new pg.Client(this.config);
       session.on('error', () => {});
       await session.connect();
       this.#sessions.add(session);
-      // BullMQ's own types ask for such a client; only `payload?: string` against `string | undefined` differs.
+      // BullMQ's types ask for such a client; only `payload?: string` against `string | undefined` differs.
       return Object.assign(session, { release: () => this.#end(session) }) as PgPoolClient;
     });
   }
 
-  /** An idle connection that ends is replaced when it is needed; there is nothing to tell anybody. */
+  /** Ignores listeners: an idle connection that ends is replaced when it is needed. */
   on(): this {
     return this;
   }
@@ -63,7 +60,7 @@ export class LastingPool implements PgPool {
     return this;
   }
 
-  /** Stops trying again, and resolves when the statements under way have ended. */
+  /** Stops retrying, and resolves when running statements have ended. */
   async end(): Promise<void> {
     this.#closing.abort();
     for (const session of this.#sessions) this.#end(session);
@@ -72,7 +69,7 @@ export class LastingPool implements PgPool {
 
   #end(session: pg.Client): void {
     this.#sessions.delete(session);
-    // Its owner has taken all listeners off; what goes wrong from here on concerns nobody.
+    // Its owner has removed all listeners; later errors concern nobody.
     session.on('error', () => {});
     session.end().catch(() => {});
   }
@@ -90,10 +87,10 @@ export class LastingPool implements PgPool {
   }
 }
 
-/** BullMQ's backend on a pool, whatever `connection` its queues and workers were given. */
+/** BullMQ's backend on a pool, whatever `connection` its queues and workers get. */
 export function backendOn(pool: PgPool): BackendFactory<RedisQueueBackend> {
   const factory: BackendFactory = (name, options, use) =>
     createPostgresBackend(name, { ...options, connection: pool }, use);
-  // BullMQ's classes name the Redis backend where nothing else is said; only getBackend() can tell the difference.
+  // BullMQ's classes default to the Redis backend; only getBackend() can tell the difference.
   return factory as BackendFactory<RedisQueueBackend>;
 }

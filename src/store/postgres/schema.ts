@@ -14,11 +14,10 @@ const SETUP_LOCK = 5_741_310_226;
 const NAMES = ['run', 'calls', 'outcome', 'flight', 'board'];
 
 /**
- * The ledger's tables. A call's counters have one row for each writer, so that the
- * workers of a fleet wait for each other's commits only where a budget or `hold` decides; `''` is the row with which the
- * collector seeds them. `written` holds the numbers of that writer's last writes. `flight` has the rows whose calls nobody
- * has told the end of, with the names of these calls, the first reserved first. An `outcome` with `asks` is an interim one, of
- * a row that was asked so often.
+ * The ledger's tables. `calls` has one row per writer, so that the workers of a fleet wait for each other's
+ * commits only where a budget or `hold` decides; the collector seeds the counters in row `''`. `written`
+ * holds the numbers of that writer's last writes. `flight` has rows with open calls and the names of these,
+ * in the order reserved. An `outcome` with `asks` above 0 is interim: its row was asked that often.
  */
 const TABLES = `
 CREATE SCHEMA IF NOT EXISTS promptmill;
@@ -66,17 +65,13 @@ CREATE TABLE IF NOT EXISTS promptmill.board (
 );
 `;
 
-/** Makes the tables and the function, and notes their layout, in one transaction. */
 const CREATE = `${TABLES}${MAKE_WRITE}COMMENT ON SCHEMA promptmill IS '${LAYOUT}';`;
 
 /**
- * Makes the tables of the queue, of the ledger and of texts by name where they are missing, and drops what has expired.
- *
- * @param shown the address of the server, for messages
+ * Makes missing tables and drops what has expired. Takes its own lock, because that of BullMQ's migrations is
+ * inside their transaction, which is too late: by then the connection, whose search path names the schema,
+ * has noted that there is none, and makes it a second time.
  * @throws UsageError when Promptmill's tables are of another version
- *
- * BullMQ's migrations have a lock of their own, but inside their transaction, where it comes too late: by then
- * the connection, whose search path names the schema, has noted that there is none, and makes it a second time.
  */
 export async function prepareTables(
   pool: PgPool,
@@ -88,7 +83,7 @@ export async function prepareTables(
     await session.query('SELECT pg_advisory_lock($1)', [SETUP_LOCK]);
     const isThere = await areTablesThere(session, shown);
     await runMigrations(session, QUEUE_SCHEMA);
-    // Asked first, so that a user who may use the tables and not make any can work.
+    // Checked first, so that a user who may use the tables but not create any can work.
     if (!isThere) await session.query(CREATE);
     await dropExpired(session, times);
   } finally {
@@ -115,7 +110,6 @@ async function areTablesThere(session: Sql, shown: string): Promise<boolean> {
   return complete && layout !== null;
 }
 
-/** Drops what runs that nobody continues have left. */
 async function dropExpired(sql: Sql, { outcomeTtlMs }: LedgerTimes = LEDGER_TIMES): Promise<void> {
   for (const table of ['outcome', 'calls', 'run', 'flight']) {
     await sql.query(

@@ -1,20 +1,16 @@
 import { COUNTERS } from '../counters.js';
 import { OWN, UNKNOWN_TEXT } from '../ledger.js';
 
-/** The ledger's statements on PostgreSQL, one for each method. The clock is always the server's. */
+/** The ledger's statements on PostgreSQL, one per method. The clock is always the server's. */
 
 const NAMES = COUNTERS.join(', ');
-/** The counters' parameters, from a number on: `$5::bigint, $6::bigint`. */
+/** Numbered from `from`: `$5::bigint, $6::bigint`. */
 const parameters = (from: number, type: string): string =>
   COUNTERS.map((_, i) => `$${from + i}::${type}`).join(', ');
 
-/** Whether the JSON of an outcome says that there is none. */
 const isUnknown = (outcome: string): string => `strpos(${outcome}, '${UNKNOWN_TEXT}') > 0`;
 
-/**
- * $1 run, $2 execution, $3 committed, $4 lease in ms, $5 whether the counters may be seeded, $6 whether calls that were
- * lost with an earlier execution count as repeated, $7… counters.
- */
+/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 may seed, $6 count lost calls, $7… counters */
 export const OPEN = `
 WITH before AS MATERIALIZED (
   SELECT execution < $2::integer AND $6::boolean AS lost FROM promptmill.run WHERE run = $1
@@ -49,37 +45,36 @@ WITH before AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM head) AS open
 `;
 
-/** Those of the worker; the outcomes that were given, count, and were not kept; the other calls of rows that end. */
+/** The worker's own, plus outcomes given that count and were not kept, plus other calls of rows that end. */
 const REPEATED = `n.repeated
     + (SELECT count(*) FROM given AS g WHERE g.run = n.run AND g.counts)
     - (SELECT count(*) FROM taken AS t WHERE t.run = n.run AND t.counts)
     + (SELECT coalesce(sum(t.others), 0) FROM taken AS t WHERE t.run = n.run)`;
 
-/** Counted up with every change of the tables or the function; tables of another layout are refused. */
+/** Raise it with every change of the tables or the function; tables of another layout are refused. */
 export const LAYOUT = '1';
 
-/** The function behind WRITE. */
 const FUNCTION = 'promptmill.write';
 
-/** The parameters of WRITE, by name and type; the order is that of the arguments of every call. */
+/** Parameters of WRITE, name and type, in the order of the arguments of every call. */
 const PARAMETERS = [
   ['by_writer', 'text'],
   ['write_number', 'bigint'],
-  // Runs that are written to, in their order; whether nobody else may write to them meanwhile; known to be spent.
+  // Runs to write to, in order; whether nobody else may write to them meanwhile; tokens known to be spent.
   ['runs', 'text[]'],
   ['alone', 'boolean[]'],
   ['prompt_at_least', 'bigint[]'],
   ['completion_at_least', 'bigint[]'],
   ...COUNTERS.map((name) => [`add_${name}`, 'bigint[]']),
-  // What is settled, by rows.
+  // What is settled, one per row.
   ['s_runs', 'text[]'],
   ['s_firsts', 'bigint[]'],
   ['s_rows', 'bigint[]'],
   ['s_calls', 'text[]'],
   ['s_outcomes', 'text[]'],
-  // How often the row was asked, where the outcome is an interim one, and 0 elsewhere.
+  // How often the row was asked, for an interim outcome; else 0.
   ['s_asks', 'integer[]'],
-  // What is to be reserved, by rows; `requests` are the numbers of their reservations.
+  // What to reserve, one per row; `requests` are the numbers of their reservations.
   ['requests', 'integer[]'],
   ['r_runs', 'text[]'],
   ['r_firsts', 'bigint[]'],
@@ -90,7 +85,7 @@ const PARAMETERS = [
   ['r_looks', 'boolean[]'],
   ['r_prompts', 'bigint[]'],
   ['r_completions', 'bigint[]'],
-  // The budgets, by reservations; null where there is none.
+  // Budgets, one per reservation; null where there is none.
   ['b_tokens', 'float8[]'],
   ['b_costs', 'float8[]'],
   ['b_prompt_prices', 'float8[]'],
@@ -98,16 +93,16 @@ const PARAMETERS = [
 ] as const;
 
 /**
- * Makes the function behind WRITE. A function, so that one statement takes its locks first and then sees what others have
- * written until it got them, and so that its plans are made once for each connection: without `force_generic_plan`
- * PostgreSQL makes some of them anew in each call, which takes a tenth of its time.
+ * A function takes its locks first and then sees what others wrote until it got them, and is planned once per
+ * connection: without `force_generic_plan` PostgreSQL plans parts of it in each call, a tenth of its time.
  *
- * The share lock on the run makes a commit that moves the mark wait for this, or this for it: otherwise an outcome could
- * slip in behind the mark, and a second payment for a row that is on disk would go uncounted. Where a budget or `hold`
- * decides, the lock is exclusive: of two workers that ask at the same time the second sees what the first was granted.
- * The lock on the rows in flight does the same for two calls of one row that end at the same time. A write whose number
- * is among the writer's last 64 was done already: the outcomes are there, the counters stay, and nothing more is reserved.
- * `kept` in the answer: every outcome is there as it was given, and none is unknown, which a real one could replace.
+ * The share lock on the run orders this and a commit that moves the mark: otherwise an outcome could slip in
+ * behind the mark, and a second payment for a row on disk would go uncounted. Where a budget or `hold`
+ * decides, the lock is exclusive: of two workers that ask at once, the second sees what the first was
+ * granted. The lock on the rows in flight does the same for two calls of one row that end at once. A write
+ * whose number is among the writer's last 64 was done already: outcomes and counters stay, and nothing more
+ * is reserved. `kept` in the answer: every outcome is there as given, and none is unknown, which a real one
+ * could replace.
  */
 export const MAKE_WRITE = `
 CREATE OR REPLACE FUNCTION ${FUNCTION}(${PARAMETERS.map((parameter) => parameter.join(' ')).join(', ')})
@@ -308,7 +303,6 @@ END
 $write$;
 `;
 
-/** By which the server knows the function. */
 export const WRITE_SIGNATURE = `${FUNCTION}(${PARAMETERS.map(([, type]) => type).join(', ')})`;
 
 /** The outcomes are one text, a line for each, empty where there is none. */
@@ -317,11 +311,10 @@ const argument = (name: string, i: number): string =>
 
 export const WRITE = `SELECT ${FUNCTION}(${PARAMETERS.map(([name], i) => argument(name, i)).join(', ')}) AS answers`;
 
-/** $1 run */
 export const WAITING =
   'SELECT count(*)::integer AS waiting FROM promptmill.outcome WHERE run = $1 AND asks = 0';
 
-/** $1 run, $2 reason, $3 execution. A store that came back empty may hear of the reason before it hears of the run. */
+/** $1 run, $2 reason, $3 execution. An emptied store may get the reason before the run. */
 export const STOP = `
 INSERT INTO promptmill.run AS r (run, execution, committed, alive_until, stop)
 VALUES ($1, 0, 0, '-infinity', $2)
@@ -364,7 +357,6 @@ WITH head AS (
 DELETE FROM promptmill.outcome WHERE run = $1 AND first = ANY($4::bigint[])
 `;
 
-/** $1 run */
 export const CLOSE = `
 WITH outcomes AS (DELETE FROM promptmill.outcome WHERE run = $1),
   flight AS (DELETE FROM promptmill.flight WHERE run = $1),

@@ -11,13 +11,12 @@ import { PostgresLedger } from './ledger.js';
 import { backendOn, LastingPool } from './pool.js';
 import { prepareTables, QUEUE_SCHEMA } from './schema.js';
 
-/** The longest wait for a connection at the start, and for statements under way at the end, in milliseconds. */
 const START_MS = 5_000;
 const CLOSE_MS = 1_000;
-/** Connections of one process for statements; each worker has one more, to be woken on. */
+/** Connections of a process for statements; each worker has one more, to be woken on. */
 const CONNECTIONS = 8;
 
-/** What BullMQ says to a server that is too old, or whose tables are of a later version. */
+/** BullMQ's errors for a server that is too old, or whose tables are of a later version. */
 const UNFIT = [UnsupportedPostgresVersionError, SchemaVersionMismatchError];
 
 /** @throws UsageError when the server does not answer, refuses, or cannot hold the queue */
@@ -54,7 +53,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
   };
 }
 
-/** The address decides over the configuration, so what is needed has to be in it, beside what is there. */
+/** The address overrides the configuration, so required settings are added to it, beside its own. */
 function withSettings(url: URL): string {
   const copy = new URL(url);
   // The ledger's writes wait for each other by locks, and must then see what the other has written.
@@ -66,11 +65,11 @@ function withSettings(url: URL): string {
 
 const LOOK = `SELECT current_setting('server_encoding') AS encoding, current_setting('transaction_read_only') AS read_only`;
 
-/** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
+/** Connects once, so that a wrong address or password is reported and not retried for ever. */
 async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void> {
   let probe: pg.Client | null = null;
   try {
-    // Already this reads the certificates that the address names.
+    // This already reads the certificates that the address names.
     probe = new pg.Client(config);
     probe.on('error', () => {});
     await within(START_MS, probe.connect());

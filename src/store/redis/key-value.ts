@@ -10,10 +10,7 @@ import {
   MOST_LISTED,
 } from '../key-value.js';
 
-/**
- * Keys of a folder, all in one slot of a cluster: `text`, hash of name → text; `seen` and `until`, sorted sets of the names
- * by the server's milliseconds at which they were written and at which they are over.
- */
+/** In one slot of a cluster: hash of name → text, sorted sets of names by last write and by expiry, in ms. */
 const keysOf = (folder: Folder): [string, string, string] => [
   `promptmill:board:{${folder}}:text`,
   `promptmill:board:{${folder}}:seen`,
@@ -31,7 +28,7 @@ local function heldBy(name)
 end
 `;
 
-/** Removes what is over, a bounded number at a time. Nobody has to be there at the moment when it is. */
+/** Also removes up to 100 expired texts, so that nothing has to wait for their expiry. */
 const NOW_WITHOUT_OLD = `${NOW}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', untilKey, '-inf', now, 'LIMIT', 0, 100)) do
   redis.call('HDEL', text, name)
@@ -54,7 +51,7 @@ redis.call('ZADD', untilKey, now + ARGV[3], ARGV[1])
 /** KEYS text seen until; ARGV name text ttl */
 const PUT = `${NOW_WITHOUT_OLD}${WRITE}return 1`;
 
-/** KEYS text seen until; ARGV name after ttl [before]. Returns the text, the microtime, and 1 if it was written. */
+/** KEYS text seen until; ARGV name after ttl [before]. Returns the text, the microtime, and 1 if written. */
 const SWAP = `${NOW_WITHOUT_OLD}
 local held = heldBy(ARGV[1])
 if held ~= (ARGV[4] or false) then return {held, time[1], time[2], 0} end
@@ -88,7 +85,7 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 return redis.call('ZREM', KEYS[3], ARGV[1])
 `;
 
-/** Texts by name on Redis and Valkey. A full server refuses to write; what it has can be read and removed. */
+/** Texts by name on Redis and Valkey. A full server refuses writes; reads and removals still work. */
 export class RedisKeyValue implements KeyValue {
   constructor(private readonly client: Redis) {}
 
@@ -128,7 +125,7 @@ export class RedisKeyValue implements KeyValue {
     await this.#eval(REMOVE, folder, [name]);
   }
 
-  /** ioredis hangs the refused command with its arguments on the error; they have no place in a log. */
+  /** ioredis attaches the refused command with its arguments to the error; those must not reach a log. */
   async #eval(
     script: string,
     folder: Folder,

@@ -18,18 +18,15 @@ import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
-/** Tries again what the store refused and may yet take. */
 type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
 
-/** What WRITE answers. */
 type Written = readonly [
   totals: readonly number[],
   states: readonly (readonly RowReply[])[],
-  /** 1 when every outcome is in the ledger as it was given. */
+  /** 1 when the ledger holds every outcome as given. */
   isKept: number,
 ];
 
-/** What PROGRESS answers. */
 type Progressed = readonly [
   seeded: number,
   calls: readonly (string | null)[],
@@ -38,7 +35,7 @@ type Progressed = readonly [
   counts: readonly number[],
 ];
 
-/** The ledger on Redis and Valkey. {@link file://./scripts.ts} says what it keeps there. */
+/** The ledger on Redis and Valkey. {@link file://./scripts.ts} describes its keys. */
 export class RedisLedger implements Ledger {
   readonly #own = new OwnOutcomes();
 
@@ -80,7 +77,7 @@ export class RedisLedger implements Ledger {
     answers: Map<Reservation, Answer>,
   ): Promise<void> {
     const keys = ['head', 'calls', 'chunks', 'written', 'flight', 'interim'].map((name) => key(run, name));
-    // ioredis sends a command again whose reply was lost; by its id the script knows that it has done it.
+    // ioredis resends a command whose reply was lost; by the id the script knows that it is done already.
     const id = changes ? randomBytes(9).toString('base64') : '';
     const part = { settled, counts, reservations, atLeast };
     const outcomes = settled.map(({ outcome }) => (outcome === null ? '' : JSON.stringify(outcome)));
@@ -166,7 +163,7 @@ export class RedisLedger implements Ledger {
     }
   }
 
-  /** By its hash, and in full where the server does not know it: after a restart, for example. */
+  /** Runs a script by its hash, or in full when the server does not know it, for example after a restart. */
   async #run(script: string, [keys, ...rest]: readonly [number, ...Argument[]]): Promise<unknown> {
     try {
       return await this.client.evalsha(hashOf(script), keys, ...rest);
@@ -177,7 +174,6 @@ export class RedisLedger implements Ledger {
   }
 }
 
-/** By which the server knows a script. */
 function hashOf(script: string): string {
   let hash = HASHES.get(script);
   if (hash === undefined) {
@@ -189,7 +185,6 @@ function hashOf(script: string): string {
 
 const HASHES = new Map<string, string>();
 
-/** What WRITE reads. */
 function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'run' | 'changes'>): string {
   return JSON.stringify([
     [atLeast.prompt_tokens, atLeast.completion_tokens],
@@ -211,7 +206,7 @@ function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'r
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
 const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
 
-/** ioredis hangs the refused command with its arguments on the error; texts of rows have no place in a log. */
+/** ioredis attaches the refused command with its arguments to the error; those must not reach a log. */
 function withoutArguments(error: unknown): Error {
   return new Error(error instanceof Error ? error.message : String(error));
 }

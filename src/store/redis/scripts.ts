@@ -2,24 +2,23 @@ import { COUNTERS } from '../counters.js';
 import { OWN, UNKNOWN_TEXT } from '../ledger.js';
 
 /**
- * The ledger's writes on Redis, each one script, so that it happens whole or not at all.
+ * The ledger's writes on Redis. Each is one script, so it happens whole or not at all.
  *
  * Keys of a run, all in one slot of a cluster:
- * - `head`: hash of `v`, the version of all of these, `execution`, `committed` and `until`, the end of the lease in the server's
- *   milliseconds
- * - `calls`: hash of the counters, of `seeded`, and of `writes`, the number of writes so far
- * - `chunks`: sorted set of the first rows of the chunks that have outcomes
- * - `written`: sorted set of the last writes by their ids, oldest first
+ * - `head`: hash of `v`, the version of all these keys, `execution`, `committed` and `until`, the end of the
+ *   lease in the server's ms
+ * - `calls`: hash of the counters, `seeded`, and `writes`, the number of writes so far
+ * - `chunks`: sorted set of the first rows of chunks that have outcomes
+ * - `written`: sorted set of the ids of the last writes, oldest first
  * - `stop`: why the run must stop
- * - `flight`: hash of row → when its last call was reserved, and the names of its calls that have not ended, by lines
+ * - `flight`: hash of row → when its last call was reserved, then the names of its open calls, one per line
  * - `interim`: hash of row → how often it was asked, and on the next line its interim outcome
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
- * Every script's first write is one that frees memory. A full server refuses the others (fault 34), unless a
- * script has written before; what is paid for must get in, and what is on disk must get out, or it stays full.
+ * The first write of every script but STOP frees memory. A full server refuses scripts that begin with
+ * another write (fault 34); what is paid for must get in, and what is on disk must get out, or it stays full.
  */
 
-/** The counters' names as a table of Lua. */
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
 
 const NOW = `
@@ -27,17 +26,16 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
-/** Drops the interim outcomes of rows that are on disk. */
 const dropWritten = (interim: string): string => `
 for _, row in ipairs(redis.call('HKEYS', ${interim})) do
   if tonumber(row) <= committed then redis.call('HDEL', ${interim}, row) end
 end
 `;
 
-/** Counted up with every change of what the keys hold; a run of another version is refused. */
+/** Raise it with every change of what the keys hold; a run of another version is refused. */
 const VERSION = '1';
 
-/** What OPEN answers where the run is of another version. */
+/** Reply of OPEN for a run of another version. */
 export const OTHER_VERSION = 2;
 
 /** KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost counter… */
@@ -85,11 +83,10 @@ return 1
 
 /**
  * KEYS head calls chunks written flight interim; ARGV prefix ttl id batch outcome…
- * The batch is JSON, `RunBatch` as arrays (`batchText`), because ioredis takes longer for many arguments than both sides
- * for that. There is an outcome for each row that is settled, empty where it has none.
- * Returns what is spent and in flight, where there was no room; for each reservation the states of its rows; and whether
- * every outcome is in the ledger as it was given. A write that was done before reserves nothing more; one that only looks
- * has no id.
+ * `batch` is a `RunBatch` as JSON arrays: ioredis would take longer for many arguments than both sides for
+ * that. One outcome per settled row, empty where there is none. Returns what is spent and in flight, if there
+ * was no room; the states of the rows of each reservation; and whether the ledger holds every outcome as
+ * given. A write that was done before reserves nothing more; one that only looks has no id.
  */
 export const WRITE = `${NOW}
 local head, calls, chunks, written, flight, interim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -277,7 +274,7 @@ redis.call('PEXPIRE', head, ARGV[4])
 return 1
 `;
 
-/** KEYS head stop; ARGV execution reason ttl. A store that came back empty may hear of the reason before the run. */
+/** KEYS head stop; ARGV execution reason ttl. An emptied store may get the reason before the run. */
 export const STOP = `
 local execution = redis.call('HGET', KEYS[1], 'execution')
 if execution and tonumber(execution) > tonumber(ARGV[1]) then return 0 end

@@ -9,18 +9,16 @@ import type { Store, StoreOptions } from '../store.js';
 import { RedisKeyValue } from './key-value.js';
 import { RedisLedger } from './ledger.js';
 
-/** The longest wait for a server at the start, and for its goodbye at the end, in milliseconds. */
 const START_MS = 5_000;
 const CLOSE_MS = 1_000;
-/** What every connection is made with; the errors that the server answers with are told to the health of the store. */
 const settings = (health: StoreHealth) =>
   ({
     // The default gives up after 20 reconnects, and can mark a succeeded chunk as failed (fault 32).
     maxRetriesPerRequest: null,
     // For ever, never far apart, and not the whole fleet at the same moment.
     retryStrategy: reconnectMs,
-    // After a failover the old master is a replica: connect anew and send the refused command again (fault 33), as long
-    // as that may pass (fault 81).
+    // After a failover the old primary is a replica: reconnect and resend the refused command (fault 33), as
+    // long as the refusal may pass (fault 81).
     reconnectOnError: (error: Error) => {
       health.met(error);
       return storeErrorOf(error)?.code === 'queue_read_only' && health.mayPass(error) ? 2 : false;
@@ -36,7 +34,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
   await lookAtServer(url, shown, options.onWarning);
 
   const client = new Redis(url.href, settings(health));
-  // Without a listener ioredis prints every failed attempt to connect. A refused password comes this way only.
+  // Without a listener ioredis prints every failed attempt to connect. A refused password arrives only here.
   client.on('error', (error) => health.met(error));
   health.opened();
   return {
@@ -56,22 +54,19 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
   };
 }
 
-/**
- * BullMQ's connection. An entry that goes back into the queue whoever holds it (token `0`) loses its lock as well, as it does on
- * PostgreSQL: with a lock nothing removes it until that has run out.
- */
+/** An entry put back with token `0` loses its lock, as on PostgreSQL; locked, it could not be removed. */
 const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
   const backend = createRedisBackend(...parts);
   const move = backend.moveJobFromActiveToWait.bind(backend);
   backend.moveJobFromActiveToWait = async (id, token) => {
-    // Before the entry is moved, because the next lock may be that of another worker.
+    // Before the move, because the next lock may belong to another worker.
     if (token === '0') await (await backend.client).del(`${backend.toKey(id)}:lock`);
     return await move(id, token);
   };
   return backend;
 };
 
-/** One connection without second attempts, so that a wrong address or password is told and not retried for ever. */
+/** Connects once, so that a wrong address or password is reported and not retried for ever. */
 async function lookAtServer(url: URL, shown: string, onWarning: (message: string) => void): Promise<void> {
   const probe = new Redis(url.href, {
     connectTimeout: START_MS,
@@ -79,7 +74,7 @@ async function lookAtServer(url: URL, shown: string, onWarning: (message: string
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
   });
-  // The error event tells the cause; connect() itself often says no more than that the connection is closed.
+  // The error event has the cause; connect() often only says that the connection is closed.
   let cause: unknown;
   const failed = new Promise<never>((_, reject) => {
     probe.on('error', (error) => {
@@ -91,7 +86,7 @@ async function lookAtServer(url: URL, shown: string, onWarning: (message: string
   try {
     const info = await within(START_MS, Promise.race([failed, probe.connect().then(() => probe.info())]));
     warnOfForgetting(info, shown, onWarning);
-    // Answering is not enough: a read-only replica answers as well. One that is full is waited for (fault 34).
+    // Answering is not enough: a read-only replica answers too. A full server is waited for (fault 34).
     await within(START_MS, probe.eval(WRITE, 1, PROBE_KEY)).catch((error) => {
       if (storeErrorOf(error)?.kind !== 'full') throw error;
     });
@@ -114,6 +109,6 @@ function warnOfForgetting(info: string, shown: string, onWarning: (message: stri
   }
 }
 
-/** A script, as the queue and the ledger write. */
+/** Writes from a script, as the queue and the ledger do. */
 const WRITE = "redis.call('SET', KEYS[1], 1); return redis.call('DEL', KEYS[1])";
 const PROBE_KEY = 'promptmill:probe';
