@@ -4,17 +4,15 @@ import { createGzip } from 'node:zlib';
 import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { inflate, zlibCode } from '../source/open.js';
 
-/** Bytes that are read at a time. */
 const PIECE = 1024 * 1024;
 
-/** Whether an output is packed: a run goes by its name. */
 export const isPacked = (path: string): boolean => /\.gz$/i.test(path);
 
 /**
- * The records of an output, as bytes: inflated where it is packed. Nothing is open until they are asked for.
- * @param packed whether it is, where its name does not say so. @default by its name
- * @param onFile gets the bytes of the file itself, as they are read
- * @throws UsageError `output_damaged` for gzip that is cut off, is not sound, or has other data behind it
+ * The records of an output, as bytes, inflated if packed. Opens nothing before the first read.
+ * @param packed for a file whose name does not say so. @default by its name
+ * @param onFile gets the bytes of the file itself, before inflating
+ * @throws UsageError `output_damaged` for gzip that is truncated, corrupt, or followed by other data
  * @throws the file system's error
  */
 export async function* outputBytes(
@@ -49,10 +47,7 @@ async function* told(
   }
 }
 
-/**
- * Bytes that can be read, or a sentence that says why they cannot.
- * @throws UsageError `output_unreadable` in place of the file system's error
- */
+/** Passes bytes through. @throws UsageError `output_unreadable` in place of the file system's error */
 export async function* readable(name: string, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   try {
     yield* bytes;
@@ -64,12 +59,12 @@ export async function* readable(name: string, bytes: AsyncIterable<Buffer>): Asy
   }
 }
 
-/** Records as the file of an output has them: packed where its name says so. The same records give the same bytes. */
+/** The bytes of an output file: gzip if its name says so. The same records give the same bytes. */
 export async function* packedFor(path: string, records: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   if (!isPacked(path)) return yield* records;
-  // The header has no time in it.
+  // Deterministic: the gzip header has no time.
   const gzip = createGzip({ chunkSize: PIECE });
-  // The loop below meets the same error, or is what ended the pipeline.
+  // The loop below sees the same error, or ended the pipeline itself.
   pipeline(records, gzip).catch(() => {});
   for await (const piece of gzip) yield piece;
 }
