@@ -170,6 +170,7 @@ function propertyReader({ schema, ...spec }: JsonSpec): (name: string, text: str
     const property = isObject(properties) ? properties[name] : undefined;
     return isObject(property) && property['type'] === 'string';
   };
+  // Checks one property without the others.
   const alone = answerReader({ ...spec, schema: { ...schema, required: [] } });
   const fits = (name: string, value: Json): boolean =>
     alone.read({ text: JSON.stringify(Object.fromEntries([[name, value]])), finish_reason: 'stop' }).fault ===

@@ -13,6 +13,7 @@ import { BadCells, columnSource, type GoldParts, goldSource } from './gold-sourc
 /** `promptmill score --json`. */
 export interface ScoreReport {
   readonly output: string;
+  /** Path of the job file. */
   readonly job: string;
   /** Columns and files with right answers. */
   readonly gold: readonly string[];
