@@ -1,38 +1,34 @@
 import { type Share, shareOf } from './score.js';
 
-/** A confidence has six decimals, in columns and here. */
+/** Confidences have six decimals. */
 const STEPS = 1_000_000;
 
-/** A threshold of confidence, and what it does to the rows whose right answer is known. */
 export interface Threshold {
-  /** A label with less confidence is no answer; from 0 to 1. */
+  /** From 0 to 1; a label with less confidence is no answer. */
   readonly threshold: number;
-  /** Rows that have an answer. */
   readonly answered: number;
-  /** Their share of the completed rows with gold, from 0 to 1. */
+  /** `answered` as a share of the completed rows with gold, from 0 to 1. */
   readonly coverage: number;
-  /** The share of them that is right, with its Wilson score interval of 95 %; null where no row is answered. */
+  /** Share of `answered` that is right, with its 95 % Wilson interval; null if no row is answered. */
   readonly accuracy: Share | null;
 }
 
 /**
- * How sure and how right labels are: what any threshold of confidence would do to them. It is exact, and takes 8 MB for any
- * number of rows.
- *
- * R. El-Yaniv and Y. Wiener, "On the foundations of noise-free selective classification", Journal of Machine Learning
- * Research 11 (2010), 1605–1641: the curve of accuracy over coverage.
+ * Exact for any threshold, and takes 8 MB for any number of rows. The curve of accuracy over coverage: R.
+ * El-Yaniv and Y. Wiener, "On the foundations of noise-free selective classification", Journal of Machine
+ * Learning Research 11 (2010), 1605–1641.
  */
 export class ConfidenceCurve {
-  /** Rows, and right ones, by their confidence in millionths. */
+  /** By confidence in millionths. */
   readonly #rows = new Uint32Array(STEPS + 1);
   readonly #right = new Uint32Array(STEPS + 1);
   #all = 0;
 
   /**
    * Counts a completed row with gold.
-   * @param confidence in the label that the model said, also where it was left out; 0 where it is not known, `null` where
-   *   the text is no label: such a row has no answer at any threshold
-   * @param right whether this label is right
+   * @param confidence in the model's label, even if it was left out; 0 if unknown, `null` if the text is no
+   *   label: then the row has no answer at any threshold
+   * @param right whether the model's label is right
    */
   add(confidence: number | null, right: boolean): void {
     this.#all += 1;
@@ -54,11 +50,10 @@ export class ConfidenceCurve {
   }
 
   /**
-   * The lowest confidence as a threshold with which this share of the answered rows is right: the one that leaves most
-   * answers.
-   * @param accuracy from 0 to 1; the share itself has to reach it, and not the low end of its interval
-   * @param least answered rows, with fewer of which a threshold does not count
-   * @returns `null` where no threshold reaches it
+   * The lowest threshold at which this share of the answered rows is right: the one that keeps most answers.
+   * @param accuracy from 0 to 1; compared with the share itself, not with the low end of its interval
+   * @param least fewer answered rows do not count
+   * @returns `null` if no threshold reaches it
    */
   lowest(accuracy: number, least: number): Threshold | null {
     let [answered, right] = [0, 0];

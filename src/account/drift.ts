@@ -7,19 +7,18 @@ import { amount, type DeepReadonly, words } from './untrusted.js';
 
 const share = z.number().transform((value) => Math.min(Math.max(0, value), 1));
 
-/** What came of `drift`: how many answers are others than in the last run. */
 export const driftSchema = z.object({
-  /** The run that it was compared with. */
+  /** Id of the last run. */
   against: words,
-  /** Its output; where this is that of the run itself, it was replaced, and a copy kept where the alarm was raised. */
+  /** Its output. If this run replaced it, a copy is kept when the alarm is raised. */
   output: words,
-  /** Rows that both have, and that neither has as failed or skipped. */
+  /** Rows in both outputs, neither failed nor skipped in either. */
   rows: amount,
-  /** Those of them that have another answer. */
+  /** Of these, rows whose answer differs. */
   changed: amount,
   /** `changed / rows`; `null` without rows. */
   share: share.nullable(),
-  /** The share above which the run ends with exit code 4. */
+  /** The run ends with exit code 4 above this share. */
   alarm: share,
 });
 
@@ -35,11 +34,7 @@ export function driftText({ against, rows, changed, alarm }: Drift): string {
   );
 }
 
-/**
- * That more answers have changed than the job allows; null where they have not.
- * @param output that of the run
- * @param id column that tells rows; `null` for their numbers
- */
+/** Null while `drift.alarm` is not exceeded. @param id column that identifies rows; `null`: their numbers */
 export function driftMiss(drift: Drift, output: string, id: string | null): Fault | null {
   if (drift.share === null || drift.share <= drift.alarm) return null;
   const by = id === null ? '' : ` --by ${shellWord(id)}`;

@@ -3,36 +3,33 @@ import type { Answer, Confidence } from '../model.js';
 import { BINS, binOf, brierOf, type Calibration } from './calibration.js';
 import type { Confusion } from './score.js';
 
-/**
- * What is counted of the rows whose right answer is known. Plain data, part of the tally: it survives JSON unchanged, and
- * its size does not grow with the input.
- */
+/** Counts of rows with gold. Plain data in the tally: survives JSON, and does not grow with the input. */
 export interface GoldTally {
-  /** Rows that are `completed`; the scores are of these. */
+  /** Completed rows, which the scores cover. */
   readonly rows: number;
-  /** Of these, the rows that have exactly the right answer. */
+  /** Of these, rows with exactly the right answer. */
   readonly right: number;
-  /** Rows that were filtered, failed or skipped, and so have no answer. */
+  /** Filtered, failed and skipped rows: no answer. */
   readonly unanswered: number;
-  /** Of `rows`, those whose label was left out for want of confidence. Absent while there are none. */
+  /** Of `rows`, those whose label was left out for low confidence. Absent if 0. */
   readonly abstained?: number;
-  /** Of `rows`, those whose text is no answer. Absent while there are none. */
+  /** Of `rows`, those whose text is no answer. Absent if 0. */
   readonly invalid?: number;
-  /** Of `rows`, those whose confidence is known, also where the label was left out. Absent while there are none. */
+  /** Of `rows`, those with a known confidence, even if the label was left out. Absent if none. */
   readonly calibration?: Calibration;
-  /** Of answers that are labels. `null`: more labels came than are counted. Absent while there are none. */
+  /** Of answers that are labels. `null`: more labels than are counted. Absent if none. */
   readonly confusion?: LabelPairs | null;
-  /** Of answers in JSON, by the name of a property. Absent while there are none. */
+  /** Of answers in JSON, by property name. Absent if none. */
   readonly properties?: { readonly [name: string]: PropertyCount };
 }
 
-/** Right labels and answers by their places in a list: a label may have 500 characters. */
+/** By index, because a label may have 500 characters. */
 interface LabelPairs {
-  /** In the order in which they came. */
+  /** In order of appearance. */
   readonly labels: readonly string[];
-  /** `right,answered` → rows; `right,` where the answer is none of the labels, or lacks this one. */
+  /** `right,answered` → rows; `right,` if the answer is none of the labels, or lacks this one. */
   readonly counts: { readonly [pair: string]: number };
-  /** A row may have several labels: `,answered` → rows that got a label without being right. */
+  /** A row may have several labels: `,answered` → rows that got a wrong label. */
   readonly several?: true;
 }
 
@@ -42,15 +39,11 @@ interface PropertyCount {
   readonly right: number;
 }
 
-/**
- * Different labels that are counted by pairs. With more of them a manifest, which is written with every commit, would have
- * more than 10,000 pairs: then only the accuracy is kept.
- */
+/** With more, a manifest, written with every commit, would exceed 10,000 pairs: only the accuracy is kept. */
 export const MOST_LABELS = 100;
-/** Properties that are counted; the others only count in the accuracy. */
+/** Further properties count only in the accuracy. */
 const MOST_PROPERTIES = 100;
 
-/** Counts answers against the right ones. */
 export class GoldCounter {
   #rows: number;
   #right: number;
@@ -58,7 +51,7 @@ export class GoldCounter {
   #abstained: number;
   #invalid: number;
   #calibration: Calibration | undefined;
-  /** `null`: there are too many labels. */
+  /** `null`: too many labels. */
   #pairs: {
     readonly places: Map<string, number>;
     readonly counts: Map<string, number>;
@@ -92,8 +85,8 @@ export class GoldCounter {
   }
 
   /**
-   * @param answer `null` where the row is not completed
-   * @param said what the model said, where the answer is that of a person; its confidence is counted by this
+   * @param answer `null` if the row is not completed
+   * @param said the model's answer if `answer` is a person's; its confidence is counted with it
    */
   add(gold: Gold, answer: Answer | null, said = answer): void {
     if (answer === null) {
@@ -108,7 +101,7 @@ export class GoldCounter {
     this.#addParts(gold, answer);
   }
 
-  /** The label of a row that was added with it is left out now, for want of confidence. */
+  /** Moves a row that was added with its label to abstained. */
   abstain(gold: Gold, label: string): void {
     this.#abstained += 1;
     if (gold.kind !== 'label') return;
@@ -117,7 +110,6 @@ export class GoldCounter {
     this.#addPair(gold.label, null);
   }
 
-  /** Rows so far. */
   get all(): number {
     return this.#rows + this.#unanswered;
   }
@@ -221,9 +213,9 @@ const NO_CALIBRATION: Calibration = {
 
 const byName = new Intl.Collator('en', { numeric: true });
 
-/** The counts as a matrix, its labels by name. */
+/** As a matrix, labels sorted by name. */
 export function confusionOf({ labels, counts, several }: LabelPairs): Confusion {
-  // A label whose rows all abstain is none that occurs.
+  // A label whose rows all abstain does not occur.
   const occurs = new Set(Object.entries(counts).flatMap(([pair, rows]) => (rows > 0 ? pair.split(',') : [])));
   const order = [...labels.entries()]
     .filter(([place]) => occurs.has(String(place)))

@@ -2,20 +2,19 @@ import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
 
-/** Loaded when the first call has ended. */
+/** Loaded late: only once a call has ended. */
 const library = (): typeof import('hdr-histogram-js') => require('hdr-histogram-js');
 
 /**
- * How long calls took, as JSON. The histogram is HdrHistogram's compressed base64 encoding: at most 3 KB and
- * about 0.1 ms to write, however many calls it holds. `null` before the first call.
+ * Compressed base64: up to 3 KB and about 0.1 ms to write for any number of calls. `null` before the first.
  */
 export type Latency = {
   readonly histogram: string;
-  /** The longest call in milliseconds, exactly; the histogram only knows it to two digits. */
+  /** Milliseconds, exact; the histogram has only two digits. */
   readonly max: number;
 } | null;
 
-/** Whole milliseconds; `null` when no call ended. */
+/** Whole milliseconds; `null` if no call ended. */
 interface LatencyPercentiles {
   readonly p50: number | null;
   readonly p90: number | null;
@@ -24,13 +23,13 @@ interface LatencyPercentiles {
   readonly max: number | null;
 }
 
-/** One hour in milliseconds; a longer call counts as an hour in the percentiles, and as itself in `max`. */
+/** A longer call counts as one hour in the percentiles, and as itself in `max`. */
 const HIGHEST_MS = 3_600_000;
 
-/** Counts of 64 bits cost as much as those of 32 here, and do not overflow. */
+/** As cheap as 32 bits here, and cannot overflow. */
 const COUNT_BITS = 64;
 
-/** Adds calls' durations in milliseconds. */
+/** @param durations in milliseconds */
 export function withLatencies(latency: Latency, durations: readonly number[]): Latency {
   if (durations.length === 0) return latency;
   const { build, decodeFromCompressedBase64, encodeIntoCompressedBase64 } = library();
@@ -55,24 +54,21 @@ export function withLatencies(latency: Latency, durations: readonly number[]): L
 export function percentiles(latency: Latency): LatencyPercentiles {
   if (latency === null) return { p50: null, p90: null, p95: null, p99: null, max: null };
   const histogram = library().decodeFromCompressedBase64(latency.histogram, COUNT_BITS);
-  // A percentile is the upper end of its bucket, which may lie above the longest call.
+  // A percentile is the upper end of its bucket, which may exceed the longest call.
   const at = (percentile: number) => Math.min(histogram.getValueAtPercentile(percentile), latency.max);
   return { p50: at(50), p90: at(90), p95: at(95), p99: at(99), max: latency.max };
 }
 
-/** Calls by how long they took, in the form that Prometheus has: each bucket holds those of the smaller ones too. */
+/** In Prometheus form: each bucket includes the smaller ones. */
 interface LatencyBuckets {
-  /** Calls that took at most as long as each bound, to the two digits of the histogram. */
+  /** Calls at or below each bound, to the two digits of the histogram. */
   readonly within: readonly number[];
   readonly calls: number;
-  /** Milliseconds of all calls together, to two digits; a call of more than an hour counts as an hour. */
+  /** Sum in milliseconds, to two digits; a call of more than an hour counts as an hour. */
   readonly sumMs: number;
 }
 
-/**
- * @param boundsMs ascending, in milliseconds
- * @throws Error when the text is no histogram
- */
+/** @param boundsMs ascending, in milliseconds. @throws Error when the text is no histogram */
 export function latencyBuckets(latency: Latency, boundsMs: readonly number[]): LatencyBuckets {
   if (latency === null) return { within: boundsMs.map(() => 0), calls: 0, sumMs: 0 };
   const { decodeFromCompressedBase64, JsHistogram } = library();

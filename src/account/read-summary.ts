@@ -5,18 +5,14 @@ import { isOfOtherVersion, readOwn } from '../output/own-file.js';
 import type { Written } from '../output/written.js';
 import { checkOf, type StoredSummary, summarySchema } from './summary.js';
 
-/** What the file beside an output has, and a summary that is still being made does not. */
+/** Adds what only the file beside an output has, and a summary in the making has not. */
 export const finishedSchema = summarySchema.extend({
   details: summarySchema.shape.details.required({ written: true, check: true }),
 });
 
-/** A summary as it stands beside its output. */
 export type FinishedSummary = StoredSummary & { readonly details: { readonly written: Written } };
 
-/**
- * Reads the summary of a finished run.
- * @throws UsageError `summary_missing`, `summary_unreadable`, `summary_unknown`, `summary_version`, `summary_edited`
- */
+/** @throws UsageError `summary_missing`, `_unreadable`, `_unknown`, `_version`, `_edited` */
 export function readSummary(path: string): FinishedSummary {
   const text = textOf(path);
   const value = parseJson(text);

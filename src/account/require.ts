@@ -3,30 +3,29 @@ import type { Fault } from '../model.js';
 import { type Abstention, type Scores, scoresOf } from './scores.js';
 import { type Counts, sumOf, type Tally } from './tally.js';
 
-/** What a job asks of the answers of its run (`answer.require`). */
+/** `answer.require`. Shares of completed rows, from 0 to 1. */
 export interface Require {
-  /** Share of the completed rows whose answer must be valid, from 0 to 1. */
+  /** Rows with a valid answer. */
   readonly valid: number;
-  /** Share of the completed rows that must have an answer, valid and not abstained, from 0 to 1. @default nothing is asked */
+  /** Rows with an answer, valid and not abstained. @default no requirement */
   readonly answered?: number | undefined;
-  /** Share of the completed rows with gold whose answer must be right, from 0 to 1. @default nothing is asked */
+  /** Of the rows with gold, those with the right answer. @default no requirement */
   readonly accuracy?: number | undefined;
-  /** Macro F1 that these rows must have, from 0 to 1. @default nothing is asked */
+  /** Macro F1 of the rows with gold. @default no requirement */
   readonly f1?: number | undefined;
 }
 
-/** What of a tally the answers are judged by. */
 export type Judged = Pick<Tally, 'rows' | 'invalid' | 'gold' | 'abstained'>;
 
 export const invalidOf = ({ invalid = {} }: Pick<Judged, 'invalid'>): number => sumOf(invalid);
 
-/** Rows with an answer that can be used, or that a filter blocked: the run has come through to the service and back. */
+/** Rows with a usable answer, or blocked by a filter: these reached the service. */
 export const usableOf = (judged: Judged): number =>
   judged.rows.completed + judged.rows.filtered - invalidOf(judged) - (judged.abstained ?? 0);
 
 /**
- * By how much the answers miss what is asked; null where they reach it, where nothing is asked, and where there is nothing
- * yet to judge by. Filtered, failed and skipped rows have no answer, so they do not count.
+ * What the answers miss so far; null if they reach it, or if there is nothing to judge yet. Filtered, failed
+ * and skipped rows have no answer and do not count.
  */
 export function missText(judged: Judged, require: Require | null): string | null {
   if (require === null) return null;
@@ -40,9 +39,8 @@ export function missText(judged: Judged, require: Require | null): string | null
 }
 
 /**
- * What a finished run misses of what its job asks; null where it misses nothing. What cannot be told is not reached.
- * @param abstention what came of `answer.abstain`
- * @param again what else is needed to run again, where that is not all
+ * What a finished run misses; null if nothing. A required score that cannot be computed is missed.
+ * @param again what else a new run needs, for the message
  */
 export function missOf(
   judged: Judged,
@@ -69,14 +67,13 @@ export function missOf(
   };
 }
 
-/** That rows failed and none has an answer, of which `missOf` says nothing; null where it is not so. */
+/** Rows failed and none has an answer, which `missOf` does not report; else null. */
 export function noneAnswered(judged: Judged): Fault | null {
   if (judged.rows.failed === 0 || usableOf(judged) > 0) return null;
   const message = `${unusableText(judged)}, and no row has an answer. See error_message in the output.`;
   return { code: 'below_require', message };
 }
 
-/** What a run misses of two things that are asked of it. */
 export const bothMissed = (a: Fault | null, b: Fault | null): Fault | null =>
   a && b ? { code: a.code, message: `${a.message} Also ${b.code}: ${b.message}` } : (a ?? b);
 
@@ -115,31 +112,30 @@ function scoreText(name: Score, reached: number, asked: number | undefined, { go
   );
 }
 
-/** What is asked of the scores, and cannot be told although rows are completed. */
+/** Required scores that cannot be computed although rows are completed. */
 function untoldText(judged: Judged, require: Require | null): string | null {
   if (require === null || judged.rows.completed === 0) return null;
   const { accuracy, macro_f1, left_out }: Partial<Scores> =
     judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
   const untold = (name: Score, value: unknown): string | false =>
     value === null &&
-    // Rows that are all right have no label where none applies to any.
+    // Rows that are all right may have no label: none applies to any.
     (accuracy === null || left_out !== undefined) &&
     (require[name] ?? 0) > 0 &&
     `the ${NAMES[name]} cannot be told (${left_out ?? 'no completed row has gold'}), and answer.require asks for it`;
   return listed([untold('accuracy', accuracy), untold('f1', macro_f1)]);
 }
 
-/** No row has an answer, because the model was sure of none of its labels. */
+/** No row has an answer: all abstained or are invalid. */
 function unansweredText(judged: Judged): string | null {
   const { rows, abstained = 0 } = judged;
   if (abstained === 0 || rows.completed > invalidOf(judged) + abstained) return null;
   return `none of ${counted(rows.completed, 'completed row')} has an answer: ${count(abstained)} abstained`;
 }
 
-/** Rows with gold that must be answered before their accuracy says enough to leave others out by it. */
+/** With fewer answered rows with gold, their accuracy is too uncertain to leave out others. */
 export const LEAST_ANSWERED = 30;
 
-/** Why no row abstains although the job asks for an accuracy; null where a threshold was found. */
 function unreachedText({ asked, threshold, rows, accuracy }: Abstention): string | null {
   if (threshold !== null) return null;
   const no = 'so no row abstains';
@@ -155,7 +151,7 @@ type Score = 'accuracy' | 'f1';
 
 const NAMES = { accuracy: 'accuracy', f1: 'macro F1' } as const;
 
-/** A share that is just missed does not look reached. */
+/** Rounded down, so that a share just below its limit does not look like it. */
 const roundedDown = (share: number): string => (Math.floor(share * 1000) / 10).toFixed(1);
 
 const percents = (share: number): number => Number((share * 100).toFixed(6));

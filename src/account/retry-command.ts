@@ -3,14 +3,11 @@ import { shellWord } from '../shell-word.js';
 import type { StoredSummary } from './summary.js';
 import { type Counts, sumOf } from './tally.js';
 
-/**
- * The command that calls failed rows of an output again.
- * @param emulated the rows were called in a rehearsal, and are again
- */
+/** @param emulated the output is of a rehearsal, so the retry is as well */
 export const retryCommandFor = (output: string, emulated: boolean): string =>
   `promptmill retry ${shellWord(output)}${emulated ? ' --emulate' : ''}`;
 
-/** How often failed rows have each code, as far as the summary tells them from the other errors; else null. */
+/** Failed rows by code; null if the summary does not separate their codes from other errors. */
 export function failedCodes(summary: StoredSummary): Counts | null {
   const { invalid = {} } = summary.details.tally;
   const isOther = (code: string): boolean =>

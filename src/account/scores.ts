@@ -4,62 +4,62 @@ import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
 import { type Confusion, cohenKappa, labelScores, macroF1, shareOf } from './score.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
 
-/** Kept between two bounds, whatever a heartbeat says. */
+/** Clamps, whatever a heartbeat says. */
 const between = (low: number, high: number) =>
   z.number().transform((value) => Math.min(Math.max(low, value), high));
 const share = between(0, 1);
 
 const interval = z.object({ value: share, low: share, high: share });
 
-/** What came of `answer.abstain`. A share is a number from 0 to 1. */
+/** Result of `answer.abstain`. Shares are from 0 to 1. */
 export const abstentionSchema = z.object({
-  /** The accuracy that the job asks for. */
+  /** Accuracy that the job asks for. */
   asked: share,
-  /** A label with a lower confidence was left out; null where no threshold reaches what is asked, and then none was. */
+  /** Labels below this confidence were left out; null if no threshold reaches `asked`: then none were. */
   threshold: share.nullable(),
-  /** Completed rows with gold that have a label: the threshold was found on these. */
+  /** Completed rows with gold and a label, which the threshold was found on. */
   rows: amount,
-  /** Of these, the rows with at least this confidence. */
+  /** Of these, rows at or above the threshold. */
   answered: amount,
-  /** The share of them that is right, with its Wilson score interval of 95 %. */
+  /** Share of `answered` that is right, with its 95 % Wilson interval. */
   accuracy: interval.nullable(),
-  /** The share of all completed rows that have an answer. */
+  /** Share of all completed rows that have an answer. */
   coverage: share,
 });
 
-/** The part of `summary.json` that a job with `answer.gold` has. A share is a number from 0 to 1. */
+/** In `summary.json` of a job with `answer.gold`. Shares are from 0 to 1. */
 export const scoresSchema = z.object({
-  /** Completed rows whose right answer is known: the scores are of these. An answer that cannot be used is a wrong one. */
+  /** Completed rows with gold, which the scores cover. An unusable answer is a wrong one. */
   rows: amount,
-  /** Rows whose right answer is known and that have no answer: filtered, failed or skipped. */
+  /** Rows with gold but no answer: filtered, failed or skipped. */
   unanswered: amount,
-  /** With its Wilson score interval of 95 %; of several labels or properties a row must have all right. */
+  /** With its 95 % Wilson interval; of several labels or properties all must be right. */
   accuracy: interval.nullable(),
-  /** Rows whose label was left out for want of confidence; each counts as wrong in the other scores. */
+  /** Rows whose label was left out for low confidence; each counts as wrong in the other scores. */
   abstained: amount,
-  /** Rows that have an answer: neither left out nor invalid. */
+  /** Rows with an answer: neither abstained nor invalid. */
   answered: amount,
-  /** The accuracy on these; null without any. */
+  /** Accuracy on `answered`; null if none. */
   answered_accuracy: share.nullable(),
-  /** The mean of the labels' F1; null without labels. */
+  /** Mean F1 of the labels; null without labels. */
   macro_f1: share.nullable(),
-  /** Cohen's, where a row has one label; null also where gold and answers are one and the same. */
+  /** Cohen's, if a row has one label; null also if all gold and all answers are one label. */
   kappa: between(-1, 1).nullable(),
-  /** The Brier score over all labels, from 0 to 2; null where no row has the probabilities of labels. */
+  /** Brier score over all labels, from 0 to 2; null if no row has probabilities of labels. */
   brier: between(0, 2).nullable(),
-  /** The expected calibration error; null where no row has a confidence. */
+  /** Expected calibration error; null if no row has a confidence. */
   ece: share.nullable(),
-  /** Why the scores of labels are left out. Only where they are. */
+  /** Why the scores of labels are missing; absent if they are not. */
   left_out: z.exactOptional(words),
   /** Those that occur as gold or as an answer. */
   labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
-  /** Where a row has one label: right label → answer → rows; what did not occur is left out. `(none)`: the answer is none of the labels. */
+  /** If a row has one label: right label → answer → rows, no zeros. `(none)`: none of the labels. */
   confusion: z.record(z.string(), z.record(z.string(), amount)),
-  /** The rows whose confidence lies above `from` and is at most `to`: its mean, and how many of their labels are right. */
+  /** Rows with a confidence above `from` and up to `to`: their mean confidence and their accuracy. */
   calibration: z.array(
     z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }),
   ),
-  /** Of answers in JSON: the rows whose gold names a property, and the share of them that has exactly this value. */
+  /** Answers in JSON: rows whose gold names the property, and the share with exactly this value. */
   properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
   /** Only of a run with `answer.abstain` that has all rows of its input. */
   abstention: z.exactOptional(abstentionSchema),
@@ -69,7 +69,7 @@ export type Abstention = DeepReadonly<z.output<typeof abstentionSchema>>;
 
 export type Scores = DeepReadonly<z.output<typeof scoresSchema>>;
 
-/** For what is written every second: the scores of single labels and properties may be long, and are left out. */
+/** Without the scores of single labels and properties: they may be long, and it is written every second. */
 export const inShort = (scores: Scores): Scores => ({
   ...scores,
   labels: {},
@@ -78,7 +78,6 @@ export const inShort = (scores: Scores): Scores => ({
   properties: {},
 });
 
-/** The scores of rows so far. */
 export function scoresOf(tally: GoldTally): Scores {
   const { rows, right, unanswered, abstained = 0, invalid = 0, confusion, properties, calibration } = tally;
   const answered = rows - abstained - invalid;
@@ -112,7 +111,6 @@ const NO_LABELS: Confusion = { labels: [], counts: [], none: [] };
 
 const TOO_MANY_LABELS = `more than ${MOST_LABELS} different labels came: only the accuracy is counted`;
 
-/** What an answer is called that is none of the labels. */
 const NONE = '(none)';
 
 function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {

@@ -23,7 +23,7 @@ export interface Prices {
 const filterCounts = z.record(z.string(), counts);
 const milliseconds = amount.nullable();
 
-/** In the order in which they are shown. */
+/** In display order. */
 export const SOURCES = [
   'read',
   'repaired',
@@ -32,23 +32,22 @@ export const SOURCES = [
   'escalated',
 ] as const satisfies AnswerSource[];
 
-/** Characters of a prompt template that are kept. */
+/** Characters. */
 const LONGEST_PROMPT = 20_000;
 
 const rowCounts = z.object({ total: amount, ...eachOf(STATUSES, () => amount) });
 const usage = z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount });
 
-/** What the figures of a summary are made of and cannot be made again out of them; for reports, retries and comparisons. */
+/** Data that cannot be recomputed from the figures, for reports, retries and comparisons. */
 const detailsSchema = z.object({
   v: z.literal(1),
-  /** What all other figures are counted in. */
+  /** All other figures are computed from it. */
   tally: tallySchema,
-  /** What came of the steps at the end of the run. */
   steps: stepFactsSchema,
   timeline: timelineSchema,
-  /** What the records depend on, by part, in short: as in the manifest. */
+  /** What the records depend on, by part, shortened, as in the manifest. */
   settings: z.record(z.string(), z.string()),
-  /** What the job says of its speed, its patience and its budget; `null` where it says nothing. Times are seconds. */
+  /** The job's limits and budget; `null` where it sets none. Times are seconds. */
   limits: z.object({
     concurrency: amount,
     requests_per_minute: amount.nullable(),
@@ -60,18 +59,18 @@ const detailsSchema = z.object({
     budget: z.object({ tokens: amount.nullable(), cost: amount.nullable() }),
     give_up_s: amount,
     deadline_s: amount.nullable(),
-    /** A number of rows that end so, or a share below 1, stops the run. */
+    /** That many rows, or a share below 1, stop the run. */
     stop_after: z.object({ failures: amount.nullable(), abstained: amount.nullable() }),
-    /** Rows that go ahead; 0 is none. */
+    /** Rows that go ahead; 0: none. */
     canary: amount,
   }),
-  /** Size of the input file. */
+  /** Bytes of the input file. */
   input_bytes: amount,
-  /** The template, its first 20,000 characters; `null` where each row has a prompt of its own. */
+  /** The template's first 20,000 characters; `null` if each row has its own prompt. */
   prompt: z.string().nullable(),
-  /** By which the output is known to be what was written. In every file; not in what is printed of a run that has no output. */
+  /** Fingerprint of the output. In every file, but not in what is printed for a run without an output. */
   written: z.exactOptional(writtenSchema),
-  /** What a merge of answers makes of output and summary. Where it was killed, the output says which of both it came to. */
+  /** Set while answers are merged. If that is killed, the output matches either `written` or this. */
   next: z.exactOptional(
     z.object({ written: writtenSchema, merged_review: z.object({ rows: amount, at: moment }) }),
   ),
@@ -79,7 +78,7 @@ const detailsSchema = z.object({
   check: z.exactOptional(z.string()),
 });
 
-/** A few figures of the run of the job before this one. A share is a number from 0 to 1. */
+/** Figures of the job's previous run. Shares are from 0 to 1. */
 const lastRunSchema = z.object({
   run: words,
   output: words,
@@ -89,61 +88,56 @@ const lastRunSchema = z.object({
   answers_invalid: amount,
   usage,
   cost: amount.nullable(),
-  /** Median latency in milliseconds. */
+  /** Median in milliseconds. */
   p50: milliseconds,
   accuracy: amount.nullable(),
 });
 
-/**
- * `summary.json`: fields, names and order are fixed. This is the one place that knows them: the type, and what status and
- * dashboard read of a run's heartbeat, come from it.
- */
+/** `summary.json`: fields, names and order are fixed. Heartbeats of runs are read with it as well. */
 export const summarySchema = z.object({
   run: words,
   job: words,
-  /** The path of the job file as it was given; not there for a job that is no file. */
+  /** As given; absent for a job that is no file. */
   job_file: z.exactOptional(words),
   deployment: words,
   api_version: words,
-  /** An emulator answered (`--emulate`), and not the service. */
+  /** An emulator answered (`--emulate`), not the service. */
   emulated: z.boolean(),
-  /** `rows` is what the run was asked to do; a stopped run has done fewer. */
+  /** `rows`: what the run was asked to do; a stopped run has done fewer. */
   input: z.object({ path: words, sha256: words, rows: amount }),
   output: words,
-  /** ISO 8601. */
   started_at: moment,
-  /** ISO 8601. */
   finished_at: moment,
-  /** Seconds that the run took, waits for the service included. */
+  /** Seconds, waits for the service included. */
   duration_s: amount,
-  /** Why the run stopped early, as `code: message`; `null` when it finished. */
+  /** Why the run stopped early, as `code: message`; `null` if it finished. */
   stopped: words.nullable(),
-  /** What a run that finished has missed of what its job asks, as `code: message`; `null` when nothing. */
+  /** What a finished run misses of its job's requirements, as `code: message`; `null` if nothing. */
   missed: words.nullable(),
   /**
-   * Only of a run of `promptmill serve` whose answers are below `answer.require`: `output` has `.rejected` before its ending. The
-   * newest output of the job that is good stays where it is; `null` where there is none.
+   * Only of a `promptmill serve` run below `answer.require`: `output` has `.rejected` before its ending, and
+   * the job's newest good output stays; `null` if there is none.
    */
   rejected: z.exactOptional(z.object({ good_output: words.nullable() })),
   rows: rowCounts,
   finish_reasons: counts,
   answers: counts,
-  /** Completed rows whose answer is invalid. */
+  /** Completed rows with an invalid answer. */
   answers_invalid: amount,
-  /** Completed rows whose label was left out for want of confidence. */
+  /** Completed rows whose label was left out for low confidence. */
   answers_abstained: amount,
-  /** Completed rows with an answer, by where it comes from. */
+  /** Completed rows with an answer, by its origin. */
   answer_sources: z.object(eachOf(SOURCES, () => amount)),
-  /** Labels whose confidence is not known, although the job asks for it. Only where there are any. */
+  /** Labels without a confidence although the job asks for it; absent if 0. */
   answers_without_confidence: z.exactOptional(amount),
   usage,
-  /** Rows whose token counts are estimates: shares of a request, or our own. Only where there are any. */
+  /** Rows whose token counts are estimates: a share of a request, or our own count; absent if 0. */
   usage_estimated: z.exactOptional(amount),
   /** In the currency of the prices; `null` without prices. */
   cost: amount.nullable(),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
-  /** One message of each code of `errors`, the first that came. Only where there are any; never in a run's heartbeat. */
+  /** The first message of each code of `errors`; absent if none, and in heartbeats. */
   error_samples: z.exactOptional(z.record(z.string(), words)),
   calls: z.object(eachOf(CALLS, () => amount)),
   latency_ms: z.object({
@@ -155,42 +149,40 @@ export const summarySchema = z.object({
   }),
   /** `rows.total / duration_s`. */
   rows_per_second: amount,
-  /** Answers against the right ones; only of a job with `answer.gold`. A run's heartbeat has no figures of single labels. */
+  /** Only of a job with `answer.gold`. Heartbeats omit single labels. */
   scores: z.exactOptional(scoresSchema),
   /**
-   * Answers of people that were put into the output since, added up over all merges (`promptmill merge-review`), and when the last
-   * was; one that replaces an earlier one counts again. The other figures are the run's.
+   * Rows whose answer a person gave since (`promptmill merge-review`), over all merges, and when the last
+   * was. An answer that replaces an earlier one counts again. The other figures are the run's.
    */
   merged_review: z.exactOptional(z.object({ rows: amount, at: moment })),
   /**
-   * Rows that were called again since, added up over all retries (`promptmill retry`), and when the last ended. Rows and answers
-   * are counted as they are now; what the calls took is added up.
+   * Rows called again since (`promptmill retry`), over all retries, and when the last ended. Rows and answers
+   * are counted as they are now; calls add up.
    */
   retried: z.exactOptional(z.object({ rows: amount, at: moment })),
-  /** Rows that were not called; only of a job with `input.dedupe` or `input.only_new`. */
+  /** Rows not called; only of a job with `input.dedupe` or `input.only_new`. */
   reused: z.exactOptional(z.object({ copied: amount, carried: amount })),
   /** Only of a job with `drift` whose last run was found. */
   drift: z.exactOptional(driftSchema),
-  /** The run before. Only where the job has one whose files are there. */
+  /** Only if the files of the job's previous run exist. */
   last_run: z.exactOptional(lastRunSchema),
-  /** Rows of the input that `--limit` left out. */
+  /** Input rows that `--limit` left out. */
   beyond: z.exactOptional(amount),
-  /** Never in a run's heartbeat. */
+  /** Never in a heartbeat. */
   details: detailsSchema,
 });
 
 export type StoredSummary = DeepReadonly<z.output<typeof summarySchema>>;
 
-/** The same, or what a run's heartbeat says of it: without the details. */
+/** A summary, or a heartbeat's: without the details. */
 export type Summary = Omit<StoredSummary, 'details'> & Partial<Pick<StoredSummary, 'details'>>;
 
-/** What of the details is not in the tally. */
 type DetailParts = Pick<
   StoredSummary['details'],
   'timeline' | 'settings' | 'limits' | 'input_bytes' | 'prompt'
 >;
 
-/** What a summary is made of. */
 export interface SummaryParts
   extends Pick<
     Summary,
@@ -209,20 +201,20 @@ export interface SummaryParts
   > {
   readonly stopped: Fault | null;
   readonly missed: Fault | null;
-  /** @default the run was not rejected */
+  /** @default not rejected */
   readonly rejected?: Summary['rejected'];
   readonly tally: Tally;
   readonly prices: Prices | null;
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
-  /** Whether the job has right answers to score by. @default false */
+  /** @default false */
   readonly hasGold?: boolean;
-  /** What became of the output since it had its first rows. @default nothing */
+  /** Later changes of the output. @default none */
   readonly since?: Pick<Summary, 'merged_review' | 'retried'> | undefined;
-  /** What came of the last steps. @default nothing: rows are left */
+  /** @default none: rows are left */
   readonly steps?: StepFacts;
   readonly details: DetailParts;
-  /** The run of the job before this one. @default there is none, or the run is not at its end */
+  /** The job's previous run. @default none, or the run is not at its end */
   readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
 }
 
@@ -302,14 +294,14 @@ const inBrief = ({
   accuracy: summary.scores?.accuracy?.value ?? null,
 });
 
-/** `summary.json`. The details have hundreds of numbers, and stand on one line. */
+/** The details have hundreds of numbers, and stay on one line. */
 export function summaryText(summary: StoredSummary): string {
   const { details, ...figures } = { ...summary, details: { ...summary.details, check: checkOf(summary) } };
   const text = JSON.stringify(figures, null, 2);
   return `${text.slice(0, -'\n}'.length)},\n  "details": ${JSON.stringify(details)}\n}\n`;
 }
 
-/** What a summary says in `details.check`. @param summary as it is written, or as `JSON.parse` gives it */
+/** `details.check`. @param summary as written, or as `JSON.parse` returns it */
 export function checkOf({ details, ...figures }: Pick<StoredSummary, 'details'>): string {
   const { check: _, ...told } = details;
   return createHash('sha256')
@@ -317,7 +309,7 @@ export function checkOf({ details, ...figures }: Pick<StoredSummary, 'details'>)
     .digest('hex');
 }
 
-/** An answer is read as it is where nothing else is counted for its row. */
+/** Answers that no other source counts are `read`. */
 function sourcesOf(tally: Tally): Summary['answer_sources'] {
   const others = Object.values(tally.sources ?? {}).reduce((sum, n) => sum + n, 0);
   const read = tally.rows.completed - invalidOf(tally) - (tally.abstained ?? 0) - others;
@@ -328,7 +320,7 @@ const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}
 
 const NO_GOLD: GoldTally = { rows: 0, right: 0, unanswered: 0 };
 
-/** How rows ended, in parts that add up to all of them: completed rows by their answers, where not all of them have a valid one. */
+/** By how rows ended; the parts add up to the total. Completed rows are split unless all are answered. */
 export function outcomeParts(summary: Reconciled): [name: string, rows: number][] {
   const { rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
   const answered = rows.completed - invalid - abstained;
@@ -344,14 +336,13 @@ export function outcomeParts(summary: Reconciled): [name: string, rows: number][
   return [...completed, ['filtered', filtered], ['failed', failed], ['skipped', skipped]];
 }
 
-/** What is counted of rows and their answers. */
 export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'>;
 
-/** Rows a second, of those that were called: the others would make a run of few calls a fast one. */
+/** Only rows that were called: reused rows would make a run of few calls look fast. */
 export const calledPerSecond = (summary: Summary): number =>
   summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
 
-/** What tokens cost, in the currency of the prices. */
+/** In the currency of the prices. */
 export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {
   return rounded(
     (usage.prompt_tokens * prices.prompt + usage.completion_tokens * prices.completion) / 1000,

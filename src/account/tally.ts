@@ -15,59 +15,52 @@ import { completedFault, sourceOf } from '../output/result-columns.js';
 import { GoldCounter, type GoldTally } from './gold-tally.js';
 import { type Latency, withLatencies } from './latency.js';
 
-/** Rows by how they ended. `total` is the sum of the others. */
+/** `total` is the sum of the others. */
 export type RowCounts = { readonly [name in 'total' | (typeof STATUSES)[number]]: number };
 
-/**
- * Category → severity → rows, with `filtered` for the rows in which the category blocked something. A category
- * without severities counts as `detected` and `not_detected`.
- */
+/** Category → severity → rows; `filtered`: blocked. Without severities: `detected`, `not_detected`. */
 export type FilterCounts = { readonly [category: string]: Counts };
 
-/** The filter's word on both sides of the calls. */
 interface FilterTally {
   readonly prompt: FilterCounts;
   readonly completion: FilterCounts;
 }
 
-/**
- * What is known of all rows that ended. Plain data that lives in the run's manifest: it survives JSON
- * unchanged, and its size does not grow with the input.
- */
+/** Plain data in the manifest: survives JSON, and does not grow with the input. */
 export interface Tally {
   readonly rows: RowCounts;
   readonly finish_reasons: Counts;
   /** By {@link Answer.counted}; empty for free text. */
   readonly answers: Counts;
-  /** Sums over the rows for which the service said it, blocked completions included: they are billed. */
+  /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
-  /** Rows whose usage is our own count or a part of a bill that they shared; absent while there are none. */
+  /** Rows whose usage is our own count or a share of a request's; absent if 0. */
   readonly estimated?: number;
-  /** Labels without a confidence, although the job asks for one; absent while there are none. */
+  /** Labels without a confidence although the job asks for it; absent if 0. */
   readonly without_confidence?: number;
-  /** Labels that were left out for want of confidence; absent while there are none. */
+  /** Labels left out for low confidence; absent if 0. */
   readonly abstained?: number;
-  /** Answers that were not read from the first text as it is, by where they come from; absent while there are none. */
+  /** Answers not read unchanged from the first text, by origin; absent if none. */
   readonly sources?: { readonly [source in AnswerSource]?: number };
   readonly filters: FilterTally;
-  /** By the code that the output's `error_code` has: of failed and filtered rows, and of unusable answers. */
+  /** By the output's `error_code`: failed and filtered rows, and unusable answers. */
   readonly errors: Counts;
-  /** Completed rows whose answer is invalid, by the code of what is wrong with it; absent while there are none. */
+  /** Completed rows with an invalid answer, by fault code; absent if none. */
   readonly invalid?: Counts;
-  /** One message of each code, the first that came; absent while there are none. */
+  /** The first message of each code; absent if none. */
   readonly samples?: Samples;
   /** Of each row's last call. */
   readonly latency: Latency;
-  /** Rows that were not called because their outcome was taken over; absent while there are none. */
+  /** Rows not called because their outcome was reused; absent if none. */
   readonly reused?: ReusedCounts & {
-    /** Those of them that ended `failed`: copies of a row that did. */
+    /** Of these, copies of a failed row. */
     readonly failed: number;
   };
-  /** Of the rows whose right answer is known; absent while there are none. */
+  /** Of rows with gold; absent if none. */
   readonly gold?: GoldTally;
 }
 
-/** Rows that ended without a call of their own; they count in `rows` as the rows they were taken from. */
+/** Rows that ended without a call of their own; `rows` counts them with the reused status. */
 export interface ReusedCounts {
   /** Identical to an earlier row of the run. */
   readonly copied: number;
@@ -75,22 +68,20 @@ export interface ReusedCounts {
   readonly carried: number;
 }
 
-/** Written and read by this version alone, in files that tell when they were changed. */
+/** Not validated: written and read only by this version, in files that detect changes. */
 export const tallySchema = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
-/** A row that ended, as the tally sees it. */
 export interface Ended {
   readonly outcome: Outcome;
-  /** `null` where there is no completion to read one from. */
+  /** `null` if there is no completion to read. */
   readonly answer: Answer | null;
-  /** The right answer; `null` where it is not known. @default null */
+  /** `null` if unknown. @default null */
   readonly gold?: Gold | null;
 }
 
-/** Error code → a message of it. */
 type Samples = { readonly [code: string]: string };
 
-/** How many distinct names each count keeps; further ones go to `(other)`. */
+/** Distinct names per count; further ones go to `(other)`. */
 export const LIMITS = {
   answers: 100,
   errors: 100,
@@ -98,10 +89,10 @@ export const LIMITS = {
   categories: 30,
   severities: 10,
 } as const;
-/** How many codes have a sample, and the most characters of one. */
+/** Number of codes with a sample, and characters of a sample. */
 const SAMPLES = { codes: 20, characters: 300 } as const;
 
-/** Rows that ended with a call of their own, or failed before it. */
+/** Rows with a call of their own, or that failed before it. */
 export const rowsCalled = (of: {
   readonly rows: RowCounts;
   readonly reused?: Pick<ReusedCounts, 'copied' | 'carried'>;
@@ -119,10 +110,7 @@ export function emptyTally(): Tally {
   };
 }
 
-/**
- * The tally with further rows in it. Takes the rows of a commit at once, because decoding and encoding the
- * histogram (0.2 ms) is worth it once a commit and not once a row.
- */
+/** Takes the rows of a commit at once: decoding and encoding the histogram costs 0.2 ms. */
 export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   const rows = { ...tally.rows };
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
@@ -202,7 +190,7 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
   };
 }
 
-/** A tally of rows of which some labels are left out afterwards, for want of confidence. */
+/** A tally in which labels of counted rows are left out afterwards, for low confidence. */
 export class AbstainingTally {
   readonly #answers: Counter;
   readonly #sources: Counter;
@@ -216,10 +204,7 @@ export class AbstainingTally {
     this.#abstained = tally.abstained ?? 0;
   }
 
-  /**
-   * @param label of a row that is in the tally with it
-   * @param source where it comes from, as the row's `answer_source` says
-   */
+  /** `label`: of a row that is already counted. `source`: the row's `answer_source`. */
   abstain(label: string, gold: Gold | null, source: string): void {
     this.#answers.remove(label);
     this.#answers.add(ABSTAINED);
@@ -240,10 +225,9 @@ export class AbstainingTally {
   }
 }
 
-/** Beyond this a sum is not exact, and a manifest with it cannot be read again. */
+/** Beyond this a sum is inexact, and a manifest with it unreadable. */
 const bounded = (sum: number): number => Math.min(sum, Number.MAX_SAFE_INTEGER);
 
-/** Counts the filter's verdicts of one side. */
 class FilterCounter {
   private readonly categories: Map<string, { readonly severities: Counter; filtered: number }>;
 
@@ -256,7 +240,6 @@ class FilterCounter {
     );
   }
 
-  /** @param results `null` when the service did not say */
   add(results: FilterResults | null): void {
     for (const [category, verdict] of Object.entries(results ?? {})) {
       const key = boundedKey(this.categories, category, LIMITS.categories);
@@ -287,22 +270,16 @@ function severityOf({ severity, detected }: FilterVerdict): string | null {
   return null;
 }
 
-/** Name → how often, as JSON. */
 export type Counts = { readonly [name: string]: number };
 
 export const sumOf = (counts: Counts): number => Object.values(counts).reduce((sum, n) => sum + n, 0);
 
-/** Where further names are counted once there are as many as allowed. */
 const OTHER = '(other)';
 
-/** A name is cut to this many characters: some come from the service, which may send anything. */
+/** Characters; some names come from the service, which may send anything. */
 const NAME_LENGTH = 200;
 
-/**
- * Counts names of which there may be any number, in bounded space: once `limit` distinct names are known,
- * further ones are counted under `(other)`. A map inside, so that a name like `__proto__` is only a name
- * (fault 9).
- */
+/** Bounded: beyond `limit` distinct names, further ones go to `(other)`. A map, for `__proto__` (fault 9). */
 export class Counter {
   private readonly counts: Map<string, number>;
 
@@ -318,7 +295,7 @@ export class Counter {
     this.counts.set(key, (this.counts.get(key) ?? 0) + times);
   }
 
-  /** Takes back what was added with a name: from `(other)` where it has no count of its own. */
+  /** Undoes `add`; takes from `(other)` if the name has no count of its own. */
   remove(name: string, times = 1): void {
     const known = name.slice(0, NAME_LENGTH);
     const key = this.counts.has(known) ? known : OTHER;
@@ -327,7 +304,6 @@ export class Counter {
     else this.counts.delete(key);
   }
 
-  /** Distinct names. */
   get size(): number {
     return this.counts.size;
   }
@@ -337,7 +313,7 @@ export class Counter {
   }
 }
 
-/** The key under which a map of at most `limit` names, and `(other)`, keeps a name. */
+/** `(other)` comes on top of `limit` names. */
 function boundedKey(map: ReadonlyMap<string, unknown>, name: string, limit: number): string {
   const key = name.slice(0, NAME_LENGTH);
   if (map.has(key)) return key;

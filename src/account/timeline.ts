@@ -1,34 +1,29 @@
 import * as z from 'zod';
 import { amount, type DeepReadonly } from './untrusted.js';
 
-/** Buckets of a timeline at most; with one more, each two neighbours become one. */
+/** With one more, neighbours are merged in pairs. */
 export const MOST_BUCKETS = 120;
 
-/** Width of the first buckets, in milliseconds. */
 const FIRST_WIDTH_MS = 250;
 
-/** What is counted of each bucket. Each sum over all buckets is the figure of the run. */
+/** Per bucket. The sum over all buckets is the figure of the run. */
 const COUNTED = [
   'rows',
   'failed',
   'prompt_tokens',
   'completion_tokens',
-  /** Calls, as the counters of a run have them. */
   'sent',
   'rate_limited',
 ] as const;
 
 const series = z.array(amount).max(MOST_BUCKETS).readonly();
 
-/**
- * How a run went over the time that was worked on it: buckets of equal width, a list of numbers for each figure. Plain data
- * that lives in the manifest: it survives JSON, and does not grow with the run.
- */
+/** By working time, in buckets of equal width. Plain data in the manifest that does not grow with the run. */
 export const timelineSchema = z
   .object({
-    /** Milliseconds of a bucket; the last may be begun. */
+    /** The last bucket may be incomplete. */
     width_ms: amount,
-    /** Where it ends, in milliseconds of work since the run began. */
+    /** Its end, in milliseconds of work since the run began. */
     until_ms: amount,
     rows: series,
     failed: series,
@@ -36,7 +31,7 @@ export const timelineSchema = z
     completion_tokens: series,
     sent: series,
     rate_limited: series,
-    /** Rows whose last call has a latency, the sum of these latencies, and the longest of them. */
+    /** Rows whose last call has a latency, the sum of these latencies, and their maximum. */
     timed: series,
     latency_sum_ms: series,
     latency_max_ms: series,
@@ -48,15 +43,13 @@ export const timelineSchema = z
 
 export type Timeline = DeepReadonly<z.output<typeof timelineSchema>>;
 
-/** Figures of a run as they stand, from its beginning. */
 export type Standing = { readonly [name in (typeof COUNTED)[number]]: number };
 
-/** A bucket, as a chart shows it. */
 export type TimelinePoint = Standing & {
   /** Seconds of work since the run began. */
   readonly from_s: number;
   readonly to_s: number;
-  /** Milliseconds; `null` where no call ended. */
+  /** Milliseconds; `null` if no call ended. */
   readonly latency_mean_ms: number | null;
   readonly latency_max_ms: number | null;
 };
@@ -64,7 +57,7 @@ export type TimelinePoint = Standing & {
 const SERIES = [...COUNTED, 'timed', 'latency_sum_ms', 'latency_max_ms'] as const;
 type Buckets = { [name in (typeof SERIES)[number]]: number[] };
 
-/** The timeline of a run that begins, or that has worked for some time without one: that time is its first bucket. */
+/** For a new run, or one that has worked without a timeline: that time becomes the first bucket. */
 export function beginTimeline(workedMs: number, standing: Standing): Timeline {
   const empty = {
     width_ms: Math.max(FIRST_WIDTH_MS, Math.round(workedMs)),
@@ -75,11 +68,10 @@ export function beginTimeline(workedMs: number, standing: Standing): Timeline {
 }
 
 /**
- * The timeline up to a later moment.
- * @param atMs milliseconds of work since the run began; an earlier one than the last counts as that
- * @param standing the figures of the run at this moment. What one has gained is spread over the time since the last moment: a row
- *   may hold up others that have ended long ago. Where one is lower than before, it is taken back from the last buckets
- * @param latencies of the rows that were added, in milliseconds
+ * @param atMs milliseconds of work since the run began; an earlier moment than the last counts as the last
+ * @param standing the figures now. A gain is spread over the time since the last moment, because one row may
+ *   hold back others that ended long ago. A loss is taken from the last buckets
+ * @param latencies of the added rows, in milliseconds
  */
 export function advanced(
   timeline: Timeline,
@@ -111,7 +103,7 @@ export function advanced(
   return { width_ms: width, until_ms: until, ...buckets };
 }
 
-/** Adds whole numbers to the buckets of a time, by how much of it is in each; together they are the amount. */
+/** Spreads a whole number over buckets in proportion to time; the parts add up to the amount. */
 function spread(amount: number, list: number[], fromMs: number, untilMs: number, width: number): void {
   const last = list.length - 1;
   let given = 0;
@@ -123,24 +115,21 @@ function spread(amount: number, list: number[], fromMs: number, untilMs: number,
   }
 }
 
-/** The timeline in fewer and wider buckets, for where a person reads its numbers. */
 export function coarser(timeline: Timeline, most: number): Timeline {
   const { width, buckets } = reaching(timeline, timeline.until_ms, most);
   return { width_ms: width, until_ms: timeline.until_ms, ...buckets };
 }
 
-/** Milliseconds of work below which the few periods of a run, one beside the other, tell nothing. */
+/** Milliseconds of work; the periods of a shorter run tell nothing. */
 const TOLD_FROM_MS = 60_000;
 
-/** The periods of a run, for those who list them; none of a run that was short. @param most so many at most */
 export const periodsOf = (timeline: Timeline | undefined, most: number): readonly TimelinePoint[] =>
   timeline === undefined || timeline.until_ms < TOLD_FROM_MS ? [] : pointsOf(coarser(timeline, most));
 
-/** Its buckets, with one for this moment, and wide enough that they are not too many. */
 function reaching(timeline: Timeline, untilMs: number, most: number): { width: number; buckets: Buckets } {
   let width = timeline.width_ms;
   let buckets = bucketsOf((name) => [...timeline[name]]);
-  // The end of a bucket is part of it.
+  // A bucket includes its end.
   const needed = (): number => Math.max(1, Math.ceil(untilMs / width), buckets.rows.length);
   while (needed() > most) {
     width *= 2;
@@ -170,7 +159,6 @@ const bucketsOf = (listOf: (name: (typeof SERIES)[number]) => number[]): Buckets
   latency_max_ms: listOf('latency_max_ms'),
 });
 
-/** The buckets, from the first to the last. */
 export function pointsOf(timeline: Timeline): TimelinePoint[] {
   const { width_ms: width, until_ms: until, timed } = timeline;
   return timed.map((n, i) => {

@@ -5,12 +5,11 @@ import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
 import type { QuotedBudget, Range } from './quote.js';
 
-/** Rows that are named for one finding; `--json` has more. */
+/** Per finding; `--json` has more. */
 const MOST_NAMED = 5;
-/** Columns of the output that are shown: on 24 lines the rows above them stay in sight. */
+/** Few enough that on 24 lines the rows above stay in sight. */
 const MOST_COLUMNS = 16;
 
-/** What `promptmill check` says. */
 export function checkDocument(report: CheckReport): Document {
   const { job, deployment, rows, requests, budget } = report;
   const sum =
@@ -55,7 +54,7 @@ export function checkDocument(report: CheckReport): Document {
   };
 }
 
-/** `9 to 12`, or one figure where the two are the same. */
+/** `9 to 12`, or a single figure. */
 function between({ least, most }: Range, figure: (value: number) => string): string {
   return least === most ? figure(least) : `${figure(least)} to ${figure(most)}`;
 }
@@ -178,7 +177,6 @@ function deadlineText({ deadline }: CheckReport): string {
   }
 }
 
-/** How a run ends that comes to its budget. */
 const STOPS = 'the run will stop, resumably';
 
 function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckReport): string {

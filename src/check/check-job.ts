@@ -18,10 +18,9 @@ import { type CheckReport, type Counting, checkReport } from './check-report.js'
 import { type Inspected, Inspection } from './inspection.js';
 import type { QuoteLimits } from './quote.js';
 
-/** What a check takes from the process around it: no key, no address. */
+/** No key, no address. */
 type CheckWorld = Pick<World, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
 
-/** The limits that a quote is held against. */
 function quoteLimits({ limits }: Settings): QuoteLimits {
   const { concurrency, requestsPerMinute, tokensPerMinute, deadlineMs, budget } = limits;
   return {
@@ -34,8 +33,8 @@ function quoteLimits({ limits }: Settings): QuoteLimits {
 const MEGABYTE = 1_000_000;
 
 /**
- * Makes of every row what a run would make of it, and adds it up. Nothing is sent.
- * @throws UsageError for what would keep a run from starting: a template, a column, an input that cannot be used
+ * Prepares every row as a run would, and adds it up. Sends nothing.
+ * @throws UsageError for what would keep a run from starting: a template, a column, an unusable input
  * @throws the reason of the halt's signal
  */
 export async function checkJob(settings: Settings, world: CheckWorld): Promise<CheckReport> {
@@ -59,7 +58,7 @@ export async function checkJob(settings: Settings, world: CheckWorld): Promise<C
   }
 }
 
-/** The first reading: is the file whole, and which columns does it have? */
+/** First reading: is the file complete, and which columns does it have? */
 async function readInput(settings: Settings, world: CheckWorld): Promise<Input> {
   let progress: ProgressDisplay | null = null;
   try {
@@ -76,7 +75,6 @@ async function readInput(settings: Settings, world: CheckWorld): Promise<Input> 
   }
 }
 
-/** The second reading: rows become requests. */
 async function inspect(
   input: Input,
   plan: Plan,
@@ -114,7 +112,7 @@ async function inspect(
   }
 }
 
-/** The tokenizer of the deployment's model. A deployment of another name may hold any model: the newest is assumed. */
+/** The tokenizer of the model. A deployment of unknown name may hold any model: the newest is assumed. */
 function countingFor({ endpoint }: Settings): Counting {
   const model = modelBehind(endpoint);
   if (model === null) return { encoding: ASSUMED_MODEL.encoding, assumed: true, contextWindow: null };
@@ -128,7 +126,7 @@ const streamOf = ({ stderr, quiet }: CheckWorld) => ({
   quiet,
 });
 
-/** A function of its own, because the compiler does not see that the callback has set the variable. */
+/** A function, because the compiler does not see that the callback has set the variable. */
 function stop(progress: ProgressDisplay | null): void {
   progress?.stop();
 }

@@ -15,7 +15,7 @@ import {
   totalTokens,
 } from './quote.js';
 
-/** What `promptmill check --json` prints. Ranges go from no answer at all to every answer as long as it may be. */
+/** `promptmill check --json`. Ranges go from no answer to every answer at its maximum. */
 export interface CheckReport {
   readonly job: string;
   readonly deployment: string;
@@ -25,18 +25,15 @@ export interface CheckReport {
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
   readonly warnings: Inspected['warnings'];
-  /** What of the job is sound and most likely not meant, a sentence for each. */
+  /** What is valid but probably not meant, one sentence each. */
   readonly mistakes: readonly string[];
   readonly tokens: {
     readonly tokenizer: Encoding;
-    /**
-     * The model behind the deployment is not known: another tokenizer may be the right one, so `total_tokens` and every cost are
-     * wider than our count.
-     */
+    /** The model is unknown, so the tokenizer may be wrong: `total_tokens` and costs have a wider range. */
     readonly tokenizer_assumed: boolean;
-    /** How far the true count of the prompts may be from this one, as factors of it. */
+    /** True tokens of the prompts relative to this count, as factors. */
     readonly spread: Range;
-    /** `null` when the model is not known: no prompt was held against it. */
+    /** `null` for an unknown model: no prompt was compared with it. */
     readonly context_window: number | null;
     readonly prompt_tokens: number;
     readonly completion_tokens: Range;
@@ -44,20 +41,20 @@ export interface CheckReport {
     readonly longest_prompt: Inspected['longest_prompt'];
   };
   readonly requests: number;
-  /** Choices of each row that vote, each of them billed; only of a job with `answer.votes`. */
+  /** Choices per row, all billed; only of a job with `answer.votes`. */
   readonly votes?: number;
-  /** Calls for answers that do not fit, which no other figure counts; only of a job whose `answer.on_invalid` makes any. */
+  /** Calls for answers that do not fit, in no other figure; only if `answer.on_invalid` makes any. */
   readonly further_calls?: {
     readonly most: number;
-    /** For each row. */
+    /** Per row. */
     readonly ask_again: number;
-    /** Asked once, last; `null` where none is. */
+    /** Asked once, last; `null`: none. */
     readonly deployment: string | null;
   };
   readonly duplicates: {
     readonly rows: number;
     readonly at_least: boolean;
-    /** Nobody asked for it, and `input.dedupe` would call them once: the job's temperature is 0. */
+    /** `input.dedupe` is off and would help: the job's temperature is 0. */
     readonly dedupe_would_copy: boolean;
     readonly prompt_tokens: number;
     readonly total_tokens: Range;
@@ -71,11 +68,10 @@ export interface CheckReport {
   readonly time: Quote['time'];
   readonly deadline: Quote['deadline'];
   readonly budget: Quote['budget'];
-  /** `null` when there is nothing to send. */
+  /** `null` if there is nothing to send. */
   readonly first_prompt: (RenderedPrompt & { readonly clipped: boolean }) | null;
 }
 
-/** What a report says of the job itself. */
 interface CheckedJob {
   readonly job: string;
   readonly endpoint: { readonly deployment: string; readonly apiVersion: string };
@@ -87,17 +83,15 @@ interface CheckedJob {
   readonly reuse: { readonly dedupe: boolean };
 }
 
-/** What the tokens were counted with. */
 export interface Counting {
   readonly encoding: Encoding;
   readonly assumed: boolean;
   readonly contextWindow: number | null;
 }
 
-/** Characters of the first prompt that are kept: many pages. */
+/** Characters: many pages. */
 const LONGEST_SHOWN = 20_000;
 
-/** Puts what was found and what it takes into the form that is printed. */
 export function checkReport(
   { job, endpoint, input, prices, parameters, answer, onInvalid, reuse }: CheckedJob,
   surveyed: {
@@ -153,7 +147,7 @@ export function checkReport(
     time: quoted.time,
     deadline: quoted.deadline,
     budget: quoted.budget.map((each) =>
-      // Nobody knows beforehand how many rows are asked again, nor how long their prompts are then.
+      // How many rows are asked again, and how long their prompts are then, is unknown.
       further.most > 0 && each.verdict === 'inside' ? { ...each, verdict: 'depends' } : each,
     ),
     first_prompt: first && {
@@ -164,11 +158,7 @@ export function checkReport(
   };
 }
 
-/**
- * Exit code of a check: that of the run at best.
- * @returns 3 when the run would stop early whatever the service answers, because a budget is smaller than the prompts
- *   or the deadline sooner than the quota allows; else 1 when rows would end `failed`; else 0
- */
+/** That of the run at best: 3 if it must stop early (budget, deadline), 1 if rows would fail, else 0. */
 export function checkExitCode({ rows, deadline, budget }: CheckReport): 0 | 1 | 3 {
   const stops = deadline?.verdict === 'does_not_hold' || budget.some(({ verdict }) => verdict === 'exceeded');
   if (stops) return 3;

@@ -2,25 +2,22 @@ import { hash } from 'node:crypto';
 import { PlaceIndex } from '../reuse/place-index.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
-/** Rows whose whole request, prompt and parameters, is that of an earlier row. */
+/** Rows whose request, prompt and parameters, repeats an earlier row's. */
 export interface DuplicateRows extends TokenSums {
   readonly rows: number;
-  /** There were too many distinct requests to remember: the figures are the least there are. */
+  /** Too many distinct requests to remember: the figures are lower bounds. */
   readonly at_least: boolean;
-  /** The first of them, by their lines. */
   readonly examples: readonly { readonly line: number; readonly same_as_line: number }[];
 }
 
-/** Rows that are named; of the others only their number is kept. */
 const MOST_EXAMPLES = 20;
 
-/** Distinct requests that are remembered: with them the index takes 48 MB, and no more however long the input is. */
+/** Distinct requests remembered: the index takes up to 48 MB. */
 const MOST_DISTINCT = 3_000_000;
 
-/** 64 bits of a hash: among 3,000,000 the chance that two different requests are taken for the same is one in four million. */
+/** 64 bits: among 3,000,000 requests the chance of any collision is one in four million. */
 const HASH_BYTES = 8;
 
-/** Adds up the rows that ask what was asked before. */
 export class Duplicates {
   readonly #index: PlaceIndex;
   readonly #examples: { line: number; same_as_line: number }[] = [];
@@ -32,10 +29,7 @@ export class Duplicates {
     this.#index = new PlaceIndex(most, { keyBytes: HASH_BYTES, places: false });
   }
 
-  /**
-   * @param request all that makes it what it is, as text
-   * @returns whether an earlier row asked the same
-   */
+  /** @param request its full content as text. @returns whether an earlier row asked the same */
   add(request: string, line: number, tokens: TokenSums): boolean {
     const key = hash('sha1', request, 'buffer').toString('base64url', 0, HASH_BYTES);
     const first = this.#index.find(key)?.row;

@@ -6,63 +6,57 @@ import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
-/** What an inspection needs to know of the job. */
 export interface InspectionRules {
-  /** Exact tokens of a text. */
   readonly count: (text: string) => number;
-  /** Tokens of prompt and completion together; `null` when the model is not known. */
+  /** Tokens of prompt and completion together; `null` for an unknown model. */
   readonly contextWindow: number | null;
-  /** Quota of tokens a minute; `null` when none is set. */
+  /** `null`: not set. */
   readonly tokensPerMinute: number | null;
   readonly require: readonly string[];
-  /** The job's own, which a row's override. */
+  /** The job's; a row's override them. */
   readonly parameters: Parameters;
   readonly grouping: Grouping;
-  /** Rows that ask what an earlier row asks are not sent. */
   readonly dedupe: boolean;
-  /** `answer.gold`, where the template names it; else `null`. */
+  /** `answer.gold` if the template names it, else `null`. */
   readonly goldInPrompt: string | null;
 }
 
-/** A prompt as it would be sent. */
 export interface RenderedPrompt {
   readonly row: number;
   readonly line: number;
   readonly tokens: number;
-  /** The job's parameters with the row's own. */
+  /** The job's with the row's own. */
   readonly parameters: Parameters;
   readonly text: string;
 }
 
-/** What was found in an input. */
 export interface Inspected {
   readonly rows: {
     readonly total: number;
     readonly to_send: number;
-    /** They end `skipped`: a required field is empty. */
+    /** A required field is empty. */
     readonly skipped: number;
-    /** They end `failed`, whatever the service answers. */
+    /** End `failed` whatever the service answers. */
     readonly failing: number;
-    /** They take over the outcome of an earlier row; only with `input.dedupe`. */
+    /** Copies of an earlier row's outcome; only with `input.dedupe`. */
     readonly copied?: number;
   };
-  /** Why rows are skipped; `code` is the name of the empty field. */
+  /** `code` is the name of the empty field. */
   readonly skipped: readonly Finding[];
-  /** Why rows fail; `code` is the `error_code` that they will have. */
+  /** `code` is the row's future `error_code`. */
   readonly problems: readonly Finding[];
-  /** What may go wrong with rows that are sent. */
   readonly warnings: readonly Finding[];
   readonly tokens: TokenSums;
-  /** Share of the prompts, by their tokens, that is not in the Latin script; from 0 to 1, by the bytes of the characters. */
+  /** Share of the prompts not in Latin script, from 0 to 1: by tokens, estimated from bytes per character. */
   readonly other_scripts: number;
   readonly longest_prompt: Pick<RenderedPrompt, 'row' | 'line' | 'tokens'> | null;
-  /** Requests, when none is retried. */
+  /** Without retries. */
   readonly requests: number;
   readonly duplicates: DuplicateRows;
   readonly first_prompt: RenderedPrompt | null;
 }
 
-/** Looks at the rows of an input one after the other; what it keeps does not grow with their number. */
+/** Memory does not grow with the number of rows. */
 export class Inspection {
   readonly #rules: InspectionRules;
   readonly #suffixTokens: (suffix: string) => number;
@@ -86,17 +80,14 @@ export class Inspection {
     this.#requests = new RequestCount(rules.grouping);
   }
 
-  /** Rows so far. */
   get rows(): number {
     return this.#total;
   }
 
-  /** Rows so far that will end `failed`. */
   get failing(): number {
     return this.#problems.rows;
   }
 
-  /** @param request what a run makes of the row */
   add(row: Row, request: RowRequest): void {
     this.#total++;
     if (request.kind === 'settled') {
@@ -145,11 +136,11 @@ export class Inspection {
     }
   }
 
-  /** @returns whether the row is a copy of an earlier one, which is not sent */
+  /** @returns whether the row is a copy, which is not sent */
   #send(row: Row, text: string, own: Parameters | null): boolean {
     const parameters = { ...this.#rules.parameters, ...own };
     const { max_tokens, suffix } = parameters;
-    // The model reads what comes after the completion as well.
+    // The model also reads the suffix.
     const tokens = this.#rules.count(text) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
     const tooLong = this.#tooLong(tokens, generated);
@@ -176,7 +167,7 @@ export class Inspection {
     return false;
   }
 
-  /** The service refuses what a run cannot know beforehand: prompt and suffix together too long. */
+  /** A run cannot know beforehand that the service will refuse prompt and suffix as too long. */
   #tooLong(tokens: number, generated: number): Fault | null {
     const { contextWindow } = this.#rules;
     if (contextWindow === null || tokens + generated <= contextWindow) return null;
@@ -188,7 +179,7 @@ export class Inspection {
     };
   }
 
-  /** The service never admits a request that is larger than the whole quota. */
+  /** The service never admits a request larger than the whole quota. */
   #tooLarge({ prompt_tokens, most_completion_tokens }: TokenSums): Fault | null {
     const { tokensPerMinute } = this.#rules;
     const estimate = prompt_tokens + most_completion_tokens;
@@ -205,7 +196,7 @@ const goldIsSent = (column: string): Fault => ({
   message: `the prompt has the right answer in it, column ${JSON.stringify(column)}: scores will say nothing`,
 });
 
-/** Mostly the suffix is the job's, the same for every row. */
+/** Usually the suffix is the job's, the same for every row. */
 function lastRemembered(count: (text: string) => number): (text: string) => number {
   let last = '';
   let tokens = 0;
@@ -215,28 +206,25 @@ function lastRemembered(count: (text: string) => number): (text: string) => numb
   };
 }
 
-/** A row that a person may want to look at. */
 interface Example {
   readonly row: number;
-  /** Line of the input on which the record begins, from 1. */
+  /** First line of the record in the input, from 1. */
   readonly line: number;
   readonly message: string;
 }
 
-/** Rows of which the same is to be said. */
 export interface Finding {
   /** Stable and machine-readable, for example `ragged_record`. */
   readonly code: string;
-  /** How many rows. */
   readonly rows: number;
-  /** The first of them. */
+  /** The first ones. */
   readonly examples: readonly Example[];
 }
 
-/** Rows named for one finding; of the others only their number is kept. */
+/** Per finding; the others are only counted. */
 const MOST_EXAMPLES = 100;
 
-/** Collects what is found, by code; the codes are few, and our own. */
+/** By code; the codes are few, and our own. */
 class Findings {
   readonly #found = new Map<string, { rows: number; examples: Example[] }>();
   #rows = 0;
@@ -249,7 +237,6 @@ class Findings {
     if (known.examples.length < MOST_EXAMPLES) known.examples.push({ row: number, line, message });
   }
 
-  /** Rows of all findings together. */
   get rows(): number {
     return this.#rows;
   }
@@ -260,24 +247,22 @@ class Findings {
   }
 }
 
-/** How rows are grouped on their way to the service. */
 interface Grouping {
-  /** Rows in a chunk. */
   readonly chunkSize: number;
-  /** Size at which a chunk ends before it has all its rows; see `src/run/producer.ts`. */
+  /** Size in bytes at which a chunk ends early; see `src/run/producer.ts`. */
   readonly chunkBytes: number;
-  /** Prompts that may share one request. */
+  /** Prompts that may share a request. */
   readonly promptsPerRequest: number;
 }
 
 /**
- * Counts the requests of a run in which nothing is retried. Rows of one chunk share a request when their parameters
- * are equal, up to `promptsPerRequest` of them, and as many as one answer has room for.
+ * Requests of a run without retries. Rows of a chunk with equal parameters share a request, up to
+ * `promptsPerRequest` rows, and up to the largest answer.
  */
 export class RequestCount {
   readonly #grouping: Grouping;
   #requests = 0;
-  /** Of rows with equal parameters: how many share the request that is open, and the bytes of its answer. */
+  /** By parameters: rows in the open request, and bytes of its answer. */
   #open = new Map<string, { rows: number; answer: number }>();
   #rows = 0;
   #bytes = 0;
@@ -287,7 +272,6 @@ export class RequestCount {
   }
 
   /**
-   * A row that is sent.
    * @param parameters the row's own, as text; rows with equal ones share requests
    * @param answer bytes of its answer
    */
@@ -307,12 +291,11 @@ export class RequestCount {
     this.#row(bytes);
   }
 
-  /** A row that is not sent; it counts towards the size of its chunk all the same. */
+  /** A row that is not sent, but counts towards the size of its chunk. */
   pass(bytes: number): void {
     this.#row(bytes);
   }
 
-  /** Requests for the rows so far. */
   get requests(): number {
     return this.#requests;
   }

@@ -1,27 +1,26 @@
 import { costOf, type Prices } from '../account/summary.js';
 
-/** A figure that is known between two bounds. */
 export interface Range {
   readonly least: number;
   readonly most: number;
 }
 
-/** How far the true count of the prompts may be from ours, as factors of it. */
+/** True tokens of the prompts relative to our count, as factors. */
 export const EXACT: Range = { least: 1, most: 1 };
 /**
- * The same where the tokenizer is assumed. Those of other models take up to half as much again for reviews in English (a build of
- * llama.cpp: 15 % more), and a quarter less. Scripts other than the Latin one are where tokenizers differ: vocabularies of 200,000
- * tokens take half to a third for most of them, and those of 32,000 up to twice as many.
- * @param otherScripts share of the prompts that is in them, from 0 to 1
+ * For an assumed tokenizer. Others take up to 50 % more for English reviews (a build of llama.cpp: 15 %), or
+ * 25 % less. They differ most in scripts other than Latin: vocabularies of 200,000 tokens take half to a
+ * third for most of them, vocabularies of 32,000 up to twice as many.
+ * @param otherScripts share of the prompts in such scripts, from 0 to 1
  */
 export const assumed = (otherScripts: number): Range => ({
   least: 0.75 - 0.45 * otherScripts,
   most: 1.5 + 0.75 * otherScripts,
 });
 
-/** The limits of a job that a quote is held against; `null` where one is not set. */
+/** `null`: not set. */
 export interface QuoteLimits {
-  /** Calls in flight at once. */
+  /** Calls in flight. */
   readonly concurrency: number;
   readonly requestsPerMinute: number | null;
   readonly tokensPerMinute: number | null;
@@ -29,48 +28,43 @@ export interface QuoteLimits {
   readonly budget: { readonly tokens: number | null; readonly cost: number | null };
 }
 
-/** How long a run takes under its quota. */
 export interface QuotedTime {
   readonly seconds: number;
-  /** The limit that makes it so long. */
   readonly limit: 'requests_per_minute' | 'tokens_per_minute';
-  /** Mean seconds of a call up to which the concurrency keeps up with the quota. */
+  /** Mean seconds per call up to which the concurrency uses the whole quota. */
   readonly call_seconds: number;
 }
 
 export interface QuotedDeadline {
   readonly seconds: number;
-  /** `unknown` without a quota: how long a call takes is then all that counts, and nobody knows it. */
+  /** `unknown` without a quota: only the call time matters then, and it is unknown. */
   readonly verdict: 'holds' | 'does_not_hold' | 'unknown';
-  /** Mean seconds of a call up to which the concurrency is enough for it. */
+  /** Mean seconds per call up to which the concurrency is enough. */
   readonly call_seconds: number;
 }
 
 export interface QuotedBudget {
   readonly limit: 'tokens' | 'cost';
   readonly budget: number;
-  /** `depends`: on how long the answers are. */
+  /** `depends`: on the length of the answers. */
   readonly verdict: 'inside' | 'depends' | 'exceeded';
 }
 
-/** What a run would take. Retries and prompts that the filter blocks are not in it: nobody knows them beforehand. */
+/** What a run would take, without retries and prompts blocked by the filter: both are unknown beforehand. */
 export interface Quote {
-  /** From no answer at all to every answer as long as it may be. */
+  /** From no answer to every answer at its maximum. */
   readonly completion_tokens: Range;
   readonly total_tokens: Range;
   /** In the currency of the prices; `null` without prices. */
   readonly cost: Range | null;
-  /** `null` without a quota, and for an input with nothing to send. */
+  /** `null` without a quota, or with nothing to send. */
   readonly time: QuotedTime | null;
   /** `null` without a deadline. */
   readonly deadline: QuotedDeadline | null;
   readonly budget: readonly QuotedBudget[];
 }
 
-/**
- * Quotes tokens, money and time, and holds them against the limits of the job. The time goes by our own count.
- * @param spread of the prompts. @default EXACT
- */
+/** Time is computed from our own token count. @param spread of the prompts. @default EXACT */
 export function quote(
   tokens: TokenSums,
   requests: number,
@@ -94,7 +88,7 @@ export function quote(
   };
 }
 
-/** Tokens with no answer at all, and with every answer as long as it may be. */
+/** From no answer to every answer at its maximum. */
 export function totalTokens(
   { prompt_tokens: prompt, most_completion_tokens: completion }: TokenSums,
   spread: Range,
@@ -102,7 +96,7 @@ export function totalTokens(
   return { least: Math.floor(prompt * spread.least), most: Math.ceil(prompt * spread.most) + completion };
 }
 
-/** The same in money; `null` without prices. */
+/** `null` without prices. */
 export function costRange(tokens: TokenSums, prices: Prices | null, spread: Range): Range | null {
   if (prices === null) return null;
   const of = (factor: number, completion_tokens: number) =>
@@ -110,7 +104,7 @@ export function costRange(tokens: TokenSums, prices: Prices | null, spread: Rang
   return { least: of(spread.least, 0), most: of(spread.most, tokens.most_completion_tokens) };
 }
 
-/** @param admitted tokens that the service counts: it admits a request by its longest possible answer */
+/** @param admitted tokens that count against the quota: a request counts with its longest possible answer */
 function quotedTime(admitted: number, requests: number, limits: QuoteLimits): QuotedTime | null {
   if (requests === 0) return null;
   const minutes = {
@@ -135,7 +129,7 @@ function quotedDeadline(
   return { seconds, verdict, call_seconds: callSeconds(seconds, requests, limits) };
 }
 
-/** Little's law: calls in flight = calls a second × seconds of a call. */
+/** Little's law: calls in flight = calls per second × seconds per call. */
 const callSeconds = (seconds: number, requests: number, { concurrency }: QuoteLimits): number =>
   (seconds * concurrency) / requests;
 
@@ -144,16 +138,16 @@ function quotedBudget(
   budget: number | null,
   range: Range | null,
 ): QuotedBudget[] {
-  // A job with a cost and no prices is refused before it is read.
+  // A job with a cost budget and no prices is refused earlier.
   if (budget === null || range === null) return [];
   const verdict = range.most <= budget ? 'inside' : range.least > budget ? 'exceeded' : 'depends';
   return [{ limit, budget, verdict }];
 }
 
-/** Tokens before they are used: those of the prompts exactly, those of the completions at most. */
+/** Exact for prompts, maximum for completions. */
 export interface TokenSums {
   readonly prompt_tokens: number;
-  /** `max_tokens` × candidates (`best_of`, `n`) of each row: every answer as long as it may be, and every candidate billed. */
+  /** Sum of `max_tokens` × candidates (`best_of`, `n`): every candidate at its maximum, and billed. */
   readonly most_completion_tokens: number;
 }
 

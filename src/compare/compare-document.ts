@@ -5,16 +5,10 @@ import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './pairs.js';
 
-/** Properties or labels that a terminal lists. */
 const MOST_PARTS = 15;
-/** Cells that the name of one takes of a terminal at most. */
 const NAME = 20;
 
-/**
- * What `promptmill compare` says.
- * @param changed rows with another answer, for a page
- * @param files what was written, by what it is: `[['changed rows', 'changed.csv'], …]`
- */
+/** @param changed rows for a page. @param files `[['changed rows', 'changed.csv'], …]` */
 export function compareDocument(
   report: CompareReport,
   changed: ChangedRows | null,
@@ -42,7 +36,6 @@ export function compareDocument(
   };
 }
 
-/** The output, and whether it is a rehearsal. */
 const sideName = ({ output, emulated }: CompareReport['a']): string =>
   `${output}${emulated ? REHEARSAL : ''}`;
 
@@ -68,7 +61,7 @@ function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareRe
   return [`${count(rows)} in both, ${told}`, ...only, ...ended, ...notes].join('; ');
 }
 
-/** Names in the order of the transitions, with those behind that only occur afterwards. */
+/** In the order of the transitions; names that occur only in b come last. */
 function transitionMatrix(transitions: Transitions): Block {
   const after = Object.values(transitions).flatMap((to) => Object.keys(to));
   const names = [...new Set([...Object.keys(transitions), ...after])];
@@ -103,7 +96,6 @@ function partSection({ parts, transitions }: CompareReport): Section {
   return section('parts', title, [{ kind: 'table', caption: title, columns, rows, most: MOST_PARTS }]);
 }
 
-/** Tokens, money, latency and accuracy of both, side by side. */
 function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareReport): Block {
   const row = (
     name: string,
@@ -137,7 +129,7 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareRepor
 const shareText = ({ value, low, high }: Share): string =>
   `${percent(value, 1)} (${percent(low, 1)} to ${percent(high, 1)})`;
 
-/** `+12.5 %`; nothing where there is nothing to compare with. */
+/** `+12.5 %`; empty if there is nothing to compare with. */
 function difference(a: number | null, b: number | null): string {
   if (a === null || b === null || a === 0 || a === b) return '';
   return `${b > a ? '+' : '−'}${percent(Math.abs(b - a), a)}`;

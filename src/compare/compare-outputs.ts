@@ -20,17 +20,17 @@ import { onDisk, Spool } from './on-disk.js';
 import type { Transitions } from './pairs.js';
 import { SideFigures } from './side-figures.js';
 
-/** What `promptmill compare --json` prints. Shares are numbers from 0 to 1. */
+/** `promptmill compare --json`. Shares are from 0 to 1. */
 export interface CompareReport {
-  /** Rows that both outputs have. */
+  /** In both outputs. */
   readonly rows: number;
-  /** The share of them with the same answer. */
+  /** Share of `rows` with the same answer. */
   readonly agreement: number | null;
-  /** Cohen's; `null` where there is none: one answer alone, or more than 100 different ones. */
+  /** Cohen's; `null` if undefined: a single answer, or more than 100 different ones. */
   readonly kappa: number | null;
   /**
-   * Answer in `a` → answer in `b` → rows. `(invalid)`, `(abstained)`, `(no answer)`, `(filtered)`, `(failed)` and `(skipped)` stand
-   * for rows without one, `valid` for JSON, and `(other)` for what comes after 100 different answers.
+   * Answer in `a` → answer in `b` → rows. Without an answer: `(invalid)`, `(abstained)`, `(no answer)`,
+   * `(filtered)`, `(failed)`, `(skipped)`. `valid`: JSON. `(other)`: beyond 100 different answers.
    */
   readonly transitions: Transitions;
   readonly changed: number;
@@ -39,60 +39,56 @@ export interface CompareReport {
   readonly tokens: { readonly [side in 'a' | 'b']: SideFigures['tokens'] };
   readonly cost: { readonly [side in 'a' | 'b']: number | null };
   readonly latency_ms: { readonly [side in 'a' | 'b']: SideFigures['latency_ms'] };
-  /** Answers against the right ones, as the summaries have it; `null` where one has no gold. */
+  /** On rows with gold, from the summaries; `null` if one has no gold. */
   readonly accuracy: { readonly [side in 'a' | 'b']: Share } | null;
-  /** The rows that neither output has as failed or skipped. */
+  /** Rows neither failed nor skipped in either output. */
   readonly answered: Agreement;
-  /** Of JSON each property, of several labels each label; `null` for answers without parts. */
+  /** By property of JSON, or by label if there may be several; `null` for answers without parts. */
   readonly parts: { readonly [name: string]: PartAgreement } | null;
   readonly a: OutputFacts;
   readonly b: OutputFacts;
-  /** The column that rows were told by; `null` where it was their number. */
+  /** Column that identifies rows; `null`: their number. */
   readonly by: string | null;
-  /** What a reader must know of the outputs first: one was changed since it was written, or has no summary. */
+  /** What a reader must know first: an output was changed after it was written, or has no summary. */
   readonly notes: readonly string[];
 }
 
 interface OutputFacts {
   readonly output: string;
-  /** Records. */
   readonly rows: number;
-  /** Of its summary; `null` without one. */
+  /** Of the summary; `null` without one. */
   readonly job: string | null;
-  /** An emulator answered. */
   readonly emulated: boolean;
   readonly run: string | null;
 }
 
 export interface CompareOptions {
-  /** Column of the input that rows are told by. @default `input.id` of the jobs, else the number of a row */
+  /** Input column that identifies rows. @default `input.id` of the jobs, else the row number */
   readonly by?: string | undefined;
-  /** A CSV for the rows that changed; it replaces one that is there only with `overwrite`. @default none is written */
+  /** CSV of the changed rows; replaces an existing file only with `overwrite`. @default none */
   readonly changed?: { readonly path: string; readonly overwrite?: boolean } | undefined;
-  /** An HTML page, and what makes it; as for `changed`. @default none is written */
+  /** HTML page, and its renderer. @default none */
   readonly page?: ComparePage | undefined;
-  /** Ends it; then nothing is written. @default nothing does */
+  /** If aborted, nothing is written. @default none */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Rows that changed, the first 1,000 of them, with the names of their cells. */
+/** The first 1,000 changed rows. */
 export interface ChangedRows {
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];
 }
 
-/** A page of a comparison. */
 export interface ComparePage {
   /** Ends in `.html`. */
   readonly path: string;
-  /** Replaces a file that is there. @default false */
+  /** @default false */
   readonly overwrite?: boolean;
-  /** The text of the file. */
   readonly render: (report: CompareReport, changed: ChangedRows) => Promise<string>;
 }
 
 /**
- * Compares the answers of two finished outputs, in one pass over both, as `promptmill compare` does. Sends nothing.
+ * Compares the answers of two finished outputs in one pass over both. Sends nothing.
  * @throws UsageError when they cannot be compared; then nothing is written
  */
 export async function compareOutputs(
@@ -127,7 +123,6 @@ export async function compareOutputs(
 
 type WithSummary = readonly [ComparedOutput, StoredSummary | null];
 
-/** One pass over two outputs. */
 class Pass {
   readonly #comparison = new Comparison();
   readonly #matching: Matching;
@@ -153,7 +148,7 @@ class Pass {
     );
   }
 
-  /** Compares, and gives the rows that changed as CSV. @param wanted false where nobody reads them */
+  /** Compares; yields the changed rows as CSV. @param wanted false if nobody reads them */
   async *changedLines(wanted: boolean): AsyncGenerator<string> {
     const [[a], [b]] = [this.a, this.b];
     const several = a.several ?? b.several ?? false;
@@ -219,7 +214,7 @@ class Pass {
 }
 
 const CHANGED = ['answer_a', 'answer_b', 'text_a', 'text_b'];
-/** Rows that a page lists, and the characters of their cells. */
+/** Rows on a page, and characters of their cells. */
 const MOST_LISTED = 1000;
 const MOST_CHARACTERS = 1000;
 
@@ -234,7 +229,7 @@ const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): Outpu
 const line = (cells: readonly string[]): string =>
   stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
 
-/** The summary beside an output; null without one, and where it is that of another file. */
+/** Null without a summary, or if it belongs to another file. */
 function summaryBeside(output: string): FinishedSummary | null {
   finishedOutput(output);
   assertNotReplaced(outputFiles(output));
@@ -257,9 +252,8 @@ async function notesOf(
 }
 
 /**
- * What tells the rows of both: the column that their jobs name, else the number of a row, where both are of one input.
- * @returns null for the number
- * @throws UsageError where it cannot be known
+ * The jobs' id column, else null (row numbers) if both have the same input.
+ * @throws UsageError if neither fits
  */
 function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): string | null {
   const [idA, idB] = [idOfJob(summaryA), idOfJob(summaryB)];
@@ -278,7 +272,7 @@ function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): stri
   );
 }
 
-/** `input.id` of the job that wrote an output; null where the job says none, or is not there any more. */
+/** `input.id` of the output's job; null if the job has none, or is gone. */
 function idOfJob(summary: StoredSummary | null): string | null {
   if (summary?.job_file === undefined) return null;
   try {
@@ -290,13 +284,12 @@ function idOfJob(summary: StoredSummary | null): string | null {
   }
 }
 
-/** Files of an output, with the input and the job file that it was made of. */
 const filesOf = (output: string, summary: StoredSummary | null): (string | undefined)[] => [
   ...Object.values(outputFiles(output)),
   ...[summary?.input.path, summary?.job_file],
 ];
 
-/** @throws UsageError when the file cannot be put there */
+/** @throws UsageError when the file cannot be written there */
 function wanted(
   option: '--output' | '--html',
   ending: string,

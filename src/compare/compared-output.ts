@@ -9,26 +9,25 @@ import { ABSTAINED, ANSWER_SOURCE, CONFIDENCE, LOGPROBS, ORIGINS } from '../outp
 import type { Side } from './matching.js';
 import { answerColumns, isResultName, type Said, saidReader } from './said.js';
 
-/** A finished output, or what will be one, to be compared with another. */
 export interface OutputToCompare extends Output {
-  /** What its records depend on, by part, as summary and manifest have it; empty where that is not known. */
+  /** What its records depend on, by part, as in summary and manifest; empty if unknown. */
   readonly settings: Readonly<Record<string, string>>;
 }
 
-/** What is known of an output by its first record and its settings. */
+/** What the first record and the settings tell of an output. */
 export class ComparedOutput {
   readonly #isCsv: boolean;
-  /** Columns of the answer in a CSV; `null` where they cannot be told. */
+  /** Answer columns of a CSV; `null` if they cannot be decided. */
   readonly #answers: readonly string[] | null;
 
   private constructor(
     readonly output: OutputToCompare,
     private readonly job: RecordedJob,
-    /** Its columns in a CSV, its members in JSONL; `null` where it has no record. */
+    /** Columns of a CSV, members of JSONL; `null` if there is no record. */
     private readonly columns: readonly string[] | null,
-    /** Names of the input in the first record of JSONL; `null` where its row could not be read. */
+    /** Input names in the first record of JSONL; `null` if its row was unreadable. */
     private readonly members: readonly string[] | null,
-    /** A row may have several labels; `null` where that is not known. */
+    /** A row may have several labels; `null` if unknown. */
     readonly several: boolean | null,
   ) {
     this.#isCsv = output.format.hasHeader;
@@ -59,7 +58,6 @@ export class ComparedOutput {
     return this.output.name;
   }
 
-  /** Columns of the input that its records have. */
   get inputColumns(): readonly string[] {
     if (!this.#isCsv) return this.members ?? [];
     const answers = this.#answers ?? [];
@@ -68,10 +66,7 @@ export class ComparedOutput {
     );
   }
 
-  /**
-   * What a column of the input tells rows by.
-   * @throws UsageError where the records do not have it
-   */
+  /** Reads the id of a row from an input column. @throws UsageError when the records lack it */
   idBy(column: string): (record: OutputRecord) => string {
     const edited = (record: OutputRecord, what: string) => notAsWritten(this.name, record.number, what);
     if (!this.#isCsv) {
@@ -97,7 +92,7 @@ export class ComparedOutput {
       : this.members?.includes(column) === true;
   }
 
-  /** @throws UsageError when the columns of the answer cannot be told, and from what it returns, for a record that no run wrote */
+  /** @throws UsageError without answer columns; the returned function, for a record that no run wrote */
   saidBy(several: boolean): (record: OutputRecord) => Said {
     const columns = this.#answers;
     if (this.columns !== null && this.#isCsv && columns === null)
@@ -114,12 +109,11 @@ export class ComparedOutput {
     return readOutput(this.output, this.job);
   }
 
-  /** @param by column of the input that tells rows; `null` for their numbers */
+  /** @param by input column that identifies rows; `null`: their numbers */
   side(by: string | null, records: Side['records'] = this.records()): Side {
     return { output: this.output, job: this.job, records, idOf: by === null ? null : this.idBy(by) };
   }
 
-  /** What a CSV calls a column of the input. */
   #headerOf(column: string): string {
     const moved = `input_${column}`;
     const isTaken = isResultName(column) || (this.#answers ?? []).includes(column);
@@ -133,7 +127,6 @@ export class ComparedOutput {
   }
 }
 
-/** Result columns that only some jobs have. */
 const OPTIONAL: ReadonlySet<string> = new Set(
   [...Object.values(ORIGINS), ANSWER_SOURCE, CONFIDENCE, ABSTAINED, LOGPROBS].map(({ name }) => name),
 );
@@ -144,7 +137,7 @@ const spec = z.object({
   schema: z.object({ properties: z.record(z.string(), z.unknown()).exactOptional() }).exactOptional(),
 });
 
-/** What the settings say of the answers; empty where they do not. */
+/** Empty if the settings do not describe the answers. */
 const specOf = (settings: Readonly<Record<string, string>>): Partial<z.output<typeof spec>> =>
   spec.safeParse(parseJson(settings['answer'] ?? '')).data ?? {};
 
@@ -158,7 +151,7 @@ async function firstRecord(output: OutputToCompare): Promise<OutputRecord | null
   return null;
 }
 
-/** A record that was edited may be anything. */
+/** Undefined for an edited record that cannot be read. */
 function read<T>(value: () => T): T | undefined {
   try {
     return value();

@@ -2,42 +2,38 @@ import { MOST_LABELS } from '../account/gold-tally.js';
 import { Pairs, type Transitions } from './pairs.js';
 import type { Said } from './said.js';
 
-/** Rows that have the same answer in both outputs, of those that are compared. */
 export interface Agreement {
   readonly rows: number;
   readonly changed: number;
-  /** The share that did not change, from 0 to 1; `null` without rows. */
+  /** Share of unchanged rows, from 0 to 1; `null` without rows. */
   readonly agreement: number | null;
 }
 
-/** What became of one property of the answers in JSON, or of one label where a row may have several. */
+/** For one property of JSON answers, or one label if a row may have several. */
 export interface PartAgreement extends Agreement {
   readonly kappa: number | null;
   /** `(none)`: the row does not have it. */
   readonly transitions: Transitions;
 }
 
-/** What two outputs say about the same rows. */
 export interface Compared extends Agreement {
-  /** Cohen's, over all that the transitions have; `null` where there is none, and beyond 100 different answers. */
+  /** Cohen's, over all transitions; `null` if undefined, and beyond 100 different answers. */
   readonly kappa: number | null;
   readonly transitions: Transitions;
-  /** The rows that neither output has as failed or skipped. */
+  /** Rows neither failed nor skipped in either output. */
   readonly answered: Agreement;
-  /** Only where answers have parts, by their names; of the rows that have an answer in both. */
+  /** By name, if answers have parts; of the rows with an answer in both. */
   readonly parts: { readonly [name: string]: PartAgreement } | null;
 }
 
-/** Properties or labels that are compared one by one, and different values of each that are told apart. */
+/** Properties or labels compared one by one, and distinct values of each. */
 const PARTS = { names: 100, values: 20 } as const;
 
-/** Folds the answers of rows, in bounded space. */
 export class Comparison {
   readonly #all = new Count();
   readonly #answered = new Count();
   readonly #pairs = new Pairs(MOST_LABELS);
   readonly #parts = new Map<string, { readonly pairs: Pairs; readonly count: Count }>();
-  /** Rows whose answers have parts in both. */
   #withParts = 0;
 
   /** @returns whether the answer changed */
@@ -78,7 +74,6 @@ export class Comparison {
   #partResults(): Compared['parts'] {
     return Object.fromEntries(
       [...this.#parts].map(([name, { pairs, count }]) => {
-        // Rows that have it in neither.
         const rest = this.#withParts - pairs.rows;
         pairs.add(NONE, NONE, rest);
         count.add(false, rest);

@@ -5,10 +5,10 @@ import { Matching } from './matching.js';
 import { onDisk, Spool } from './on-disk.js';
 
 /**
- * Compares the answers of a run with those of the last one, in one pass over both.
- * @param by column of the input that tells rows; `null` for their numbers
- * @returns of the rows that neither has as failed or skipped
- * @throws UsageError where they cannot be compared
+ * Compares the answers of a run with the last run's, in one pass over both.
+ * @param by input column that identifies rows; `null`: their numbers
+ * @returns agreement on the rows that are neither failed nor skipped in either output
+ * @throws UsageError when they cannot be compared
  * @throws the reason of `signal`
  */
 export async function changeSince(

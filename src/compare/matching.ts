@@ -5,12 +5,11 @@ import { type Output, type OutputRecord, type RecordedJob, RecordReader } from '
 import { keyOf } from '../reuse/keys.js';
 import { PlaceIndex } from '../reuse/place-index.js';
 
-/** One of two outputs, as its rows are told from each other. */
 export interface Side {
   readonly output: Pick<Output, 'name' | 'format'>;
   readonly job?: RecordedJob;
   readonly records: AsyncIterable<readonly OutputRecord[]>;
-  /** What tells a row from the others; `null` where it is its number. */
+  /** Identifies a row; `null`: its number does. */
   readonly idOf: ((record: OutputRecord) => string) | null;
 }
 
@@ -19,13 +18,13 @@ export interface Match {
   readonly b: OutputRecord;
 }
 
-/** Rows that are told from each other: with them the index takes 100 MB, and no more. */
+/** Remembered rows: the index takes up to 100 MB. */
 const MOST_ROWS = 3_000_000;
 
 /**
- * Finds the rows of one output in another. Both are read once, in step, for as long as they have the same rows in the same order. From the
- * first row that differs on the rest of `a` is remembered by hashes of its ids, and its records are read again where `b` has
- * their rows.
+ * Finds the rows of one output in another. Reads both once, in step, while they have the same rows in the
+ * same order. From the first difference on, it remembers the rest of `a` by hashes of ids, and reads its
+ * records again when `b` has their rows.
  */
 export class Matching {
   readonly #a: Cursor;
@@ -35,8 +34,8 @@ export class Matching {
   #onlyInB = 0;
 
   /**
-   * @param plainA gives a plain file with the bytes of `a`; asked for only where `b` has the rows in another order
-   * @param signal ends it, also while rows are remembered. @default nothing does
+   * @param plainA gives a plain file with the bytes of `a`; called only if `b` has the rows in another order
+   * @param signal ends it, also while rows are remembered. @default none
    */
   constructor(
     private readonly a: Side,
@@ -49,7 +48,7 @@ export class Matching {
     this.#index = new PlaceIndex(MOST_ROWS, { places: false });
   }
 
-  /** Rows of `a` that `b` does not have; known when all matches are. */
+  /** Complete when all matches are. */
   get onlyInA(): number {
     return this.#onlyInA;
   }
@@ -59,8 +58,8 @@ export class Matching {
   }
 
   /**
-   * Rows that both have, in the order of `b`.
-   * @throws UsageError where an id stands for two rows, there are too many, or rows are told by their numbers and one has more
+   * Rows in both, in the order of `b`.
+   * @throws UsageError for an id of two rows, too many rows, or, without ids, outputs of different length
    * @throws the reason of the signal
    */
   async *matches(): AsyncGenerator<readonly Match[]> {
@@ -73,7 +72,7 @@ export class Matching {
     }
   }
 
-  /** Ends where one has no more rows, and at the first row that differs, which is then next in both. */
+  /** Ends at the end of either, or at the first difference, which is then next in both. */
   async *#inStep(): AsyncGenerator<Match[]> {
     const { idOf } = this.a;
     while ((await this.#a.fill()) && (await this.#b.fill())) {
@@ -85,7 +84,7 @@ export class Matching {
             yield found;
             return;
           }
-          // Rows that are too many to be remembered can still be compared in step.
+          // In step, rows beyond the index's limit can still be compared.
           this.#note(keyOf(id), a.number, id);
         }
         found.push({ a, b });
@@ -124,7 +123,7 @@ export class Matching {
       places.add(a.at);
     }
     const rowsOfA = this.#a.read;
-    // Row of `a`, counted from the first that is not in step → its row in `b`.
+    // Row of `a`, counted from the first that is out of step → its row in `b`.
     const taken = new Uint32Array(places.size + 1);
     let again: RecordsAgain | null = null;
     try {
@@ -155,10 +154,7 @@ export class Matching {
     this.#onlyInA = taken.subarray(1, places.size + 1).filter((row) => row === 0).length;
   }
 
-  /**
-   * Remembers a row of `a`, or one that only `b` has, by a number behind all of `a`.
-   * @returns false when there is no room for it
-   */
+  /** A row that only `b` has gets a number behind all of `a`. @returns false if there is no room */
   #note(key: string, number: number, id: string): boolean {
     const known = this.#index.find(key);
     if (known !== null) throw twice(this.a.output.name, id, known.row, number);
@@ -181,7 +177,7 @@ const twice = (name: string, id: string, first: number, second: number): UsageEr
     'Name a column that has another value in each row: --by COLUMN.',
   );
 
-/** The records of an output one after the other, without a wait for each. */
+/** Records one by one, without awaiting each. */
 class Cursor {
   readonly #batches: AsyncIterator<readonly OutputRecord[]>;
   #batch: readonly OutputRecord[] = [];
@@ -196,17 +192,15 @@ class Cursor {
     this.#batches = records[Symbol.asyncIterator]();
   }
 
-  /** Records that were taken. */
   get read(): number {
     return this.#read;
   }
 
-  /** Where the first record begins, in bytes. */
+  /** Byte offset of the first record. */
   get begins(): number {
     return this.#begins ?? 0;
   }
 
-  /** @returns whether there is a record to look at */
   async fill(): Promise<boolean> {
     while (this.#at >= this.#batch.length) {
       const { done, value } = await this.#batches.next();
@@ -218,7 +212,6 @@ class Cursor {
     return true;
   }
 
-  /** The next record of those that are here. */
   peek(): OutputRecord | null {
     return this.#batch[this.#at] ?? null;
   }
@@ -234,7 +227,7 @@ class Cursor {
     return record;
   }
 
-  /** Reads to the end. @returns the records that were left */
+  /** @returns the number of records left */
   async rest(): Promise<number> {
     const before = this.#read;
     while ((await this.take()) !== null);
@@ -246,7 +239,7 @@ class Cursor {
   }
 }
 
-/** Where records begin, eight bytes for each. */
+/** Byte offsets of records, eight bytes each. */
 class Places {
   #at = new Float64Array(2 ** 12);
   size = 0;
@@ -266,20 +259,19 @@ class Places {
   }
 }
 
-/** Bytes that are read at once where records are asked for one after the other. */
+/** Bytes read ahead if records are read in sequence. */
 const PIECE = 64 * 1024;
 
-/** Reads records of a plain file again, by their places. */
 class RecordsAgain {
   readonly #file: number;
   readonly #size: number;
   readonly #reader: RecordReader;
   #piece = Buffer.alloc(0);
   #from = 0;
-  /** Where the record that was asked for last ends. */
+  /** End of the last record read. */
   #to = 0;
 
-  /** @param begins where the first record begins; the header stands before it */
+  /** @param begins offset of the first record, behind the header */
   constructor(
     path: string,
     { output, job }: Side,
@@ -291,7 +283,7 @@ class RecordsAgain {
     this.#reader = new RecordReader(output, this.#bytes(0, begins), job);
   }
 
-  /** @param place among those that are remembered, from 1 */
+  /** @param place among the remembered ones, from 1 */
   record(place: number, number: number): OutputRecord {
     const at = this.places.of(place) ?? 0;
     const bytes = this.#bytes(at, this.places.of(place + 1) ?? this.#size);
@@ -302,7 +294,7 @@ class RecordsAgain {
     closeSync(this.#file);
   }
 
-  /** A copy: a record must not keep the piece that it was read with. */
+  /** Copied: a record must not keep its whole piece in memory. */
   #bytes(from: number, to: number): Buffer {
     if (from < this.#from || to > this.#from + this.#piece.length) {
       const isNext = from === this.#to;

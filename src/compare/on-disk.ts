@@ -9,20 +9,16 @@ import { outputBytes, packingOf } from '../output/output-bytes.js';
 import { outputAt } from '../output/reader.js';
 import type { OutputToCompare } from './compared-output.js';
 
-/** A finished output, to be compared. @param summary `null` where there is none */
 export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
   ...outputAt(path),
   settings: summary?.details.settings ?? {},
 });
 
-/** Plain copies of packed outputs, of which single records are read again. */
+/** Plain copies of packed outputs, for random access. */
 export class Spool {
   #folder: string | null = null;
 
-  /**
-   * @throws UsageError where it cannot be unpacked
-   * @throws the reason of the signal
-   */
+  /** @throws UsageError when it cannot be unpacked, and the reason of the signal */
   async plain(path: string, signal?: AbortSignal): Promise<string> {
     if (packingOf(path) === null) return path;
     try {

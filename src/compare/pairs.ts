@@ -1,27 +1,24 @@
 import { type Confusion, cohenKappa } from '../account/score.js';
 
-/** From → to → rows. */
 export type Transitions = { readonly [from: string]: { readonly [to: string]: number } };
 
-/** Where further names are counted once there are as many as allowed. */
 const OTHER = '(other)';
 
-/** Characters of a name that are kept: an answer may be a text of any length. */
+/** Characters; an answer may be a text of any length. */
 const NAME_LENGTH = 200;
 
 const byName = new Intl.Collator('en', { numeric: true });
 
-/** What has its name in brackets stands for rows without an answer, and comes last. */
+/** Names in brackets stand for rows without an answer, and come last. */
 const isWord = (name: string): boolean => name.startsWith('(') && name.endsWith(')');
 
-/** Counts what becomes of names, in bounded space. */
 export class Pairs {
   readonly #places = new Map<string, number>();
   readonly #counts = new Map<string, number>();
   #rows = 0;
   #isFull = false;
 
-  /** @param most distinct names; further ones are counted as `(other)` */
+  /** @param most distinct names; further ones count as `(other)` */
   constructor(private readonly most: number) {}
 
   get rows(): number {
@@ -35,12 +32,12 @@ export class Pairs {
     this.#rows += rows;
   }
 
-  /** Cohen's kappa; `null` where there is none, or there are more names than are counted. */
+  /** Cohen's kappa; `null` if undefined, or if there are too many names. */
   kappa(): number | null {
     return this.#isFull || this.#rows === 0 ? null : cohenKappa(this.#matrix());
   }
 
-  /** Names in their order; what did not occur is left out. */
+  /** In order of names, without zeros. */
   transitions(): Transitions {
     const { labels, counts } = this.#matrix();
     const rows = labels.map((from, i): [string, Transitions[string]] => [

@@ -4,34 +4,31 @@ import { type Json, type Outcome, STATUSES } from '../model.js';
 import type { OutputRecord } from '../output/reader.js';
 import { RESULTS, STATUS } from '../output/result-columns.js';
 
-/** What a record says in answer to its row, in a form that does not depend on the format of its output. */
+/** A record's answer, independent of the output format. */
 export interface Said {
   readonly status: Outcome['status'];
   /** Equal for equal answers. */
   readonly answer: string;
-  /** The answer to a person: a label, a number, a text, JSON, or a word in brackets where there is none. */
+  /** For people: a label, a number, a text, JSON, or a word in brackets if there is none. */
   readonly shown: string;
-  /** What the answer counts as in a matrix: a label, a number or a text, or a word in brackets where there is none. */
+  /** For a matrix: as `shown`, but `valid` for JSON. */
   readonly label: string;
-  /** Of JSON its properties, each as text; of several labels those that apply. Empty texts are left out. */
+  /** Properties of JSON as text, or the labels that apply, if a row may have several. Without empty texts. */
   readonly parts: ReadonlyMap<string, string> | null;
 }
 
-/** How the answers of an output are written. */
 export interface AnswerLayout {
-  /** The columns of the answer in a CSV; `null` for JSONL. */
+  /** Of a CSV; `null` for JSONL. */
   readonly columns: readonly string[] | null;
-  /** A row may have several labels. */
   readonly several: boolean;
 }
 
 const NO_ANSWER = '(no answer)';
 const INVALID = '(invalid)';
 const ABSTAINED = '(abstained)';
-/** The answer of a row is JSON with properties. */
 const VALID = 'valid';
 
-/** A label of this form would be taken for one of the words. */
+/** Labels of this form are quoted, to be distinct from these words. */
 const WORDS: ReadonlySet<string> = new Set([
   ...[NO_ANSWER, INVALID, ABSTAINED, '(other)', '(none)'],
   ...STATUSES.map((status) => `(${status})`),
@@ -39,14 +36,14 @@ const WORDS: ReadonlySet<string> = new Set([
 
 const RESULT_NAMES: ReadonlySet<string> = new Set([STATUS, ...RESULTS].map(({ name }) => name));
 
-/** Whether every record has a result of this name, so that no column of the input is called so in a CSV. */
+/** Every record has such a result, so a CSV has no input column of this name. */
 export const isResultName = (name: string): boolean => RESULT_NAMES.has(name);
 
 /**
- * Finds the columns of the answer in the header of a CSV: those of the schema's properties, else those between `status` and `text`,
- * where a run writes them, else the one called `answer`.
- * @param properties of the schema, where it is known
- * @returns null where they cannot be told
+ * The answer's columns in a CSV header: those of the schema's properties, else those between `status` and
+ * `text`, where a run writes them, else `answer`.
+ * @param properties of the schema, if known
+ * @returns null if it cannot be decided
  */
 export function answerColumns(
   header: readonly string[],
@@ -59,7 +56,7 @@ export function answerColumns(
   return header.includes('answer') ? ['answer'] : null;
 }
 
-/** @returns of a record; `null` where its status is none, or it lacks what the others have */
+/** The function returns `null` for an unknown status, or if the record lacks what the others have. */
 export function saidReader({ columns, several }: AnswerLayout): (record: OutputRecord) => Said | null {
   const isOne = columns === null || (columns.length === 1 && columns[0] === 'answer');
   const properties = (columns ?? []).map((name) => [name, propertyOf(name)] as const);
@@ -79,7 +76,7 @@ export function saidReader({ columns, several }: AnswerLayout): (record: OutputR
   };
 }
 
-/** A property whose name is a result's has another one in the header of a CSV. */
+/** Undoes the renaming of properties that have the name of a result. */
 const propertyOf = (name: string): string => {
   const own = name.replace(/^(?:answer_)+/, '');
   return name !== own && isResultName(own) ? own : name;
@@ -112,7 +109,7 @@ function objectSaid(value: { readonly [name: string]: Json }): Read {
   return { answer: JSON.stringify(sorted), label: VALID, shown, parts };
 }
 
-/** In any order: that of the labels may differ between two jobs. */
+/** Sorted: two jobs may order their labels differently. */
 function severalSaid(value: Json): Read {
   const text = valueText(value);
   if (text === '') return oneSaid(value);
@@ -121,7 +118,7 @@ function severalSaid(value: Json): Read {
   return { ...oneSaid(answer), parts: new Map(labels.map((label) => [label, 'yes'])) };
 }
 
-/** A value as a cell of CSV has it, but for the order of members in objects. */
+/** A value as in a CSV cell, except that members of objects are sorted. */
 function textOf(value: Json): string {
   const text = valueText(value);
   if (!text.startsWith('{') && !text.startsWith('[')) return text;

@@ -9,16 +9,15 @@ const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
 
 type Tokens = StoredSummary['usage'];
 
-/** What a run took: as its summary says it, and without one as far as its records do. */
+/** Usage of a run from its summary; without one, from its records as far as they have it. */
 export class SideFigures {
-  /** Records so far. */
   rows = 0;
   #tokens: Tokens | null = null;
   #latency: Latency = null;
 
   constructor(private readonly summary: StoredSummary | null) {}
 
-  /** The records as they are, counted on their way. */
+  /** Passes the records through and counts them. */
   async *over(records: AsyncIterable<readonly OutputRecord[]>): AsyncGenerator<readonly OutputRecord[]> {
     for await (const batch of records) {
       this.rows += batch.length;
@@ -27,12 +26,12 @@ export class SideFigures {
     }
   }
 
-  /** `null` where nothing says it. */
+  /** `null` if unknown. */
   get tokens(): Tokens | null {
     return this.summary?.usage ?? this.#tokens;
   }
 
-  /** In the currency of the prices; `null` without prices, and without a summary. */
+  /** In the currency of the prices; `null` without prices or summary. */
   get cost(): number | null {
     return this.summary?.cost ?? null;
   }
@@ -41,7 +40,7 @@ export class SideFigures {
     return this.summary?.latency_ms ?? percentiles(this.#latency);
   }
 
-  /** Of the answers whose right ones are known; `null` without gold, and without a summary. */
+  /** On rows with gold; `null` without gold or summary. */
   get accuracy(): Share | null {
     return this.summary?.scores?.accuracy ?? null;
   }
@@ -67,7 +66,7 @@ function tokensOf(record: OutputRecord, kind: (typeof KINDS)[number]): Json | un
   return isObject(usage) ? usage[kind] : record.get(kind);
 }
 
-/** A record that was edited may have anything there. */
+/** An edited record may have anything there. */
 function numberOf(value: Json | undefined): number | null {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value;
   return typeof number === 'number' && Number.isFinite(number) && number >= 0 ? number : null;

@@ -30,26 +30,21 @@ export const csv: OutputFormat = {
   value: unquoted,
 };
 
-/** What csv-stringify puts into quotes. */
 const QUOTED = /[",\r\n]/;
 
-/**
- * A record with so many cells in need of quotes costs csv-stringify no more than each of them alone. Whole records take it
- * 24 KB of memory for 38 columns, which cost a tenth of a run.
- */
+/** Above this, csv-stringify formats the whole record: 24 KB for 38 columns, which cost a tenth of a run. */
 const FEW = 3;
 
 /**
- * Records as CSV: RFC 4180, UTF-8 without a byte-order mark, `\n`.
- *
- * @param formulas `protect`: cells that a spreadsheet would run are made inert, the header's included
+ * RFC 4180, UTF-8 without a byte-order mark, `\n`.
+ * @param formulas `protect` makes the header inert as well
  */
 function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
   const cell = formulas === 'raw' ? (text: string): string => text : inert;
   const options = {
     record_delimiter: '\n',
     quote_record_delimiter: true,
-    // One empty cell would be a blank line, which readers skip.
+    // A single empty cell would be a blank line, which readers skip.
     quoted_empty: columns.length === 1,
   };
   const whole = (cells: readonly string[]): string => stringify([cells], options);
@@ -90,8 +85,8 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /**
- * Where the cells of a record begin, their quotes included, and behind the last where another one would. None of these bytes is
- * part of another character in UTF-8. Numbers and no objects: an output of a million rows has some 40 million cells.
+ * Where each cell begins, and where one more would. These bytes are never part of another UTF-8 character.
+ * Numbers, not objects: an output of a million rows has some 40 million cells.
  */
 function startsIn(record: Buffer): number[] {
   const starts = [0];

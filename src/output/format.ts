@@ -7,19 +7,18 @@ import { plainName } from './output-bytes.js';
 import { type OutputFormat, type RecordFormat, recordLayout } from './record.js';
 import type { OriginColumn } from './result-columns.js';
 
-/** The formats of the output. All that is said of them elsewhere comes from this list. */
+/** Everything said about output formats elsewhere comes from this list. */
 export const OUTPUT_FORMATS: readonly [OutputFormat, ...OutputFormat[]] = [csv, jsonl];
 
 /** `.csv or .jsonl, each also with .gz` */
 export const OUTPUT_ENDINGS = `${either(OUTPUT_FORMATS.map(({ endings: [first] }) => first))}, each also with .gz`;
 
-/** The format of an output, by its name; null where the ending is of none. */
 export function knownFormatOf(path: string): OutputFormat | null {
   const ending = extname(plainName(path)).toLowerCase();
   return OUTPUT_FORMATS.find(({ endings }) => endings.includes(ending)) ?? null;
 }
 
-/** @throws UsageError when the ending is of no format */
+/** @throws UsageError for an unknown ending */
 export function outputFormatOf(path: string): OutputFormat {
   const format = knownFormatOf(path);
   if (format !== null) return format;
@@ -33,18 +32,18 @@ export function outputFormatOf(path: string): OutputFormat {
 /** @throws UsageError for an unknown column in `select` */
 export function recordFormat(options: {
   readonly format: OutputFormat;
-  /** The input's columns, in their order; `null` where they are not known: those that `select` names. */
+  /** In input order; `null` if unknown: then those that `select` names. */
   readonly inputColumns: readonly string[] | null;
   readonly answer: AnswerReader;
   /** `output.columns`. @default all columns */
   readonly select?: readonly string[] | undefined;
   /** `output.formulas`; CSV only. @default 'protect' */
   readonly formulas?: 'protect' | 'raw' | undefined;
-  /** Columns that say where an outcome was taken from. @default none */
+  /** @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
-  /** Whether the record says where its answer comes from. @default false */
+  /** Whether the record has `answer_source`. @default false */
   readonly answerSource?: boolean | undefined;
-  /** Whether the job asks for log probabilities. @default false */
+  /** @default false */
   readonly logprobs?: boolean | undefined;
   /** `output.probabilities`. @default false */
   readonly probabilities?: boolean | undefined;

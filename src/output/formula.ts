@@ -1,15 +1,15 @@
 /**
- * Cells that a spreadsheet would run. Such a cell gets a leading `'`, which makes it text (fault 54). So does one that has
- * `'` before such a text: `'=1` and `=1` can be told apart after reading back (fault 72).
+ * Cells that a spreadsheet would run. Such a cell gets a leading `'`, which makes it text (fault 54). So does
+ * a cell with `'` before such a text, so that `'=1` and `=1` stay distinct when read back (fault 72).
  */
 
-/** With the full-width and small forms that some spreadsheets take for the same. Source: OWASP, "CSV Injection". */
+/** With the full-width and small forms that some spreadsheets accept. Source: OWASP, "CSV Injection". */
 const SIGNS = new Set('=+-@＝＋－＠﹦﹢﹣﹫');
 
 /** White space, control characters, byte-order marks, zero-width characters. */
 const UNSEEN = /[\s\p{Cc}\p{Cf}]/u;
 
-/** No character can go to two parts, so there is one way to read a cell, and it takes linear time (fault 69). */
+/** No character fits two parts, so there is one way to match, in linear time (fault 69). */
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
 
 /** The text of a CSV cell, made inert. A plain number such as `-5` or `+1e3` is inert already. */
@@ -19,7 +19,7 @@ export function inert(cell: string): string {
   return wouldRun(cell, quotesBefore(cell)) ? `'${cell}` : cell;
 }
 
-/** The cell that {@link inert} was given, from what it returned. */
+/** Undoes {@link inert}. */
 export function uninert(cell: string): string {
   const quotes = quotesBefore(cell);
   return quotes > 0 && wouldRun(cell, quotes) ? cell.slice(1) : cell;
@@ -36,9 +36,9 @@ function quotesBefore(cell: string): number {
 const wouldRun = (cell: string, from: number): boolean =>
   beginsAsFormula(cell, from) && !NUMBER.test(cell.slice(from));
 
-/** Whether a sign follows on nothing that is seen. A tab or a carriage return among the unseen counts as a sign. */
+/** Whether a sign is the first visible character. A tab or a carriage return before it counts as a sign. */
 function beginsAsFormula(cell: string, from: number): boolean {
-  // A loop, because one pattern over a run of many million characters ends the stack.
+  // A loop: one pattern over a run of many million characters overflows the stack.
   for (let at = from; at < cell.length; at++) {
     const char = String.fromCodePoint(cell.codePointAt(at) ?? 0);
     if (char === '\t' || char === '\r' || SIGNS.has(char)) return true;

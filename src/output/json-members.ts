@@ -1,17 +1,15 @@
 import type { Place } from './record.js';
 
-/** Where the members of a JSON object stand in its bytes. */
 export interface JsonMembers {
-  /** Of a value, by the name of its member: the last of that name, as in `JSON.parse`. */
+  /** Where the value of a member stands; of duplicate names the last counts, as in `JSON.parse`. */
   placeOf(name: string): Place | null;
-  /** In the order of the members. */
   names(): string[];
 }
 
 /**
- * Finds the members of a JSON object; what is inside of their values is not looked into. No byte that tells them apart is ever part
- * of another character in UTF-8. Numbers and no objects: an output of a million rows has some 20 million members.
- * @throws SyntaxError for bytes that are no object, such as one that is cut off
+ * Does not parse the values. The bytes that separate members are never part of another UTF-8 character.
+ * Numbers, not objects: an output of a million rows has some 20 million members.
+ * @throws SyntaxError for bytes that are no object, such as a truncated one
  */
 export function jsonMembers(object: Buffer): JsonMembers {
   const { ends, isPlain } = endsIn(object);
@@ -20,7 +18,7 @@ export function jsonMembers(object: Buffer): JsonMembers {
   return {
     placeOf: (name) => {
       const bytes = Buffer.from(name);
-      // Bytes that are no text, and half a character in a name that is looked for, become U+FFFD.
+      // Invalid bytes, and half a surrogate pair in the wanted name, become U+FFFD.
       const isExact = isPlain && !bytes.includes(NO_TEXT);
       for (let i = ends.length - EACH; i >= 0; i -= EACH) {
         const isNamed = isExact ? isAt(object, ends[i] ?? 0, ends[i + 1] ?? 0, bytes) : nameAt(i) === name;
@@ -32,7 +30,7 @@ export function jsonMembers(object: Buffer): JsonMembers {
   };
 }
 
-/** Numbers for each member: where its name begins and ends inside the quotes, and where its value does. */
+/** Numbers per member: start and end of its name inside the quotes, start and end of its value. */
 const EACH = 4;
 
 const TAB = 0x09;
@@ -55,7 +53,7 @@ DEPTH[CLOSE_OBJECT] = -1;
 DEPTH[CLOSE_ARRAY] = -1;
 DEPTH[QUOTE] = 2;
 
-/** @returns also whether all names are written as they are, without escapes */
+/** @returns `isPlain`: no name has an escape */
 function endsIn(object: Buffer): { ends: number[]; isPlain: boolean } {
   const ends: number[] = [];
   let isPlain = true;
@@ -90,7 +88,6 @@ function afterSpace(text: Buffer, from: number): number {
 const isSpace = (byte: number | undefined): boolean =>
   byte === SPACE || byte === LF || byte === CR || byte === TAB;
 
-/** Where the value ends that begins at `start`. */
 function valueEnd(text: Buffer, start: number): number {
   const first = text[start];
   if (first === QUOTE) return stringEnd(text, start) + 1;
@@ -112,7 +109,7 @@ function valueEnd(text: Buffer, start: number): number {
   return at;
 }
 
-/** Where the quote is that ends the string which begins at `start`. */
+/** The closing quote of the string that begins at `start`. */
 function stringEnd(text: Buffer, start: number): number {
   for (let at = start + 1; at < text.length; at++) {
     const byte = text[at];

@@ -29,9 +29,8 @@ export const jsonl: OutputFormat = {
 };
 
 /**
- * Records as JSON Lines: one object a row, raw text, every filter category that the service sent. The text is put
- * together by hand, because an object would move keys such as `7` to the front and lose `__proto__` (fault 9), and
- * round big numbers (fault 10).
+ * One object a row, with raw text and every filter category. The text is built by hand: an object would move
+ * keys such as `7` to the front, lose `__proto__` (fault 9), and round big numbers (fault 10).
  */
 function jsonlRecords(layout: RecordLayout): RecordFormat {
   const parts = PARTS.filter((part) => layout.parts.has(part));
@@ -102,7 +101,7 @@ function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string 
   }
 }
 
-/** A row that is no JSON object (fault 11) is kept as the text of its line. */
+/** A row that is no JSON object (fault 11) stays the text of its line. */
 function inputJson({ row }: RecordFacts, fields: readonly string[] | null): string {
   const { source } = row;
   if (source === undefined) {
@@ -112,11 +111,10 @@ function inputJson({ row }: RecordFacts, fields: readonly string[] | null): stri
     );
   }
   if (row.fault !== undefined) return JSON.stringify(source);
-  // A line break inside JSON is white space; in the output it would be the end of the record.
+  // A line break in JSON is white space; in the output it would end the record.
   return fields === null ? source.trim().replaceAll(/[\r\n]/g, ' ') : object(memberTexts(source), fields);
 }
 
-/** Of each label, in the order of the job. */
 function probabilitiesJson(confidence: Confidence | null, labels: readonly string[]): string {
   if (confidence === null) return 'null';
   const { probabilities } = confidence;
@@ -126,7 +124,6 @@ function probabilitiesJson(confidence: Confidence | null, labels: readonly strin
   );
 }
 
-/** The value, an object of the answer's columns, or `null` where the text has no answer. */
 function answerJson({ answer }: RecordFacts, { answer: { columns, shape } }: RecordLayout): string {
   if (answer === null || answer.fault !== null) return 'null';
   const values = answer.values.map((value) => JSON.stringify(value));
@@ -138,7 +135,7 @@ function answerJson({ answer }: RecordFacts, { answer: { columns, shape } }: Rec
     : (values[0] ?? 'null');
 }
 
-/** @param only names of the members to keep, in the wanted order; `null` keeps all */
+/** @param only names of the members to keep, in this order; `null` keeps all */
 function object(members: Iterable<readonly [string, string]>, only: readonly string[] | null): string {
   const kept = only === null ? [...members] : selected(new Map(members), only);
   return `{${kept.map(([name, json]) => `${JSON.stringify(name)}:${json}`).join(',')}}`;

@@ -14,9 +14,9 @@ export const plainName = (path: string): string =>
   path.slice(0, path.length - (packingOf(path)?.ending.length ?? 0));
 
 /**
- * The records of an output, as bytes. Nothing is open until they are asked for.
- * @param packing of the file, where its name does not say so. @default by its name
- * @param onFile gets the bytes of the file itself, as they are read
+ * The records of an output, as bytes. The file is opened when the first piece is read.
+ * @param packing @default what the name says
+ * @param onFile gets the bytes of the file itself, packed as they are
  * @throws UsageError `output_damaged`
  * @throws the file system's error
  */
@@ -55,6 +55,6 @@ export async function* readable(name: string, bytes: AsyncIterable<Buffer>): Asy
   }
 }
 
-/** Records as the file of an output has them: packed where its name says so. */
+/** Packs records where the name of the output says so. */
 export const packedFor = (path: string, records: AsyncIterable<Buffer>): AsyncIterable<Buffer> =>
   packingOf(path)?.pack(records) ?? records;

@@ -7,10 +7,7 @@ export function stemOf(output: string): string {
   return plain.slice(0, plain.length - extname(plain).length);
 }
 
-/**
- * What stands before the ending of an output: an emulator answered, the answers are below what is required, or it is an output that was
- * replaced and that drift is still measured by.
- */
+/** Stands before the ending of an output. `measure`: replaced, but drift is still measured against it. */
 type Mark = 'emulated' | 'rejected' | 'measure';
 
 /** `out/reviews.csv` → `out/reviews.emulated.csv`. */

@@ -13,22 +13,22 @@ import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises
 import { errorCode } from '../errors.js';
 
 /*
- * Files at the names that a run writes to beside its output. Whoever can write in the folder can plant a link there, so
- * none is ever followed (fault 65): a file is made where nothing is, and only a file that is no link is opened.
+ * Files that a run writes beside its output. Others can plant links in the folder, so links are never
+ * followed (fault 65): a file is created only where nothing is, and only a plain entry is opened.
  */
 
-/** Nothing waits for the other end of a pipe, and no link is followed. */
+/** Does not wait for the other end of a pipe, and follows no link. */
 const NO_SURPRISE = constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** Which file it is, whatever its name. */
+/** Identifies a file independent of its name. */
 export interface FileId {
   readonly dev: number;
   readonly ino: number;
 }
 
 /**
- * Makes a new file; what has the name, a link for example, loses it and is not touched otherwise.
- * @param mode its permissions, from the first moment (fault 107). @default those that the system gives
+ * Removes an existing entry, such as a link, without following it.
+ * @param mode its permissions, from the first moment (fault 107). @default those of the system
  */
 export async function createOwn(path: string, mode?: number): Promise<FileHandle> {
   const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | NO_SURPRISE;
@@ -37,30 +37,30 @@ export async function createOwn(path: string, mode?: number): Promise<FileHandle
     await rm(path, { force: true });
     return await open(path, flags, mode);
   });
-  // What the umask has taken away.
+  // Restores what the umask removed.
   if (mode !== undefined && ((await file.stat()).mode & 0o777) !== mode) await file.chmod(mode);
   return file;
 }
 
-/** The permissions of a file; undefined where there is none, or it is no plain file. */
+/** Undefined if there is no plain file. */
 export function modeOf(path: string): number | undefined {
   const found = lstatSync(path, { throwIfNoEntry: false });
   return found?.isFile() ? found.mode & 0o777 : undefined;
 }
 
-/** The permissions of a new file with texts of others: nobody may read it who may not read all of them. */
+/** Permissions for a file that contains texts of others: readable only to those who may read all of them. */
 export function modeLike(...paths: readonly string[]): number | undefined {
   const modes = paths.flatMap((path) => statSync(path, { throwIfNoEntry: false })?.mode ?? []);
   if (modes.length === 0) return undefined;
   return modes.reduce((all, mode) => all & (mode | 0o600), 0o666 & ~process.umask());
 }
 
-/** Opens a file that is there, and no link. @throws the file system's error */
+/** @throws the file system's error, also for a link */
 export async function openOwn(path: string): Promise<FileHandle> {
   return await open(path, constants.O_RDWR | NO_SURPRISE);
 }
 
-/** The text of a file. @throws the file system's error, also when it is a link */
+/** @throws the file system's error, also for a link */
 export function readOwn(path: string): string {
   const file = openSync(path, constants.O_RDONLY | NO_SURPRISE);
   try {
@@ -71,7 +71,7 @@ export function readOwn(path: string): string {
   }
 }
 
-/** The file that a name stands for, a link itself and not its target; null when there is none. */
+/** Of a link: the link itself. Null if there is nothing. */
 export async function fileAt(path: string): Promise<(FileId & { readonly size: number }) | null> {
   return await lstat(path).catch(nullIfMissing);
 }
@@ -79,16 +79,16 @@ export async function fileAt(path: string): Promise<(FileId & { readonly size: n
 export const isSame = (a: FileId | null, b: FileId | null): boolean =>
   a !== null && b !== null && a.dev === b.dev && a.ino === b.ino;
 
-/** Whether a name is taken, be it by a link that leads nowhere. */
+/** Also true for a dangling link. */
 export const isTaken = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 
-/** What a file system says that has no second names for a file. */
+/** Error codes of file systems without hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 
 /**
- * Gives a file its final name, unless the name is taken (fault 64). Where the file system can give a second name, this
- * is one step with the look; elsewhere there is a moment between the two.
- * @returns false when another file has the name; then nothing is changed
+ * Gives a file its final name unless that is taken (fault 64). Atomic where the file system has hard links;
+ * elsewhere there is a gap between check and rename.
+ * @returns false if another file has the name; then nothing was changed
  */
 export async function giveFreeName(path: string, name: string): Promise<boolean> {
   try {
@@ -96,7 +96,7 @@ export async function giveFreeName(path: string, name: string): Promise<boolean>
   } catch (error) {
     const code = errorCode(error);
     if (code === 'EEXIST') {
-      // A process that was killed between the two steps has given it already.
+      // A process that was killed between the two steps linked it already.
       if (!isSame(await fileAt(path), await fileAt(name))) return false;
     } else if (NO_LINKS.has(code)) {
       if ((await fileAt(name)) !== null) return false;
@@ -113,7 +113,7 @@ function nullIfMissing(error: unknown): null {
   throw error;
 }
 
-/** The digest of a file, as `sha256sum` shows it. */
+/** Hex, as `sha256sum` prints it. */
 export const sha256Of = (path: string): Promise<string> => sha256OfBytes(createReadStream(path));
 
 export async function sha256OfBytes(bytes: AsyncIterable<Buffer | string>): Promise<string> {
@@ -122,6 +122,6 @@ export async function sha256OfBytes(bytes: AsyncIterable<Buffer | string>): Prom
   return hash.digest('hex');
 }
 
-/** Whether what was read from a file is in another form than the first, which is the one that is known. */
+/** Whether a parsed file has a version other than 1, the only known one. */
 export const isOfOtherVersion = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && 'v' in value && typeof value.v === 'number' && value.v !== 1;

@@ -1,8 +1,8 @@
-/** How a finished output holds its records, where its name says more than their format. Its part file has them as they are. */
+/** Compresses or converts the records of a finished output. The part file always holds them plain. */
 export interface Packing {
-  /** Stands behind the ending of the format: `out.csv.gz`. */
+  /** Follows the ending of the format: `out.csv.gz`. */
   readonly ending: string;
-  /** The same records give the same bytes. */
+  /** Deterministic: the same records give the same bytes. */
   pack(records: AsyncIterable<Buffer>): AsyncGenerator<Buffer>;
   /**
    * @param path for errors

@@ -24,46 +24,40 @@ import { hasInput, type OutputFormat, type Place, type RecordValues, recordLayou
 import { damageOf, type OriginColumn, probabilityColumns, RESULTS } from './result-columns.js';
 
 /*
- * Finished outputs are read here and nowhere else. A record finds its values in its bytes when they are asked for, so that a pass over
- * a million rows pays for what it looks at; nothing but the records of one piece of the file is in memory.
+ * The only reader of finished outputs. A record locates its values in its bytes on demand, so that a pass
+ * over a million rows pays only for what it reads. Only the records of one piece of the file are in memory.
  */
 
-/** A finished output, or what will be one. */
+/** A finished output, or one in the making. */
 export interface Output {
-  /** How messages call it. */
   readonly name: string;
   readonly format: OutputFormat;
-  /** Its records, from the beginning. */
   readonly bytes: () => AsyncIterable<Buffer>;
 }
 
-/** An output on disk. Reading it throws UsageError where that cannot be done. */
+/** An output on disk. Reading it throws UsageError if it fails. */
 export const outputAt = (path: string): Output => ({
   name: path,
   format: outputFormatOf(path),
   bytes: () => readable(path, outputBytes(path)),
 });
 
-/** What decides under which names and in which form records have their values. */
 export interface RecordedJob extends Omit<Parameters<typeof recordLayout>[0], 'inputColumns'> {
   readonly spec: AnswerSpec;
-  /** `protect`: the cells of a CSV record were made inert, which is undone for all values but those of {@link OutputRecord.get}. */
+  /** `protect`: CSV cells were made inert; undone for all values but those of {@link OutputRecord.get}. */
   readonly formulas: 'protect' | 'raw';
-  /** The columns of the input that its records have, and what they are called. @default not known */
+  /** Input columns of the records → their names there. @default unknown */
   readonly inputs?: ReadonlyMap<string, string>;
 }
 
 const TEXT: AnswerSpec = { kind: 'text' };
-/** For whoever needs no more than every record has. */
+/** For readers of what every record has. */
 export const ANY_JOB: RecordedJob = { spec: TEXT, answer: answerReader(TEXT), formulas: 'protect' };
 
-/** Records of a batch: so few that they are gone before a collection of garbage copies them, which took a quarter of the time. */
+/** Records in a batch; more would outlive a garbage collection, whose copying took a quarter of the time. */
 const TOGETHER = 64;
 
-/**
- * The records of an output in their order, in batches.
- * @param job that wrote it. @default none is known, and only what does not depend on it can be asked for
- */
+/** In order, in batches. @param job that wrote it. @default unknown: values that depend on it are not read */
 export async function* readOutput(
   output: Output,
   job: RecordedJob = ANY_JOB,
@@ -75,7 +69,7 @@ export async function* readOutput(
   }
 }
 
-/** Reads the lines of an output, each once, in their order: a record, or null for the header and for blank lines. */
+/** Must see every line once, in order. Returns null for the header and for blank lines. */
 export function lineReader(
   output: Output,
   job: RecordedJob = ANY_JOB,
@@ -93,23 +87,20 @@ export function lineReader(
   };
 }
 
-/** What all records of an output have in common. */
 export class RecordReader {
   readonly valuesIn: (record: Buffer) => RecordValues;
   readonly isCsv: boolean;
-  /** Names of the answer's values. */
   readonly answers: readonly string[];
   readonly goldIn: (cell: Json) => Gold | string | null;
-  /** Labels of which a record says how sure the model was, and the cells of CSV that do. */
+  /** Labels with a recorded confidence, and the CSV columns that hold it. */
   readonly labels: readonly string[];
   readonly probabilities: readonly string[];
   readonly asksConfidence: boolean;
-  /** Columns by which rows are counted, and which only some jobs have. */
+  /** Columns that are counted and that only some jobs have. */
   readonly optional: readonly (OriginColumn | 'answer_source')[];
   readonly #inputs = new Map<string, string | null>();
   #noAnswer: readonly string[] | null = null;
 
-  /** @param header the first record, where the format has one */
   constructor(
     readonly output: Pick<Output, 'name' | 'format'>,
     header: Buffer,
@@ -130,17 +121,15 @@ export class RecordReader {
     return new OutputRecord(number, line, at, bytes, this);
   }
 
-  /** A cell as it was before it was made inert. */
   plain(cell: string): string {
     return this.job.formulas === 'protect' ? uninert(cell) : cell;
   }
 
-  /** A column as the header has it. */
   header(column: string): string {
     return this.isCsv && this.job.formulas === 'protect' ? inert(column) : column;
   }
 
-  /** What a record calls a column of the input: columns of results take names away. Null where `output.columns` leaves it out. */
+  /** Name of an input column in a record, which may be renamed. Null if `output.columns` omits it. */
   input(column: string): string | null {
     const { select, inputs } = this.job;
     let name = inputs === undefined ? this.#inputs.get(column) : (inputs.get(column) ?? null);
@@ -153,7 +142,7 @@ export class RecordReader {
     return name;
   }
 
-  /** What is counted of a text that is no answer. */
+  /** The tally's names for a text that is no answer. */
   get noAnswer(): readonly string[] {
     this.#noAnswer ??= this.job.answer.read({ text: '', finish_reason: null }).counted;
     return this.#noAnswer;
@@ -165,30 +154,29 @@ function answerNames(job: RecordedJob): string[] {
   return columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
 }
 
-/** How a row ended, as the tally sees it. */
 interface EndedRow {
   readonly outcome: Outcome;
   readonly answer: Answer | null;
   readonly gold: Gold | null;
 }
 
-/** A record as it stands in an output. What it says depends neither on the format nor on what was done to its cells. */
+/** A record of an output. Its values depend neither on the format nor on whether cells were made inert. */
 export class OutputRecord {
   #values: RecordValues | null = null;
 
   constructor(
-    /** Of its row, from 1. */
+    /** Row number, from 1. */
     readonly number: number,
-    /** Line of the file on which it begins, from 1. */
+    /** First line of the record in the file, from 1. */
     readonly line: number,
-    /** Where it begins, in bytes of the output. */
+    /** Offset in the output, in bytes. */
     readonly at: number,
     /** With its line end. */
     readonly bytes: Buffer,
     private readonly reader: RecordReader,
   ) {}
 
-  /** A value by its name there: a cell of CSV as it stands, a part of JSONL. @throws UsageError `output_edited` */
+  /** A raw cell of CSV, or a part of JSONL. @throws UsageError `output_edited` */
   get(name: string): Json | undefined {
     const place = this.#placeOf(name);
     if (place === null) return undefined;
@@ -203,19 +191,18 @@ export class OutputRecord {
     return this.#placeOf(name) !== null;
   }
 
-  /** A value as it was before its cell was made inert; `undefined` where the record has none of this name. */
+  /** A value before its cell was made inert; `undefined` if the record has none of this name. */
   value(name: string): Json | undefined {
     const { isCsv } = this.reader;
     const value = this.get(this.reader.header(name));
     return isCsv && typeof value === 'string' ? this.reader.plain(value) : value;
   }
 
-  /** The names of its values, in their order. */
   names(): readonly string[] {
     return this.#found.names();
   }
 
-  /** The record with other texts in the places of some values; a name that it does not have is left out. */
+  /** The record with some texts replaced; names that it does not have are ignored. */
   with(values: ReadonlyMap<string, string>): Buffer {
     const changes = [...values]
       .flatMap(([name, text]) => {
@@ -232,13 +219,13 @@ export class OutputRecord {
     return Buffer.concat([...pieces, this.bytes.subarray(at)]);
   }
 
-  /** @throws UsageError `output_edited` where it has not the values that a record of this output has */
+  /** @throws UsageError `output_edited` if the record lacks values or has too many */
   assertWhole(): void {
     const { flaw = null } = this.#found;
     if (flaw !== null) throw this.#edited(new SyntaxError(flaw));
   }
 
-  /** How the row ended; null where it does not say so in a word that is known. */
+  /** Null for an unknown status. */
   get status(): Outcome['status'] | null {
     const status = this.get('status');
     return STATUSES.find((known) => known === status) ?? null;
@@ -248,40 +235,37 @@ export class OutputRecord {
     return this.#value('text');
   }
 
-  /** The label of a row that is completed; null where it has none. */
   get label(): string | null {
     return (this.status === 'completed' && this.#string('answer')) || null;
   }
 
-  /** Empty where there is none. */
+  /** Empty if there is none. */
   get errorCode(): string {
     if (this.reader.isCsv) return valueText(this.value('error_code'));
     const error = this.get('error');
     return isObject(error) ? valueText(error['code']) : '';
   }
 
-  /** Whether its answer is none. */
   get isInvalid(): boolean {
     return this.errorCode.startsWith('answer_');
   }
 
-  /** Whether the row itself could not be read: then nobody knows which cells it has. */
+  /** The row itself could not be read, so its cells are unknown. */
   get isUnreadable(): boolean {
     return isUnreadable(this.errorCode);
   }
 
-  /** Whether the label was left out. In a CSV of a job that does not abstain, a column of this name is the input's. */
+  /** In a CSV of a job that does not abstain, a column of this name is the input's. */
   get isAbstained(): boolean {
     return String(this.get('abstained')) === 'true';
   }
 
-  /** Where the answer comes from; `read` where the record does not say. */
+  /** `read` if the record does not say. */
   get answerSource(): AnswerSource {
     const said = this.reader.job.answerSource ? this.#value('answer_source') : null;
     return SOURCES.find((source) => source === said) ?? 'read';
   }
 
-  /** Whether it says how sure the model was. */
   get hasConfidence(): boolean {
     return this.reader.asksConfidence && this.has('confidence');
   }
@@ -298,15 +282,12 @@ export class OutputRecord {
     return { value: Number(value), probabilities: new Map(known) };
   }
 
-  /** How sure the model was, from 0 to 1; 0 where that is not known. */
+  /** Confidence from 0 to 1; 0 if unknown. */
   get sureness(): number {
     return this.reader.asksConfidence ? Number(this.#value('confidence') ?? 0) : 0;
   }
 
-  /**
-   * The value that the row had in a column of the input.
-   * @returns `undefined` where the record does not have the column, or another one may stand under its name
-   */
+  /** @returns `undefined` if the record lacks the column, or another one may have its name */
   input(column: string): Json | undefined {
     const name = this.reader.input(column);
     if (!this.reader.isCsv) {
@@ -314,27 +295,24 @@ export class OutputRecord {
       if (name === null || input === undefined) return undefined;
       return isObject(input) && Object.hasOwn(input, column) ? (input[column] ?? null) : null;
     }
-    // An input that has this name already moves the column on.
+    // If the input already has this name, the column was renamed further.
     const isOther = name !== column && this.reader.job.inputs === undefined && this.has(`input_${name}`);
     return name === null || isOther ? undefined : this.value(name);
   }
 
-  /**
-   * The right answer in a column of the input.
-   * @returns null for an empty cell, `undefined` as {@link input}, and for a cell that can be no answer what is wrong with it
-   */
+  /** @returns null for an empty cell, `undefined` as {@link input}, a string: what is wrong with the cell */
   gold(column: string): Gold | string | null | undefined {
     if (this.isUnreadable) return null;
     const cell = this.input(column);
     return cell === undefined ? undefined : this.reader.goldIn(cell);
   }
 
-  /** The columns that it lacks and without which its answer is not known. */
+  /** The missing columns without which the answer is unknown. */
   lacksForAnswer(): string[] {
     const { isCsv, answers, job } = this.reader;
     const needed = [
       ...(isCsv && job.spec.kind === 'json' ? ['error_code'] : []),
-      // A run that abstains has them whatever output.columns says.
+      // A run that abstains writes them whatever output.columns says.
       ...(job.answer.abstains ? ['abstained', 'text'] : []),
     ];
     const absent = answers.filter((name) => !this.has(this.reader.header(name)));
@@ -345,10 +323,7 @@ export class OutputRecord {
     ];
   }
 
-  /**
-   * The columns that it lacks and by which its row is counted.
-   * @param gold column with the right answer; null for none
-   */
+  /** The missing columns that the tally needs. @param gold column with the right answer; null for none */
   lacksForTally(gold: string | null): string[] {
     const columns = this.reader.isCsv ? COUNTED.map(({ name }) => name) : COUNTED.map(({ part }) => part);
     const absent = [...columns, ...this.reader.optional].filter((name) => !this.has(name));
@@ -356,23 +331,19 @@ export class OutputRecord {
     return [...new Set([...absent, ...this.lacksForAnswer(), ...(isScored ? [] : [gold])])];
   }
 
-  /** Of the probabilities of labels, the names of those that it lacks. */
+  /** Missing values among the probabilities of labels. */
   lacksForProbabilities(): string[] {
     const names = this.reader.isCsv ? this.reader.probabilities : ['answer_probabilities'];
     return names.filter((name) => !this.has(this.reader.header(name)));
   }
 
-  /**
-   * The answer as the record has it; nothing is counted.
-   * @param gold a cell of a CSV does not say whether it is a text or a number: it is taken for what it is compared with
-   */
+  /** @param gold settles whether a CSV cell is a text or a number, which the cell itself does not say */
   answer(gold: Gold | null = null): Answer {
     const { job, isCsv } = this.reader;
     const values = job.spec.kind === 'json' ? this.#properties(gold) : [this.#labelled()];
     const isEmpty = values.every((value) => value === null);
     const abstained = isEmpty && (job.answer.abstains === true || !isCsv) && this.isAbstained;
-    // An object may have nothing in it and still be an answer.
-    // `null` may be an answer as well.
+    // An empty object and `null` may be answers.
     const isFaulty = job.spec.kind !== 'json' || (isCsv || this.has('error') ? this.isInvalid : isEmpty);
     const isInvalid = isEmpty && !abstained && isFaulty;
     return {
@@ -383,8 +354,8 @@ export class OutputRecord {
   }
 
   /**
-   * What the model said, which its confidence is about: read from the text of the record, because the answer may be that of a
-   * person, or left out. It is the answer of the record where the record has no text, or the job asks for no confidence.
+   * What the model said, which its confidence is about. Read from the record's text, because the answer may
+   * be a person's, or left out. The recorded answer if there is no text, or the job asks for no confidence.
    */
   said(recorded: Answer): Answer {
     if (!this.reader.asksConfidence || !this.has('text')) return recorded;
@@ -393,8 +364,7 @@ export class OutputRecord {
   }
 
   /**
-   * How the row ended. CSV has no columns for filter categories beyond the four of the service's documentation.
-   * @returns null where its values do not go together
+   * Null if values contradict each other. CSV has only the four filter categories that the service documents.
    */
   outcome(): Outcome | null {
     const { status } = this;
@@ -423,10 +393,9 @@ export class OutputRecord {
   }
 
   /**
-   * The row as the run has counted it.
+   * The row as the run counted it; null if the record's values contradict each other.
    * @param gold column with the right answer; null for none
-   * @param isMerged people have put answers there: what the model said is read from the text
-   * @returns null where its values do not go together
+   * @param isMerged answers may be a person's: read the model's from the text
    */
   ended(gold: string | null, isMerged = false): EndedRow | null {
     const outcome = this.outcome();
@@ -460,7 +429,6 @@ export class OutputRecord {
     return { ...answer, counted: named.length > 0 ? named : job.answer.read(NOTHING_APPLIES).counted };
   }
 
-  /** What the model said before a person gave the answer. */
   #saidFirst(completion: Completion, sure: Pick<Answer, 'confidence'>): Answer {
     const { spec, answer } = this.reader.job;
     const { label, abstained: _, confidence: __, ...read } = answer.read(completion);
@@ -475,11 +443,10 @@ export class OutputRecord {
     };
   }
 
-  /** A label, several, or a number. */
   #labelled(): Json {
     const value = this.#value(this.reader.answers[0] ?? 'answer');
     const known = value === null ? null : this.reader.goldIn(value);
-    // People may have put a text there that is no answer of the job.
+    // A person may have put a text there that is no answer of the job.
     if (known === null || typeof known === 'string') return value;
     return known.kind === 'label' ? known.label : known.kind === 'labels' ? known.labels : value;
   }
@@ -503,7 +470,7 @@ export class OutputRecord {
     });
   }
 
-  /** Where the outcome was taken from; null for a row that was called, and where the record does not say. */
+  /** Null for a row that was called, and if the record does not say. */
   get origin(): Origin | null {
     const { optional } = this.reader;
     const copied = optional.includes('copied_from') ? this.#number('copied_from') : null;
@@ -539,7 +506,7 @@ export class OutputRecord {
     return { prompt: side('prompt'), completion: side('completion') };
   }
 
-  /** What the cells of a side of the filter say; null where the service did not say anything. */
+  /** Null if the service said nothing about this side. */
   #verdicts(side: 'prompt' | 'completion'): FilterResults | null {
     const results: { [category: string]: FilterVerdict } = {};
     for (const { name, category, isFiltered } of FILTER_COLUMNS[side]) {
@@ -561,7 +528,7 @@ export class OutputRecord {
     return typeof value === 'string' ? value : null;
   }
 
-  /** The same; null where it is not there, and for an empty cell of CSV. */
+  /** Null if absent, or an empty cell of CSV. */
   #value(name: string): Json {
     const value = this.value(name) ?? null;
     return value === '' && this.reader.isCsv ? null : value;
@@ -591,7 +558,7 @@ export class OutputRecord {
   }
 }
 
-/** Whether the code of an error says that the row itself could not be read. */
+/** Whether an error code says that the row itself could not be read. */
 export const isUnreadable = (code: string): boolean => code === 'ragged_record' || code === 'bad_json';
 
 const NO_ANSWER = { code: 'answer_invalid', message: '' };
@@ -599,7 +566,6 @@ const NOTHING_APPLIES = { text: 'none', finish_reason: null };
 
 const SOURCES: readonly AnswerSource[] = ['read', 'repaired', 'asked_again', 'voted', 'escalated'];
 
-/** Columns of a result by which nothing is counted. */
 const UNCOUNTED = new Set([
   'prompt_filtered',
   'completion_filtered',
@@ -611,7 +577,6 @@ const UNCOUNTED = new Set([
 ]);
 const COUNTED = RESULTS.filter(({ name }) => !UNCOUNTED.has(name));
 
-/** The columns of a side of the filter, each with its category and what it says of it. */
 const filterColumns = (side: 'prompt' | 'completion') =>
   RESULTS.flatMap(({ name }) => {
     const [, of, category, field] = /^(prompt|completion)_(.+)_(filtered|severity)$/.exec(name) ?? [];
@@ -639,8 +604,8 @@ export const isBlank = (line: Buffer): boolean =>
   (line.length === 1 && line[0] === LF) || (line.length === 2 && line[0] === CR && line[1] === LF);
 
 /**
- * Cuts an output into records with their line ends; the last may have none. A record ends at a line feed that is not inside quotes, where
- * the format has them; neither byte is ever part of another character in UTF-8.
+ * Cuts an output into records with their line ends; the last may have none. A record ends at a line feed
+ * outside quotes, if the format has quotes. Neither byte is ever part of another UTF-8 character.
  */
 export async function* recordsWithEnds(
   bytes: AsyncIterable<Buffer>,
@@ -651,7 +616,6 @@ export async function* recordsWithEnds(
   for await (const chunk of bytes) {
     const records: Buffer[] = [];
     let start = 0;
-    // Where the quotes are counted up to.
     let counted = 0;
     for (let end = chunk.indexOf(LF); end !== -1; end = chunk.indexOf(LF, end + 1)) {
       if (hasQuotes) quoted = quoted !== isOdd(chunk, counted, end);
@@ -669,11 +633,10 @@ export async function* recordsWithEnds(
   if (begun.length > 0) yield [Buffer.concat(begun)];
 }
 
-/** Whether the last record of an output has its end; of the others that is certain. */
+/** Whether the last record is complete; all others are. */
 export const isWhole = (record: Buffer, { hasQuotes }: OutputFormat): boolean =>
   record.at(-1) === LF && !(hasQuotes && isOdd(record, 0, record.length));
 
-/** Whether the number of quotes in a part of a chunk is odd. */
 function isOdd(chunk: Buffer, from: number, to: number): boolean {
   let odd = false;
   for (let at = from; at < to; at++) if (chunk[at] === QUOTE) odd = !odd;

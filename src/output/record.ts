@@ -22,105 +22,91 @@ import {
 
 /** Turns a row and its outcome into the text of its record. Pure: the same row gives the same bytes. */
 export interface RecordFormat {
-  /** The first line of the output with its line end; empty for JSONL. */
+  /** With its line end; empty for JSONL. */
   readonly header: string;
-  /** The names in it of what a person needs to tell what the right answer is. */
+  /** Names in the header that a person needs to decide on the right answer. */
   readonly reviewed: readonly string[];
-  /** Names of its values, in their order: cells of CSV, parts of JSONL. */
+  /** In order. */
   readonly names: readonly string[];
-  /** What a record has. */
   readonly parts: ReadonlySet<Part>;
-  /** The columns of the input that a record has, and what they are called in a CSV. */
+  /** Input columns of the record → their names in a CSV. */
   readonly inputs: ReadonlyMap<string, string>;
-  /**
-   * One record, with its line end.
-   * @param answer what was read from the completion, `null` where there was nothing to read from
-   */
+  /** With its line end. @param answer `null` if there was no completion to read */
   format(row: Row, outcome: Outcome, answer: Answer | null): string;
-  /**
-   * Of a completed row, the text of some parts in its record, by the names of its values there.
-   * @param parts such as need nothing but the answer
-   */
+  /** The texts of some parts of a completed row, by value name. @param parts such as need only the answer */
   values(parts: ReadonlySet<Part>, answer: Answer): ReadonlyMap<string, string>;
 }
 
-/** A format of the output. All of them are in the list of format.ts. */
 export interface OutputFormat {
-  /** Runs are known again by it, so it stays. An output that the job does not name has the format of this name of its input. */
+  /** Identifies the format of a run: never rename. An input format of this name makes it the default. */
   readonly name: string;
-  /** Endings of its files; the first is that of an output which the job does not name. */
+  /** The first is the ending of an output that the job does not name. */
   readonly endings: readonly [string, ...string[]];
-  /** Whether a line break inside double quotes is part of a record. Any other ends one. */
+  /** Whether a line break inside double quotes is part of a record. */
   readonly hasQuotes: boolean;
   /** @param formulas `protect`: cells that a spreadsheet would run are made inert */
   records(layout: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat;
   /** Whether the first record names the values of the others. */
   readonly hasHeader: boolean;
   /**
-   * Finds the values of a record with its line end.
-   * @param header the first record, where the format has one
-   * @returns what it gives throws SyntaxError for a record that is none
+   * @param header the first record, if the format has a header. The result throws SyntaxError for a bad
+   *   record.
    */
   values(header: Buffer): (record: Buffer) => RecordValues;
-  /** A value from its text in a record. */
   value(written: string): Json;
 }
 
-/** The values of a record, by their names there. */
 export interface RecordValues {
-  /** Null where the record has no such value. */
+  /** Null if the record has no such value. */
   placeOf(name: string): Place | null;
-  /** In their order. */
   names(): readonly string[];
-  /** What is wrong with the record as a whole, in words. @default nothing */
+  /** What is wrong with the record as a whole, in words. @default null */
   readonly flaw?: string | null;
 }
 
-/** Bytes of a record, from `start` up to `end`. */
 export interface Place {
   readonly start: number;
   readonly end: number;
 }
 
-/** Column of the input → its name among the columns of a record. */
+/** Input column → its name in a record. */
 export const inputNames = (columns: readonly Column[]): ReadonlyMap<string, string> =>
   new Map(columns.flatMap(({ field, name }) => (field === undefined ? [] : [[field, name]])));
 
-/** What a record has, and in which order. */
 export interface RecordLayout {
-  /** The columns of a CSV record. */
+  /** Of a CSV record. */
   readonly columns: readonly Column[];
-  /** The parts of a JSONL record. */
+  /** Of a JSONL record. */
   readonly parts: ReadonlySet<Part>;
-  /** The members of a JSONL record's `input`; `null` is all of them, as they are in the input. */
+  /** Members of a JSONL record's `input`; `null` keeps all of them as in the input. */
   readonly fields: readonly string[] | null;
-  /** True when the record is no selection: rows that ask for more than their job get it. */
+  /** No selection is made: rows that ask for more than their job (log probabilities) get it. */
   readonly isWhole: boolean;
   readonly answer: AnswerReader;
 }
 
 /**
- * The layout of the output. An input column with the name of a result column becomes `input_<name>`; a property of
- * the answer with such a name becomes `answer_<name>`; result names never change.
+ * An input column with the name of a result column becomes `input_<name>`, a property of the answer with such
+ * a name `answer_<name>`; result names never change.
  *
- * @param select `output.columns`: columns of the record by their final names, in the wanted order. The names of parts (`input`,
- *   `answer`, `filters`, `error`, …) and of {@link GROUPS} stand for all their columns, and `-name` takes a column or a group out of
- *   what stands before it; a list that begins so begins with all. JSONL keeps its own shape and order, reduced to the parts that
- *   hold a named column, and `input` to the named members.
+ * @param select `output.columns`: final names of columns, in the wanted order. Names of parts (`input`,
+ *   `answer`, `filters`, `error`, …) and of {@link GROUPS} stand for all their columns. `-name` removes a
+ *   column or a group from what precedes it; a list that begins with one starts from all columns. JSONL keeps
+ *   its own shape and order, reduced to the parts that hold a named column, and `input` to the named members.
  * @throws UsageError for an unknown name in `select`
  */
 export function recordLayout(options: {
-  /** `null` where they are not known: those that `select` names. */
+  /** `null` if unknown: then those that `select` names. */
   readonly inputColumns: readonly string[] | null;
   readonly answer: AnswerReader;
   readonly select?: readonly string[] | undefined;
-  /** Columns behind those that every record has. @default none */
+  /** Columns behind those of every record. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
-  /** Whether the record says where its answer comes from. @default false */
+  /** Whether the record has `answer_source`. @default false */
   readonly answerSource?: boolean | undefined;
-  /** Whether the job asks for log probabilities. @default false */
+  /** @default false */
   readonly logprobs?: boolean | undefined;
-  /** Whether the record has the probability of each label. @default false */
+  /** @default false */
   readonly probabilities?: boolean | undefined;
 }): RecordLayout {
   const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
@@ -156,25 +142,23 @@ export function recordLayout(options: {
   };
 }
 
-/** What of `output.columns` says that a column, or a group, is left out. */
+/** Prefix in `output.columns` that removes a column or a group. */
 const WITHOUT = '-';
 
-/** Names of parts and of groups, with the parts that they stand for. */
 const NAMED: ReadonlyMap<string, readonly Part[]> = new Map([
   ...PARTS.map((part) => [part, [part]] as const),
   ...GROUPS,
 ]);
 
-/** Names in a selection that can only be those of columns of the input. */
+/** Names in a selection that can only be input columns. */
 const othersIn = (select: readonly string[], taken: ReadonlySet<string>): readonly string[] =>
   select.filter((name) => !name.startsWith(WITHOUT) && !taken.has(name) && !NAMED.has(name));
 
 /**
- * What a selection has.
- * @param all the columns that CSV has without one
- * @param parts those that JSONL has without one
- * @param isKnown false where the columns of the input are not known: then any may be left out
- * @returns `unnamed`: columns of JSONL alone, in a selection that begins with all
+ * @param all the columns of CSV without a selection
+ * @param parts the parts of JSONL without a selection
+ * @param isKnown false if the input's columns are unknown: then unknown names are ignored
+ * @returns `unnamed`: columns that only JSONL has, in a selection that starts from all
  */
 function selected(
   select: readonly string[],
@@ -187,7 +171,7 @@ function selected(
   const byName = new Map(
     names.map(([name, of]) => [name, [...hidden, ...all].filter(({ part }) => of.includes(part))]),
   );
-  // A column goes before the group of its name.
+  // A column wins over the group of its name.
   for (const column of all) byName.set(column.name, [column]);
   const isWithout = (name: string): boolean => !byName.has(name) && name.startsWith(WITHOUT);
   const isWhole = isWithout(select[0] ?? '');
@@ -221,17 +205,13 @@ function selected(
   return { columns: [...columns], unnamed: [...unnamed] };
 }
 
-/**
- * Whether a selection has a column of the input.
- * @param name in the record
- */
+/** @param name in the record */
 export function hasInput(select: readonly string[], name: string): boolean {
   const kept = [name, 'input'];
   const last = select.findLast((each) => [...kept, ...kept.map((one) => WITHOUT + one)].includes(each));
   return last === undefined ? select[0]?.startsWith(WITHOUT) === true : kept.includes(last);
 }
 
-/** Parts that only some jobs have. */
 const OPTIONAL: ReadonlySet<Part> = new Set([
   ...Object.values(ORIGINS).map(({ part }) => part),
   ANSWER_SOURCE.part,

@@ -13,10 +13,9 @@ import type {
   Row,
 } from '../model.js';
 
-/** Columns of the record that say where an outcome was taken from; only a job that reuses has them. */
 export type OriginColumn = 'copied_from' | 'carried_from';
 
-/** The parts of a JSONL record, in their order. Each column of the record belongs to one. */
+/** In record order. Each column of the record belongs to one part. */
 export const PARTS = [
   'row',
   'input',
@@ -43,17 +42,13 @@ export const PARTS = [
 
 export type Part = (typeof PARTS)[number];
 
-/**
- * Names in `output.columns` that stand for the columns of several parts, or of none in a job that does not have them. The names
- * of parts stand for their columns as well.
- */
+/** Names in `output.columns` for the columns of several parts; a job without these parts gets none. */
 export const GROUPS: ReadonlyMap<string, readonly Part[]> = new Map<string, readonly Part[]>([
   ['evidence', ['answer_source', 'confidence', 'answer_probabilities', 'abstained']],
   ['tokens', ['usage']],
   ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms']],
 ]);
 
-/** Everything that a record is made of, taken apart once for all of its columns. */
 export interface RecordFacts {
   readonly row: Row;
   readonly outcome: Outcome;
@@ -62,16 +57,15 @@ export interface RecordFacts {
   readonly filters: Filters;
 }
 
-/** A column of the record. `value` is `null` where the service did not say: empty in CSV, never false. */
+/** `value` is `null` where the service did not say: empty in CSV, never false. */
 export interface Column {
   readonly name: string;
   readonly part: Part;
-  /** The input column behind the column: its name there. */
+  /** Name of the input column behind it. */
   readonly field?: string;
   readonly value: (facts: RecordFacts) => Json;
 }
 
-/** Takes a row and its outcome apart for {@link Column.value}. */
 export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): RecordFacts {
   const called = outcome.status === 'completed' || outcome.status === 'filtered' ? outcome : null;
   return {
@@ -83,7 +77,7 @@ export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): 
   };
 }
 
-/** Of a completed row of which nothing but the answer is known. */
+/** Facts for a completed row when only its answer is known. */
 export function answerFacts(answer: Answer): RecordFacts {
   const completion = { text: null, finish_reason: null, usage: null, model: null, id: null, created: null };
   const filters = { prompt: null, completion: null };
@@ -92,12 +86,12 @@ export function answerFacts(answer: Answer): RecordFacts {
   return { row, outcome, answer, completion, filters };
 }
 
-/** Only by selection: scripts know the record without a number. */
+/** Only by selection: existing scripts expect records without a number. */
 export const ROW: Column = { name: 'row', part: 'row', value: ({ row }) => row.number };
 
 export const STATUS: Column = { name: 'status', part: 'status', value: ({ outcome }) => outcome.status };
 
-/** The result columns behind the answer, in their fixed order. This is the one place that knows them. */
+/** The result columns after the answer, in their fixed order. Defined nowhere else. */
 export const RESULTS: readonly Column[] = [
   { name: 'text', part: 'text', value: ({ completion }) => cleaned(completion?.text ?? null) },
   {
@@ -111,7 +105,7 @@ export const RESULTS: readonly Column[] = [
   { name: 'prompt_filtered', part: 'filters', value: promptFiltered },
   { name: 'completion_filtered', part: 'filters', value: completionFiltered },
   ...(['prompt', 'completion'] as const).flatMap((side) =>
-    // The four categories of the service's documentation. Others are in JSONL only: CSV has fixed columns.
+    // The four categories that the service documents. Others are in JSONL only: CSV has fixed columns.
     ['hate', 'self_harm', 'sexual', 'violence'].flatMap((category): Column[] => [
       {
         name: `${side}_${category}_filtered`,
@@ -142,17 +136,14 @@ export const RESULTS: readonly Column[] = [
   { name: 'error_message', part: 'error', value: (facts) => recordError(facts)?.message ?? null },
 ];
 
-/**
- * Behind all others, where a job asks for log probabilities. In CSV only by selection: a cell with the JSON of a whole
- * answer, token by token, is nothing to look at.
- */
+/** Last, if the job asks for log probabilities. In CSV only by selection: JSON per token is unreadable. */
 export const LOGPROBS: Column = {
   name: 'logprobs',
   part: 'logprobs',
   value: ({ completion }) => completion?.logprobs ?? null,
 };
 
-/** Behind all others, where a job reuses outcomes: of which row, and of which run. */
+/** Last, if the job reuses outcomes: from which row, or from which run. */
 export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
   copied_from: {
     name: 'copied_from',
@@ -166,26 +157,26 @@ export const ORIGINS: { readonly [name in OriginColumn]: Column } = {
   },
 };
 
-/** Where the answer of a completed row comes from; of one that does not fit, where its text does. */
+/** Of an answer that does not fit: the source of its text. */
 export function sourceOf({ answer_source }: Completed, answer: Answer | null): AnswerSource {
   return answer_source ?? (answer?.repaired ? 'repaired' : 'read');
 }
 
-/** Behind all others, where a job says what to do with answers that do not fit, or has several vote. */
+/** Last, if the job has a rule for answers that do not fit, or lets several vote. */
 export const ANSWER_SOURCE: Column = {
   name: 'answer_source',
   part: 'answer_source',
   value: ({ outcome, answer }) => (outcome.status === 'completed' ? sourceOf(outcome, answer) : null),
 };
 
-/** Behind all others, where a job asks how sure the model is. */
+/** Last, if the job asks for confidence. */
 export const CONFIDENCE: Column = {
   name: 'confidence',
   part: 'confidence',
   value: ({ answer }) => answer?.confidence?.value ?? null,
 };
 
-/** One for each label, where a job asks for all probabilities. A label that the service did not name has 0. */
+/** One per label, if the job asks for all probabilities. A label that the service did not send has 0. */
 export const probabilityColumns = (labels: readonly string[]): readonly Column[] =>
   labels.map((label) => ({
     name: `p_${label}`,
@@ -193,14 +184,14 @@ export const probabilityColumns = (labels: readonly string[]): readonly Column[]
     value: ({ answer }) => (answer?.confidence ? (answer.confidence.probabilities.get(label) ?? 0) : null),
   }));
 
-/** Behind all others, where a job leaves out labels of which the model is not sure enough. */
+/** Last, if the job abstains below a confidence. */
 export const ABSTAINED: Column = {
   name: 'abstained',
   part: 'abstained',
   value: ({ outcome, answer }) => (outcome.status === 'completed' ? (answer?.abstained ?? null) : null),
 };
 
-/** Parts of a record by which a person can tell what the right answer is. */
+/** What a person needs to decide on the right answer. */
 export const REVIEWED: ReadonlySet<Part> = new Set([
   'input',
   'answer',
@@ -218,19 +209,19 @@ function originOf(outcome: Outcome, name: OriginColumn): number | string | null 
   return name === 'carried_from' ? origin.carried_from : null;
 }
 
-/** Why a row is not what was asked for: its error, or for a `completed` row what is wrong with its answer. */
+/** The error of the row, or of a `completed` row what is wrong with its answer. */
 export function recordError({ outcome, answer }: RecordFacts): Fault | null {
   if ('error' in outcome) return outcome.error;
   return outcome.status === 'completed' ? completedFault(outcome.completion, answer) : null;
 }
 
-/** The service's Unix seconds as ISO 8601, or `null` where they are no date. */
+/** The service's Unix seconds as ISO 8601; `null` if they are no date. */
 export function createdAt({ completion }: RecordFacts): string | null {
   const date = new Date((completion?.created ?? Number.NaN) * 1000);
   return Number.isNaN(date.getTime()) ? null : date.toISOString().replace('.000Z', 'Z');
 }
 
-/** A prompt that was blocked has no completion; the service may send no categories with it. */
+/** A blocked prompt has no completion, and may come without categories. */
 function promptFiltered({ outcome, completion, filters }: RecordFacts): boolean | null {
   if (outcome.status === 'filtered' && completion === null) return true;
   return anyFiltered(filters.prompt);
@@ -250,18 +241,16 @@ function anyFiltered(results: FilterResults | null): boolean | null {
   return any;
 }
 
-/** By own property only: the map's keys come from the service (fault 9). */
+/** Own properties only: the keys come from the service (fault 9). */
 function verdict(results: FilterResults | null, category: string): FilterVerdict | undefined {
   return results !== null && Object.hasOwn(results, category) ? results[category] : undefined;
 }
 
-/** What is said of a `completed` row: what is wrong with its answer, or with its text. */
 export function completedFault(completion: Completion, answer: Answer | null): Fault | null {
   if (answer?.fault) return answer.fault;
   return completion.damaged === undefined ? null : DAMAGES[completion.damaged];
 }
 
-/** Of what kind of damage a code tells; undefined for any other code. */
 export const damageOf = (code: string | undefined): Completion['damaged'] =>
   (['bytes', 'cut', 'logprobs', 'prompt'] as const).find((damage) => DAMAGES[damage].code === code);
 

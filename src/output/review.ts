@@ -4,10 +4,8 @@ import { inert } from './formula.js';
 import { type Output, readOutput } from './reader.js';
 
 /**
- * The rows of an output that a person should see, as CSV: those for which the model was not sure enough, and those whose
- * text is no answer. `row` stands in front, an input column of this name becomes `input_row`, and the answer is left to
- * be filled in.
- * @param reviewed names of what is shown of each record
+ * The rows of an output that a person should see, as CSV: abstained and invalid ones. `row` is the first
+ * column, an input column of that name becomes `input_row`, and the answer is left to fill in.
  * @param formulas `protect`: cells that a spreadsheet would run are made inert
  */
 export async function* review(
@@ -17,7 +15,7 @@ export async function* review(
 ): AsyncGenerator<string> {
   const lines = (cells: string[][]): string =>
     stringify(cells, { record_delimiter: '\n', quote_record_delimiter: true });
-  // Cells of a CSV were made inert when they were written.
+  // A CSV output has inert cells already.
   const cell = !output.format.hasHeader && formulas === 'protect' ? inert : (text: string): string => text;
   yield lines([['row', ...reviewed.map((name) => (name === 'row' ? freeName(name, reviewed) : name))]]);
   for await (const batch of readOutput(output)) {
@@ -29,7 +27,7 @@ export async function* review(
   }
 }
 
-/** As the record names an input column whose name is taken. */
+/** As in records, for an input column whose name is taken. */
 function freeName(name: string, used: readonly string[]): string {
   const free = `input_${name}`;
   return used.includes(free) ? freeName(free, used) : free;

@@ -8,21 +8,15 @@ import {
 } from './reader.js';
 import type { OutputFormat } from './record.js';
 
-/*
- * An output written anew with some of its records changed. What is not changed is copied as it is, byte for byte, and nothing
- * but the records of one piece of the file is in memory.
- */
+/* Unchanged records are copied byte for byte. Only the records of one piece of the file are in memory. */
 
 /**
- * What becomes of a record: `null` leaves it as it is, a map has the new text of some of its values by their names, as the
- * format writes them (a name that the record does not have is left out), and a text takes the place of the whole record.
+ * `null` leaves the record unchanged. A map has new texts by value name, in the form of the format; names
+ * that the record does not have are ignored. A string replaces the whole record.
  */
 export type Change = null | ReadonlyMap<string, string> | string;
 
-/**
- * The bytes of an output, with the records changed for which `change` says so. It is asked once for each, in their order.
- * @param job that wrote the output, as for `readOutput`
- */
+/** Calls `change` once for each record, in order. @param job as for `readOutput` */
 export async function* rewritten(
   output: Output,
   change: (record: OutputRecord) => Change,
@@ -41,9 +35,9 @@ export async function* rewritten(
 }
 
 /**
- * The bytes of an output, with some of its records replaced by those of another.
- * @param numbers of the rows whose records are replaced, in order
- * @param others an output with their records, in the same order
+ * Replaces some records of an output.
+ * @param numbers rows to replace, ascending
+ * @param others an output with their new records, in the same order
  */
 export async function* merged(
   bytes: AsyncIterable<Buffer>,
@@ -81,13 +75,12 @@ export async function* merged(
   if (!place.done || left > 0) throw new Error('records are left over');
 }
 
-/** The bytes of the records alone. */
 async function* recordsOf(bytes: AsyncIterable<Buffer>, format: OutputFormat): AsyncGenerator<Buffer[]> {
   const isRecord = recordTest(format);
   for await (const lines of recordsWithEnds(bytes, format)) yield lines.filter(isRecord);
 }
 
-/** Tells, asked for every line in order, the records from the header and blank lines. */
+/** Must see every line in order: the first nonblank line may be the header. */
 function recordTest({ hasHeader }: OutputFormat): (line: Buffer) => boolean {
   let isHeader = hasHeader;
   return (line) => {

@@ -4,22 +4,20 @@ import { PromptmillError, UsageError } from '../errors.js';
 import { modeLike } from './own-file.js';
 import { type Content, WriteError, writeDurably } from './writer.js';
 
-/** A file that somebody asks for, besides the files of a run. */
 export interface WantedFile {
   /** The option that names it, for messages: `--html`. */
   readonly option: string;
   readonly path: string;
-  /** Replaces a file that is there. @default false */
+  /** @default false */
   readonly overwrite?: boolean;
-  /** Files whose texts are in it: it is as private as they are. @default none */
+  /** Files whose texts it contains: it gets permissions no wider than theirs. @default none */
   readonly like?: readonly string[];
 }
 
 /**
- * A file that is wanted takes the place of nothing that a run has read or written, of no file that somebody else has made unless it
- * is told to, and of nothing but a file.
- * @param kept the files of the run, whether they are there or not
- * @throws UsageError when it cannot be put there
+ * Refuses to replace a file of the run, anything but a plain file, and any existing file unless `overwrite`
+ * is set.
+ * @throws UsageError
  */
 export function assertFree(
   { option, path, overwrite = false }: WantedFile,
@@ -42,14 +40,14 @@ export function assertFree(
     );
 }
 
-/** The file that a name stands for, whether it is there or not; also where a link that leads nowhere has the name. */
+/** The real path of a file that may not exist yet; a dangling link has its own path. */
 export function placeOf(path: string): string {
   if (existsSync(path)) return realpathSync(path);
   const folder = dirname(resolve(path));
   return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
-/** Writes it as a whole. @throws UsageError when it cannot be written, or what fails while its content is made */
+/** @throws UsageError when it cannot be written, or the error that making its content threw */
 export async function writeWanted({ option, path, like = [] }: WantedFile, content: Content): Promise<void> {
   await writeDurably(path, content, modeLike(...like)).catch((error: unknown) => {
     if (!(error instanceof WriteError)) throw error;

@@ -7,25 +7,20 @@ import { steadyNow } from '../clock.js';
 import { isDiskFull } from '../errors.js';
 import { createOwn, type FileId, fileAt, isSame, modeOf, openOwn } from './own-file.js';
 
-/** Appends text whose bytes are on disk when a commit returns. */
 export interface RecordWriter {
-  /** Bytes committed so far. */
   readonly bytes: number;
-  /**
-   * Appends, and returns when the text is durable (a file) or handed over (a stream).
-   * @throws WriteError; then none of the text counts
-   */
+  /** Durable (a file) or handed over (a stream). @throws WriteError; then none of the text counts */
   commit(text: string): Promise<void>;
   close(): Promise<void>;
 }
 
-/** What became of a part file behind the back of its process. */
+/** What another process did to a part file. */
 export type Loss = 'deleted' | 'moved' | 'replaced' | 'resized';
 
-/** The end of a part file by which it is known again, in bytes. */
+/** Bytes at the end of a part file that identify it. */
 const TAIL = 4096;
 
-/** The part file of an output. What a crash left behind the last commit is cut off when it is opened. */
+/** The part file of an output. Opening it cuts off what a crash left behind the last commit. */
 export class PartFile implements RecordWriter {
   private constructor(
     private readonly path: string,
@@ -35,10 +30,10 @@ export class PartFile implements RecordWriter {
   ) {}
 
   /**
-   * @param bytes what the manifest says of the file: everything behind is not trusted (fault 50)
-   * @param anew go on in a copy, so that a process that has the file open, and was only frozen, writes into nothing.
-   *   A file that has a second name is always copied, because its other name is not ours to write to.
-   * @param mode of a new file. @default as the system gives it
+   * @param bytes as in the manifest; what lies behind is not trusted (fault 50)
+   * @param anew continue in a copy, so that a frozen process that still has the file open cannot write into
+   *   it. A file with a second name is always copied: the other name is not ours to write to.
+   * @param mode of a new file. @default those of the system
    * @throws WriteError
    */
   static async open(path: string, bytes: number, anew = false, mode?: number): Promise<PartFile> {
@@ -54,7 +49,7 @@ export class PartFile implements RecordWriter {
           });
         }
         await file.truncate(bytes);
-        // A run that has nothing to append gives the file its final name: what was cut off must not come back.
+        // A run with nothing to append renames the file at once: what was cut off must not come back.
         if (bytes > 0) await file.sync();
         return new PartFile(path, file, bytes, await tailOf(file, bytes));
       } catch (error) {
@@ -68,7 +63,7 @@ export class PartFile implements RecordWriter {
     return this.position;
   }
 
-  /** A hash of the end of the file, by which a resume knows it from another. */
+  /** A hash of the file's end, by which a resume recognizes it. */
   get seal(): string {
     return sealOf(this.tail);
   }
@@ -83,17 +78,17 @@ export class PartFile implements RecordWriter {
     this.tail = Buffer.concat([this.tail, data.subarray(-TAIL)]).subarray(-TAIL);
   }
 
-  /** What has happened to the file since this process wrote to it; null when its name stands for it, and it is whole. */
+  /** What happened to the file since this process wrote to it; null if it is whole and has its name. */
   async lost(): Promise<Loss | null> {
     const found = await fileAt(this.path);
-    // Looked at last: a file that is deleted between the two looks would count as moved, and be lost.
+    // Last: a file deleted between the two looks would count as moved, and be lost.
     const own = await this.file.stat();
     if (found === null) return own.nlink === 0 ? 'deleted' : 'moved';
     if (!isSame(own, found)) return own.nlink === 0 ? 'replaced' : 'moved';
     return own.size === this.position ? null : 'resized';
   }
 
-  /** Puts what is committed into a new file: a file that was deleted is there for as long as it is open. */
+  /** Copies what is committed into a new file: a deleted file stays readable while it is open. */
   async rescue(path: string): Promise<void> {
     await writing(path, async () => {
       const file = await open(path, 'wx', (await this.file.stat()).mode & 0o777);
@@ -106,7 +101,6 @@ export class PartFile implements RecordWriter {
   }
 }
 
-/** How much is in a file, and by what its end is known, as of a part file. */
 export async function sealOfFile(path: string): Promise<{ readonly bytes: number; readonly seal: string }> {
   const file = await openOwn(path);
   try {
@@ -117,7 +111,7 @@ export async function sealOfFile(path: string): Promise<{ readonly bytes: number
   }
 }
 
-/** Whether the beginning of a file ends with what a part file ended with. */
+/** Of the first `bytes`. */
 export async function isSealed(path: string, bytes: number, seal: string): Promise<boolean> {
   const file = await openOwn(path);
   try {
@@ -143,7 +137,6 @@ async function writeAt(file: FileHandle, data: Buffer, position: number): Promis
   }
 }
 
-/** The first bytes of a file into another, durably. */
 async function copyBytes(from: FileHandle, to: FileHandle, bytes: number): Promise<void> {
   const buffer = Buffer.alloc(Math.min(bytes, 1024 * 1024));
   for (let at = 0; at < bytes; ) {
@@ -155,17 +148,17 @@ async function copyBytes(from: FileHandle, to: FileHandle, bytes: number): Promi
   await to.datasync();
 }
 
-/** Standard output as the output of a run: nothing to resume, nothing to rename. */
+/** Standard output as the output of a run: no resume, no rename. */
 export class StreamWriter implements RecordWriter {
   #bytes = 0;
   #unreadSince: number | null = null;
 
-  /** @param header goes out with the first commit, so that a reader who is gone already is met there (fault 51) */
+  /** @param header sent with the first commit, so that a closed reader is noticed there (fault 51) */
   constructor(
     private readonly stream: NodeJS.WritableStream,
     private header: string,
   ) {
-    // A closed reader is told to whoever writes; without a listener it would end the process as well (fault 51).
+    // Writes report a closed reader; without a listener it would end the process as well (fault 51).
     stream.on('error', () => {});
   }
 
@@ -173,7 +166,7 @@ export class StreamWriter implements RecordWriter {
     return this.#bytes;
   }
 
-  /** Since when records wait for their reader, by the steady clock; null while none do. */
+  /** Steady-clock time since which records wait for their reader; null if none do. */
   get unreadSince(): number | null {
     return this.#unreadSince;
   }
@@ -196,7 +189,7 @@ export class StreamWriter implements RecordWriter {
   async close(): Promise<void> {}
 }
 
-/** A file that could not be written. The system's own errors do not name the file once it is open. */
+/** Names the file: system errors of an open file do not. */
 export class WriteError extends Error {
   constructor(
     readonly path: string,
@@ -205,13 +198,13 @@ export class WriteError extends Error {
     super(`cannot write ${path}: ${reasonOf(cause)}`, { cause });
   }
 
-  /** True when space is what is missing, on the disk or in the user's quota. */
+  /** No space left, on the disk or in the user's quota. */
   get full(): boolean {
     return isDiskFull(this.cause);
   }
 }
 
-/** What writing a file gives. @throws WriteError naming the file */
+/** @throws WriteError */
 export async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -220,14 +213,13 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
   }
 }
 
-/** A temporary file that is written now. */
 interface Temporary {
   readonly path: string;
-  /** By which it is known from one that another process has made in its place since; null before it is there. */
+  /** Distinguishes it from a file that another process made in its place; null before it exists. */
   file: FileId | null;
 }
 
-/** A second signal ends the process at once, and leaves none of them either. */
+/** A second signal ends the process at once: this removes them even then. */
 const temporaries = new Set<Temporary>();
 process.on('exit', () => {
   for (const temporary of temporaries) remove(temporary);
@@ -238,18 +230,17 @@ function remove({ path, file }: Temporary): void {
     const found = lstatSync(path, { throwIfNoEntry: false }) ?? null;
     if (file === null || isSame(found, file)) rmSync(path, { force: true });
   } catch {
-    // The next execution takes its place.
+    // The next execution replaces it.
   }
 }
 
-/** Makes the file, empty. */
 async function begin(temporary: Temporary, mode?: number): Promise<FileHandle> {
   const file = await createOwn(temporary.path, mode);
   temporary.file = await file.stat();
   return file;
 }
 
-/** Has a temporary file made. On a full disk the half of it would take space that the next try needs. */
+/** Removes the file on failure: on a full disk its half would take the space that the next try needs. */
 async function making<T>(path: string, make: (temporary: Temporary) => Promise<T>): Promise<T> {
   const temporary: Temporary = { path, file: null };
   temporaries.add(temporary);
@@ -263,7 +254,6 @@ async function making<T>(path: string, make: (temporary: Temporary) => Promise<T
   }
 }
 
-/** Has a file made beside its place, and puts it there. */
 const throughTemporary = <T>(path: string, make: (temporary: Temporary) => Promise<T>): Promise<T> =>
   making(`${path}.tmp`, async (temporary) => {
     const made = await make(temporary);
@@ -271,10 +261,8 @@ const throughTemporary = <T>(path: string, make: (temporary: Temporary) => Promi
     return made;
   });
 
-/** What is written into a file. */
 export type Content = string | AsyncIterable<string | Buffer>;
 
-/** A new file, durable in its content. @param mode its permissions. @default those that the system gives */
 async function fill(temporary: Temporary, content: Content, mode?: number): Promise<FileId> {
   const file = await begin(temporary, mode);
   try {
@@ -286,20 +274,15 @@ async function fill(temporary: Temporary, content: Content, mode?: number): Prom
   }
 }
 
-/**
- * Makes a durable file that takes the place of another later.
- * @param mode its permissions. @default those that the system gives
- * @returns the file, by which it is known then
- * @throws WriteError; then there is none
- */
+/** @param mode its permissions. @default those of the system. @throws WriteError; then there is no file */
 export const writeAside = (path: string, content: Content, mode?: number): Promise<FileId> =>
   writing(path, () => making(path, (temporary) => fill(temporary, content, mode)));
 
 /**
  * Replaces a file in one step that a crash cannot halve: temporary file, fsync, rename (fault 42).
- * @param mode its permissions. One that is there is never opened to others by this. @default those of the file that is there
- * @param ready gets the path of the temporary file when it is durable, and is done before the rename
- * @returns the file, by which it is known from one that somebody else puts there
+ * @param mode its permissions; an existing file never becomes more open. @default those of the existing file
+ * @param ready gets the path of the durable temporary file, and is awaited before the rename
+ * @returns identifies the file, should another process replace it
  * @throws WriteError; then the old file stands
  */
 export async function writeDurably(
@@ -312,7 +295,7 @@ export async function writeDurably(
     const there = modeOf(path);
     const made = await fill(temporary, content, there === undefined ? mode : there & (mode ?? there));
     await ready?.(temporary.path);
-    // Not every place has a lock, and the half of another file would get the name.
+    // Not every place has a lock: another process's half-written file could get the name.
     if (!isSame(await fileAt(temporary.path), made)) throw new Error('another process is writing it now');
   };
   await writing(path, () => throughTemporary(path, make));
@@ -320,7 +303,7 @@ export async function writeDurably(
   return await fileAt(path);
 }
 
-/** Makes a rename durable; some file systems refuse to sync a folder, and then there is nothing to do. */
+/** Makes a rename durable, except on file systems that cannot sync a folder. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => null);
   if (folder === null) return;
@@ -333,7 +316,7 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** The system's words for an error without the name of the call: `no space left on device (ENOSPC)`. */
+/** Without the name of the system call: `no space left on device (ENOSPC)`. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const [code, words] =

@@ -8,34 +8,30 @@ import type { Packing } from './packing.js';
 import { isBlank, recordsWithEnds } from './reader.js';
 
 /*
- * Rows of a finished output have only their place to be known by. So whoever changes the file first looks whether it is, byte for
- * byte, what was written: the digest decides. The sums are there to say what is different (faults 91 and 92).
+ * Rows of a finished output are identified only by position. So before the file is changed, it must be byte
+ * for byte what was written: the digest decides. The sums only say what differs (faults 91 and 92).
  */
 
 const sum = z.int().nonnegative();
 
-/** What an output was when it was written. */
 export const writtenSchema = z.object({
-  /** Of the bytes of the file, as `sha256sum` shows it. */
+  /** Of the file's bytes, as `sha256sum` prints it. */
   sha256: z.string(),
   rows: sum,
   /** Hash of the first line; 0 where the format has no header. */
   header: sum,
-  /** The hashes of all records added up: the same whatever their order. */
+  /** Sum of the hashes of all records, independent of their order. */
   records: sum,
-  /** Rows of a block. */
   block: z.int().positive(),
-  /** For each block of rows, the hashes of its records multiplied by their places, added up. 128 blocks at most. */
+  /** Per block of rows: the sum of record hash times place. 128 blocks at most. */
   places: z.array(sum).readonly(),
 });
 export type Written = z.output<typeof writtenSchema>;
 
-/** What a spreadsheet or an editor leaves, and no run writes. */
+/** Left by a spreadsheet or an editor, never by a run. */
 interface Traces {
   readonly mark: boolean;
-  /** Records that end in CR LF. */
   readonly crlf: number;
-  /** The last line has no end. */
   readonly unended: boolean;
   readonly blank: number;
 }
@@ -46,15 +42,14 @@ const LF = 0x0a;
 const MARK = Buffer.from('\ufeff');
 
 /**
- * Reads an output once, for what it is known by.
- * @param name of the output, where the file has another one yet: by it go format and packing
- * @throws UsageError `output_damaged` for gzip that is not sound
+ * @param name final name, which decides format and packing.
+ * @throws UsageError `output_damaged` for corrupt gzip
  */
 export async function writtenOf(path: string, name = path, packing = packingOf(name)): Promise<Written> {
   return (await scan(path, name, packing)).written;
 }
 
-/** What is different in an output, in words: `its rows are in another order`. @throws UsageError `output_damaged` */
+/** In words: `its rows are in another order`. @throws UsageError `output_damaged` */
 export async function differenceOf(path: string, then: Written): Promise<string> {
   const { written: now, traces } = await scan(path, path, packingOf(path), then.block);
   const facts = [
@@ -117,7 +112,7 @@ async function scan(
       isFirst = false;
       unended = line.at(-1) !== LF;
       const hasCr = !unended && line.at(-2) === CR;
-      // Enough to say what is different, where the digest has said that something is.
+      // CRC-32 is enough to locate a difference that the digest has found.
       const hash = crc32(line.subarray(start, line.length - (unended ? 0 : hasCr ? 2 : 1)));
       if (hasCr) crlf++;
       if (header === null) {

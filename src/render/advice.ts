@@ -1,7 +1,4 @@
-/**
- * What a person can do about the codes of errors that rows have. `promptmill retry OUTPUT` calls rows again, so it is named
- * where another call may well end otherwise.
- */
+/** What a person can do about error codes. Names `promptmill retry OUTPUT` where another call may succeed. */
 
 const AGAIN = 'Call these rows again when the service is well: promptmill retry OUTPUT.';
 const NETWORK =
@@ -95,6 +92,6 @@ const ADVICE: { readonly [code: string]: string } = {
     'Each worker that called these rows ended. See the log of the workers, and try these rows alone.',
 };
 
-/** What to do about an error, in one or two sentences; `null` for a code that is not known: a later version's, or many together. */
+/** `null` for an unknown code: of a later version, or `(other)`. */
 export const adviceOn = (code: string): string | null =>
   Object.hasOwn(ADVICE, code) ? (ADVICE[code] ?? null) : null;

@@ -2,10 +2,10 @@ import type { TopLevelSpec } from 'vega-lite';
 import type { Chart } from './document.js';
 import { foreignMarkup, type Html, html } from './markup.js';
 
-/** Width and height of a chart in the pixels of the page: about those of a phone, so that its text has one size everywhere. */
+/** CSS pixels: about the width of a phone, so that chart text has the same size everywhere. */
 const SIZE = { width: 320, height: 160 } as const;
 
-/** Names of colours that the style knows, so that they follow light, dark and paper. */
+/** CSS variables of the style sheet, so that charts follow light, dark and print. */
 const COLOURS = {
   first: 'var(--accent)',
   second: 'var(--second)',
@@ -13,12 +13,11 @@ const COLOURS = {
   filtered: 'var(--filtered)',
 } as const;
 
-/** A chart as a picture. */
 export async function pictureOf(chart: Chart): Promise<Html> {
   const { id } = chart;
   const svg = await svgOf(specOf(chart));
   const { width, height } = SIZE;
-  // Its own first tag sets a size in pixels, and would not say what it is a picture of.
+  // Replaces the root tag, which sets a size in pixels and has no title.
   return html`<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="${id}-title ${id}-text">
 <title id="${id}-title">${chart.title}</title><desc id="${id}-text">${chart.description}</desc>${foreignMarkup(
     svg.replace(/^<svg[^>]*>/, ''),
@@ -26,7 +25,7 @@ export async function pictureOf(chart: Chart): Promise<Html> {
 }
 
 async function svgOf(spec: TopLevelSpec): Promise<string> {
-  // Both together are most of what a page takes to be written, and no other command needs them.
+  // Loaded late: they are most of the time that a page takes, and no other command needs them.
   const [{ compile }, { parse, View }] = await Promise.all([import('vega-lite'), import('vega')]);
   const view = new View(parse(compile(spec).spec), { renderer: 'none' });
   try {
@@ -36,10 +35,7 @@ async function svgOf(spec: TopLevelSpec): Promise<string> {
   }
 }
 
-/**
- * What vega-lite draws. Only numbers and words of ours may go into it, no text of a row or a model: parts of it become code
- * when it is drawn.
- */
+/** Only numbers and words of ours, no text of a row or a model: vega-lite makes code of parts of it. */
 function specOf({ x, y, series, form = 'lines', diagonal = false, limit = null }: Chart): TopLevelSpec {
   const ends = x.end === undefined ? x.values : [...x.values, x.end];
   const values = series.flatMap(({ kind, values }, place) =>

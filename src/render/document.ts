@@ -1,33 +1,32 @@
 /**
- * What a person reads, before it is known where: a report is a function that makes a document of its data, and there is one
- * renderer a medium. Texts may be anybody's: a renderer makes all of them harmless, so a report hands them on as they are.
+ * A report independent of its medium: a function makes a document from data, and each medium has one
+ * renderer. Texts come from anyone: the renderer makes them harmless, so reports pass them on unchanged.
  */
 export interface Document {
   /** Of a page, and of a Markdown file. */
   readonly title: string;
-  /** What most readers come for. */
   readonly lead: readonly LeadPart[];
   readonly sections: readonly Section[];
-  /** Headings over several sections, on a page, in its order; a section of none is a part of the page by itself. */
+  /** Headings over sections on a page, in order; a section without one is its own part. */
   readonly chapters?: readonly Chapter[];
-  /** Where the rest of a list is that is cut: `in --json`. */
+  /** Where the rest of a cut list is: `in --json`. */
   readonly rest: string;
-  /** The last line of a page. @default none */
+  /** Last line of a page. @default none */
   readonly footer?: string;
-  /** On a terminal, titles stand above tables that need all of its width. @default false */
+  /** On a terminal, titles stand above tables that need its whole width. @default false */
   readonly isWide?: boolean;
 }
 
 export type Medium = 'terminal' | 'markdown' | 'html';
 
 interface Shown {
-  /** The media that show it. @default all */
+  /** @default all */
   readonly in?: readonly Medium[];
 }
 
 type Tone = 'good' | 'warn' | 'bad';
 
-/** Blocks that belong together. Those with a tone say how it stands. */
+/** A part with a tone states the result. */
 export interface LeadPart extends Shown {
   readonly tone?: Tone;
   readonly blocks: readonly Block[];
@@ -39,12 +38,12 @@ export interface Chapter {
 }
 
 export interface Section extends Shown {
-  /** Distinct in its document, of small letters: for links. */
+  /** Unique in its document, lower-case letters: for links. */
   readonly id: string;
   readonly title: string;
-  /** Its title on a terminal, 14 cells at most; where it is empty, the section goes on with the one before. @default the title */
+  /** Title on a terminal, up to 14 cells; empty continues the previous section. @default the title */
   readonly short?: string;
-  /** The id of its chapter. @default none */
+  /** @default none */
   readonly chapter?: string;
   readonly blocks: readonly Block[];
 }
@@ -56,98 +55,94 @@ interface Text {
   readonly kind: 'text';
   readonly text: string;
   readonly style?: 'strong' | 'muted' | 'warning';
-  /** On a terminal it stays one line, however wide. @default false */
+  /** One line on a terminal, however wide. @default false */
   readonly isWhole?: boolean;
-  /** It belongs to the list before it. @default false */
+  /** Belongs to the list before it. @default false */
   readonly isIndented?: boolean;
 }
 
-/** Short texts: in a sentence, or a line for each, cut where it is too long. */
+/** As a sentence, or one per line, cut if too long. */
 interface List {
   readonly kind: 'list';
   readonly items: readonly string[];
   /** @default false */
   readonly isLines?: boolean;
-  /** Items that are shown; how many more there are is said. @default all */
+  /** Items shown, followed by the number of the others. @default all */
   readonly most?: number;
 }
 
-/** Something to type, which stays whole to be copied. */
+/** To type; stays whole, to be copied. */
 interface Command {
   readonly kind: 'command';
   readonly text: string;
 }
 
-/** A text of several lines, as it is. */
 interface Code {
   readonly kind: 'code';
   readonly text: string;
-  /** It was cut already. @default false */
+  /** Already cut. @default false */
   readonly isCut?: boolean;
 }
 
-/** A name and its value. */
 export interface Figure {
   readonly name: string;
   readonly value: string;
-  /** The share of the figure in all of its list, as text and as a number from 0 to 1; `null` where there is none. */
+  /** Share of its list's total, as text and from 0 to 1; `null` if it is no share. */
   readonly percent: string | null;
   readonly fraction: number | null;
-  /** One message of an error. Only where it is known. */
+  /** Message of an error; absent if unknown. */
   readonly sample?: string;
-  /** What to do about it. Only of what something can be done about. */
+  /** Absent if nothing can be done. */
   readonly advice?: string;
-  /** What the value alone would mislead without, in large type. */
+  /** For large type: what the value alone would hide. */
   readonly note?: string;
 }
 
 export interface Figures {
   readonly kind: 'figures';
   readonly rows: readonly Figure[];
-  /** They are parts of a whole, so bars are compared with the longest. @default false */
+  /** Parts of a whole: bars are relative to the longest. @default false */
   readonly areParts?: boolean;
-  /** What they are on a page: figures in large type, or names with long values. @default a table */
+  /** On a page: large type, or names with long values. @default a table */
   readonly form?: 'large' | 'facts';
-  /** In a sentence on a terminal, in these words or by name and value. @default a line for each */
+  /** One sentence on a terminal, in these words or by name and value. @default one line each */
   readonly said?: readonly string[] | 'by name';
-  /** Heads of the names and values. @default none */
+  /** @default none */
   readonly heads?: readonly [name: string, value: string];
-  /** Rows on a terminal; the rest is elsewhere. @default all */
+  /** Rows on a terminal. @default all */
   readonly most?: number;
 }
 
 interface Column {
   readonly name: string;
-  /** Its cells are numbers, and stand at the right. @default false */
+  /** Aligned right. @default false */
   readonly isNumber?: boolean;
-  /** Its cells are texts of any length. @default false */
+  /** Texts of any length. @default false */
   readonly isLong?: boolean;
-  /** Cells that it takes of a terminal at most. @default as many as it needs */
+  /** Cells on a terminal. @default as many as needed */
   readonly most?: number;
 }
 
 export interface Table {
   readonly kind: 'table';
-  /** What it shows; read out on a page, where a heading says it. */
+  /** Only for screen readers on a page, where a heading says it. */
   readonly caption: string;
   readonly columns: readonly Column[];
   readonly rows: readonly TableRow[];
-  /** Rows that are shown; how many more there are is said. @default all */
+  /** Rows shown, followed by the number of the others. @default all */
   readonly most?: number;
 }
 
 export interface TableRow {
-  /** The first is the name of the row. */
+  /** The first names the row. */
   readonly cells: readonly string[];
-  /** What the cells have no room for. */
   readonly note?: { readonly text: string; readonly tone: Tone };
 }
 
-/** A square of counts: those in the diagonal are the same. */
+/** A grid of counts; the diagonal is agreement. */
 export interface Matrix {
   readonly kind: 'matrix';
   readonly caption: string;
-  /** What the names down and across are. */
   readonly names: readonly [down: string, across: string];
   readonly down: readonly string[];
   readonly across: readonly string[];
@@ -155,7 +150,6 @@ export interface Matrix {
   readonly counts: readonly (readonly number[])[];
 }
 
-/** Parts of a whole, as one bar. */
 interface Shares {
   readonly kind: 'shares';
   readonly parts: readonly (readonly [name: string, rows: number])[];
@@ -166,7 +160,7 @@ interface ChartBlock {
   readonly chart: Chart;
 }
 
-/** Rows of an output: on a page to be sorted, searched and turned over. */
+/** Sortable, searchable and paged on a page. */
 export interface RowTable {
   readonly kind: 'rows';
   readonly caption: string;
@@ -175,57 +169,55 @@ export interface RowTable {
 }
 
 interface RowColumn extends Column {
-  /** One of few names; a reader can see the rows of one alone. @default false */
+  /** Few distinct values; a reader can filter by one. @default false */
   readonly isChoice?: boolean;
-  /** The column of a page that has the cell among others. @default one of its own */
+  /** Column on a page that contains this cell with others. @default its own */
   readonly within?: string;
-  /** There its name stands before it. @default false */
+  /** With its name before it there. @default false */
   readonly isNamed?: boolean;
 }
 
 interface Axis {
   readonly title: string;
-  /** The least and the most that it shows. @default from 0 to the largest value */
+  /** @default from 0 to the largest value */
   readonly domain?: readonly [least: number, most: number];
-  /** As d3-format has it. @default `~s`: 1.2k */
+  /** In d3-format. @default `~s`: 1.2k */
   readonly format?: string;
 }
 
-/** One of several values that a chart shows at each place. */
 interface Series {
   readonly name: string;
   readonly kind: 'first' | 'second' | 'failed' | 'filtered';
-  /** One for each place; null where there is none: the line goes on from the one before to the next. */
+  /** One per x value; null is a gap that the line spans. */
   readonly values: readonly (number | null)[];
-  /** As the table of its figures has them. @default the numbers */
+  /** For the table of the chart's figures. @default the numbers */
   readonly texts?: readonly string[];
 }
 
-/** A picture of numbers. Only words of ours may be in its titles and names: parts of them become code when it is drawn. */
+/** Titles and names may only be words of ours: parts of them become code when the chart is drawn. */
 export interface Chart {
-  /** Distinct in its document. */
+  /** Unique in its document. */
   readonly id: string;
   readonly title: string;
-  /** What it shows, in a sentence. */
   readonly description: string;
   readonly x: Axis & {
-    /** Of steps, where they begin. */
+    /** Of steps: where they begin. */
     readonly values: readonly number[];
-    /** Of steps, where the last one ends. */
+    /** Of steps: where the last one ends. */
     readonly end?: number;
     readonly texts: readonly string[];
   };
   readonly y: Axis;
   readonly series: readonly Series[];
-  /** A value of `steps` is that of all its step. `areas` are steps that stand on each other. @default 'lines' */
+  /** `steps`: a value holds for its whole step. `areas`: stacked steps. @default 'lines' */
   readonly form?: 'lines' | 'steps' | 'areas';
-  /** Whether there is a line on which x and y are the same. @default false */
+  /** Draws the line x = y. @default false */
   readonly diagonal?: boolean;
-  /** What is allowed, of `y`: a line across. @default none */
+  /** The allowed `y`, as a line across. @default none */
   readonly limit?: number | null;
 }
 
-/** What a medium shows of a document: without what is for others, and without sections that have nothing in them. */
+/** Without blocks of other media, empty blocks, and sections left empty. */
 export function shownIn(medium: Medium, { lead, sections, ...document }: Document): Document {
   const isShown = (one: Shown): boolean => one.in?.includes(medium) ?? true;
   const visible = <Part extends Shown & { readonly blocks: readonly Block[] }>(
@@ -275,7 +267,6 @@ export const figures = (
   how: Omit<Figures, 'kind' | 'rows'> & Shown = {},
 ): Block => ({ kind: 'figures', rows, ...how });
 
-/** A figure that is no share of anything. */
 export const figure = (name: string, value: string): Figure => ({
   name,
   value,
@@ -289,14 +280,14 @@ export const facts = (pairs: readonly (readonly [name: string, value: string])[]
     { form: 'facts' },
   );
 
-/** Counts that are not those of the diagonal, the most frequent first. */
+/** Counts off the diagonal, the most frequent first. */
 export const mixedUp = ({ down, across, counts }: Matrix) =>
   down
     .flatMap((from, i) => across.map((to, j) => ({ from, to, rows: counts[i]?.[j] ?? 0 })))
     .filter(({ from, to, rows }) => rows > 0 && from !== to)
     .sort((a, b) => b.rows - a.rows);
 
-/** The numbers of a chart, for those who want them exactly, or do not see it. */
+/** The numbers of a chart, for those who need them exactly or cannot see it. */
 export const chartTable = ({ title, x, series }: Chart): Table => ({
   kind: 'table',
   caption: `${title}, the figures`,

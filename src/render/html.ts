@@ -19,10 +19,7 @@ import {
 } from './document.js';
 import { foreignMarkup, type Html, html, type Piece } from './markup.js';
 
-/**
- * A document as the text of a file that loads nothing. Its own rules allow the one style and the one script that are in it, by
- * their digests, so that markup of anybody else would do nothing.
- */
+/** A file that loads nothing. Its policy allows only its own style and script, by digest. */
 export async function renderHtml(document: Document): Promise<string> {
   const { title, lead, sections, chapters = [], footer = '' } = shownIn('html', document);
   const parts = [
@@ -81,7 +78,7 @@ const asset = (name: string): string => readFileSync(packageFile(`dist/render/as
 
 const digestOf = (text: string): string => `sha256-${createHash('sha256').update(text).digest('base64')}`;
 
-/** Parts that say how it stands are one box. */
+/** Parts with a tone share one box. */
 async function leadHtml(lead: readonly LeadPart[]): Promise<Html> {
   const body = (parts: readonly LeadPart[]) =>
     Promise.all(parts.flatMap(({ blocks }) => blocks).map((block) => blockHtml(block)));
@@ -93,12 +90,12 @@ ${await body(told)}</div>
 ${await body(lead.slice(first).filter(({ tone }) => tone === undefined))}`;
 }
 
-/** What needs a row of its own: a column beside others is too narrow for it. */
+/** Too wide for a column beside others. */
 const isWide = (block: Block): boolean =>
   ['matrix', 'table', 'rows', 'code'].includes(block.kind) ||
   (block.kind === 'figures' && (block.form === 'facts' || hasTexts(block)));
 
-/** @param above the heading over it, which is not said twice */
+/** @param above its heading, which is not repeated */
 async function sectionHtml({ title, blocks }: Section, above: string): Promise<Html> {
   const body = await Promise.all(blocks.map((block) => blockHtml(block)));
   const only = blocks.every(({ kind }) => kind === 'chart');
@@ -139,7 +136,6 @@ async function blockHtml(block: Block): Promise<Html> {
   }
 }
 
-/** Rows of a table that are seen at once; the others are folded away. */
 const SEEN_AT_ONCE = 12;
 
 const hasTexts = ({ rows }: Figures): boolean =>
@@ -180,7 +176,6 @@ function figuresHtml(figures: Figures): Html {
   return html`${table(rows.slice(0, SEEN_AT_ONCE))}<details><summary>${count(rest)} more</summary>${table(rows.slice(SEEN_AT_ONCE))}</details>`;
 }
 
-/** Names that are codes, with a message of each and what to do. */
 function errorsHtml({ rows, heads = ['', ''] }: Figures): Html {
   const isAdvised = rows.some(({ advice }) => advice !== undefined);
   return cellsHtml(
@@ -210,7 +205,7 @@ const tableHtml = ({ caption, columns, rows }: Table): Html =>
     ]),
   );
 
-/** A table of figures. It scrolls by itself where it is wider than the page. */
+/** Scrolls by itself if wider than the page. */
 function cellsHtml(caption: string, columns: Table['columns'], rows: readonly (readonly Piece[])[]): Html {
   return scrolling(
     caption,
@@ -227,13 +222,11 @@ function cellsHtml(caption: string, columns: Table['columns'], rows: readonly (r
   );
 }
 
-/** Names with which a square of counts stays readable, and pairs that are shown where there are more. */
+/** Names of a readable grid, and pairs to show if there are more. */
 const MOST_NAMES = 20;
 const MOST_PAIRS = 100;
-/** Steps of colour of a matrix, as the style has them. */
 const SHADES = 5;
 
-/** A square of counts, darker where there are more. */
 function matrixHtml(matrix: Matrix): Html {
   const { caption, names, across, down, counts } = matrix;
   if (across.length > MOST_NAMES) {
@@ -281,7 +274,6 @@ function sharesHtml(parts: readonly (readonly [name: string, rows: number])[]): 
 `;
 }
 
-/** A chart with its title, and its figures as a table for those who want them exactly, or do not see it. */
 async function chartHtml(chart: Chart): Promise<Html> {
   const { caption, columns, rows } = chartTable(chart);
   return html`<figure>
@@ -297,7 +289,7 @@ ${legend(chart)}
 `;
 }
 
-/** One line needs no legend: the title and the axis say what it is. */
+/** One line needs no legend: title and axis say what it is. */
 function legend({ series, limit = null }: Chart): Html | null {
   if (series.length === 1 && limit === null) return null;
   return html`<ul class="legend">${series.map(({ name, kind }) => html`<li><i data-kind="${kind}"></i>${name}</li>`)}${
@@ -306,11 +298,11 @@ function legend({ series, limit = null }: Chart): Html | null {
 }
 
 interface PageColumn extends Omit<RowTable['columns'][number], 'within' | 'isNamed'> {
-  /** The places of its cells in a row. */
+  /** Indexes of its cells in a row. */
   readonly places: readonly number[];
 }
 
-/** A table of rows: whole as it is written, and to be sorted, searched and paged where scripts run. */
+/** Complete without scripts; with them it can be sorted, searched and paged. */
 function rowsHtml({ caption, columns, rows }: RowTable): Html {
   const shown = pageColumns({ columns, rows });
   const cellOf = (cells: readonly string[], { places: [first = 0, ...others] }: PageColumn): Piece => {
@@ -351,7 +343,7 @@ ${choices.map(({ name, places: [place = 0] }) =>
 </div>`;
 }
 
-/** Few columns fit a page: some have the cells of several in them, and those without any cell are left out. */
+/** Few columns fit a page: some hold several cells, and empty ones are left out. */
 function pageColumns({ columns, rows }: Pick<RowTable, 'columns' | 'rows'>): PageColumn[] {
   const shown = new Map<string, PageColumn>();
   for (const [place, { within, isNamed: _, ...column }] of columns.entries()) {
@@ -375,11 +367,10 @@ function choicesOf(title: string, values: readonly string[]): Html {
   )}</div></fieldset>`;
 }
 
-/** What a text is called on a phone, where the head of its column is not shown. */
+/** Shown on a phone, where the head of the column is hidden. */
 const labelOf = ({ name = '', isLong = false }: Partial<PageColumn> = {}): Html | null =>
   isLong ? html` data-label="${name}"` : null;
 
-/** Can be scrolled with a keyboard as well. */
 const scrolling = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="region" aria-label="${name}">${content}</div>`;
 

@@ -2,7 +2,7 @@ import { count, percent } from '../figures.js';
 import { type Block, chartTable, type Document, type Figures, type RowTable, shownIn } from './document.js';
 import { plain, plainLines } from './terminal-text.js';
 
-/** A document as Markdown with tables, as GitHub and others read it (https://github.github.com/gfm/), ending in a line feed. */
+/** GitHub Flavored Markdown (https://github.github.com/gfm/), ending in a line feed. */
 export function renderMarkdown(document: Document): string {
   const { title, lead, sections } = shownIn('markdown', document);
   const parts = [
@@ -84,7 +84,7 @@ function figureTable({ rows, heads = ['', ''] }: Figures): string {
 const MOST_TO_LOOK_AT = 200;
 const MOST_OTHERS = 10;
 
-/** A text file is read from its beginning to its end: it has rows to look at, and a few others. A page has more. */
+/** A text file is read from top to bottom, so it has rows to look at and only a few others. */
 function rowsOf({ rows }: RowTable): RowTable['rows'] {
   const others = rows.filter(({ isToLookAt }) => !isToLookAt).slice(0, MOST_OTHERS);
   const shown = new Set([
@@ -103,16 +103,15 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 
 const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
 
-/** Everything that Markdown, or the HTML that may stand in it, would read as markup. */
+/** Everything that Markdown, or HTML inside it, treats as markup. */
 const MARKUP = /[\\`*_{}[\]()<>#+\-.!|~&$^:@=]/g;
 
-/** A text on one line that shows as it is: no markup, no link, no cell border, and nothing that hides or reorders it. */
+/** One line of literal text: no markup, link or cell border, and nothing that hides or reorders it. */
 const escaped = (raw: string): string =>
   plain(raw.replace(/[\t\n\r\p{Zl}\p{Zp}]+/gu, ' '))
     .trim()
     .replace(MARKUP, (char) => (/[<>&:@]/.test(char) ? `&#${char.charCodeAt(0)};` : `\\${char}`));
 
-/** A block of code, in a fence that is longer than any in it. */
 function code(content: string): string {
   const longest = Math.max(2, ...[...content.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = '`'.repeat(longest + 1);

@@ -2,44 +2,40 @@ import { count, duration, rate } from '../figures.js';
 import { asStarted } from '../started.js';
 import { cells, clip, type Paint, plain } from './terminal-text.js';
 
-/** What a progress line tells. */
 export interface ProgressView {
-  /** Rows of the input. */
   readonly total: number;
-  /** Rows whose outcome is known, those of earlier executions included. */
+  /** Rows with a known outcome, including earlier executions. */
   readonly done: number;
-  /** What is counted, where it is not the rows of a run. */
   readonly unit?: string | undefined;
-  /** Calls under way; `null` where nothing is called. */
+  /** `null` if nothing is called. */
   readonly inFlight: number | null;
-  /** Rows that ended `failed`. */
   readonly failed: number;
-  /** Completed rows whose answer is invalid. @default 0 */
+  /** Completed rows with an invalid answer. @default 0 */
   readonly invalid?: number;
-  /** What the run waits for, in words; while it waits, rate and time left would mean nothing. */
+  /** In words. While the run waits, rate and time left mean nothing. */
   readonly waiting: string | null;
-  /** Rows per second; `null` while it is not known. */
+  /** Rows per second; `null` while unknown. */
   readonly rate: number | null;
-  /** Seconds until all is done; `null` while it is not known. */
+  /** `null` while unknown. */
   readonly secondsLeft: number | null;
 }
 
-/** A piece of a line; where room is short, the pieces of lowest importance give way. An empty one is none. */
+/** Where room is short, the least important pieces are dropped. An empty piece is not shown. */
 export interface Piece {
   readonly text: string;
   /** 1 is the most important. */
   readonly importance: number;
-  /** @default as it is */
+  /** @default unstyled */
   readonly style?: Parameters<Paint>[0];
-  /** A bar in place of the text, which stands for the least of it: so much of it is full. */
+  /** Draws a bar instead of the text, filled to this fraction; the text gives its minimum length. */
   readonly full?: number;
-  /** Cells that a bar takes at most, where there is room. @default those of its text */
+  /** Cells of a bar if there is room. @default the length of its text */
   readonly most?: number;
 }
 
 const GAP = '  ';
 
-/** Fewer cells than `least` show nothing, more than `most` show nothing more. */
+/** Cells: shorter shows nothing, longer nothing more. */
 export const BAR = { least: 8, most: 30 } as const;
 
 const unpainted: Paint = (_style, text) => text;
@@ -61,7 +57,7 @@ export function plainLine(view: ProgressView): string {
     .join(GAP);
 }
 
-/** For a terminal: the same behind a bar, in at most `width` cells. */
+/** For a terminal: the same after a bar, in at most `width` cells. */
 export function barLine(view: ProgressView, width: number): string {
   const percent = percentDone(view);
   const left = timeLeft(view);
@@ -71,7 +67,7 @@ export function barLine(view: ProgressView, width: number): string {
     { text: view.unit === undefined ? rowsDone(view) : `${rowsDone(view)} ${view.unit}`, importance: 3 },
     { text: rateText(view), importance: 7 },
     { text: left && `${left} left`, importance: 4 },
-    // The reason for standing still is shown in part rather than not at all.
+    // A reason for waiting that is too long is cut, not dropped.
     {
       text: clip(asStarted(plain(view.waiting ?? '')), Math.max(1, width - cells(percent) - GAP.length)),
       importance: 2,
@@ -83,14 +79,13 @@ export function barLine(view: ProgressView, width: number): string {
   return fitted(pieces, width);
 }
 
-/** @param full the part of it that is full */
+/** @param full fraction from 0 to 1 */
 export const bar = (full: number, importance: number, length: number): Piece => ({
   text: ' '.repeat(length),
   importance,
   full,
 });
 
-/** As many of the pieces as fit into a width, in their order; a bar that may be longer takes the rest. */
 export function fitted(pieces: readonly Piece[], width: number, paint: Paint = unpainted): string {
   let room = width + GAP.length;
   const kept = new Set<Piece>();
@@ -112,7 +107,6 @@ export function fitted(pieces: readonly Piece[], width: number, paint: Paint = u
     .join(GAP);
 }
 
-/** A bar of so many cells. */
 export function drawnBar(fraction: number, length: number, paint: Paint = unpainted): string {
   const full = Math.floor(Math.min(1, fraction) * length);
   return paint('green', '█'.repeat(full)) + paint('dim', '░'.repeat(length - full));
@@ -135,6 +129,6 @@ export const percentDone = (view: ProgressView): string => `${Math.floor(fractio
 export const fractionDone = ({ done, total }: ProgressView): number =>
   total === 0 ? 1 : Math.min(1, done / total);
 
-/** Empty where nothing can be said. */
+/** Empty if unknown. */
 export const timeLeft = ({ total, done, waiting, secondsLeft }: ProgressView): string =>
   waiting !== null || secondsLeft === null || done >= total ? '' : duration(Math.ceil(secondsLeft));

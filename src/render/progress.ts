@@ -4,49 +4,44 @@ import { barLine, type ProgressView, plainLine } from './progress-lines.js';
 import { Screen, type TerminalStream } from './screen.js';
 import { plain, words } from './terminal-text.js';
 
-/** What changes while a run goes on. */
 type ProgressUpdate = Pick<ProgressView, 'done' | 'failed' | 'invalid'> & {
-  /** Calls under way. @default 0 */
+  /** @default 0 */
   readonly inFlight?: number;
-  /** What the run waits for, in words: "waiting for the service until 10:42:05". @default null */
+  /** "waiting for the service until 10:42:05". @default null */
   readonly waiting?: string | null;
-  /** How fast it gets on. @default measured by what is done */
+  /** @default measured from `done` */
   readonly speed?: { readonly perSecond: number | null; readonly secondsLeft: number | null };
 };
 
-/** Shows a person how a run gets on. */
 export interface ProgressDisplay {
-  /** Takes the current figures; they are shown when the next line is due. Cheap enough for every row. */
+  /** Cheap enough to call for every row; shown when the next line is due. */
   update(now: ProgressUpdate): void;
   /** Prints a line at once, above what is drawn. */
   note(message: string): void;
-  /** Removes what is drawn. Nothing is printed after it. */
+  /** Removes what is drawn; nothing is printed afterwards. */
   stop(): void;
 }
 
 interface ProgressOptions {
-  /** Where to print: standard error. */
   readonly stream: TerminalStream;
-  /** The stream is a terminal: what is told is drawn in its place, instead of line after line. */
+  /** Draw in place instead of line after line. */
   readonly isTTY: boolean;
-  /** Rows of the input. */
   readonly total: number;
-  /** What is counted, where it is not the rows of a run: then nothing is called either. */
+  /** What is counted if not rows of a run; then there are no calls either. */
   readonly unit?: string;
-  /** Rows that earlier executions of the run have done. */
+  /** Rows done in earlier executions of the run. */
   readonly done: number;
-  /** Print nothing at all. */
   readonly quiet: boolean;
-  /** Milliseconds between two lines where nothing is drawn. @default 5000 */
+  /** Milliseconds between lines if nothing is drawn. @default 5000 */
   readonly everyMs?: number;
-  /** What a terminal shows, in so many cells. @default one line with a bar */
+  /** What a terminal shows in that many cells. @default one line with a bar */
   readonly lines?: (view: ProgressView, width: number) => readonly string[];
 }
 
-/** Redraws a second: enough to look alive, little to send over a slow line. */
+/** Per second: enough to look alive, little to send over a slow line. */
 const REDRAWS = 5;
 
-/** Where nothing moves, a line a minute says that the run is alive. */
+/** If nothing changes, a line a minute shows that the run is alive. */
 const UNCHANGED_MS = 60_000;
 
 export function startProgress(options: ProgressOptions): ProgressDisplay {
@@ -55,7 +50,6 @@ export function startProgress(options: ProgressOptions): ProgressDisplay {
   return options.isTTY ? startScreen(options, gauge) : startLines(options, gauge);
 }
 
-/** The figures of the run, and the rate that follows from them. */
 class Gauge {
   #now: ProgressUpdate;
   #window: RateWindow;
@@ -73,7 +67,7 @@ class Gauge {
     this.#now = now;
   }
 
-  /** Samples the rate as well: every line is a sample, so a run that stands still slows down on the display. */
+  /** Each line is a sample of the rate, so a run that stands still slows down on the display. */
   read(): ProgressView {
     this.#window = sampled(this.#window, { at: performance.now(), done: this.#now.done });
     const measured = rateOf(this.#window);
@@ -115,7 +109,6 @@ function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): 
   };
 }
 
-/** The view in lines, again and again in their place. */
 function startScreen({ stream, lines = oneLine }: ProgressOptions, gauge: Gauge): ProgressDisplay {
   const screen = new Screen(stream, (width) => lines(gauge.read(), width));
   const timer = setInterval(() => screen.update(), 1000 / REDRAWS);

@@ -15,61 +15,58 @@ import {
 } from '../output/result-columns.js';
 import { escaped } from './markup.js';
 
-/** Rows of the output: all that need a look, and a sample of the others, in their order. */
+/** Rows that need a look, all that fit, and a sample of the others, in row order. */
 export interface ReportTable {
-  /** Names of the cells. */
   readonly columns: readonly string[];
   readonly rows: readonly ReportRow[];
-  /** Records of the output. */
   readonly records: number;
-  /** Whether some of the rows that need a look are left out, because there are too many. */
+  /** Some of the rows that need a look are missing, because there are too many. */
   readonly is_cut: boolean;
 }
 
 interface ReportRow {
-  /** Number of the row, from 1. */
+  /** From 1. */
   readonly row: number;
   readonly outcome: RowOutcome;
-  /** As they stand in the output, clipped; of the row and of the model, so never markup. */
+  /** As in the output, clipped. Texts of rows and models: never markup. */
   readonly cells: readonly string[];
 }
 
 type RowOutcome = 'answered' | 'invalid' | 'abstained' | 'filtered' | 'failed' | 'skipped';
 
-/** Those that a person should look at. */
 const TO_LOOK_AT: readonly RowOutcome[] = ['failed', 'filtered', 'invalid', 'abstained'];
 export const isToLookAt = ({ outcome }: Pick<ReportRow, 'outcome'>): boolean => TO_LOOK_AT.includes(outcome);
 
-/** Rows of a table at most, and those of them that are kept for the sample, where there are others. */
+/** Of a table; and how many of these are reserved for the sample, if there are other rows. */
 const MOST_ROWS = 5_000;
 const SAMPLE = 500;
-/** Columns at most: results, and the first of the input. */
+/** Results first, then the first input columns. */
 const MOST_COLUMNS = 16;
-/** Characters of a cell, the most first: the first that makes the table no larger than it may be. */
+/** Characters of a cell: the first that makes the table small enough. */
 const CLIPS = [300, 200, 120, 80, 50, 30, 15, 5] as const;
-/** Bytes of all rows on a page, which has room for charts and all else beside them; and what it needs around a row and a cell. */
+/** Bytes of all rows on a page, with room for the rest; and overhead of a row and of a cell. */
 const MOST_BYTES = 4_000_000;
 const AROUND_ROW = 330;
 const AROUND_CELL = 40;
 
-/** Result columns that a table shows; the others are in the output. */
+/** Other result columns are only in the output. */
 const SHOWN = ['answer', 'text', 'confidence', 'error_code', 'error_message'];
-/** Results that no table shows, by the columns of CSV and by the parts of JSONL. A CSV has no column of the input called so. */
+/** Results that no table shows: columns of CSV, parts of JSONL. No input column of a CSV has such a name. */
 const HIDDEN = new Set([STATUS, ...RESULTS].map(({ name }) => name));
 const HIDDEN_PARTS: ReadonlySet<string> = new Set(PARTS);
-/** Columns of results that only some jobs have, behind the status: before it they are the input's. */
+/** Result columns of some jobs, after the status; before it the name is an input column's. */
 const OPTIONAL = new Set(
   [ANSWER_SOURCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(({ name }) => name),
 );
 
-/** What answers are counted as that are not counted by their text. */
+/** Names of the tally that are not texts of answers. */
 const COUNTED_AS = /^(?:\(.*\)|valid|invalid)$/;
-/** The group of rows whose answer has no count of its own. */
+/** Rows whose answer has no count of its own. */
 const OTHERS = '(others)';
 
 /**
- * The rows for the table of a report, in one pass over the output. Which rows are in the sample depends on the output alone.
- * @returns why there is no table, where the output does not say how rows ended
+ * One pass over the output. The sample depends only on the output.
+ * @returns a reason if the output does not say how rows ended
  * @throws UsageError `output_unreadable`, `output_damaged`
  */
 export async function reportRows(output: string, summary: Summary): Promise<ReportTable | string> {
@@ -105,14 +102,13 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
   return { ...table.of(rows), records, is_cut: shown < toLookAt };
 }
 
-/** A row that is kept: its cells by their columns. */
 interface KeptRow {
   readonly row: number;
   readonly outcome: RowOutcome;
   readonly values: ReadonlyMap<string, string>;
 }
 
-/** @returns null where the record does not say it */
+/** Null if the record does not say. */
 function outcomeOf(record: OutputRecord, abstains: boolean): RowOutcome | null {
   const { status } = record;
   if (status !== 'completed') return status;
@@ -123,10 +119,7 @@ function outcomeOf(record: OutputRecord, abstains: boolean): RowOutcome | null {
 
 const answerOf = (record: OutputRecord): string => valueText(record.get('answer'));
 
-/**
- * How many rows of each group the table has: of rows to look at all, as far as there is room, and of the others as many of each
- * answer, or all where there are fewer.
- */
+/** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
 function quotas(summary: Summary): Map<string, number> {
   const { rows, answers, answers_invalid, answers_abstained } = summary;
   const problems = new Map<string, number>([
@@ -143,7 +136,7 @@ function quotas(summary: Summary): Map<string, number> {
   return new Map([...shares, ...shared(named, room)]);
 }
 
-/** Room for groups: the same for each, and what a small one leaves goes to the others. */
+/** Equal room for groups; what small ones leave goes to the others. */
 function shared(sizes: ReadonlyMap<string, number>, room: number): Map<string, number> {
   let left = room;
   let groups = sizes.size;
@@ -160,8 +153,8 @@ function shared(sizes: ReadonlyMap<string, number>, room: number): Map<string, n
 }
 
 /**
- * A fixed number of rows of a group, each row as likely as any other.
- * J. S. Vitter, "Random sampling with a reservoir", ACM Transactions on Mathematical Software 11 (1985), 37–57, algorithm R.
+ * A reservoir sample of a group: each row is equally likely. J. S. Vitter, "Random sampling with a
+ * reservoir", ACM Transactions on Mathematical Software 11 (1985), 37–57, algorithm R.
  */
 class Sample {
   readonly kept: KeptRow[] = [];
@@ -175,7 +168,7 @@ class Sample {
     this.#random = randomOf(name);
   }
 
-  /** @param row made only where it is kept */
+  /** @param row called only if it is kept */
   offer(row: () => KeptRow): void {
     this.#seen += 1;
     if (this.kept.length < this.size) this.kept.push(row());
@@ -186,7 +179,7 @@ class Sample {
   }
 }
 
-/** Numbers from 0 to 1 that are the same for a name each time: mulberry32, by T. Ettinger, seeded with the FNV-1a hash of the name. */
+/** From 0 to 1, repeatable by name: mulberry32 by T. Ettinger, seeded with the name's FNV-1a hash. */
 function randomOf(name: string): () => number {
   let state = 0x811c9dc5;
   for (const byte of Buffer.from(name)) state = Math.imul(state ^ byte, 0x01000193);
@@ -198,9 +191,8 @@ function randomOf(name: string): () => number {
   };
 }
 
-/** Finds out which columns a table has, and reads their cells. */
 class TableColumns {
-  /** Of the input, and of answers with several values, in the order in which they came. */
+  /** Of the input, and of answers with several values, in order of appearance. */
   readonly #inputs = new Set<string>();
   readonly #results = new Set<string>();
 
@@ -215,7 +207,7 @@ class TableColumns {
       if (SHOWN.includes(name)) this.#add(cells, this.#results, name, value);
       else if (!this.isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))
         continue;
-      // Each row of the table has its number.
+      // The table has the row number already.
       else if (name !== 'row' || valueText(value) !== String(record.number))
         this.#add(cells, this.#inputs, name, value);
     }
@@ -247,7 +239,7 @@ class TableColumns {
       const table = cut(most);
       if (isSmall(columns, table)) return { columns, rows: table };
     }
-    // Names take the room: columns of the input are left out, the last first.
+    // Names take the room: drop input columns, the last first.
     while (columns.length > results.length) {
       columns.splice(columns.length - results.length - 1, 1);
       if (isSmall(columns, cut(CLIPS.at(-1) ?? 0))) break;
@@ -256,7 +248,7 @@ class TableColumns {
   }
 }
 
-/** Whether a page has room for rows, as it writes them: escaped, and each value with the name of its column. */
+/** As the page writes them: escaped, and each value with the name of its column. */
 function isSmall(columns: readonly string[], rows: readonly ReportRow[]): boolean {
   const size = (text: string): number => Buffer.byteLength(escaped(text));
   const around = columns.map((name) => AROUND_CELL + size(name));

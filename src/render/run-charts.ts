@@ -3,16 +3,14 @@ import { duration, percent } from '../figures.js';
 import type { Chart } from './document.js';
 import type { RunReport } from './run-report.js';
 
-/** Points and steps below which a picture says no more than a table. */
+/** With fewer points, a picture shows no more than a table. */
 const FEWEST = { bins: 2, buckets: 4 } as const;
-/** Steps of a chart over time at most. */
 const MOST_STEPS = 60;
 
 type ChartId = `${'rows' | 'latency' | 'calls' | 'tokens'}-over-time` | 'reliability' | 'coverage';
 
 type RunChart = Chart & { readonly id: ChartId };
 
-/** The charts of a run that there are figures for. */
 export const runCharts = ({ charts, summary: { details } }: RunReport): RunChart[] => [
   ...scoreCharts(charts),
   ...timeCharts(stepsOf(details.timeline), charts),
@@ -25,7 +23,6 @@ function stepsOf(timeline: Timeline): readonly TimelinePoint[] {
 
 const SHARE = { format: '.0%' } as const;
 
-/** How far the confidence of answers can be believed, and what a threshold of it would leave. */
 function scoreCharts({ reliability, coverage }: RunReport['charts']): RunChart[] {
   if (reliability.length < FEWEST.bins) return [];
   const accuracies = coverage.map(({ accuracy }) => accuracy);
@@ -82,7 +79,6 @@ const inShares = (name: string, values: readonly number[]) => ({
   texts: values.map((value) => percent(value, 1)),
 });
 
-/** How the run went while it was worked on. */
 function timeCharts(
   timeline: readonly TimelinePoint[],
   { requests_per_minute, tokens_per_minute }: RunReport['charts'],
@@ -90,7 +86,7 @@ function timeCharts(
   const [first] = timeline;
   if (first === undefined) return [];
   const x = workedTime(timeline);
-  // The last period is only begun: what little time it has would make a peak of it.
+  // The last period is incomplete: dividing by its short time would show a peak.
   const least = (first.to_s - first.from_s) / 2;
   const perSecond = (value: (point: TimelinePoint) => number) =>
     timeline.map((point) => value(point) / Math.max(least, point.to_s - point.from_s));
@@ -174,7 +170,7 @@ function workedTime(timeline: readonly TimelinePoint[]): Chart['x'] {
   };
 }
 
-/** What time is told in, up to a length of the run in seconds. */
+/** Up to a length of the run in seconds. */
 const UNITS = [
   ['seconds', 1, 180],
   ['minutes', 60, 3 * 3600],

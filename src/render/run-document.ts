@@ -24,20 +24,19 @@ import type { RunReport } from './run-report.js';
 import { jobTitle, reconciliation, shortfall } from './run-words.js';
 import { furtherSections, summarySections } from './sections.js';
 
-/** What was written, by what it is: `[['output', 'out/reviews.csv'], …]`. */
+/** `[['output', 'out/reviews.csv'], …]` */
 type Files = readonly (readonly [name: string, path: string])[];
 
 interface SummaryOptions {
   readonly files: Files;
-  /** The command that resumes a stopped run; `null` where nothing is left to resume. */
+  /** The command that resumes a stopped run; `null` if nothing is left to resume. */
   readonly resume: string | null;
-  /** Rows that are not called again when the run goes on. @default those of the summary */
+  /** Rows that a resumed run does not call again. @default those of the summary */
   readonly kept?: number;
 }
 
 const REST = "in the summary's file";
 
-/** What a run says at its end. */
 export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: SummaryOptions): Document {
   const written = summary.rows.total;
   const goOn = resume === null ? [] : [text('Resume with:'), command(resume)];
@@ -72,7 +71,6 @@ function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
 const fileSection = (files: Files): Section =>
   section('files', 'Files', [facts(files)], { in: ['terminal'] });
 
-/** Headings of the page. */
 const CHAPTERS: readonly Chapter[] = [
   { id: 'answers', title: 'Answers and scores' },
   { id: 'errors', title: 'Errors' },
@@ -93,7 +91,6 @@ const TONES = {
   stopped: 'bad',
 } as const satisfies Record<RunReport['verdict']['state'], LeadPart['tone']>;
 
-/** The report of a run, made of its data. */
 export function runDocument(report: RunReport, files: Files = []): Document {
   const { summary, verdict } = report;
   const tone = TONES[verdict.state];
@@ -128,7 +125,6 @@ export function runDocument(report: RunReport, files: Files = []): Document {
   };
 }
 
-/** The main figures of a run. */
 function largeFigures(summary: StoredSummary): Block {
   const { scores, usage, latency_ms, cost: price } = summary;
   const { p50 } = latency_ms;
@@ -145,7 +141,7 @@ function largeFigures(summary: StoredSummary): Block {
   return figures(rows, { form: 'large' });
 }
 
-/** A label that was left out counts as a wrong one, so the accuracy alone would mislead. */
+/** An abstained label counts as wrong, so the accuracy alone would mislead. */
 function accuracyNote({ abstained, accuracy, answered_accuracy: answered }: Scores): string {
   if (abstained > 0 && answered !== null) return `${percent(answered, 1)} of those answered`;
   return accuracy === null ? '' : `${percent(accuracy.low, 1)} to ${percent(accuracy.high, 1)}`;
@@ -156,10 +152,8 @@ const adviceTexts = ({ sections }: RunReport): Block[] =>
     text(advice === undefined ? '' : `${name}: ${advice}`),
   );
 
-/** Periods of a run that are listed. */
 const PERIODS = 12;
 
-/** How the run went, where there are no charts of it. */
 function overTime({ details }: StoredSummary): Section {
   const names = ['from', 'rows', 'failed', 'tokens', 'calls', 'refused', 'mean latency'];
   const rows = periodsOf(details.timeline, PERIODS).map((point) => {
@@ -175,7 +169,7 @@ function overTime({ details }: StoredSummary): Section {
   });
 }
 
-/** Those over time are pictures; the others have few figures, which Markdown has as well. */
+/** Charts over time are only pictures; the others have few figures, which Markdown lists. */
 const chartSections = (report: RunReport): Section[] =>
   runCharts(report).map((chart) => {
     const isOfScores = chart.id === 'reliability' || chart.id === 'coverage';
@@ -206,7 +200,7 @@ function whichRows({ rows, records, is_cut }: ReportTable): string {
   return `${count(rows.length)} of the ${count(records)} rows of the output: ${which}.`;
 }
 
-/** Columns that say what came of a row; the others are values of the row, but for those that have a place of their own. */
+/** Columns about the outcome, and columns of their own; all others are values of the row. */
 const CAME: readonly string[] = ['text', 'error_code', 'error_message'];
 const OWN: readonly string[] = ['answer', 'confidence'];
 

@@ -12,23 +12,22 @@ import { settingsInWords } from './setting-words.js';
 import { plain } from './terminal-text.js';
 
 /**
- * All that a report of a run shows, whatever its form. Texts are plain, but for those of rows and for the prompt, which are as
- * they came: whoever shows them makes them harmless. What `promptmill report --json` prints.
+ * Everything in a report of a run, whatever its form; printed by `promptmill report --json`. Texts are plain,
+ * except for the prompt and the rows, which a renderer must make harmless.
  */
 export interface RunReport {
   readonly job: string;
   readonly verdict: Verdict;
   /** `1,000 rows = 940 completed + …` */
   readonly reconciliation: string;
-  /** Which run it is: run, deployment, input and its digest, output, when and how long. */
+  /** Run, deployment, input and its digest, output, time and duration. */
   readonly facts: readonly Fact[];
   readonly sections: readonly ReportSection[];
   readonly charts: ReportCharts;
-  /** The template, its first 20,000 characters; `null` where each row has a prompt of its own, or it is not known. */
+  /** The template's first 20,000 characters; `null` if each row has its own prompt, or it is unknown. */
   readonly prompt: string | null;
-  /** What it was asked to do, limits and budget included. */
   readonly settings: readonly Fact[];
-  /** `null` where the output is not there, or does not say how rows ended: `table_note` says why. */
+  /** `null` if the output is missing, or does not say how rows ended: `table_note` has the reason. */
   readonly table: ReportTable | null;
   readonly table_note: string | null;
   readonly summary: StoredSummary;
@@ -36,38 +35,36 @@ export interface RunReport {
 
 type Fact = readonly [name: string, value: string];
 
-/** How the run ended, in one word and one sentence, and what to do next. */
 interface Verdict {
   readonly state: 'finished' | 'some_failed' | 'some_invalid' | 'missed' | 'stopped';
   readonly text: string;
   readonly next: readonly { readonly text: string; readonly command: string | null }[];
 }
 
-/** Numbers behind the pictures. A share is a number from 0 to 1. */
+/** Shares are from 0 to 1. */
 interface ReportCharts {
-  /** Answers with their rows, the most frequent first. */
   readonly answers: readonly { readonly answer: string; readonly rows: number }[];
-  /** `counts[right][answered]`; `null` where the job has no gold, or a row may have several labels. */
+  /** `counts[right][answered]`; `null` if the job has no gold, or a row may have several labels. */
   readonly confusion: {
     readonly right: readonly string[];
     readonly answered: readonly string[];
     readonly counts: readonly (readonly number[])[];
   } | null;
-  /** How sure the model was against how often it was right, by bins of confidence; empty without confidence. */
+  /** Accuracy by bins of confidence; empty without confidence. */
   readonly reliability: Scores['calibration'];
-  /** What a threshold of confidence leaves: the share of rows that is answered, and the share of these that is right. */
+  /** Per threshold of confidence: share of rows answered, and share of these that is right. */
   readonly coverage: readonly {
     readonly threshold: number;
     readonly coverage: number;
     readonly accuracy: number;
   }[];
   readonly timeline: readonly TimelinePoint[];
-  /** What the job allows; `null` where it says nothing. */
+  /** Of the job; `null` if not set. */
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
 }
 
-/** The report of a finished output. @throws UsageError where it cannot be read */
+/** @throws UsageError when the output cannot be read */
 export const reportOf = async (
   summary: StoredSummary,
   output: string,
@@ -76,7 +73,7 @@ export const reportOf = async (
 
 /**
  * @param table its rows, or why there are none
- * @param output where the output is now
+ * @param output its current path
  * @param warning what a reader must know of the rows first
  */
 export function runReport(
@@ -138,10 +135,10 @@ function verdictOf(summary: StoredSummary, output: string): Verdict {
   };
 }
 
-/** @param output where it is now */
+/** @param output its current path */
 function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
   const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
-  // Without its name in the summary the command asks for it.
+  // The command asks for a job that the summary does not name.
   const job = summary.job_file === undefined ? ' --job FILE' : '';
   const step = (text: string, command: string) => ({ text, command: plain(command) + job });
   const retry = retryCommandFor(output, summary.emulated);
@@ -159,7 +156,6 @@ function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
   ];
 }
 
-/** Which run it is. */
 export const identityOf = (summary: Summary): Fact[] => [
   ['Run', plain(summary.run)],
   ['Deployment', plain(summary.deployment)],
@@ -170,7 +166,6 @@ export const identityOf = (summary: Summary): Fact[] => [
   ['Output', plain(summary.output)],
 ];
 
-/** When it was, and how fast. */
 export const timesOf = (summary: Summary): Fact[] => [
   ['Started at', moment(summary.started_at)],
   [summary.stopped === null ? 'Finished at' : 'Stopped at', moment(summary.finished_at)],
@@ -190,7 +185,7 @@ function plainConfusion(scores: Scores): ReportCharts['confusion'] {
   return { right: down.map(plain), answered: across.map(plain), counts };
 }
 
-/** From the threshold that leaves everything to the one that leaves the surest rows. */
+/** From the threshold that keeps all rows to the one that keeps the surest. */
 function coverageOf(bins: Scores['calibration']): ReportCharts['coverage'] {
   const all = bins.reduce((sum, { rows }) => sum + rows, 0);
   return bins.map(({ from }, place) => {

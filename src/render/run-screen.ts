@@ -18,45 +18,42 @@ import {
 } from './progress-lines.js';
 import { cells, clip, type Paint, padEnd, plain } from './terminal-text.js';
 
-/** What a run may spend; `null` where nothing is said. */
 interface Spending {
   readonly prices: Prices | null;
   readonly budget: { readonly tokens: number | null; readonly cost: number | null } | null;
 }
 
-/** The calls that may be made in a minute; `isFound` where only refusals told. */
+/** `isFound`: estimated from refusals. */
 interface Quota {
   readonly perMinute: number | null;
   readonly isFound: boolean;
 }
 
-/** What the screen of a run shows besides its progress. */
 export interface RunFigures extends Spending {
-  /** Seconds that this execution has worked. */
+  /** Seconds of work in this execution. */
   readonly seconds: number;
-  /** Billed so far; under a budget with what calls in flight may yet take. */
+  /** Billed so far; under a budget, plus the most that calls in flight may take. */
   readonly tokens: Tokens;
-  /** Calls of the last minute; null while that is not known. */
+  /** In the last minute; null while unknown. */
   readonly callsPerMinute: number | null;
   readonly rateLimited: number;
   readonly quota: Quota | null;
   /** Of the rows on disk. */
   readonly tally: Pick<Tally, 'rows' | 'answers' | 'abstained'>;
-  /** Whether answers are counted by their names: not where they are free text. */
+  /** False for free text. */
   readonly namesAnswers: boolean;
 }
 
-/** From this width on lines have titles. */
+/** Lines have titles from this width on. */
 const TITLED = 36;
 const TITLE = 9;
-/** Lines wider than this are harder to read. */
+/** Wider lines are harder to read. */
 const WIDEST = 110;
-/** Cells of the bar of an answer. */
 const ANSWER_BAR = { least: 3, most: 12 } as const;
 const MOST_ANSWERS = 6;
 const LONGEST_NAME = 24;
 
-/** The screen of a run: five lines, and one for the answers where they have names. Their number never changes. */
+/** Five lines, and one for answers that have names. The number of lines never changes. */
 export function runLines(view: ProgressView, figures: RunFigures, width: number, paint: Paint): string[] {
   const whole = Math.min(width, WIDEST);
   const room = whole >= TITLED ? whole - TITLE : whole;
@@ -76,7 +73,7 @@ export function runLines(view: ProgressView, figures: RunFigures, width: number,
   ];
 }
 
-/** What is waited for; where that is too long, the reason is cut and not what comes next: `…; next call at 10:42:05`. */
+/** If too long, the reason is cut, not what comes next: `…; next call at 10:42:05`. */
 function waitText(waiting: string, room: number): string {
   const text = asStarted(plain(waiting)).replace(/^waiting /, '');
   const [next = ''] = /; [^;]*$/.exec(text) ?? [];
@@ -128,7 +125,7 @@ function spendingPieces({ tokens, prices, budget }: RunFigures, length: number):
     ...(nearest === null
       ? []
       : [bar(nearest, 4, length), { text: `${Math.floor(nearest * 100)} %`, importance: 3 }]),
-    // Millionths would only blink.
+    // Rounded: more decimals would only flicker.
     {
       text: spent === null ? '' : `${cost(Number(spent.toFixed(2)))}${of(budget?.cost, cost)}`,
       importance: 1,
@@ -143,7 +140,7 @@ function spendingPieces({ tokens, prices, budget }: RunFigures, length: number):
 const part = (spent: number | null, limit: number | null | undefined): number | null =>
   spent !== null && typeof limit === 'number' ? spent / limit : null;
 
-/** The most frequent answers, in the order in which they came, so that they keep their places. */
+/** The most frequent answers in order of appearance, so that they keep their places. */
 function answerLine({ tally }: RunFigures, room: number, paint: Paint): string {
   const all = Object.entries(tally.answers);
   const most = all

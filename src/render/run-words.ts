@@ -3,17 +3,13 @@ import { count } from '../figures.js';
 import { STATUSES } from '../model.js';
 import { plain } from './terminal-text.js';
 
-/** The job, with a word that nobody misses where an emulator answered. */
 export const jobTitle = ({ job, emulated }: Pick<Summary, 'job' | 'emulated'>): string =>
   `${plain(job)}${emulated ? REHEARSAL : ''}`;
 
-/** Behind the name of what an emulator answered, on each page about it. */
+/** Follows the name on every page about a rehearsal. */
 export const REHEARSAL = ' (rehearsal, answered by an emulator)';
 
-/**
- * Every status is named, also with 0 rows, so that the line always has one form; it is never wrapped. Behind them the
- * answers of completed rows that are invalid, or left out for want of confidence, where there are any.
- */
+/** Names every status, also with 0 rows, so that the line keeps its form. Never wrapped. */
 export function reconciliation({ rows, answers_invalid, answers_abstained }: Reconciled): string {
   const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
   const answers = [
@@ -23,14 +19,14 @@ export function reconciliation({ rows, answers_invalid, answers_abstained }: Rec
   return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...answers].join('; ');
 }
 
-/** That a run stopped early, or missed what its job asks; nothing of any other. */
+/** Empty for a run that finished and missed nothing. */
 export function shortfall({ stopped, missed, rows, input }: Summary): string {
   if (stopped !== null)
     return `Stopped after ${count(rows.total)} of ${count(input.rows)} rows: ${plain(stopped)}`;
   return missed === null ? '' : `Finished, but ${plain(missed)}`;
 }
 
-/** Why a run stopped or what it missed, in one line, with a message of the error that most rows have. */
+/** In one line, with a sample of the most frequent error. */
 export function reasonLine({ stopped, missed, errors, error_samples: samples = {} }: Summary): string {
   const [code] = Object.keys(samples).toSorted((a, b) => (errors[b] ?? 0) - (errors[a] ?? 0));
   const sample = code === undefined ? '' : ` One of the errors (${code}): ${samples[code]}`;

@@ -2,10 +2,8 @@ import type { Abstention, Scores } from '../account/scores.js';
 import { count, counted, percent } from '../figures.js';
 import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
 
-/** Properties that a terminal lists. */
 const MOST_PROPERTIES = 15;
 
-/** How good answers are where the right ones are known. */
 export function scoreSections(scores: Scores): Section[] {
   const { accuracy, abstention, unanswered, left_out = '', properties } = scores;
   const none =
@@ -36,10 +34,10 @@ export function scoreSections(scores: Scores): Section[] {
   ];
 }
 
-/** On a terminal it goes on with the scores. */
+/** On a terminal it continues the scores. */
 const WITHIN = { short: '', chapter: 'answers' } as const;
 
-/** A square of right labels and answers; `null` where the job has no gold, or a row may have several labels. */
+/** `null` if the job has no gold, or a row may have several labels. */
 export function confusionOf({ confusion }: Scores): Matrix | null {
   const right = Object.keys(confusion);
   if (right.length === 0) return null;
@@ -51,7 +49,7 @@ export function confusionOf({ confusion }: Scores): Matrix | null {
     names: ['gold', 'answer'],
     down: right,
     across: answered,
-    // By own property only: a label may be called `constructor`.
+    // Own properties only: a label may be `constructor`.
     counts: right.map((label) =>
       answered.map((said) => {
         const row = confusion[label] ?? {};
@@ -61,7 +59,6 @@ export function confusionOf({ confusion }: Scores): Matrix | null {
   };
 }
 
-/** Once a row with gold is answered. */
 function scoreFigures({ accuracy, macro_f1, kappa, brier, ece, rows, unanswered }: Scores): Figure[] {
   if (accuracy === null) return [];
   const { value, low, high } = accuracy;

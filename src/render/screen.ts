@@ -1,12 +1,10 @@
 import { cells } from './terminal-text.js';
 
-/** A terminal, as far as lines are drawn on it. */
 export interface TerminalStream extends NodeJS.WritableStream {
   readonly columns?: number;
   readonly rows?: number;
 }
 
-/** Whether lines can be drawn on a stream: a terminal that obeys escape codes. */
 export const canDraw = (stream: { readonly isTTY?: boolean }): boolean =>
   stream.isTTY === true && process.env['TERM'] !== 'dumb';
 
@@ -16,30 +14,30 @@ const CLEAR_BELOW = '\u001b[J';
 const up = (lines: number): string => (lines > 0 ? `\u001b[${lines}A` : '');
 
 /**
- * Lines at the bottom of a terminal that are drawn again in their place, each time in one write, so that nothing flickers. What
- * others write meanwhile, such as the log, stands above them. The cursor rests at the beginning of the last line and stays
- * visible: a process that is killed leaves nothing behind that has to be mended.
+ * Lines at the bottom of a terminal, redrawn in place, each time in one write so that nothing flickers. Other
+ * output, such as the log, goes above them. The cursor rests at the start of the last line and stays visible,
+ * so a killed process leaves a usable terminal.
  */
 export class Screen {
-  /** Cells of each line as it was drawn; none while nothing is there. */
+  /** Cells of each drawn line; empty while nothing is drawn. */
   #drawn: readonly number[] = [];
   #lines: readonly string[] = [];
   readonly #write: (text: string) => boolean;
   readonly #restore: () => void;
   readonly #redraw = (): void => this.update();
-  /** Ctrl-Z: the shell writes where the lines were, and after `fg` they are drawn below that. */
+  /** Ctrl-Z: the shell writes where the lines were; after `fg` they are drawn below that. */
   readonly #suspend = (): void => {
     this.#clear();
     process.kill(process.pid, 'SIGSTOP');
   };
 
-  /** Also where the process ends in the middle of the run. */
+  /** Also on exit in the middle of a run. */
   readonly #clear = (): void => {
     this.#write(this.#toTop() + CLEAR_BELOW);
     this.#drawn = [];
   };
 
-  /** @param lines what to show in so many cells; none of them may be wider */
+  /** @param lines to show in that many cells; none may be wider */
   constructor(
     private readonly stream: TerminalStream,
     private readonly lines: (width: number) => readonly string[],
@@ -60,23 +58,20 @@ export class Screen {
     this.update();
   }
 
-  /** Draws what there is to show now. */
   update(): void {
     const top = this.#toTop();
-    // One cell stays free: a line that fills the terminal makes some of them wrap.
+    // One cell stays free: some terminals wrap a line that fills them.
     const lines = this.lines((this.stream.columns || 80) - 1);
-    // Lines above the upper edge could not be drawn again.
+    // Lines beyond the upper edge could not be redrawn.
     this.#lines = lines.slice(0, Math.max(1, (this.stream.rows || lines.length + 1) - 1));
     this.#write(top + this.#frame());
   }
 
-  /** Prints a text above the lines. */
   above(text: string): boolean {
     const ended = text.endsWith('\n') ? text : `${text}\n`;
     return this.#write(`${this.#toTop()}${CLEAR_BELOW}${ended}${this.#frame()}`);
   }
 
-  /** Takes the lines away, and leaves the terminal to others. */
   end(): void {
     this.#clear();
     this.#restore();
@@ -90,7 +85,7 @@ export class Screen {
     return `${this.#lines.map((line) => line + CLEAR_RIGHT).join('\n')}${CLEAR_BELOW}${START}`;
   }
 
-  /** To the first line. A terminal that became narrower has broken what was drawn into more lines. */
+  /** A terminal that became narrower has wrapped the drawn lines. */
   #toTop(): string {
     const width = this.stream.columns || 80;
     const above = this.#drawn.slice(0, -1).map((drawn) => Math.max(1, Math.ceil(drawn / width)));

@@ -18,7 +18,7 @@ import {
 import { scoreSections } from './score-sections.js';
 import { plain } from './terminal-text.js';
 
-/** The figures of a section, as `promptmill report --json` and the dashboard's page of a run have them. Their texts are plain. */
+/** In `promptmill report --json` and on the dashboard's page of a run. Texts are plain. */
 export interface ReportSection {
   /** Stable, for links. */
   readonly id: string;
@@ -26,14 +26,12 @@ export interface ReportSection {
   readonly rows: readonly Figure[];
 }
 
-/** A terminal says some things in a sentence that have a table elsewhere. */
+/** A terminal has a sentence for what is a table elsewhere. */
 const TERMINAL: readonly Medium[] = ['terminal'];
 const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
 
-/** Answers and errors that a terminal lists. */
 const MOST_LINES = 15;
 
-/** What the end of a run says. */
 export function summarySections(summary: Summary): Section[] {
   const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
   const without =
@@ -90,7 +88,6 @@ export function summarySections(summary: Summary): Section[] {
 const filterSection = (id: string, title: string, categories: FilterCounts): Section =>
   section(id, title, [figures(filterFigures(categories))], { chapter: 'filter', in: ELSEWHERE });
 
-/** What only a report has, besides. */
 export const furtherSections = (summary: Summary): Section[] => [
   section('quota', 'Quota', [figures(quota(summary))], { chapter: 'cost' }),
   section('last_run', 'Against the run before', [figures(against(summary))], {
@@ -99,7 +96,7 @@ export const furtherSections = (summary: Summary): Section[] => [
   }),
 ];
 
-/** All figures of a summary. A section without any is left out. */
+/** Sections without figures are left out. */
 export const sectionsOf = (summary: Summary): ReportSection[] =>
   [...summarySections(summary), ...furtherSections(summary)].flatMap(({ id, title, in: media, blocks }) => {
     const [found] = blocks.filter((block) => block.kind === 'figures');
@@ -114,7 +111,7 @@ const plainFigure = ({ name, value, sample, ...figure }: Figure): Figure => ({
   ...(sample !== undefined && { sample: plain(sample) }),
 });
 
-/** The most frequent first, each with its share of all. */
+/** The most frequent first, with shares. */
 function shared(counts: Counts): Figure[] {
   const all = sumOf(counts);
   return sorted(counts).map(([name, n]) => ({
@@ -130,7 +127,6 @@ const sorted = (counts: Counts): [string, number][] =>
     .filter(([, n]) => n > 0)
     .toSorted(([, a], [, b]) => b - a);
 
-/** How many answers are others than in the last run. */
 function driftFigures({ drift: found }: Summary): Figure[] {
   if (found === undefined) return [];
   return [
@@ -146,18 +142,17 @@ function driftFigures({ drift: found }: Summary): Figure[] {
   ];
 }
 
-/** Those that there are, in words. */
 const sourceCounts = (sources: Summary['answer_sources']): Counts =>
   Object.fromEntries(
     Object.entries(sources).flatMap(([source, n]) => (n === 0 ? [] : [[source.replaceAll('_', ' '), n]])),
   );
 
-/** Only where a job has done more than to read them. */
+/** Empty if all answers were only read. */
 function sources({ answer_sources: { read, ...others } }: Summary): Figure[] {
   return sumOf(others) === 0 ? [] : shared(sourceCounts({ read, ...others }));
 }
 
-/** `940 read, 12 repaired, 48 asked again`, where a job has done something about answers that did not fit. */
+/** `940 read, 12 repaired, 48 asked again`; empty unless the job mended answers. */
 function sourceWords({ answer_sources: { read, voted, ...mended } }: Summary): 'by name' | readonly string[] {
   return sumOf(mended) === 0 ? [] : 'by name';
 }
@@ -196,7 +191,7 @@ function tokens({ usage, cost: price }: Summary): Figure[] {
 function tokenWords({ usage, usage_estimated: rows = 0, cost: price, answer_sources }: Summary): string[] {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
-  // The service names the three on their own; they need not add up.
+  // The service reports the three independently; they need not add up.
   const [plus, equals] = prompt + completion === total ? [' +', ' ='] : [',', ','];
   return [
     `${count(prompt)} prompt${plus} ${count(completion)} completion${equals} ${count(total)} total`,
@@ -239,14 +234,14 @@ function reusedText({ copied, carried }: ReusedCounts): string {
   return `${parts.join(', ')}: not called`;
 }
 
-/** What calls cost that may have been paid for twice, about: nobody knows the bill of an answer that was lost. */
+/** An estimate: the bill of a lost answer is unknown. */
 function repeatsCost({ calls, cost: price, rows, reused }: Summary): number | null {
   const taken = reused === undefined ? 0 : reused.copied + reused.carried;
   const called = rows.completed + rows.filtered - taken;
   return price === null || calls.repeated === 0 || called <= 0 ? null : (price / called) * calls.repeated;
 }
 
-/** Requests and tokens a minute, on average and in the busiest minute, against what the job allows. */
+/** Per minute, mean and busiest, compared with the job's limits. */
 function quota({ details }: Summary): Figure[] {
   if (details === undefined || details.timeline.until_ms === 0) return [];
   const { timeline, limits } = details;
@@ -270,7 +265,7 @@ function quota({ details }: Summary): Figure[] {
 
 const MINUTE_MS = 60_000;
 
-/** What came in the busiest minute, or in the busiest bucket, a minute, where buckets are longer; `null` for a shorter run. */
+/** Per minute, over the busiest minute or longer bucket; `null` for a shorter run. */
 function busiestMinute({ width_ms, until_ms }: Timeline, counts: readonly number[]): number | null {
   if (until_ms < MINUTE_MS) return null;
   const buckets = Math.ceil(MINUTE_MS / width_ms);
@@ -278,7 +273,7 @@ function busiestMinute({ width_ms, until_ms }: Timeline, counts: readonly number
   return (Math.max(...sums) / (buckets * width_ms)) * MINUTE_MS;
 }
 
-/** Only where the job has a run before this one. */
+/** Empty without a previous run of the job. */
 function against(summary: Summary): Figure[] {
   const { last_run: last } = summary;
   if (last === undefined) return [];
@@ -310,7 +305,6 @@ function against(summary: Summary): Figure[] {
   ];
 }
 
-/** Answers of a run that are held against those of the run before. */
 const MOST_COMPARED = 10;
 
 function filterFigures(categories: FilterCounts): Figure[] {

@@ -8,7 +8,7 @@ import { plain } from './terminal-text.js';
 type Setting = readonly [name: string, value: string];
 type Details = StoredSummary['details'];
 
-/** What a run was asked to do, in words: what its records depend on, its limits and its budget. What is not set is left out. */
+/** What the records depend on, limits and budget. Settings that are not set are left out. */
 export const settingsInWords = ({ settings, limits }: Pick<Details, 'settings' | 'limits'>): Setting[] =>
   [
     ...Object.entries(settings)
@@ -19,14 +19,14 @@ export const settingsInWords = ({ settings, limits }: Pick<Details, 'settings' |
     .filter(([, text]) => text !== '')
     .map(([name, text]) => [plain(name), plain(text)]);
 
-/** Settings whose name in the job file says less than a word. */
+/** Settings whose name in the job file is unclear. */
 const NAMES: Readonly<Record<string, string>> = {
   'the way the input is read': 'input',
   row_parameters: 'parameters of single rows',
   '--emulate': 'emulator',
 };
 
-/** A setting as the manifest has it, as JSON; one that was cut, or was no JSON, as it is. */
+/** The manifest has settings as JSON; one that was cut, or was no JSON, stays as it is. */
 function textOf(name: string, value: string): string {
   const { data } = json.safeParse(parseJson(value));
   if (data === undefined) return value;
@@ -82,10 +82,9 @@ function stopText({ failures, abstained }: Details['limits']['stop_after']): str
   return [many(failures, 'failed or invalid'), many(abstained, 'abstained')].filter(Boolean).join(', ');
 }
 
-/** Not looked into: it comes from `JSON.parse`. */
+/** No validation: it comes from `JSON.parse`. */
 const json = z.custom<Json>((value) => value !== undefined);
 
-/** Empty for what is not set. */
 function wordsOf(value: Json): string {
   if (value === null) return '';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
@@ -99,6 +98,6 @@ function wordsOf(value: Json): string {
     .join(', ');
 }
 
-/** `abstainBelow` is `abstain below`; the names of requests stay as they are. */
+/** `abstainBelow` becomes `abstain below`; names of requests stay. */
 const inWords = (name: string): string =>
   name.replace(/([a-z])([A-Z])/g, (_, before, letter) => `${before} ${letter.toLowerCase()}`);

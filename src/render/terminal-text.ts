@@ -1,12 +1,10 @@
 import { styleText } from 'node:util';
 import { asStarted } from '../started.js';
 
-/** Text on a terminal: made harmless, measured in cells, fitted into columns. */
-
 /**
- * Everything that a terminal would obey or that would hide or reorder what is read: control characters (with
- * them every escape sequence), invisible and direction-changing format characters, line separators and lone
- * surrogates. The two joiners stay: words of several languages and many emoji need them.
+ * What a terminal would obey, or what hides or reorders text: control characters (so every escape sequence),
+ * invisible and direction-changing format characters, line separators and lone surrogates. The two joiners
+ * stay: words of several languages and many emoji need them.
  */
 const NOT_PLAIN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
@@ -14,25 +12,25 @@ const ZERO_CELLS = /[\p{M}\u200c\u200d]/u;
 const TWO_CELLS =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/u;
 
-/** Text from a job, a model or a service, with everything that is no plain text shown as `\u{1b}`. */
+/** Shows every character that is not plain text as `\u{1b}`. For texts of a job, a model or a service. */
 export function plain(text: string): string {
   return text.replace(NOT_PLAIN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 }
 
-/** The same of a text of several lines: line feeds and tabs stay. */
+/** As {@link plain}, but line feeds and tabs stay. */
 export const plainLines = (text: string): string => text.replace(/\r\n/g, '\n').replace(/[^\n\t]+/g, plain);
 
-/** What is said to a person who has a terminal: names of files and the like made plain, commands as they can be typed. */
+/** Plain text, with commands in the form in which this one was started. */
 export const told = (text: string): string => asStarted(plainLines(text));
 
-/** Terminal cells that a plain text takes: by script, near enough to align columns. */
+/** Width in terminal cells by script: close enough to align columns. */
 export function cells(text: string): number {
   let sum = 0;
   for (const char of text) sum += cellsOf(char);
   return sum;
 }
 
-/** The text in at most `width` cells, cut with `…` where it is longer. */
+/** At most `width` cells, cut with `…`. */
 export function clip(text: string, width: number): string {
   if (cells(text) <= width) return text;
   let kept = '';
@@ -45,14 +43,13 @@ export function clip(text: string, width: number): string {
   return `${kept}…`;
 }
 
-/** The text, then spaces up to `width` cells. */
 export const padEnd = (text: string, width: number): string =>
   text + ' '.repeat(Math.max(0, width - cells(text)));
 
 export const padStart = (text: string, width: number): string =>
   ' '.repeat(Math.max(0, width - cells(text))) + text;
 
-/** Items with a separator between them, in lines of at most `width` cells; no item is broken. */
+/** Lines of at most `width` cells; no item is broken. */
 export function flow(items: readonly string[], separator: string, width: number): string[] {
   const lines: string[] = [];
   let line: string | null = null;
@@ -70,14 +67,11 @@ export function flow(items: readonly string[], separator: string, width: number)
   return line === null ? lines : [...lines, line];
 }
 
-/** A plain text in lines of at most `width` cells that break between words; no line where there is no text. */
+/** Breaks between words; no line for an empty text. */
 export const words = (text: string, width: number): string[] =>
   text === '' ? [] : flow(text.split(' '), ' ', width);
 
-/**
- * What is said to a person, in lines that a terminal need not break within a word. Lines that begin with a space are commands:
- * they stay whole, to be copied.
- */
+/** Wraps for a terminal. Lines that begin with a space are commands and stay whole, to be copied. */
 export function wrapped(text: string, { isTTY = false, columns }: Partial<TerminalSize>): string {
   if (!isTTY) return text;
   return text
@@ -96,7 +90,6 @@ function cellsOf(char: string): number {
 type Style = Parameters<typeof styleText>[0];
 export type Paint = (style: Style, text: string) => string;
 
-/** @param color whether to colour at all */
 export function painter(color: boolean): Paint {
   return (style, text) => (color ? styleText(style, text, { validateStream: false }) : text);
 }

@@ -14,9 +14,8 @@ import {
 import { cells, clip, flow, type Paint, padEnd, padStart, painter, plain, words } from './terminal-text.js';
 
 export interface TerminalOptions {
-  /** Columns of the terminal; 50 is the least that stays readable. */
+  /** Columns; below 50 the text is hard to read. */
   readonly width: number;
-  /** Whether to colour; the caller knows the stream and `NO_COLOR`. */
   readonly color: boolean;
 }
 
@@ -26,21 +25,20 @@ const TITLES_BESIDE = 72;
 const TITLE = 16;
 const GAP = '  ';
 const SEPARATOR = ', ';
-/** Names of a matrix with which it is still looked at; of more, the pairs that are mixed up most often are listed. */
+/** With more names, a matrix lists the most frequent mix-ups instead. */
 const MOST_NAMES = 8;
 const MOST_PAIRS = 15;
-/** Cells that a name of a matrix takes at most. */
+/** In cells. */
 const NAME = 20;
-/** The longest bar. */
 const BAR = 40;
-/** Cells below which a message says nothing. */
+/** In cells; a shorter message says nothing. */
 const LEAST_SAMPLE = 20;
 const MOST_CODE_LINES = 30;
 const MOST_NOTE_LINES = 6;
 
 const COLOURS = { good: 'green', warn: 'yellow', bad: 'yellow' } as const;
 
-/** Writes a document to a stream that a person reads, with commands as they can be typed. */
+/** Commands are shown as they can be typed. */
 export const show = (document: Document, stream: NodeJS.WriteStream, before = ''): boolean =>
   stream.write(before + asStarted(renderTerminal(document, optionsOf(stream))));
 
@@ -49,7 +47,7 @@ export const optionsOf = ({ columns, isTTY }: Partial<NodeJS.WriteStream>): Term
   color: isTTY === true && process.env['NO_COLOR'] === undefined,
 });
 
-/** A document as lines for a terminal, ending in a line feed. */
+/** Ends in a line feed. */
 export function renderTerminal(document: Document, { width, color }: TerminalOptions): string {
   const { lead, sections, rest, isWide = false } = shownIn('terminal', document);
   const paint = painter(color);
@@ -68,7 +66,6 @@ export function renderTerminal(document: Document, { width, color }: TerminalOpt
   return `${parts.flatMap((lines, i) => (i === 0 || lines.length === 0 ? lines : ['', ...lines])).join('\n')}\n`;
 }
 
-/** What the lines of a block depend on. */
 interface Room {
   readonly width: number;
   readonly paint: Paint;
@@ -107,7 +104,7 @@ function blockLines(block: Block, room: Room): string[] {
       return tableLines(block, room);
     case 'matrix':
       return matrixLines(block, room);
-    // Pictures, and what can only be looked at where it can be searched.
+    // Pictures, and rows, which need a search.
     default:
       return [];
   }
@@ -134,7 +131,7 @@ function figureLines(figures: Figures, room: Room): string[] {
   const valueWidth = shown.every(({ value }) => isCount(value))
     ? Math.max(...shown.map(({ value }) => value.length))
     : 0;
-  // Names of files and the like stay whole, to be copied.
+  // File names and the like stay whole, to be copied.
   const left = form === 'facts' ? Number.POSITIVE_INFINITY : width - nameWidth - GAP.length;
   const lines = shown.flatMap((row) => {
     const [first = '', ...further] = besideName(row, valueWidth, left, areParts, paint);
@@ -151,7 +148,7 @@ function figureLines(figures: Figures, room: Room): string[] {
 const inWords = ({ name, value }: Figure): string =>
   isCount(value) ? `${value} ${name}` : `${name} ${value}`;
 
-/** The value with its share and its bar, or with a message as far as there is room; a long value over several lines. */
+/** The value with its share and bar, or with a message if there is room; a long value takes several lines. */
 function besideName(
   { value, percent, fraction, sample = '' }: Figure,
   valueWidth: number,
@@ -181,7 +178,7 @@ function tableLines({ columns, rows, most = rows.length }: Table, room: Room): s
     [head, ...body],
     columns.map(({ isNumber }) => isNumber === true),
   );
-  // A figure is never cut: where columns have no room, each row says what is what.
+  // A figure is never cut: if columns have no room, each row names its values.
   if (whole.some((line) => cells(line) > width) && columns.every(({ most }) => most === undefined))
     return [
       ...body.flatMap(([name = '', ...values]) => [
@@ -218,7 +215,7 @@ function noteLines(note: string, width: number): string[] {
   ).slice(0, MOST_NOTE_LINES);
 }
 
-/** A line for each name down and a column for each across; where they are too many, those that are mixed up most often. */
+/** A grid, or if it has too many names or no room, the most frequent mix-ups. */
 function matrixLines(matrix: Matrix, room: Room): string[] {
   const { names, down, across, counts } = matrix;
   const short = (name: string): string => clip(plain(name), NAME);
@@ -239,7 +236,7 @@ function matrixLines(matrix: Matrix, room: Room): string[] {
   ];
 }
 
-/** Cells in columns. @param toTheRight of each column */
+/** @param toTheRight per column */
 function aligned(rows: readonly (readonly string[])[], toTheRight: readonly boolean[]): string[] {
   const widths = toTheRight.map((_, i) => Math.max(...rows.map((row) => cells(row[i] ?? ''))));
   return rows.map((row) =>

@@ -10,25 +10,21 @@ import type { OutputRecord } from '../output/reader.js';
 import { formatOfName } from '../source/format.js';
 import { rows, survey } from '../source/source.js';
 
-/** Where the right answers of records are found. */
 export interface GoldSource {
-  /** The right answer of a record; `null` where it is not known. */
+  /** `null` if unknown. */
   readonly goldOf: (record: OutputRecord) => Gold | null;
-  /** What a person should know once all records were asked for. @throws UsageError when it fits none of them */
+  /** Notes, once all records were asked for. @throws UsageError when it matches none of them */
   readonly end: () => readonly string[];
 }
 
-/** What the sources of an output share. */
 export interface GoldParts {
-  /** Path of the output. */
   readonly output: string;
   readonly spec: AnswerSpec;
-  /** `input.id` of the job. */
   readonly id: string | null;
   readonly bad: BadCells;
 }
 
-/** Cells that cannot be an answer: the first is named, and all are counted. */
+/** Cells that cannot be an answer: names the first, counts the others. */
 export class BadCells {
   #first: string | null = null;
   #more = 0;
@@ -39,7 +35,7 @@ export class BadCells {
     else this.#more += 1;
   }
 
-  /** @throws UsageError when there was any */
+  /** @throws UsageError if there are any */
   end(): void {
     if (this.#first === null) return;
     throw new UsageError(
@@ -58,7 +54,7 @@ export async function goldSource(named: string, parts: GoldParts): Promise<GoldS
     : await fileSource(file, named.slice(file.length + 1) || null, parts);
 }
 
-/** The file that a text begins with, by its ending; null when it begins with none. */
+/** Up to the first colon after a known ending, else the whole text; null without a known ending. */
 function fileIn(named: string): string | null {
   for (let end = named.indexOf(':'); end >= 0; end = named.indexOf(':', end + 1)) {
     if (formatOfName(named.slice(0, end)) !== null) return named.slice(0, end);
@@ -66,7 +62,7 @@ function fileIn(named: string): string | null {
   return formatOfName(named) === null ? null : named;
 }
 
-/** A column of the output that the input had, or that was added since. */
+/** A column of the output, from the input or added since. */
 export function columnSource(column: string, user: string, { output, bad }: GoldParts): GoldSource {
   return {
     goldOf(record) {
@@ -83,10 +79,9 @@ export function columnSource(column: string, user: string, { output, bad }: Gold
   };
 }
 
-/** Right answers of a file are kept in memory: so many are. */
+/** Right answers are kept in memory. */
 const MOST_ROWS = 1_000_000;
 
-/** A right answer of a file. */
 interface Entry {
   readonly gold: Gold;
   readonly line: number;
@@ -94,9 +89,9 @@ interface Entry {
 }
 
 /**
- * A file with a right answer in each row, or in some. It has the id of a row in the column of `input.id`, or else the number of
- * a row of the output in `row`, or else an id in its first column. The file for review goes by `row` although it has an id. The
- * right answers are in the column named, else in `answer`, else in the only other column.
+ * A file with right answers. Identifies rows by the column of `input.id`, else by the row number in `row`,
+ * else by its first column; a review file always by `row`. The right answers are in the named column, else in
+ * `answer`, else in the only other column.
  */
 async function fileSource(file: string, named: string | null, parts: GoldParts): Promise<GoldSource> {
   const { output } = parts;
@@ -158,10 +153,9 @@ interface Columns {
   readonly gold: string;
 }
 
-/** The column with the number of a row. */
 const ROW = 'row';
 
-/** Columns by which the file for review is known: every one that is a CSV with columns of the input has them. */
+/** Columns that identify a review file: every CSV with input columns has them. */
 const REVIEW = [ROW, 'text', 'abstained'];
 
 function columnsOf(names: readonly string[], file: string, named: string | null, id: string | null): Columns {

@@ -18,21 +18,19 @@ import { openFinished, plainFile } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
 
-/** What came of a merge. */
 export interface Merged {
-  /** Answers that were put into the output. */
   readonly merged: number;
-  /** Answers of the review that the output had already. */
+  /** Answers that the output had already. */
   readonly already: number;
   /** Rows of the review without an answer. */
   readonly empty: number;
 }
 
 /**
- * Puts the answers that people gave into a finished output, and says so in its summary. The output is written anew and
- * replaced in one step. What is wrong with the review is told all together, before anything is written.
- * @param output whose lock this process has
- * @param mayGoOn throws when the output is not this process's to write any more, or the command is to end
+ * Puts a person's answers into a finished output, which is replaced in one step, and updates its summary. All
+ * problems of the review are reported together, before anything is written.
+ * @param output must be locked by this process
+ * @param mayGoOn throws if the lock is lost or the command must end
  * @throws UsageError
  */
 export async function mergeReview(
@@ -78,7 +76,7 @@ export async function mergeReview(
     await writeDurably(output, packedFor(output, checked()), mode, async (path) => {
       const written = await writtenOf(path, output);
       now = { ...summary, merged_review, details: { ...summary.details, written } };
-      // Where the process is killed behind this, the output says whether the answers are in it.
+      // If the process is killed after this, the output itself shows whether the answers are in it.
       const next = { written, merged_review };
       await writeDurably(
         files.summary,
@@ -92,19 +90,16 @@ export async function mergeReview(
     });
   }
   const told = summaryText(now);
-  // Also what a merge that was killed has left half-way.
+  // Also repairs what a killed merge left half done.
   if (readOwn(files.summary) !== told) await writeDurably(files.summary, told, mode);
   return { merged, already: answers.size - merged, empty };
 }
 
-/** Compares the answers of people with the records that they are about, and puts them there. */
 class Merge {
-  /** Rows whose record changes. */
   readonly changed = new Set<number>();
 
   constructor(
     private readonly answers: ReadonlyMap<number, Reviewed>,
-    /** Names of the answer's values in a record. */
     private readonly columns: readonly string[],
     private readonly format: OutputFormat,
     private readonly records: RecordFormat,
@@ -144,7 +139,6 @@ class Merge {
     }
   }
 
-  /** @param records that the output has */
   end(output: string, records: number): void {
     for (const [row, { line }] of this.answers)
       if (row > records)
@@ -157,12 +151,12 @@ class Merge {
     return reviewed === undefined ? null : this.#values(record, reviewed);
   }
 
-  /** What the record gets: the answer, and nothing that says that there is none. */
+  /** The answer, without the marks of an invalid or abstained one. */
   #values(record: OutputRecord, { answer }: Reviewed): ReadonlyMap<string, string> {
     return this.records.values(record.isInvalid ? WITH_ERROR : WITHOUT_ERROR, answer);
   }
 
-  /** @param value as it is written */
+  /** @param value in the form of the format */
   #isSame(found: Json | undefined, value: string): boolean {
     return valueText(found) === valueText(this.format.value(value));
   }
@@ -173,10 +167,9 @@ const NO_ANSWER: Answer = { values: [], counted: [], fault: null };
 const WITHOUT_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained']);
 const WITH_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained', 'error']);
 
-/** The manifest of a retry. */
 const retrying = z.object({ retry: z.object({ asked: z.string() }) });
 
-/** A finished output is a plain file, and no run goes on from it. @throws UsageError */
+/** A finished output is a plain file without a run to resume. @throws UsageError */
 function assertFinished(output: string): Stats {
   const { manifest } = outputFiles(output);
   if (isTaken(manifest)) {

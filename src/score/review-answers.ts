@@ -10,21 +10,19 @@ import type { Answer, Json, Row } from '../model.js';
 import { uninert } from '../output/formula.js';
 import { survey } from '../source/source.js';
 
-/** An answer that a person gave. */
 export interface Reviewed {
   readonly answer: Answer;
-  /** Of the file for review. */
   readonly line: number;
-  /** What the model had said, in short, as {@link inShort} has it; null where the file does not have it any more. */
+  /** {@link inShort} of the model's text; null if the file no longer has it. */
   readonly text: string | null;
 }
 
-/** Answers are kept in memory: so many are. */
+/** Answers are kept in memory. */
 const MOST_ROWS = 1_000_000;
-/** Problems that are told; the others are counted. */
+/** Problems listed; the others are only counted. */
 const MOST_TOLD = 20;
 
-/** Collects what is wrong with a review, because nothing is written unless all of it is right. */
+/** Collects all problems of a review: nothing is written unless there are none. */
 export class Problems {
   readonly #told: string[] = [];
   #all = 0;
@@ -36,7 +34,7 @@ export class Problems {
     if (this.#told.length < MOST_TOLD) this.#told.push(`${this.file}, line ${line}: ${what}`);
   }
 
-  /** @throws UsageError `review_invalid` when there are any */
+  /** @throws UsageError `review_invalid` if there are any */
   end(): void {
     if (this.#all === 0) return;
     const more = this.#all - this.#told.length;
@@ -49,11 +47,11 @@ export class Problems {
 }
 
 /**
- * Reads the answers that people gave, by the numbers of their rows. The file may have been saved by a spreadsheet: with another
- * separator, other line ends, its columns in another order, or without those that are not needed: `row` and the answer.
- * @param columns of the output, with a property of the answer each, in their order; none where it has the answer as a whole
- * @returns the answers, and how many rows have none
- * @throws UsageError for a file that cannot be read; what is wrong with single rows goes to `problems`
+ * Reads a person's answers by row number. A spreadsheet may have saved the file: with another separator,
+ * other line ends, reordered columns, or only the needed ones: `row` and the answer.
+ * @param columns of the answer's properties in the output, in order; empty if the answer is one value
+ * @returns also the number of rows without an answer
+ * @throws UsageError for an unreadable file; faults of single rows go to `problems`
  */
 export async function readReview(
   file: string,
@@ -68,7 +66,7 @@ export async function readReview(
       'Give the file with the rows for review.',
     );
   }
-  // A property of this name cannot be told from the number of a row.
+  // A property of this name cannot be distinguished from the row number.
   const properties = columns.includes('row') ? [] : columns;
   const answerIn = cellReader(spec, properties);
   const answers = new Map<number, Reviewed>();
@@ -117,10 +115,7 @@ const tooMany = (file: string): UsageError =>
     'Put them into several files, and merge one after the other.',
   );
 
-/**
- * A text by which a row is known again. What spreadsheets change is left out: white space, cases (`true` becomes `TRUE`), the
- * mark in front of a formula.
- */
+/** Digest of a row's text. Ignores what spreadsheets change: white space, case, the formula mark. */
 export function inShort(text: string): string {
   const plain = uninert(text).normalize('NFC').replaceAll(/\s+/g, ' ').trim().toLowerCase();
   const number = plain === '' ? Number.NaN : Number(plain);
@@ -130,7 +125,7 @@ export function inShort(text: string): string {
     .slice(0, 22);
 }
 
-/** Reads the answer of a row from its cells: null where they are empty, a text that says what is wrong with them. */
+/** Null if the cells are empty; a string says what is wrong with them. */
 type CellReader = (cell: (name: string) => string | null) => Answer | string | null;
 
 function cellReader(spec: AnswerSpec, properties: readonly string[]): CellReader {
@@ -149,7 +144,7 @@ function cellReader(spec: AnswerSpec, properties: readonly string[]): CellReader
 
 type JsonSpec = Extract<AnswerSpec, { kind: 'json' }>;
 
-/** Properties in columns of their own, or the JSON as a whole in one. */
+/** Each property in its own column, or the whole JSON in one. */
 function jsonReader(spec: JsonSpec, properties: readonly string[]): CellReader {
   const reader = answerReader(spec);
   const read = propertyReader(spec);
@@ -168,14 +163,14 @@ function jsonReader(spec: JsonSpec, properties: readonly string[]): CellReader {
   };
 }
 
-/** Reads the cell of a property: as JSON where the schema takes that, else as text. */
+/** Reads a property's cell as JSON if the schema accepts that, else as text. */
 function propertyReader({ schema, ...spec }: JsonSpec): (name: string, text: string) => Json {
   const { properties } = schema;
   const isText = (name: string): boolean => {
     const property = isObject(properties) ? properties[name] : undefined;
     return isObject(property) && property['type'] === 'string';
   };
-  // A property is looked at without the others.
+  // Checks one property without the others.
   const alone = answerReader({ ...spec, schema: { ...schema, required: [] } });
   const fits = (name: string, value: Json): boolean =>
     alone.read({ text: JSON.stringify(Object.fromEntries([[name, value]])), finish_reason: 'stop' }).fault ===
@@ -187,6 +182,6 @@ function propertyReader({ schema, ...spec }: JsonSpec): (name: string, text: str
   };
 }
 
-/** The JSON of a cell, with `TRUE` and `FALSE` as spreadsheets write them; a text that is none as it is. */
+/** Accepts `TRUE` and `FALSE` of spreadsheets; text that is no JSON stays text. */
 const parsed = (text: string): Json =>
   exactOr(/^(?:true|false)$/i.test(text) ? text.toLowerCase() : text, text);

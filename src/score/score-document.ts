@@ -6,7 +6,6 @@ import { REHEARSAL } from '../render/run-words.js';
 import { scoreSections } from '../render/score-sections.js';
 import type { ScoreReport } from './score-output.js';
 
-/** What `promptmill score` says. */
 export function scoreDocument(report: ScoreReport): Document {
   const { output, records, gold, scores, notes } = report;
   const title = `${output}${isMarked(output, 'emulated') ? REHEARSAL : ''}`;

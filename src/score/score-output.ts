@@ -10,40 +10,38 @@ import { valueText } from '../json.js';
 import { type OutputRecord, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
 import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
 
-/** What `promptmill score --json` prints. */
+/** `promptmill score --json`. */
 export interface ScoreReport {
   readonly output: string;
-  /** The job file. */
+  /** Path of the job file. */
   readonly job: string;
-  /** Where right answers were looked for. */
+  /** Columns and files with right answers. */
   readonly gold: readonly string[];
-  /** Records of the output. */
   readonly records: number;
   /** As in the summary of a run. */
   readonly scores: Scores;
-  /** What thresholds of confidence do to the rows with gold; `null` where the output has no confidence. */
+  /** Effect of confidence thresholds on the rows with gold; `null` if the output has no confidence. */
   readonly abstention: {
     readonly thresholds: readonly Threshold[];
     /**
-     * For each accuracy the lowest threshold with which the answered rows have it, and are as many as `answer.abstain` wants;
-     * `null` where there is none. With 0 every label may stay.
+     * The lowest threshold for each accuracy with enough answered rows; `null` if none, 0 if all labels may
+     * stay.
      */
     readonly targets: readonly { readonly accuracy: number; readonly reached: Threshold | null }[];
   } | null;
-  /** By what rows are told where that is their number, and what is left out. */
+  /** Identification by row number, scores left out, and warnings. */
   readonly notes: readonly string[];
 }
 
-/** What of a job its answers are scored by. */
 export type ScoredJob = RecordSettings & Pick<Settings, 'gold'>;
 
 const THRESHOLDS = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 const TARGETS = [0.9, 0.95, 0.99];
 
 /**
- * Scores a finished output against right answers, in one pass over its records.
- * @param named `--gold`, where it was given; the first that knows the answer of a row counts. @default the column of the job
- * @param warning what a reader must know of the output first; null for nothing
+ * Scores a finished output in one pass.
+ * @param named `--gold`; the first source that has a row's answer counts. @default the column of the job
+ * @param warning what a reader must know of the output first
  * @throws UsageError when there is nothing to score
  */
 export async function scoreOutput(
@@ -109,7 +107,7 @@ export async function scoreOutput(
   };
 }
 
-/** Scores that are left out, each with the columns that it would take. */
+/** Scores left out, with the columns they need. */
 function leftOut(record: OutputRecord, { answer }: RecordedJob): string[] {
   if (answer.confidenceOf === undefined) return [];
   const lacking = record.lacksForProbabilities();
@@ -117,7 +115,7 @@ function leftOut(record: OutputRecord, { answer }: RecordedJob): string[] {
     names.length === 0 ? [] : [`${what}: the records have no ${names.join(', ')}`];
   return [
     ...no('no calibration error and no abstention', record.hasConfidence ? [] : ['confidence']),
-    // Of numbers that voted no record has the probabilities.
+    // Numbers that voted have no probabilities.
     ...no('no Brier score', answer.confidenceOf.length === 0 ? ['probabilities of numbers'] : lacking),
   ];
 }

@@ -1,22 +1,17 @@
-/** Bytes that are looked at before the rest is read. */
 const HEAD_BYTES = 64 * 1024;
 
-/** What is known of a stream of bytes before the rest is read. */
 export interface Beginning {
   readonly head: Buffer;
-  /** The stream has nothing more. */
+  /** Nothing follows. */
   readonly isAll: boolean;
 }
 
-/** A stream of bytes whose beginning is known. */
 interface LookedAt extends Beginning {
-  /** The whole stream, less the first bytes of its beginning. To be read once. */
+  /** The stream without its first bytes. Readable once. */
   from(skippedBytes: number): AsyncGenerator<Buffer>;
-  /** Ends the stream; for whoever does not read it to its end. */
   close(): Promise<void>;
 }
 
-/** Reads the beginning of a stream, so that it can be looked at before the rest is read. */
 export async function readBeginning(bytes: AsyncIterable<Buffer>): Promise<LookedAt> {
   const stream = bytes[Symbol.asyncIterator]();
   const parts: Buffer[] = [];

@@ -5,46 +5,44 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTES = Buffer.from('"');
 const NOTHING = Buffer.alloc(0);
-/** From so many bytes on a cell is long: going around csv-parse costs less than going through it. */
+/** From this length on, going around csv-parse is cheaper than going through it. */
 const LONG_BYTES = 24;
 
-/** A cell that goes around csv-parse. */
 interface LongCell {
   readonly text: string;
-  /** Bytes that csv-parse would have read of it, its quotes included. */
+  /** Bytes that csv-parse would have read, quotes included. */
   readonly bytes: number;
 }
 
 /**
- * Finds where cells begin and end, and gives csv-parse a text that it reads right and fast.
+ * Finds the cells, and gives csv-parse a text that it reads correctly and fast.
  *
- * _Right:_ cells come out as Python's csv, pandas and spreadsheets read them (fault 71). A quote inside a cell that does
- * not begin with one is data for them and, with `relax_quotes`, for csv-parse. Text behind the quote that closes a cell
- * belongs to the cell for them: `"abc"def` is `abcdef`. So the closing quote moves to the end of the cell, and a quote on
- * its way is doubled: `"abcdef"`.
+ * _Correct:_ cells read as in Python's csv, pandas and spreadsheets (fault 71). A quote inside a cell that
+ * does not begin with one is data for them and, with `relax_quotes`, for csv-parse. Text after a closing
+ * quote belongs to the cell for them: `"abc"def` is `abcdef`. So the closing quote moves to the end of the
+ * cell, and quotes before it are doubled: `"abcdef"`.
  *
- * With one exception. A quoted cell over several lines that has text behind its quote is, far more likely, a quote
- * that was never closed and has met the opening quote of a later record; Python would swallow the rows between
- * (fault 4). There the text ends, so that csv-parse finds the cell unclosed.
+ * One exception: a quoted cell over several lines with text after its quote is most likely a quote that was
+ * never closed and met the opening quote of a later record; Python would swallow the rows between (fault 4).
+ * The text ends there, so that csv-parse finds the cell unclosed.
  *
- * _Fast:_ csv-parse takes 35 ns for a byte. So the text of a long cell goes around it: csv-parse reads a mark instead, one
- * character that no other cell begins with, and {@link restore} replaces it in the record.
+ * _Fast:_ csv-parse takes 35 ns per byte. So long cells go around it: csv-parse reads a mark, one character
+ * that no other cell begins with, and {@link restore} replaces it in the record.
  */
 export class CellScanner {
   readonly #delimiter: Buffer;
   readonly #mark: Buffer;
-  /** Bytes whose meaning the next chunk decides. */
+  /** Bytes whose meaning depends on the next chunk. */
   #held: Buffer = NOTHING;
   #state: 'start' | 'bare' | 'quoted' | 'behind' = 'start';
-  /** What came so far of a cell that a chunk's end cut or that has text behind its quote, without its quotes. */
+  /** Content so far, without quotes, of a cell that a chunk cut or that has text after its quote. */
   #pieces: Buffer[] = [];
-  /** The cell with text behind its quote has a line's end in it. */
   #overLines = false;
   #long: LongCell[] = [];
   #restored = 0;
-  /** Bytes of the restored records that csv-parse has not read. */
+  /** Bytes of restored records that csv-parse has not read. */
   bytesAround = 0;
-  /** Ends of lines outside of quotes so far: each ends a record or a blank line, which csv-parse tells later. */
+  /** Line ends outside quotes so far: each ends a record or a blank line, which csv-parse reports later. */
   lineEnds = 0;
   /** A quote is never closed: nothing after it is passed on. */
   isCut = false;
@@ -54,7 +52,6 @@ export class CellScanner {
     this.#mark = Buffer.of(delimiter.startsWith('\0') ? 1 : 0);
   }
 
-  /** @returns what csv-parse is to read */
   write(chunk: Buffer): Buffer {
     return this.#pass(chunk, false);
   }
@@ -63,7 +60,7 @@ export class CellScanner {
     return this.#pass(NOTHING, true);
   }
 
-  /** Puts the long cells into a record of csv-parse. For every record, in order. */
+  /** Puts the long cells into a record of csv-parse. Call for every record, in order. */
   restore(cells: string[]): void {
     for (let i = 0; i < cells.length && this.#restored < this.#long.length; i++) {
       const long = this.#long[this.#restored];
@@ -79,15 +76,14 @@ export class CellScanner {
     this.#long = this.#long.slice(this.#restored);
     this.#restored = 0;
     const text = Buffer.concat([this.#held, chunk]);
-    // A quote and a delimiter behind it are looked at together.
+    // A quote and the delimiter after it must be seen together.
     const end = last ? text.length : text.length - this.#delimiter.length;
     const out: Buffer[] = [];
-    // Pieces of earlier chunks.
     let joined = this.#pieces.length;
     let at = 0;
-    // Up to here the text is in `out`, in the pieces or in a long cell.
+    // The text up to here is in `out`, in the pieces or in a long cell.
     let passed = 0;
-    // Where the cell begins, and where its content that is in no piece yet.
+    // Start of the cell, and of its content that is in no piece yet.
     let cell = 0;
     let content = 0;
     const addPiece = (to: number): void => {
@@ -145,7 +141,7 @@ export class CellScanner {
     }
     if (last && (this.#state === 'bare' || this.#state === 'behind') && !this.isCut) endCell(at, at);
     if (this.#state !== 'start') addPiece(at);
-    // Each quote behind the one that closes a cell makes a piece, and a cell may have millions of them.
+    // Each quote after the closing one makes a piece, and a cell may have millions of them.
     if (this.#pieces.length > joined) this.#pieces.push(Buffer.concat(this.#pieces.splice(joined)));
     out.push(text.subarray(passed, at));
     if (this.isCut || (last && this.#state === 'quoted')) out.push(QUOTES);
@@ -153,7 +149,7 @@ export class CellScanner {
     return Buffer.concat(out);
   }
 
-  /** What csv-parse reads for a whole cell. */
+  /** Text for csv-parse in place of a whole cell. */
   #passedFor(content: Buffer): Buffer {
     const isQuoted = this.#state !== 'bare';
     if (!this.#isLong(content, 0, content.length)) {
@@ -171,7 +167,6 @@ export class CellScanner {
     return to - from >= LONG_BYTES || (to > from && text[from] === this.#mark[0]);
   }
 
-  /** Where the next delimiter or line's end stands; `end` where none stands before. */
   #nextSeparator(text: Buffer, from: number, end: number): number {
     const first = this.#delimiter[0];
     for (let at = from; at < end; at++) {
@@ -182,7 +177,7 @@ export class CellScanner {
     return end;
   }
 
-  /** Bytes of the delimiter or the line's end that stands here; 0 where there is none. */
+  /** Length of the delimiter or line end here; 0 if there is none. */
   #separatorAt(text: Buffer, at: number): number {
     const byte = text[at];
     if (byte === LF || byte === CR) return 1;
@@ -192,7 +187,7 @@ export class CellScanner {
   }
 }
 
-/** The content of a quoted cell, each of whose quotes is doubled. */
+/** Undoes the doubling of quotes. */
 function withoutDoubles(content: Buffer): Buffer {
   const first = content.indexOf(QUOTE);
   if (first < 0) return content;

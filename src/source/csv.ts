@@ -12,7 +12,7 @@ import { lineBreaks, RECORD_LIMIT, recordTooLarge } from './lines.js';
 export const csv: InputFormat = table('csv', '.csv', ',');
 export const tsv: InputFormat = table('tsv', '.tsv', '\t');
 
-/** @param usual what separates the cells where nothing else is said or found out */
+/** @param usual delimiter if none is given or detected */
 function table(format: string, ending: string, usual: string): InputFormat {
   return {
     name: format,
@@ -36,29 +36,23 @@ function table(format: string, ending: string, usual: string): InputFormat {
   };
 }
 
-/** What the reader of CSV and TSV needs besides the bytes. */
 interface CsvOptions {
-  /** How messages call the input. */
   readonly name: string;
   readonly delimiter: string;
   /** Lines of the file before the first byte. @default 0 */
   readonly skippedLines?: number;
-  /** Told the column names once, before the first row. */
+  /** Once, before the first row. */
   readonly onColumns: (columns: readonly string[]) => void;
 }
 
-/**
- * Bytes of heap that a cell takes besides its text: its place in the record's array, which has grown to one and a
- * half times its length, and the head of its string.
- */
+/** Heap bytes of a cell besides its text: its array slot (arrays grow to 1.5 times) and the string header. */
 const CELL_BYTES = 36;
 
 /**
- * Rows of a CSV with a header, in batches. Cells are text, unchanged to the byte. A blank line is no record,
- * also where there is only one column: an empty cell on a line of its own is written `""`. Quotes are read as Python's
- * csv reads them, but for the one that a {@link CellScanner} cuts off.
- *
- * @param bytes sound UTF-8 without a byte-order mark, so that csv-parse has nothing to guess
+ * Rows in batches, cells unchanged to the byte. A blank line is no record, even with a single column: its
+ * empty cell is written `""`. Quotes read as in Python's csv, except for the one where a {@link CellScanner}
+ * cuts the text.
+ * @param bytes valid UTF-8 without a byte-order mark, so that csv-parse does not guess
  * @throws UsageError `bad_quote`, `duplicate_column`, `record_too_large`, `bad_delimiter`
  */
 export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions): AsyncGenerator<Row[]> {
@@ -69,7 +63,7 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
     scanner.restore(cells);
     records.add(cells, bytes + scanner.bytesAround, empty_lines);
   });
-  // Faults come back through the callbacks of write and end.
+  // Errors arrive in the callbacks of write and end.
   parser.on('error', () => {});
   try {
     let lineEnds = 0;
@@ -79,7 +73,7 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
       bytesSince = scanner.lineEnds === lineEnds ? bytesSince + chunk.length : 0;
       lineEnds = scanner.lineEnds;
       if (bytesSince > RECORD_LIMIT) {
-        // csv-parse tells of the record before once it has met some bytes of this one.
+        // csv-parse reports the previous record only after some bytes of this one.
         await settled((done) => parser.write('x'.repeat(16), done));
         throw recordTooLarge(options.name, records.nextLine(parser.info.empty_lines));
       }
@@ -95,7 +89,7 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
   }
 }
 
-/** csv-parse, which tells each record while it is on it: the line must be known when the next one has a fault. */
+/** Reports each record at once: its line must be known when the next record has a fault. */
 class RecordParser extends Parser {
   readonly #onRecord: (cells: string[], info: Parser['info']) => void;
 
@@ -104,7 +98,7 @@ class RecordParser extends Parser {
     this.#onRecord = onRecord;
   }
 
-  /** In place of its option `on_record`, for which it makes an object of all it knows: half of its time. */
+  /** Replaces the option `on_record`, for which csv-parse builds an object each time: half of its time. */
   override push(cells: string[] | null): boolean {
     if (cells === null) return super.push(null);
     this.#onRecord(cells, this.info);
@@ -112,7 +106,6 @@ class RecordParser extends Parser {
   }
 }
 
-/** Turns the parser's records into rows and keeps count of records, lines and bytes. */
 class RecordReader {
   readonly #options: CsvOptions;
   #columns: readonly string[] | null = null;
@@ -129,11 +122,11 @@ class RecordReader {
   }
 
   /**
-   * @param bytes position in the input after the record
-   * @param blankLines blank lines so far
+   * @param bytes input position after the record
+   * @param blankLines so far
    */
   add(cells: readonly string[], bytes: number, blankLines: number): void {
-    // Counted here: csv-parse's own count takes a CR LF inside a cell for two lines.
+    // Counted here: csv-parse counts a CR LF inside a cell as two lines.
     const line = this.nextLine(blankLines);
     this.#lastLine = line + cells.reduce((sum, cell) => sum + lineBreaks(cell), 0);
     this.#blankLines = blankLines;
@@ -153,7 +146,6 @@ class RecordReader {
     this.#rows.push(cells.length === columns.length ? row : { ...row, fault: ragged(line, cells, columns) });
   }
 
-  /** Line on which the record after the last one begins. */
   nextLine(blankLines: number): number {
     return this.#lastLine + 1 + blankLines - this.#blankLines;
   }
@@ -169,7 +161,7 @@ class RecordReader {
   }
 }
 
-/** The header's names; a column without one is `column_1`. Two of a name are refused (fault 6). */
+/** An empty name becomes `column_1`. Duplicates are refused (fault 6). */
 function columnNames(cells: readonly string[], name: string): readonly string[] {
   const columns = cells.map((cell, index) => (cell === '' ? `column_${index + 1}` : cell));
   const positions = new Map<string, number>();
@@ -203,7 +195,7 @@ function checkDelimiter({ name, delimiter }: CsvOptions): void {
   );
 }
 
-/** All that csv-parse still calls an error: a quote that opens a cell and never closes (fault 4). */
+/** The only error left to csv-parse: a quote that opens a cell and never closes (fault 4). */
 function badQuote(error: CsvError, parser: Parser, records: RecordReader, { name }: CsvOptions): UsageError {
   const line = records.nextLine(parser.info.empty_lines);
   const column = records.columnAt(Number(error['column']));
@@ -223,19 +215,18 @@ function settled(start: (done: (error?: Error | null) => void) => void): Promise
   });
 }
 
-/** Column name → its position in every record. */
 type ColumnIndex = ReadonlyMap<string, number>;
 
 /**
- * The fields of one CSV record. All records of a file share the names, so that a row holds its cells and nothing
- * else: a map of its own for each of 6,000 columns would take ten times the memory (fault 70).
+ * The fields of a record. All records share the names, so a row holds only its cells: a map per row with
+ * 6,000 columns would take ten times the memory (fault 70).
  */
 class CellFields implements ReadonlyMap<string, Json> {
   readonly #index: ColumnIndex;
   readonly #cells: readonly string[];
   readonly size: number;
 
-  /** @param cells in the order of the columns; a ragged record may have fewer or more */
+  /** @param cells in column order; a ragged record may have fewer or more */
   constructor(index: ColumnIndex, cells: readonly string[]) {
     this.#index = index;
     this.#cells = cells;

@@ -2,16 +2,14 @@ import { parse } from 'csv-parse/sync';
 import { UsageError } from '../errors.js';
 import { CellScanner } from './cells.js';
 
-/** How a file separates its cells. */
 export interface Dialect {
   readonly delimiter: string;
   /** Bytes before the header that are no record. */
   readonly skippedBytes: number;
-  /** Where the delimiter is told from, for a person; null when it is the usual or the given one. */
+  /** How the delimiter was found, for people; null for the usual or the given one. */
   readonly note: string | null;
 }
 
-/** What separates cells in files that are found out in the world. */
 const KNOWN: readonly (readonly [delimiter: string, name: string])[] = [
   [',', 'commas'],
   [';', 'semicolons'],
@@ -19,19 +17,17 @@ const KNOWN: readonly (readonly [delimiter: string, name: string])[] = [
   ['|', 'vertical bars'],
 ];
 
-/** Records that are looked at, the header included. */
+/** Records examined, the header included. */
 const SAMPLE = 50;
 
-/** Part of the records that must have as many cells as the header: a ragged record says nothing of the rest. */
+/** Share of the records that must have the header's number of cells: a few ragged ones do not matter. */
 const MOST = 0.8;
 
 /**
- * Finds out what separates the cells: what the job says; else what the first line says (`sep=;`, as Excel writes it);
- * else the usual delimiter, unless the header does not have it and has another one that divides header and records
- * into the same number of cells.
- *
+ * The delimiter: the job's; else the first line's (`sep=;`, as Excel writes it); else the usual one, unless
+ * the header lacks it and another one divides header and records into equal numbers of cells.
  * @param head the beginning of the text
- * @param isAll the text has nothing more
+ * @param isAll nothing follows
  * @param usual the delimiter of the format
  * @param given `input.delimiter`
  * @throws UsageError `ambiguous_delimiter`
@@ -84,22 +80,20 @@ function detected(head: Buffer, isAll: boolean, usual: string, name: string): st
   );
 }
 
-/** Most records have as many cells as the header. */
 function fits([header, ...records]: readonly number[]): boolean {
   return records.filter((count) => count === header).length >= records.length * MOST;
 }
 
-/** How csv-parse reads what `cells.ts` has gone over. */
 export const parserOptions = (delimiter: string) => ({
   delimiter,
-  // All three by name: csv-parse would settle on the first it meets, and mixed ends would not parse (fault 3).
+  // All by name: csv-parse would settle on the first it sees, and mixed ends would not parse (fault 3).
   record_delimiter: ['\r\n', '\n', '\r'],
   relax_column_count: true,
   relax_quotes: true,
   skip_empty_lines: true,
 });
 
-/** How many cells the header and the first records have; the record that the head cuts is left out. */
+/** Of the header and the first records, without the record that the head cuts off. */
 function cellCounts(head: Buffer, isAll: boolean, delimiter: string): number[] {
   const scanner = new CellScanner(delimiter);
   const text = Buffer.concat([scanner.write(head), scanner.end()]);
@@ -114,7 +108,7 @@ function cellCounts(head: Buffer, isAll: boolean, delimiter: string): number[] {
       },
     });
   } catch {
-    // A quote that is open where the head ends; if it never closes, the reading says so with its line.
+    // A quote is open where the head ends; if it never closes, reading reports it with its line.
   }
   if (!isAll && counts.length < SAMPLE) counts.pop();
   return counts;

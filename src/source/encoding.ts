@@ -6,20 +6,20 @@ import { lineBreaks, RECORD_LIMIT } from './lines.js';
 
 const require = createRequire(import.meta.url);
 
-/** Turns the bytes of one encoding into UTF-8 without a byte-order mark, and refuses what it cannot decode. */
+/** Converts to UTF-8 without a byte-order mark, and refuses what it cannot decode. */
 interface Decoder {
   write(bytes: Buffer): Buffer;
   end(): Buffer;
 }
 
-/** Enough bytes to tell every byte-order mark. */
+/** Length of the longest byte-order mark. */
 const MARK_BYTES = 3;
 const EMPTY: Buffer = Buffer.alloc(0);
 const REPLACEMENT = Buffer.from('\ufffd');
 
 /**
- * The same text as sound UTF-8 without a mark, whatever encoding it came in. A named encoding is taken at its
- * word; without a name the byte-order mark tells UTF-16, and everything else must be UTF-8 (faults 1 and 2).
+ * To valid UTF-8 without a mark. A named encoding is trusted; without a name the byte-order mark decides on
+ * UTF-16, and anything else must be UTF-8 (faults 1 and 2).
  * @throws UsageError `invalid_encoding`, `unknown_encoding`
  */
 export async function* toUtf8(
@@ -48,7 +48,7 @@ function decoderFor(head: Buffer, name: string, encoding: string | undefined): D
   return new Utf8(name);
 }
 
-/** Passes UTF-8 through unchanged, mark removed; a sequence cut by a chunk's end waits for the next chunk. */
+/** Passes UTF-8 through without its mark; a sequence cut by a chunk waits for the next chunk. */
 class Utf8 implements Decoder {
   readonly #name: string;
   #offset = 0;
@@ -83,7 +83,7 @@ class Utf8 implements Decoder {
   }
 }
 
-/** How many bytes at the end begin a sequence that the next chunk may complete. */
+/** Bytes at the end that begin a sequence, which the next chunk may complete. */
 function unfinished(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;
@@ -93,7 +93,7 @@ function unfinished(bytes: Buffer): number {
   return 0;
 }
 
-/** Offset of the first byte that is no UTF-8: the first U+FFFD of the decoded text that is not in the bytes. */
+/** Offset of the first invalid byte: the first U+FFFD of the decoded text that is not in the bytes. */
 function firstInvalid(bytes: Buffer): number {
   const text = bytes.toString('utf8');
   let offset = 0;
@@ -105,7 +105,7 @@ function firstInvalid(bytes: Buffer): number {
   return offset;
 }
 
-/** Decodes any encoding that iconv-lite knows; it strips the marks of the encodings that have one. */
+/** Any encoding of iconv-lite, which strips marks itself. */
 class Foreign implements Decoder {
   readonly #name: string;
   readonly #encoding: string;
@@ -118,7 +118,7 @@ class Foreign implements Decoder {
   #line = 1;
 
   constructor(name: string, encoding: string) {
-    // Loaded for a file that is not UTF-8 only.
+    // Loaded only for a file that is not UTF-8.
     const library: typeof iconv = require('iconv-lite');
     if (!library.encodingExists(encoding)) {
       throw new UsageError(
@@ -131,20 +131,20 @@ class Foreign implements Decoder {
     this.#encoding = encoding;
     this.#decoder = library.getDecoder(encoding);
     this.#utf16 = /^utf-?16/i.test(encoding);
-    // U+FFFD is iconv-lite's mark for bytes without a meaning. In UTF-16 half a pair is all that has none, and
-    // a U+FFFD is one that the file holds.
+    // iconv-lite decodes bytes without a meaning to U+FFFD. In UTF-16 only half a pair has none, and a U+FFFD
+    // is one of the file's own.
     this.#undecodable = this.#utf16 ? /\p{Surrogate}/u : /[\p{Surrogate}\ufffd]/u;
   }
 
   write(bytes: Buffer): Buffer {
     this.#bytes += bytes.length;
     const all = this.#heldBytes.length === 0 ? bytes : Buffer.concat([this.#heldBytes, bytes]);
-    // iconv-lite loses characters where a chunk cuts a double-byte sequence (pillarjs/iconv-lite#417). No such
-    // sequence of any of its encodings ends in a byte below 0x30: what follows the last of them waits.
+    // iconv-lite loses characters if a chunk cuts a double-byte sequence (pillarjs/iconv-lite#417). No such
+    // sequence of any of its encodings ends in a byte below 0x30: what follows the last such byte waits.
     const whole = all.length > RECORD_LIMIT ? all.length : all.findLastIndex((byte) => byte < 0x30) + 1;
     this.#heldBytes = all.subarray(whole);
     const text = this.#heldText + this.#decoder.write(all.subarray(0, whole));
-    // A pair of surrogates, or CR and LF, may still be cut.
+    // A surrogate pair, or CR LF, may still be cut.
     this.#heldText = /[\ud800-\udbff\r]$/.exec(text)?.[0] ?? '';
     return this.#encode(text.slice(0, text.length - this.#heldText.length));
   }

@@ -4,25 +4,21 @@ import { type InputFormat, type InputSpec, nameOf } from './input.js';
 import { jsonl } from './jsonl.js';
 import { kindOfName } from './kind.js';
 
-/** The formats of the input. All that is said of them elsewhere comes from this list. */
+/** Everything said about input formats elsewhere comes from this list. */
 const INPUT_FORMATS: readonly InputFormat[] = [csv, tsv, jsonl];
 
 export const INPUT_FORMAT_NAMES = INPUT_FORMATS.map(({ name }) => name);
 
-/** The endings by which a file's format is known. */
 export const INPUT_ENDINGS = INPUT_FORMATS.flatMap(({ endings }) => endings);
 
-/** The format that a file's name tells, with or without `.gz`; null when it tells none. */
+/** By the ending, with or without `.gz`; null if unknown. */
 export function formatOfName(path: string): InputFormat | null {
   const plain = path.toLowerCase().replace(/\.gz$/, '');
   const ending = /\.[^./\\]*$/.exec(plain)?.[0] ?? '';
   return INPUT_FORMATS.find(({ endings }) => endings.includes(ending)) ?? null;
 }
 
-/**
- * The format an input is read in: the one given, else the one its name tells.
- * @throws UsageError `bad_format`, `unknown_format`
- */
+/** The given format, else by the name. @throws UsageError `bad_format`, `unknown_format` */
 export function formatOf(spec: InputSpec): InputFormat {
   if (spec.format !== undefined) return formatNamed(spec.format);
   const format = formatOfName(spec.path);

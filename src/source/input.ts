@@ -1,41 +1,34 @@
 import type { Row } from '../model.js';
 
-/** What the reader is told about an input. */
 export interface InputSpec {
   readonly path: string;
-  /** How messages call the input, for example `standard input`. @default the path */
+  /** For messages, such as `standard input`. @default the path */
   readonly name?: string;
-  /** Name of a format. @default told by the file's name */
+  /** Name of a format. @default by the file's name */
   readonly format?: string;
-  /** Name of the text's encoding, as iconv-lite knows it. @default the byte-order mark's, else UTF-8 */
+  /** As iconv-lite names it. @default the byte-order mark's, else UTF-8 */
   readonly encoding?: string;
-  /** What separates two cells; no meaning for JSONL. @default found out; `,` for CSV, a tab for TSV where nothing speaks against it */
+  /** Between cells; ignored for JSONL. @default detected; prefers `,` for CSV and a tab for TSV */
   readonly delimiter?: string;
 }
 
-/** A format of the input. All of them are in the list of format.ts. */
 export interface InputFormat {
-  /** As `--format` and `input.format` give it. */
+  /** As in `--format` and `input.format`. */
   readonly name: string;
-  /** Endings of its files, each also with `.gz`. */
+  /** Each also with `.gz`. */
   readonly endings: readonly string[];
-  /** Whether the file names its columns before its rows. Else they are the names that its rows have. */
+  /** Whether columns are named before the rows. Otherwise they are the keys of the rows. */
   readonly hasHeader: boolean;
-  /** Whether values are any JSON, into which a template may reach. Else they are texts. */
+  /** Whether values are any JSON, which a template may reach into. Otherwise they are texts. */
   readonly hasJson: boolean;
-  /**
-   * The rows, in batches.
-   * @param bytes of the file, inflated
-   * @throws UsageError for what cannot be read as this format
-   */
+  /** In batches. @param bytes inflated. @throws UsageError for what is not of this format */
   read(bytes: AsyncIterable<Buffer>, spec: InputSpec, listener: FindingsListener): AsyncGenerator<Row[]>;
 }
 
-/** Who is told what is found out about an input on the way. */
 export interface FindingsListener {
-  /** Comes once, before the first row, for a format that has a header. */
+  /** Once, before the first row, if the format has a header. */
   readonly onColumns: (columns: readonly string[]) => void;
-  /** What a person should know of how the file is read; only where it is read in another way than its name says. */
+  /** For people; only if the file is read differently than its name says. */
   readonly onNote: (note: string) => void;
 }
 

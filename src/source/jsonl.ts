@@ -23,15 +23,12 @@ export const jsonl: InputFormat = {
   },
 };
 
-/** Bytes of heap that a value takes besides its text, with its name and its place in an object, about. */
+/** Heap bytes of a value besides its text: its name and its place in an object, about. */
 const VALUE_BYTES = 100;
 
 /**
- * Rows of a file with one JSON object a line, in batches. A blank line is no row; a line that is anything else
- * is a row with the fault `bad_json` (fault 11).
- *
- * @param bytes sound UTF-8 without a byte-order mark
- * @param name how messages call the input
+ * A blank line is no row; another line that is no JSON object is a row with the fault `bad_json` (fault 11).
+ * @param bytes valid UTF-8 without a byte-order mark
  * @throws UsageError `record_too_large`
  */
 async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): AsyncGenerator<Row[]> {
@@ -52,7 +49,7 @@ async function* readJsonl(bytes: AsyncIterable<Buffer>, name: string): AsyncGene
 function toRow(source: string, number: number, line: number, bytes: number): Row {
   try {
     const fields = parseFields(source);
-    // Text is there twice: in the source and in the values.
+    // The text is held twice: in the source and in the values.
     const held = 2 * bytes + valuesIn([...fields.values()]) * VALUE_BYTES;
     return { number, line, fields, bytes, held, source };
   } catch (error) {
@@ -62,7 +59,7 @@ function toRow(source: string, number: number, line: number, bytes: number): Row
   }
 }
 
-/** Values in a list, those inside of them counted. */
+/** Includes nested values. */
 function valuesIn(list: readonly Json[]): number {
   let sum = list.length;
   for (const value of list) {

@@ -3,10 +3,10 @@ import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import type { Beginning } from './beginning.js';
 
-/** What a file is, where it is not what it is read as. */
+/** What a file is, if not what it is read as. */
 interface Kind {
   readonly code: string;
-  /** After the name of the file: `is an Excel workbook (.xlsx)`. */
+  /** Follows the file's name: `is an Excel workbook (.xlsx)`. */
   readonly is: string;
   readonly remedy: string;
 }
@@ -20,7 +20,7 @@ const PARQUET: Kind = {
 const UNPACK = 'Unpack it, or compress it with gzip: .csv.gz, .tsv.gz and .jsonl.gz are read as they are.';
 const WORKBOOK = 'Save the sheet as "CSV UTF-8" in the spreadsheet program, and use that file.';
 
-/** Every beginning has bytes that no text of ours has, so that no header is taken for one of them. */
+/** Each beginning has bytes that text never has, so that no header matches. */
 const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
   [
     'PK\x03\x04',
@@ -56,13 +56,12 @@ const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
   ],
 ];
 
-/** Names of files inside a zip archive that is a spreadsheet. */
+/** File names inside a zip archive that is a spreadsheet. */
 const SHEETS: readonly (readonly [part: string, is: string])[] = [
   ['xl/', 'is an Excel workbook (.xlsx)'],
   ['opendocument.spreadsheet', 'is an OpenDocument spreadsheet (.ods)'],
 ];
 
-/** Endings of files that no format reads. */
 const ENDINGS: ReadonlyMap<string, Kind> = new Map([
   ['.parquet', PARQUET],
   ['.xlsx', { code: 'input_is_workbook', is: 'is an Excel workbook (.xlsx)', remedy: WORKBOOK }],
@@ -70,14 +69,13 @@ const ENDINGS: ReadonlyMap<string, Kind> = new Map([
   ['.ods', { code: 'input_is_workbook', is: 'is an OpenDocument spreadsheet (.ods)', remedy: WORKBOOK }],
 ]);
 
-/** What a file is by its name, where no format reads that; else null. */
+/** By its name, if no format reads it; else null. */
 export const kindOfName = (path: string): Kind | null => ENDINGS.get(extname(path).toLowerCase()) ?? null;
 
 /**
- * Refuses a file whose bytes are no text at all.
- * @param head the first bytes of the file, inflated
- * @throws UsageError `input_is_archive`, `input_is_workbook`, `input_is_parquet`, `input_is_compressed`, `input_is_pdf`,
- * `input_is_database`
+ * @param head the first bytes, inflated
+ * @throws UsageError `input_is_archive`, `input_is_workbook`, `input_is_parquet`, `input_is_compressed`,
+ *   `input_is_pdf`, `input_is_database`
  */
 export function refuseBinary(head: Buffer, name: string): void {
   const start = head.toString('latin1');
@@ -103,7 +101,6 @@ const CSV: Kind = {
 };
 
 /**
- * Refuses text that is plainly no JSON lines.
  * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json`, `input_is_csv`
  */
 export function refuseOtherThanLines(beginning: Beginning, name: string): void {
@@ -118,8 +115,7 @@ export function refuseOtherThanLines(beginning: Beginning, name: string): void {
 }
 
 /**
- * Refuses text that is plainly no table.
- * @param format name of the format that it is read as
+ * @param format that it is read as
  * @throws UsageError `input_is_html`, `input_is_xml`, `input_is_json_array`, `input_is_json_lines`
  */
 export function refuseOtherThanTable(beginning: Beginning, format: string, name: string): void {
@@ -132,7 +128,7 @@ export function refuseOtherThanTable(beginning: Beginning, format: string, name:
   });
 }
 
-/** The first lines of a text, and whether there are more than one; refuses what no text format is. */
+/** The first lines, and whether there is more than one; refuses what no text format is. */
 function plainLines({ head, isAll }: Beginning, name: string): { lines: string[]; hasMore: boolean } {
   const text = head.toString('utf8').trimStart();
   if (/^<(?:!doctype html|html|head|body)\b/i.test(text)) {
@@ -156,13 +152,13 @@ function plainLines({ head, isAll }: Beginning, name: string): { lines: string[]
   return { lines, hasMore };
 }
 
-/** An array of objects over the whole file; one that is a line of its own is a bad record (fault 11). */
+/** One array over the whole file; an array on a single line is a bad record (fault 11). */
 function isArray(text: string, first: string, hasMore: boolean): boolean {
   if (!/^\[\s*(?:\{|\]\s*$)/.test(text)) return false;
   return !(hasMore && Array.isArray(parseJson(first)));
 }
 
-/** Cells with something between them, and not one line of JSON among the first. A single bad line is a bad record (fault 11). */
+/** Several lines with delimiters, none of them JSON. A single bad line is a bad record (fault 11). */
 function isTable(lines: readonly string[]): boolean {
   const [header = '', ...records] = lines.filter((line) => line.trim() !== '');
   if (records.length === 0 || !/[,;\t]/.test(header)) return false;

@@ -3,29 +3,26 @@ import { UsageError } from '../errors.js';
 const LF = 10;
 const CR = 13;
 
-/** How many lines end in a text: by CR LF, LF or CR (fault 3). */
+/** Lines end with CR LF, LF or CR (fault 3). */
 export function lineBreaks(text: string): number {
   if (!text.includes('\n') && !text.includes('\r')) return 0;
   return text.match(/\r\n|\n|\r/g)?.length ?? 0;
 }
 
-/** Cuts chunks of UTF-8 into lines ended by CR LF, LF or CR; holds no more than one line. */
+/** Cuts chunks of UTF-8 into lines ended by CR LF, LF or CR; holds at most one line. */
 export class LineCutter {
   readonly #name: string;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #afterCr = false;
-  /** Number of the line cut last, from 1. */
+  /** Number of the last line cut, from 1. */
   line = 0;
 
   constructor(name: string) {
     this.#name = name;
   }
 
-  /**
-   * The lines that end in this chunk, without their ends.
-   * @throws UsageError `record_too_large`
-   */
+  /** The lines that end in this chunk, without their ends. @throws UsageError `record_too_large` */
   *cut(chunk: Buffer): Generator<Buffer> {
     if (chunk.length === 0) return;
     let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
@@ -42,7 +39,6 @@ export class LineCutter {
     this.#hold(chunk.subarray(start));
   }
 
-  /** The last line, when the text does not end in a line's end. */
   *end(): Generator<Buffer> {
     if (this.#pendingBytes > 0) yield this.#take(Buffer.alloc(0));
   }
@@ -63,15 +59,14 @@ export class LineCutter {
   }
 }
 
-/** Position of the next such byte, or the chunk's length. */
 function next(chunk: Buffer, byte: number, from: number): number {
   const at = chunk.indexOf(byte, from);
   return at < 0 ? chunk.length : at;
 }
 
 /**
- * Bytes of UTF-8 that one record may have: 32 MiB. No model's context window holds a prompt of that size, and
- * without a limit one unclosed quote, or a gzip bomb (fault 13), would be read into memory whole.
+ * Bytes of UTF-8 in one record: 32 MiB. No context window holds such a prompt, and without a limit an
+ * unclosed quote, or a gzip bomb (fault 13), would be read into memory whole.
  */
 export const RECORD_LIMIT = 32 * 1024 * 1024;
 

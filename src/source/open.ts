@@ -4,27 +4,24 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import { errorCode, errorText, PromptmillError, StopError, UsageError } from '../errors.js';
 
-/** Bytes handed on, and bytes inflated, at a time: what the reader holds besides one block and one record. */
+/** Bytes read and inflated at a time: memory besides one block and one record. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** What an earlier reading knows of the file. */
 interface KnownFile {
   readonly bytes: number;
   readonly marks: Marks;
-  /** Told at the end of the content when the file has more bytes by now; they are not read. */
+  /** At the end, if the file has grown; the new bytes are not read. */
   readonly onGrown?: (bytes: number) => void;
 }
 
-/** A file being read once from its first byte to its last, inflated on the way when it is gzip. */
 export class InputFile {
   readonly #path: string;
   readonly #name: string;
   readonly #gzip: boolean;
   readonly #known: KnownFile | null;
   readonly #taker: MarkTaker;
-  /** Bytes of the file that are read: those it has, or those that it had at the earlier reading. */
+  /** Bytes to read: the file's size, or its size at the earlier reading. */
   readonly size: number;
-  /** Bytes of the file read so far. */
   bytesRead = 0;
 
   private constructor(path: string, name: string, size: number, gzip: boolean, known: KnownFile | null) {
@@ -37,15 +34,14 @@ export class InputFile {
   }
 
   /**
-   * Looks at the file; nothing stays open until the content is read.
-   * @param name how messages call the file
-   * @param known the earlier reading: then only bytes that it has seen are handed on
+   * Nothing stays open until the content is read.
+   * @param known an earlier reading: only bytes that it has seen are passed on
    * @throws UsageError `input_missing`, `input_is_directory`, `input_not_a_file`, `input_unreadable`
    */
   static async open(path: string, name: string, known: KnownFile | null = null): Promise<InputFile> {
     try {
       const size = await regularFileSize(path, name);
-      // By content, and by name too: then a message says that the file is not what it is called.
+      // By content, and by name: so a message can say that the file is not what its name says.
       const gzip = (await beginsAsGzip(path)) || (size > 0 && /\.gz$/i.test(path));
       return new InputFile(path, name, known?.bytes ?? size, gzip, known);
     } catch (error) {
@@ -54,9 +50,9 @@ export class InputFile {
   }
 
   /**
-   * The content, inflated; ends with the file closed, also when the reader stops early.
+   * Inflated; closes the file, also if the reader stops early.
    * @throws UsageError `bad_gzip`, `input_unreadable`, `input_changed`
-   * @throws StopError `input_changed` where a byte is not what it was at the earlier reading, before it is handed on
+   * @throws StopError `input_changed` if a byte differs from the earlier reading, before it is passed on
    */
   async *content(): AsyncGenerator<Buffer> {
     try {
@@ -72,17 +68,17 @@ export class InputFile {
     );
   }
 
-  /** By which a later reading knows the bytes again; complete after the content. */
+  /** For a later reading to recognize the bytes; complete after the content. */
   get marks(): Marks {
     return this.#taker.marks;
   }
 
-  /** SHA-256 of the file's own bytes, in hexadecimal; call it once, after the content. */
+  /** Hex SHA-256 of the file itself; call once, after the content. */
   digest(): string {
     return this.#taker.sha256();
   }
 
-  /** The file's own bytes. A block is checked whole before any of it is handed on (fault 61). */
+  /** A block is checked as a whole before any of it is passed on (fault 61). */
   async *#raw(): AsyncGenerator<Buffer> {
     const handle = await open(this.#path);
     try {
@@ -143,21 +139,19 @@ export class InputFile {
   }
 }
 
-/** The content of gzip. @throws zlib's error, of which {@link zlibCode} tells the code */
+/** @throws zlib's error; see {@link zlibCode} */
 export async function* inflate(raw: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
-  // The loop below meets the same error, or is what ended the pipeline.
+  // The loop below sees the same error, or ended the pipeline itself.
   pipeline(raw, gunzip).catch(() => {});
   for await (const chunk of gunzip) yield chunk;
 }
 
 interface Block {
   readonly bytes: Buffer;
-  /** False where the file ends before the block does. */
   readonly isWhole: boolean;
 }
 
-/** So many bytes from a position on, or those up to the end of the file. */
 async function readBlock(handle: FileHandle, length: number, position: number): Promise<Block> {
   const bytes = Buffer.allocUnsafeSlow(length);
   let filled = 0;
@@ -169,7 +163,7 @@ async function readBlock(handle: FileHandle, length: number, position: number): 
   return { bytes, isWhole: true };
 }
 
-/** Looks before it opens: opening a named pipe would wait for its writer, and it could not be read twice. */
+/** Checked before opening: opening a named pipe would wait for its writer, and it cannot be read twice. */
 async function regularFileSize(path: string, name: string): Promise<number> {
   const found = await stat(path);
   if (found.isFile()) return found.size;
@@ -183,7 +177,7 @@ async function regularFileSize(path: string, name: string): Promise<number> {
   );
 }
 
-/** RFC 1952: every member begins with 1f 8b, which no UTF-8 text does. */
+/** RFC 1952: every member begins with 1f 8b, which UTF-8 text never does. */
 export async function beginsAsGzip(path: string): Promise<boolean> {
   const handle = await open(path);
   try {
@@ -216,47 +210,45 @@ function unreadable(name: string, cause: unknown): PromptmillError {
   );
 }
 
-/** The code of an error of zlib: `Z_BUF_ERROR` where the stream ends too early. Null for any other error. */
+/** `Z_BUF_ERROR` for a truncated stream. Null for an error that is not zlib's. */
 export function zlibCode(error: unknown): string | null {
   const code = errorCode(error);
   return code.startsWith('Z_') ? code : null;
 }
 
-/** What the first reading keeps of a file's bytes, by which the second one knows them again before it uses them. */
+/** Digests of the first reading, by which the second recognizes bytes before it uses them. */
 export interface Marks {
-  /** Bytes of the file from one mark to the next. */
+  /** Bytes between marks. */
   readonly blockBytes: number;
-  /** The beginning of the SHA-256 of all bytes up to the end of each block, one after the other. */
+  /** For each block, the truncated SHA-256 of all bytes up to its end, concatenated. */
   readonly digests: Buffer;
 }
 
-/** Enough of a SHA-256 that no two texts share it by chance, nor by design. */
+/** Enough of a SHA-256 to exclude collisions, accidental or deliberate. */
 const DIGEST_BYTES = 16;
 const LEAST_BLOCK = 64 * 1024;
-/** So a file of any size takes 1 MiB at most: blocks are larger in files of more than 4 GiB. */
+/** Limits marks to 1 MiB for any file: blocks grow in files of more than 4 GiB. */
 const MOST_BLOCKS = 64 * 1024;
 
-/** Takes the marks of a file while its bytes go by: one pass of SHA-256, looked at after every block. */
+/** One pass of SHA-256, sampled after every block. */
 export class MarkTaker {
   readonly #hash = createHash('sha256');
   readonly blockBytes: number;
   readonly #digests: Buffer;
   #blocks = 0;
 
-  /** @param size bytes of the file */
   constructor(size: number) {
     this.blockBytes = LEAST_BLOCK * Math.max(1, Math.ceil(size / LEAST_BLOCK / MOST_BLOCKS));
     this.#digests = Buffer.alloc(Math.ceil(size / this.blockBytes) * DIGEST_BYTES);
   }
 
-  /** Takes the next block into account; all but the last are `blockBytes` long. */
+  /** All blocks but the last are `blockBytes` long. */
   add(block: Buffer): void {
     const digest = this.#hash.update(block).copy().digest();
     digest.copy(this.#digests, this.#blocks * DIGEST_BYTES, 0, DIGEST_BYTES);
     this.#blocks++;
   }
 
-  /** The file is the same up to the end of the last block. */
   agreesWith({ digests }: Marks): boolean {
     const end = this.#blocks * DIGEST_BYTES;
     const start = end - DIGEST_BYTES;
@@ -267,7 +259,7 @@ export class MarkTaker {
     return { blockBytes: this.blockBytes, digests: this.#digests };
   }
 
-  /** SHA-256 of all bytes, in hexadecimal; the last word. */
+  /** Hex, of all bytes; call last. */
   sha256(): string {
     return this.#hash.digest('hex');
   }

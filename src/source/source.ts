@@ -10,47 +10,43 @@ export { formatOf } from './format.js';
 export { type InputSpec, nameOf } from './input.js';
 export { spoolStandardInput, sweepSpools } from './spool.js';
 
-/** What is known of an input after it was read once. */
 export interface Survey {
   readonly format: InputFormat;
   /** Records, bad ones included. */
   readonly rows: number;
-  /** Records that cannot be used: ragged, or not JSON. */
+  /** Unusable records: ragged, or not JSON. */
   readonly badRows: number;
-  /** SHA-256 of the file's own bytes, compressed or not, in hexadecimal. */
+  /** Hex SHA-256 of the file itself, compressed or not. */
   readonly sha256: string;
-  /** Size of the file, in bytes. */
   readonly bytes: number;
-  /** By which the second reading knows the bytes again. */
+  /** For the second reading to recognize the bytes. */
   readonly marks: Marks;
-  /** The header; where the format has none, every key of the records, in the order first seen. */
+  /** The header; without one, every key of the records in order of appearance. */
   readonly columns: readonly string[];
-  /** What a person should know of how the file is read; not there where it is read as its name says. */
+  /** For people; absent if the file is read as its name says. */
   readonly note?: string;
 }
 
 interface SurveyOptions {
-  /** Called at most every {@link PROGRESS_MS}, and once at the end. */
+  /** At most every {@link PROGRESS_MS}, and once at the end. */
   readonly onProgress?: (bytesRead: number, totalBytes: number, rows: number) => void;
   readonly signal?: AbortSignal;
-  /** Looks at each row; what it throws ends the survey. */
+  /** What it throws ends the survey. */
   readonly onRow?: (row: Row) => unknown;
 }
 
-/** Different keys that the records of an input without a header may have together: each becomes a column of the output. */
+/** Distinct keys of an input without a header: each becomes a column of the output. */
 const MAX_KEYS = 2_000;
 
 const PROGRESS_MS = 100;
 
 /**
- * Reads the whole input once, streaming, before anything is sent: a broken file costs nothing.
- *
- * A header without a record has no rows, and so has a JSONL without a line: nothing came, which is no fault.
- *
+ * Reads the whole input once, streaming, before anything is sent: a broken file costs nothing. A header
+ * without a record, and an empty JSONL, have no rows: that is no fault.
  * @throws UsageError `unknown_format`, `input_missing`, `input_is_directory`, `input_not_a_file`,
- * `input_unreadable`, `input_changed`, `input_is_…` for a file that is not what it is read as, `bad_gzip`,
- * `unknown_encoding`, `invalid_encoding`, `bad_delimiter`, `ambiguous_delimiter`, `bad_quote`, `duplicate_column`,
- * `too_many_columns`, `record_too_large`, `empty_input`
+ *   `input_unreadable`, `input_changed`, `input_is_…` for a file that is not what it is read as, `bad_gzip`,
+ *   `unknown_encoding`, `invalid_encoding`, `bad_delimiter`, `ambiguous_delimiter`, `bad_quote`,
+ *   `duplicate_column`, `too_many_columns`, `record_too_large`, `empty_input`
  * @throws the signal's reason
  */
 export async function survey(
@@ -103,15 +99,14 @@ export async function survey(
   };
 }
 
-/** The beginning of an input. */
 export interface Beginning extends Pick<Survey, 'format' | 'columns'> {
   readonly rows: readonly Row[];
 }
 
 /**
- * The first rows of an input, without the rest of it.
- * @param most rows, at most; the keys of so many are the columns where the format has no header
- * @throws UsageError as {@link survey} does, for what the first rows show
+ * Reads only the first rows.
+ * @param most rows; without a header, their keys are the columns
+ * @throws UsageError as {@link survey}, for what the first rows show
  */
 export async function firstRows(spec: InputSpec, most: number): Promise<Beginning> {
   const file = await InputFile.open(spec.path, nameOf(spec));
@@ -139,15 +134,13 @@ export async function firstRows(spec: InputSpec, most: number): Promise<Beginnin
 }
 
 export interface RowsOptions {
-  /** Told once, after the last row, when bytes were added to the file since it was surveyed; they are no rows of this run. */
+  /** Once, after the last row, if the file grew after the survey; the new bytes are no rows of this run. */
   readonly onGrown?: (bytes: number) => void;
 }
 
 /**
- * The rows of a surveyed input, streaming, no faster than they are taken. Each is made of bytes that the survey has
- * seen, whatever becomes of the file meanwhile.
- *
- * @throws StopError `input_changed` where the file is no longer the one that was surveyed, before a row is made of it
+ * The rows of a surveyed input, streaming with backpressure, made only of bytes that the survey has seen.
+ * @throws StopError `input_changed` before a row is made of changed bytes
  */
 export async function* rows(
   spec: InputSpec,
@@ -163,14 +156,12 @@ export async function* rows(
   }
 }
 
-/** Who is told what is found out about an input, its format first. */
 interface BatchesListener extends FindingsListener {
   readonly onFormat: (format: InputFormat) => void;
 }
 
 const NOBODY: BatchesListener = { onFormat: () => {}, onNote: () => {}, onColumns: () => {} };
 
-/** The path of the bytes: the file, then the rows of its format. */
 async function* batches(
   file: InputFile,
   spec: InputSpec,
@@ -205,7 +196,7 @@ function empty(spec: InputSpec): UsageError {
   );
 }
 
-/** The survey read it, and now it cannot be read. */
+/** The survey could read it, and now it cannot be read. */
 function changed(spec: InputSpec, cause: UsageError): StopError {
   return new StopError(
     'input_changed',

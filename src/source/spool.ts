@@ -7,19 +7,17 @@ import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { makePrivateFolder } from '../folder.js';
 import { acquireLock } from '../lock.js';
 
-/** A copy of standard input. */
 interface Spool {
   readonly path: string;
-  /** Removes the copy, when the run does not need it any more. */
   discard(): void;
 }
 
-/** A copy, or its lock; one may be there without the other. */
+/** A copy, or its lock; either may exist without the other. */
 const NAME = /^(stdin-[0-9a-f-]+)(\.lock)?$/;
 
 /**
  * Copies standard input to a file, because an input is read twice: once before anything is sent.
- * @param directory created when missing; the file in it is readable by its owner only
+ * @param directory created if missing; the file is readable only by its owner
  * @throws UsageError `spool_failed`; no file is left behind
  */
 export async function spoolStandardInput(
@@ -32,14 +30,14 @@ export async function spoolStandardInput(
   let release = (): void => {};
   try {
     makePrivateFolder(lockOf(directory, name));
-    // Before there is a file: one without a lock is a dead process's.
+    // Before the file: a file without a lock counts as a dead process's.
     ({ release } = await acquireLock(lockOf(directory, name), { purpose: 'a copy of its input' }));
     await pipeline(stream, createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
   } catch (cause) {
     await rm(path, { force: true }).catch(() => {});
     release();
     signal?.throwIfAborted();
-    // What the rows of a library's caller are refused for.
+    // Raised for rows of a library's caller.
     if (cause instanceof PromptmillError) throw cause;
     throw new UsageError(
       'spool_failed',
@@ -57,7 +55,7 @@ export async function spoolStandardInput(
   };
 }
 
-/** Removes the copies that processes left behind which were killed. What cannot be removed stays. */
+/** Removes the copies of killed processes, as far as possible. */
 export async function sweepSpools(directory: string): Promise<void> {
   const found = await readdir(directory).catch(() => []);
   for (const name of new Set(found.flatMap((each) => NAME.exec(each)?.[1] ?? []))) {
@@ -66,7 +64,7 @@ export async function sweepSpools(directory: string): Promise<void> {
       await rm(join(directory, name), { force: true });
       lock.release();
     } catch {
-      // Its process lives, or the folder is not ours to write.
+      // Its process is alive, or the folder is not writable.
     }
   }
 }
