@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
 import type { Child } from '../support/children.js';
 import { describeEachFleet } from '../support/fleet.js';
+import { momentsOf } from '../support/kills.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { RedisAdmin } from '../support/redis-admin.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
@@ -17,16 +17,6 @@ const KILLS = 6;
 const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 const HOLD = { unknown_outcome: 'hold' };
 const TIMEOUT = 600_000;
-
-/** Calls after which the run is killed, in order, and how many milliseconds later. */
-const killsOf = (store: string): readonly (readonly [calls: number, ms: number])[] => {
-  const moment = fc.tuple(fc.integer({ min: 1, max: ROWS - 120 }), fc.integer({ min: 0, max: 30 }));
-  const [kills = []] = fc.sample(fc.array(moment, { minLength: KILLS, maxLength: KILLS }), {
-    numRuns: 1,
-    seed: SEED + store.length,
-  });
-  return kills.toSorted(([a], [b]) => a - b);
-};
 
 const mostCallsOfOne = (service: ScriptedService): number =>
   Math.max(...service.requests.map(({ prompt }) => service.calls(prompt)));
@@ -57,7 +47,7 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
       const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
       const limits = { concurrency: CONCURRENCY, chunk_size: 10, ...HOLD };
       const path = work.job({ input: { path: work.rows(ROWS) }, output: { path: 'out.csv' }, limits });
-      for (const [calls, ms] of killsOf(store().kind)) {
+      for (const [calls, ms] of momentsOf(KILLS, ROWS - 120, SEED + store().kind.length)) {
         const running = work.start(['run', path], env);
         onCall = () => {
           if (service.requests.length < calls) return;
