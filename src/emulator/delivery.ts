@@ -113,6 +113,7 @@ function tracing(): Record<string, string> {
   return { 'x-request-id': randomUUID(), 'apim-request-id': randomUUID(), 'x-ms-region': REGION };
 }
 
+/** How long the emulator waits before it answers. */
 export interface Latency {
   /** Milliseconds before the first token. */
   readonly baseMs: number;

@@ -6,12 +6,14 @@ import type { Json } from '../model.js';
 import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
 import { fingerprintOf, randomFrom } from './random.js';
 
+/** A fault for a random share of all requests. */
 export interface FaultRate {
   readonly fault: Disturbance;
   /** From 0 to 1; the rates of a plan sum up to at most 1. */
   readonly rate: number;
 }
 
+/** A fault for the requests that match a rule. */
 export interface ScriptRule {
   /** First request the rule applies to, counted from 1 in the order of admission. @default 1 */
   readonly from?: number | undefined;

@@ -92,6 +92,7 @@ function worst(rules: readonly Rule[], text: string): Severities {
 export type Threshold = Exclude<Severity, 'safe'> | 'off';
 export const THRESHOLDS: readonly Threshold[] = ['low', 'medium', 'high', 'off'];
 
+/** How prompts, or completions, are filtered. */
 export interface FilterSide {
   /** @default 'medium', as in the service's own default configuration */
   readonly threshold: Threshold;

@@ -6,6 +6,7 @@ import { Quota, type QuotaSettings } from './quota.js';
 import type { Hint } from './refusal.js';
 import { RequestStats } from './stats.js';
 
+/** Settings of an emulator; every one has a default. */
 export interface EmulatorOptions {
   /** Address to listen on. @default '127.0.0.1' */
   readonly host?: string;

@@ -1,3 +1,4 @@
+/** The quota of one deployment. */
 export interface QuotaSettings {
   /** Requests per minute; `null` for no limit. @default null */
   readonly requestsPerMinute: number | null;

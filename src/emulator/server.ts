@@ -5,6 +5,7 @@ import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';
 import type { Stats } from './stats.js';
 
+/** A running emulator. */
 export interface Emulator {
   /** Value for PROMPTMILL_BASE_URL. */
   readonly url: string;

@@ -8,9 +8,7 @@ import { toUtf8 } from '../source/encoding.js';
 import { beginsAsGzip, inflate } from '../source/open.js';
 import { type InputSpec, nameOf } from '../source/source.js';
 
-/**
- * @throws UsageError when the input has changed or grown: row n of the output would not be row n of the input
- */
+/** @throws UsageError when the input has changed or grown, so that row numbers may not match */
 export async function assertInput(
   input: Input,
   before: StoredSummary,

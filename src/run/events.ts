@@ -63,6 +63,7 @@ export type RunEvent =
     }
   /** The run stops early, by a signal or for its own reasons; calls in flight are finished. */
   | { readonly type: 'run halted'; readonly signal: string | null; readonly inFlight: number }
+  /** Producer, worker and collector have ended. */
   | { readonly type: 'run ended'; readonly known: number };
 
 type RunReader = (event: RunEvent) => void;

@@ -36,6 +36,7 @@ export interface RunResult {
   readonly review: string | null;
   /** The report page; null when the job has none, the run did not finish, or the page could not be made. */
   readonly report: string | null;
+  /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
   /** Rows written, and rows with an outcome that the store keeps until the run continues. */
   readonly kept: number;
