@@ -1,13 +1,12 @@
-/** Pauses before something is tried again: each twice as long as the one before, up to a longest one. */
+/** Pauses before retries: each twice as long as the one before, up to a longest one. */
 
-/** @param times pauses before this one */
+/** @param times number of earlier pauses */
 export const doubledMs = (firstMs: number, times: number, longestMs: number): number =>
   Math.min(longestMs, firstMs * 2 ** times);
 
 /**
- * Pause before the next attempt of a chunk: exponential with full jitter, so that rows that failed together do not come
- * back together ("Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
- *
+ * Pause before the next attempt of a chunk: exponential with full jitter, so that rows that failed together
+ * do not return together ("Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
  * @param attempt attempts made so far, from 1
  * @param random a number in [0, 1)
  * @returns milliseconds, between 50 and 60,000
@@ -15,5 +14,5 @@ export const doubledMs = (firstMs: number, times: number, longestMs: number): nu
 export const backoffMs = (attempt: number, random: number): number =>
   Math.max(50, Math.round(random * doubledMs(1_000, attempt - 1, 60_000)));
 
-/** Pause before a store is tried again: never long, and not the whole fleet at the same moment. */
+/** Milliseconds before the next connection to a store: short, and jittered over the fleet. */
 export const reconnectMs = (times: number): number => doubledMs(50, times, 2_000) * (0.5 + Math.random() / 2);

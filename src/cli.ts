@@ -3,7 +3,7 @@ import { writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { nodeProblem } from './node-version.js';
 
-// Everything else is loaded below: an older Node.js does not understand it.
+// Everything else is loaded below, because an older Node.js cannot parse it.
 const problem = nodeProblem(process.versions.node);
 if (problem !== null) {
   process.stderr.write(
@@ -12,35 +12,36 @@ if (problem !== null) {
   process.exit(2);
 }
 
-// By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it would
-// take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200 MB).
+// By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it
+// would take half as much memory again for no more speed (bench/overhead, 100,000 rows: 320 MB, with this 200
+// MB).
 setFlagsFromString('--heap-growing-percent=30');
 
 const { lastWords, UnderWay } = await import('./commands/last-words.js');
 
-// A reader that has gone (`| head`, a closed terminal) is told to whoever writes and minds; without a listener it
-// would end the process in the middle of a run, with the exit code of failed rows (fault 51).
+// A closed reader (`| head`, a closed terminal) is an error of the writer, which handles it; without a
+// listener it would end the process in the middle of a run, with the exit code of failed rows (fault 51).
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
-/** Ends the process with an exit code, after it is said why. The only file that does. */
+/** The only file that ends the process. */
 const underWay = new UnderWay();
 function end(error: unknown): never {
   const { text, exit } = lastWords(error, underWay.resume);
   try {
-    // A terminal may have a screen on it, which the stream knows of.
+    // A terminal may have a screen on it, which the stream knows.
     if (process.stderr.isTTY) process.stderr.write(text);
     else writeSync(2, text);
   } catch {
-    // Nobody reads it any more.
+    // The reader is gone.
   }
   process.exit(exit);
 }
 
-// Node would end with 1, which says that the run is finished (fault 84).
+// Node would exit with 1, which means a finished run (fault 84).
 process.on('uncaughtException', end).on('unhandledRejection', end);
 
 try {
-  // Loaded now, because already this can fail where only a few files may be open at once.
+  // Loaded here, because even this can fail when few files may be open.
   const { runCommandLine } = await import('./commands/program.js');
   await runCommandLine(process.argv.slice(2), process.exit, underWay);
 } catch (error) {

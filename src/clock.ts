@@ -1,19 +1,16 @@
 /**
- * Milliseconds since 1970 as they were when the process began, plus the time that has passed since then. Whatever lasts
- * (a pause, a deadline, the time since something happened) goes by this clock: the system's may be set back or forward at
- * any moment (fault 90). What is shown as a date goes by the system's.
+ * Milliseconds since 1970 at the start of the process, plus the time passed since then. Every duration (a
+ * pause, a deadline, an age) uses this clock, because the system's may be set at any moment (fault 90). Dates
+ * that are shown come from the system's clock.
  */
 export const steadyNow = (): number => Math.floor(performance.timeOrigin + performance.now());
 
-/** The system's clock and the steady one are compared so often, in milliseconds. */
+/** Milliseconds between comparisons of the two clocks. */
 const LOOK_MS = 1_000;
-/** What passes for a clock that is being corrected, in milliseconds. */
+/** Milliseconds; smaller steps are normal clock corrections. */
 const CORRECTED_MS = 2_000;
 
-/**
- * Tells when the system's clock was set back, and by how many milliseconds.
- * @returns ends it with `clearInterval`
- */
+/** @returns stop it with `clearInterval` */
 export function watchClock(onSetBack: (ms: number) => void): NodeJS.Timeout {
   const ahead = (): number => Date.now() - steadyNow();
   let before = ahead();

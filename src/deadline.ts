@@ -1,4 +1,4 @@
-/** Waits for a promise, but no longer than a time in milliseconds. @throws Error `no answer within …` */
+/** Waits at most `ms` milliseconds. @throws Error `no answer within …` */
 export async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -8,7 +8,7 @@ export async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
     return await Promise.race([promise, late]);
   } finally {
     clearTimeout(timer);
-    // Whatever becomes of it later has nobody to tell.
+    // Nothing handles a later rejection.
     promise.catch(() => {});
   }
 }

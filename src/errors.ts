@@ -1,9 +1,9 @@
 /**
- * Errors that end a command, with stable codes. Each carries an exit code and a message of one or two lines that names the
- * file, line or option, the value received, and what to do.
+ * Errors that end a command, with stable codes. The message has one or two lines: the file, line or option,
+ * the value received, and what to do.
  */
 
-/** Base of every error that Promptmill raises on purpose; anything else is a defect and shows its stack. */
+/** Base of all deliberate errors; any other error is a defect and shows its stack. */
 export abstract class PromptmillError extends Error {
   /** Process exit code. 2: did not start. 3: stopped early. 130 and 143: ended by a signal. */
   abstract readonly exit: 2 | 3 | 130 | 143;
@@ -34,22 +34,19 @@ export class StopError extends PromptmillError {
   readonly exit = 3;
 }
 
-/** What an error says, for a message of our own. */
 export const errorText = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** The code that Node.js, the system or a library gives an error, such as `ENOENT`; empty where there is none. */
+/** The code from Node.js, the system or a library, such as `ENOENT`; empty without one. */
 export const errorCode = (error: unknown): string =>
   error instanceof Error && 'code' in error && error.code !== undefined ? String(error.code) : '';
 
-/** Whether there is no space left on the disk, or in the user's quota. */
 export const isDiskFull = (error: unknown): boolean => /^(ENOSPC|EDQUOT)$/.test(errorCode(error));
 
-/** Whether the process, or the machine, may open no more files. */
+/** The limit of the process or of the machine. */
 export const isFileLimit = (error: unknown): boolean => /^E[MN]FILE$/.test(errorCode(error));
 
-/** What to do about a limit of open files. */
 export const FILE_LIMIT_REMEDY = 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
 
-/** `csv, tsv or jsonl`: what is possible, as a message lists it. */
+/** `csv, tsv or jsonl` */
 export const either = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;

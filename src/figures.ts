@@ -1,4 +1,4 @@
-/** Numbers and durations as people read them. */
+/** Numbers and durations for people. */
 
 const integer = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 const oneDecimal = new Intl.NumberFormat('en-US', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -19,10 +19,7 @@ export const percent = (part: number, whole: number): string =>
 /** `0.095939`; prices have no currency of their own. */
 export const cost = (value: number): string => money.format(value);
 
-/**
- * `850/s`, `2.5/s`, and `4.0/min` where a second is too short to count in.
- * @param what is counted, `850 rows/s`
- */
+/** `850/s`, `2.5/s`, and `4.0/min` below 0.1 a second. @param what the unit: `850 rows/s` */
 export function rate(perSecond: number, what = ''): string {
   if (perSecond >= 10) return `${integer.format(perSecond)}${what}/s`;
   if (perSecond >= 0.1 || perSecond === 0) return `${oneDecimal.format(perSecond)}${what}/s`;
@@ -45,16 +42,13 @@ export function duration(seconds: number): string {
 /** `2026-11-21 02:00:05 UTC` @param iso as `toISOString` has it */
 export const moment = (iso: string): string => `${iso.slice(0, 19).replace('T', ' ')} UTC`;
 
-/**
- * What a run that goes on need not call again: `33 rows known, 20 of them written; …`.
- * @param known rows that are written, and outcomes that the store keeps until they are
- */
+/** `33 rows known, 20 of them written; …` @param known rows written or with an outcome in the store */
 export function keptText(known: number, written: number): string {
   if (known === written) return `${counted(written, 'row')} written; none of them will be called again`;
   return `${counted(known, 'row')} known, ${count(written)} of them written; none of them will be called again`;
 }
 
-/** A text in short; no character is cut in two, and the long text is not kept in memory by it. */
+/** Shortens a text without cutting a character in two, and without keeping the long text in memory. */
 export const clipped = (text: string, most: number): string =>
   text.length <= most
     ? text

@@ -2,15 +2,13 @@ import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync, st
 import { dirname, join } from 'node:path';
 import { errorCode, errorText, UsageError } from './errors.js';
 
-/** Only the owner may look in. */
 const PRIVATE = 0o700;
-/** What of a mode lets others in. */
 const OTHERS = 0o077;
 
 /**
- * Makes a folder and those above it that are missing. Unlike `mkdir` with `recursive` it ends on file systems that
- * let nobody make a folder and say ENOENT, such as `/proc`, where Node goes round in circles for ever (fault 67).
- * @param mode of every folder that is made, less the umask
+ * Makes a folder and its missing parents. Unlike `mkdir` with `recursive` it terminates on file systems such
+ * as `/proc` that refuse every folder with ENOENT, where Node loops forever (fault 67).
+ * @param mode of every new folder, less the umask
  * @throws the file system's error
  */
 export function makeFolder(path: string, mode = 0o777): void {
@@ -28,20 +26,18 @@ export function makeFolder(path: string, mode = 0o777): void {
       if (errorCode(error) !== 'EEXIST' || !isFolder(folder)) throw error;
     }
   }
-  // What is there already may be a file.
+  // The existing path may be a file.
   if (!isFolder(path)) mkdirSync(path, mode);
 }
 
-/** The same, readable for its owner only. */
 export const makePrivateFolder = (path: string): void => makeFolder(path, PRIVATE);
 
-/** The names that Promptmill gives to what is in a state directory. */
 const OURS = /^(store(-\d+)?|board|pace|reuse|locks|schedule|serve(-emulated)?|stdin-[0-9a-f-]+(\.lock)?)$/;
 
 /**
- * Makes the state directory, or closes one that is there already to all but its owner: rows, prompts and answers are
- * in it (fault 68). A folder that holds other things as well, such as a home directory, keeps its mode, and what is
- * ours in it is closed.
+ * Makes the state directory, or closes an existing one to everyone but its owner: it contains rows, prompts
+ * and answers (fault 68). A folder with other files too, such as a home directory, keeps its mode; only our
+ * files in it are closed.
  * @throws UsageError `bad_state_dir`
  */
 export function prepareStateDir(stateDir: string): void {
@@ -61,7 +57,7 @@ export function prepareStateDir(stateDir: string): void {
   }
 }
 
-/** Takes the rights of others away from what belongs to this user. */
+/** Skips links, sticky folders, and what belongs to other users. */
 function close(path: string): void {
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found === undefined || found.isSymbolicLink()) return;

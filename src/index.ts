@@ -1,6 +1,6 @@
 /**
- * Promptmill as a library: what `promptmill run`, `check`, `retry`, `compare` and `emulate` do, for a program. It prints nothing, listens to no
- * signal and ends no process. docs/library.md has the story.
+ * Promptmill as a library: `promptmill run`, `check`, `retry`, `compare` and `emulate` for a program. It
+ * prints nothing, listens to no signal and never ends the process. See docs/library.md.
  *
  * @packageDocumentation
  */

@@ -1,14 +1,11 @@
 import type { Json } from './model.js';
 
-/**
- * JSON from outside, read so that nothing of it is lost: digits of big numbers, `1.10`, the order of keys, a key such as
- * `__proto__` (faults 9 and 10).
- */
+/** Lossless reading of external JSON: big numbers, `1.10`, key order, `__proto__` (faults 9 and 10). */
 
-/** Levels of nesting that are read; deeper text would overflow the stack here or where it is written again. */
+/** Deepest nesting accepted; deeper text would overflow the stack here or when it is written again. */
 export const MAX_DEPTH = 200;
 
-/** What `JSON.parse` makes of a text; `undefined` for one that is no JSON. */
+/** `undefined` for invalid JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -20,11 +17,11 @@ export function parseJson(text: string): unknown {
 /**
  * Reads one JSON object into a map in the order of its keys.
  *
- * `JSON.parse` gives an object: keys such as `"10"` move to its front, the last of two equal keys is kept in silence, and
- * numbers are rounded. Here nested objects have no prototype, so that every key is plain data, two equal keys are refused,
- * and numbers lose nothing: a field's number that a JavaScript number would not write the same way (`1.50`, `1e5`, twenty
- * digits) becomes its text, because columns come out byte for byte; a nested one becomes its text only if it would lose
- * digits, because there `1.0` is a value and not a column.
+ * `JSON.parse` moves keys such as `"10"` to the front, silently keeps the last of two equal keys, and rounds
+ * numbers. Here nested objects have no prototype, so every key is plain data; equal keys are refused; and
+ * numbers lose nothing. A field's number that JavaScript would write differently (`1.50`, `1e5`, twenty
+ * digits) becomes its text, because columns are written byte for byte; a nested one becomes its text only if
+ * it would lose digits, because there `1.0` is a value and not a column.
  *
  * @throws SyntaxError naming the column
  */
@@ -41,12 +38,9 @@ export function parseFields(text: string): Map<string, Json> {
   return fields;
 }
 
-/**
- * Reads any JSON as `JSON.parse` does, but a whole number that would be rounded is kept as the text of its digits.
- * @throws SyntaxError for a text that is no JSON, or has more than 200 levels
- */
+/** Like `JSON.parse`, but keeps rounded whole numbers as text. @throws SyntaxError, also beyond 200 levels */
 export function parseExact(text: string): Json {
-  // Most values of an output. The reader takes several times as long for them.
+  // Most values of an output are strings, and the reader takes several times as long for them.
   const simple = text.startsWith('"') ? parseJson(text) : undefined;
   if (typeof simple === 'string') return simple;
   if (text === 'null') return null;
@@ -57,7 +51,7 @@ export function parseExact(text: string): Json {
   return new Reader(text, { number, refusesEqualKeys: false }).value();
 }
 
-/** What {@link parseExact} makes of a text; for one that is no JSON, another value. */
+/** {@link parseExact}, with another value for invalid JSON. */
 export function exactOr<Other>(text: string, other: Other): Json | Other {
   try {
     return parseExact(text);
@@ -66,7 +60,6 @@ export function exactOr<Other>(text: string, other: Other): Json | Other {
   }
 }
 
-/** A number in decimal has no digits that its double has not. */
 function isExact(digits: string, number: number): boolean {
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) return false;
   return significant(digits) === significant(String(number));
@@ -75,17 +68,16 @@ function isExact(digits: string, number: number): boolean {
 /** Digits without sign, point, exponent, and zeros at both ends. */
 function significant(number: string): string {
   const digits = number.replace(/e.*/i, '').replace(/[-.]/g, '').replace(/^0+/, '');
-  // A pattern would try each zero of a long run again.
+  // A pattern would be quadratic in a long run of zeros.
   let end = digits.length;
   while (digits[end - 1] === '0') end--;
   return digits.slice(0, end);
 }
 
-/** How a {@link Reader} takes what JSON leaves open. */
 interface Reading {
   /** @param depth brackets around the number */
   readonly number: (digits: string, depth: number) => Json;
-  /** Otherwise the last one counts. */
+  /** If false, the last one counts. */
   readonly refusesEqualKeys: boolean;
 }
 
@@ -110,7 +102,6 @@ class Reader {
     this.#text = text;
   }
 
-  /** Reads an object into a map. */
   document(fields: Map<string, Json>): void {
     if (this.#peek() !== '{') throw this.#expected('an object');
     this.#members((key, value) => {
@@ -120,7 +111,6 @@ class Reader {
     if (this.#peek() !== '') throw this.#expected('the end of the line');
   }
 
-  /** Reads a value of any kind. */
   value(): Json {
     const value = this.#value();
     if (this.#peek() !== '') throw this.#expected('the end of the text');
@@ -201,7 +191,7 @@ class Reader {
     return this.reading.number(digits, this.#depth);
   }
 
-  /** The next character that is not white space, or nothing at the end. */
+  /** The next character after white space, or `''` at the end. */
   #peek(): string {
     this.#match(SPACE);
     return this.#text[this.#at] ?? '';
@@ -228,7 +218,7 @@ class Reader {
   }
 }
 
-/** A value as text that is the same for objects with their members in any order. */
+/** The same text for objects with their members in any order. */
 export const canonical = (value: Json): string => JSON.stringify(value, sorted);
 
 const sorted = (_: string, value: Json): Json =>
@@ -237,7 +227,7 @@ const sorted = (_: string, value: Json): Json =>
 export const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Index of the quote that ends the string which begins at `start`, or −1 when nothing ends it. */
+/** Index of the quote that ends the string beginning at `start`, or −1 without one. */
 export function stringEnd(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);
   while (end > 0) {
@@ -250,9 +240,9 @@ export function stringEnd(text: string, start: number): number {
 }
 
 /**
- * The members of a JSON object by their names, without the white space between tokens: digits of a big number, `1.10` and the
- * order of keys survive. The last of two members with one name counts, as in `JSON.parse`. Runs without recursion, so depth is
- * no danger.
+ * The members of a JSON object by name, without white space between tokens: digits of big numbers, `1.10` and
+ * the order of keys survive. The last of two equal names counts, as in `JSON.parse`. Not recursive, so any
+ * depth is safe.
  * @param object text that `JSON.parse` has accepted as an object
  */
 export function memberTexts(object: string): Map<string, string> {
@@ -270,7 +260,7 @@ export function memberTexts(object: string): Map<string, string> {
   return texts;
 }
 
-/** The value that begins at `start`, and the index of the comma or bracket behind it. */
+/** The value at `start`, and the index of the comma or bracket after it. */
 function valueAt(text: string, start: number): { text: string; end: number } {
   let copied = '';
   let from = start;
@@ -292,10 +282,7 @@ function valueAt(text: string, start: number): { text: string; end: number } {
   return { text: copied + text.slice(from, at), end: at };
 }
 
-/**
- * A value of a row as text, for prompts and for CSV cells: a string as it is, `null` and a missing value as
- * nothing, anything else as compact JSON.
- */
+/** For prompts and CSV cells: a string unchanged, `null` and missing values empty, else compact JSON. */
 export function valueText(value: Json | undefined): string {
   if (typeof value === 'string') return value;
   return value === undefined || value === null ? '' : JSON.stringify(value);

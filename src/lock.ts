@@ -20,35 +20,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, UsageError } from './errors.js';
 import { makeFolder } from './folder.js';
 
-/** A process, so that another can find out whether it still lives. */
+/** Identifies a process, so that others can find out whether it is alive. */
 interface ProcessMark {
   readonly pid: number;
   readonly host: string;
-  /** When the process began, in the words of its system: tells it from a later one with the same number. */
+  /** Start time as the system writes it; distinguishes the process from a later one with the same number. */
   readonly began: string | null;
-  /**
-   * Where the number means this process: a boot of a machine and a namespace of process numbers. Containers may share
-   * their folders and a host name and have numbers of their own (fault 60).
-   */
+  /** Boot and PID namespace of the number: containers may share folders and host name (fault 60). */
   readonly space: string;
 }
 
-/** Who holds a lock, as far as its file says. */
 interface Holder extends Pick<ProcessMark, 'pid' | 'host'> {
-  /** What the holder does with what it locked, in words for people. */
+  /** For messages. */
   readonly purpose: string;
 }
 
-/** A lock that this process holds. */
 export interface Lock {
-  /** A holder that could not be looked at, and was silent, has lost the lock to this one; it may wake up. */
+  /** The lock was taken from a silent holder that could not be inspected; it may wake up. */
   readonly tookOver: boolean;
-  /**
-   * Whether the lock is still ours. One that gave no sign of life for too long has lost it to another, which it finds
-   * out here, before it writes anything.
-   */
+  /** False when another process took the lock after too long a silence. Check before writing. */
   isHeld(): boolean;
-  /** Gives the lock up. Safe to call twice. */
+  /** May be called twice. */
   release(): void;
 }
 
@@ -63,22 +55,22 @@ export class LockedError extends UsageError {
   }
 }
 
-/** How a process is judged that cannot be looked at, because it is in another container or on another machine. */
+/** For processes that cannot be inspected, because they are in another container or on another machine. */
 export interface Patience {
-  /** A claim shows that its process lives so often, in milliseconds. */
+  /** Milliseconds between signs of life of a claim. */
   readonly beatMs: number;
-  /** A claim that showed nothing while it was watched for so long is taken for dead. */
+  /** Milliseconds of silence, while watched, after which a claim is dead. */
   readonly silentMs: number;
 }
 
 const PATIENCE: Patience = { beatMs: 5_000, silentMs: 30_000 };
-/** A claim that nobody has time to watch is taken for dead after a day. */
+/** Age of a dead claim when there is no time to watch it. */
 const ABANDONED_MS = 24 * 60 * 60 * 1000;
-/** Pause between two looks at a claim that is watched. */
+/** Milliseconds between looks at a watched claim. */
 const WATCH_MS = 100;
-/** Pause before looking again while others claim the lock at the same moment. */
+/** Milliseconds before the next try when others claim the lock at the same time. */
 const AGAIN_MS = 5;
-/** How often a claim gives way to others that hold nothing yet before it calls one of them the holder. */
+/** How often a claim yields to others that hold nothing before it reports one of them as the holder. */
 const MAX_YIELDS = 200;
 
 interface Claim extends Holder, ProcessMark {
@@ -92,20 +84,19 @@ export const thisProcess = (): ProcessMark => ({
   space: ownSpace(),
 });
 
-/** Whether a process lives that can be looked at from here; any other counts as ended. */
+/** False for a process that cannot be inspected from here. */
 export const isLiving = (mark: ProcessMark): boolean => isInSight(mark) && lives(mark);
 
-/** Whether a process is seen to have ended; one that cannot be looked at from here may live. */
+/** False for a process that cannot be inspected from here: it may be alive. */
 export const hasEnded = (mark: ProcessMark): boolean => isInSight(mark) && !lives(mark);
 
-/** Whether the number of a process means the same here. */
 const isInSight = ({ space }: ProcessMark): boolean => space === ownSpace();
 
 function lives({ pid, began }: ProcessMark): boolean {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // EPERM: it lives, and belongs to somebody else.
+    // EPERM: it is alive, and belongs to another user.
     if (errorCode(error) !== 'EPERM') return false;
   }
   const now = began === null ? null : beganAt(pid);
@@ -113,33 +104,32 @@ function lives({ pid, began }: ProcessMark): boolean {
 }
 
 interface LockOptions {
-  /** What is done under the lock; the loser of a race is told. */
+  /** Shown to the loser of a race. */
   readonly purpose: string;
-  /** Told once, when the lock is held by a process that cannot be looked at and is watched now. */
+  /** Called once, when a holder that cannot be inspected is being watched. */
   readonly onWatch?: ((holder: Holder, silentMs: number) => void) | undefined;
-  /** Ends the watching. */
   readonly signal?: AbortSignal | undefined;
-  /** False: a process that cannot be looked at counts as living, and is not watched. @default true */
+  /** False: a process that cannot be inspected counts as living, and is not watched. @default true */
   readonly watch?: boolean;
   /** @default 5 s, 30 s */
   readonly patience?: Patience;
 }
 
 /**
- * Takes a lock that ends with its process, however that ends (fault 39: also `kill -9`, and a new process can
- * take over at once).
+ * Takes a lock that ends with its process, in whatever way it ends (fault 39: after `kill -9` too, a new
+ * process can take over at once).
  *
- * The lock is a folder of claims, one file for each process that wants it. A process writes its claim first and
- * looks at the others after that; so of two that race, the later one always sees the earlier one, and claims of
- * dead processes need not be taken away before the lock can be had. Nobody removes the claim of a process that is
- * seen to live, which is where lock files that are replaced in place go wrong.
+ * The lock is a folder of claims, one file per process that wants it. A process first writes its claim and
+ * then reads the others, so the later of two racing processes always sees the earlier one, and claims of dead
+ * processes need not be removed first. Nobody removes the claim of a process known to be alive, which is the
+ * mistake of lock files that are replaced in place.
  *
- * A process in another container or on another machine cannot be looked at (fault 60). It touches its claim while it
- * lives; whoever wants the lock watches the claim by a clock of its own, since wall clocks jump, and removes it when
- * nothing came for 30 s, or for two beats when it is that old already. A process that was only frozen finds its claim
- * gone when it wakes: see {@link Lock.isHeld}.
+ * A process in another container or on another machine cannot be inspected (fault 60). It touches its claim
+ * while it is alive. Whoever wants the lock watches the claim by its own clock, since wall clocks jump, and
+ * removes it after 30 s of silence, or after two beats if the claim is that old already. A process that was
+ * only frozen finds its claim gone when it wakes: see {@link Lock.isHeld}.
  *
- * @param path the folder; made when it is missing, removed at the release
+ * @param path the folder; made when missing, removed at the release
  * @throws LockedError when a living process holds it
  * @throws the signal's reason, or the file system's error when the folder cannot be written
  */
@@ -158,7 +148,7 @@ export async function acquireLock(path: string, options: LockOptions): Promise<L
       const holder = others.find((other) => other.claim.held && other.state === 'living');
       if (holder !== undefined) throw new LockedError(path, holder.claim);
       const [first] = others;
-      // Frozen since it looked, it may have been taken for dead itself: then it begins again.
+      // A process frozen since its last look may have lost its own claim; then it starts over.
       if (first === undefined && holdsNow(file, { ...claim, held: true })) break;
       const unsure = others.find((other) => other.state === 'unsure');
       if (unsure !== undefined && !watch) throw new LockedError(path, unsure.claim);
@@ -166,7 +156,7 @@ export async function acquireLock(path: string, options: LockOptions): Promise<L
         told = true;
         options.onWatch?.(unsure.claim, patience.silentMs);
       }
-      // Of several that claim at once the lowest id stays; the others step back and try again.
+      // Of several simultaneous claims the lowest id stays; the others step back and retry.
       const lowest = others.every((other) => id < other.id);
       if (!lowest) rmSync(file, { force: true });
       if (first !== undefined && unsure === undefined && ++yields > MAX_YIELDS)
@@ -192,7 +182,7 @@ export async function acquireLock(path: string, options: LockOptions): Promise<L
   };
 }
 
-/** Writes a claim, unless it is there; the folder may vanish meanwhile, when another process releases. */
+/** Writes a claim unless it exists. The folder may vanish meanwhile, when another process releases. */
 function announce(path: string, file: string, claim: Claim): void {
   for (let attempt = 1; ; attempt++) {
     makeFolder(path);
@@ -202,14 +192,14 @@ function announce(path: string, file: string, claim: Claim): void {
     } catch (error) {
       if (errorCode(error) === 'EEXIST') return;
       if (errorCode(error) === 'ENOENT' && attempt < 10) continue;
-      // On a full disk there is a file and nothing in it, which would pass for the claim of somebody else.
+      // A full disk leaves an empty file, which would look like another process's claim.
       remove(path, file);
       throw error;
     }
   }
 }
 
-/** Says in a claim that is still there that it holds the lock; false when somebody has removed it. */
+/** Marks the existing claim as holding the lock; false when it was removed. */
 function holdsNow(file: string, claim: Claim): boolean {
   try {
     writeClaim(file, 0, claim);
@@ -223,23 +213,21 @@ function holdsNow(file: string, claim: Claim): boolean {
 function writeClaim(file: string, flags: number, claim: Claim): void {
   const descriptor = openSync(file, constants.O_WRONLY | constants.O_NOFOLLOW | flags, 0o644);
   try {
-    // In one write and not cut first, so that a reader sees the old claim or the new one: `true` is a letter shorter than
-    // `false`, and a second line break at the end does no harm.
+    // One write without truncation, so that a reader sees the old claim or the new one: `true` is a letter
+    // shorter than `false`, and a second line break at the end is harmless.
     writeSync(descriptor, `${JSON.stringify(claim)}\n`, 0);
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** What is known of another process that claims the lock. */
 interface Other {
   readonly id: string;
   readonly claim: Claim;
-  /** `unsure`: it cannot be looked at, and has given no sign of life since it is watched. */
+  /** `unsure`: it cannot be inspected, and has shown no sign of life since watching began. */
   readonly state: 'living' | 'unsure';
 }
 
-/** The claims of other processes; those of dead ones are swept away. */
 function othersIn(path: string, own: string, watched: Watch): Other[] {
   const others: Other[] = [];
   for (const id of readdirSync(path)) {
@@ -254,7 +242,6 @@ function othersIn(path: string, own: string, watched: Watch): Other[] {
   return others;
 }
 
-/** @returns null when the claim is gone */
 function readClaim(file: string): Claim | null {
   try {
     const text = readFileSync(file, 'utf8');
@@ -263,21 +250,20 @@ function readClaim(file: string): Claim | null {
     return { ...mark, purpose: String(purpose), held: held === true };
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return null;
-    // Half written: its owner is at work now, or died over it, which is told by watching.
+    // Half written: its owner is working now, or has died meanwhile, which watching shows.
     return { pid: 0, host: '', purpose: 'claiming it', began: null, space: '', held: false };
   }
 }
 
-/** Watches claims of processes that cannot be looked at, by this process's own clock. */
+/** Watches claims of processes that cannot be inspected, by this process's own clock. */
 class Watch {
   readonly #seen = new Map<
     string,
     { readonly sign: string; readonly since: number; readonly beats: number }
   >();
-  /** A claim was taken for dead. */
   buried = false;
 
-  /** @param patience null: there is no time to watch */
+  /** @param patience null when there is no time to watch */
   constructor(private readonly patience: Patience | null) {}
 
   look(id: string, file: string): 'living' | 'unsure' | 'dead' {
@@ -285,7 +271,7 @@ class Watch {
     if (found === undefined) return 'dead';
     const age = Date.now() - found.mtimeMs;
     if (this.patience === null) return age > ABANDONED_MS ? 'dead' : 'unsure';
-    // Where the clock says that it was silent for long already, two more beats that do not come are enough.
+    // If the clock shows a long silence already, two more missing beats are enough.
     const { beatMs, silentMs } = this.patience;
     const enough = age > silentMs ? Math.min(silentMs, 2.2 * beatMs) : silentMs;
     const sign = `${found.ino} ${found.mtimeMs}`;
@@ -303,7 +289,7 @@ class Watch {
 
 let space: string | null = null;
 
-/** The boot of the machine and the namespace of process numbers; where the system does not tell, the host. */
+/** The boot of the machine and the PID namespace; the host when the system does not tell. */
 function ownSpace(): string {
   space ??= spaceByProc() ?? `host ${hostname()}`;
   return space;
@@ -318,13 +304,13 @@ function spaceByProc(): string | null {
   }
 }
 
-/** When a process began; null where the system does not tell. */
+/** Null when the system does not tell. */
 function beganAt(pid: number): string | null {
   try {
-    // The command, in parentheses, may hold blanks; after it come the state and, 20th, the start. (proc_pid_stat(5))
+    // The command, in parentheses, may contain blanks; state and (20th) start follow it. (proc_pid_stat(5))
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     const [state, ...rest] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    // A zombie has ended and only waits for its parent, which in a container may never look.
+    // A zombie has ended and only waits for its parent, which in a container may never reap it.
     return state === 'Z' || state === 'X' ? 'ended' : (rest[18] ?? null);
   } catch {
     return process.platform === 'darwin' ? beganByPs(pid) : null;
@@ -347,7 +333,7 @@ function touchFile(file: string): void {
   try {
     utimesSync(file, now, now);
   } catch {
-    // Only observers who cannot look at the process itself look at it.
+    // Only observers that cannot inspect the process need the sign of life.
   }
 }
 
@@ -356,6 +342,6 @@ function remove(path: string, file: string): void {
   try {
     rmdirSync(path);
   } catch {
-    // Others claim it.
+    // Others still claim it.
   }
 }

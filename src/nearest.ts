@@ -1,9 +1,9 @@
 import { UsageError } from './errors.js';
 
-/** Longer words are no typing slips, and the distance costs the product of the lengths. */
+/** Longer words are not typos, and the distance costs the product of the lengths. */
 const LONGEST = 80;
 
-/** The candidate that `word` was most likely meant to be, or `null` when none is close. Case is ignored. */
+/** The candidate most similar to `word`, or `null` when none is close. Ignores case. */
 export function nearest(word: string, candidates: Iterable<string>): string | null {
   if (word.length > LONGEST) return null;
   const wanted = word.toLowerCase();
@@ -42,24 +42,22 @@ function slips(a: string, b: string): number {
 
 const at = (row: readonly number[], index: number): number => row[index] ?? Number.POSITIVE_INFINITY;
 
-/** Names listed in a message at most: an input may have 500 columns. */
+/** Most names listed in a message: an input may have 500 columns. */
 const LISTED = 20;
 
-/** What a message about unknown names says around them. */
 interface NameUse {
-  /** Stable code of the error. */
   readonly code: string;
-  /** Who uses the names, with the verb: `prompt uses`, `output.columns names`. */
+  /** The user of the names, with the verb: `prompt uses`, `output.columns names`. */
   readonly user: string;
-  /** Who lacks them: `samples/reviews.csv has`, `the record has`. */
+  /** The owner that lacks them: `samples/reviews.csv has`, `the record has`. */
   readonly owner: string;
-  /** How a name is written there. Default: in double quotes. */
+  /** @default in double quotes */
   readonly quote?: (name: string) => string;
-  /** What a name is one of. @default `column` */
+  /** What the names are. @default `column` */
   readonly kind?: string;
 }
 
-/** One error for all names that are not known, each with the name it was most likely meant to be. */
+/** One error for all unknown names, each with the most similar known name. */
 export function unknownNames(use: NameUse, names: readonly string[], known: readonly string[]): UsageError {
   const { quote = (name: string) => JSON.stringify(name), kind = 'column' } = use;
   const guesses = names.flatMap((name) => nearest(name, known) ?? []);

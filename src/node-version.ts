@@ -4,10 +4,7 @@ const RANGES: readonly (readonly [major: number, minor: number])[] = [
   [22, 2],
 ];
 
-/**
- * Why this Node.js cannot run Promptmill; null where it can. Whatever is loaded before this is asked must be understood by
- * older ones too.
- */
+/** Null when this Node.js can run Promptmill. Modules loaded before must work in older versions too. */
 export function nodeProblem(version: string): string | null {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [, newest] = RANGES.map(([each]) => each);

@@ -1,4 +1,4 @@
-/** The commands, in the order of the help. */
+/** In the order of the help. */
 export const COMMAND_NAMES = [
   ...([
     'run',
@@ -18,8 +18,9 @@ export const COMMAND_NAMES = [
 const COMMAND = new RegExp(String.raw`(?<![\w/.-]|npx )promptmill (?=(?:${COMMAND_NAMES.join('|')})\b)`, 'g');
 
 /**
- * A text of ours whose commands begin as this process was started, so that they can be copied: what npx has started is seldom
- * in the PATH. npx says what it starts to everything below it, also to a shell; only where it is us, `npx` is in the command.
+ * Prefixes the commands in a text as this process was started, so that they can be copied: a package run by
+ * npx is rarely in the PATH. npx sets its variables for all descendants, also for a shell; only when they
+ * name this package, the commands begin with `npx`.
  */
 export function asStarted(text: string, env: NodeJS.ProcessEnv = process.env): string {
   const { npm_command: command, npm_lifecycle_script: script = '' } = env;

@@ -34,7 +34,6 @@ because the prompts alone are over the budget or the quota is too small for the
 deadline; 130, 143 interrupted.
 `;
 
-/** `promptmill check JOB`: what a run would take, without one. */
 export function checkCommand(exit: Exit): Command {
   return new Command('check')
     .description('say what a run would take, and which rows are bad; sends nothing')

@@ -31,7 +31,6 @@ by their number where both outputs are of one input. Nothing is called. Exit
 codes: 0 compared; 2 they could not be; 130, 143 interrupted.
 `;
 
-/** `promptmill compare A B`: what has changed from one finished output to another. */
 export function compareCommand(exit: Exit): Command {
   return new Command('compare')
     .description('say what changed from one finished output to another; sends nothing')
@@ -75,7 +74,6 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
   }
 }
 
-/** Pages are loaded only where one is written. */
 async function pageRenderer(): Promise<ComparePage['render']> {
   const { renderHtml } = await import('../render/html.js');
   return (report, changed) => renderHtml(compareDocument(report, changed));

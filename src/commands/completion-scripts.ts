@@ -1,17 +1,15 @@
 import type { Command, Option } from 'commander';
 
 /**
- * Scripts by which shells complete the command line. They are made of the program itself, so no command or option is
- * missing, and hold all words, so that a shell need not start Node.js at each press of the key.
+ * Shell completion scripts. They are generated from the program, so no command or option is missing, and
+ * contain all words, so that the shell need not start Node.js at each key press.
  */
 export const SHELLS = { bash, zsh, fish } as const;
 
-/** What can stand at a place of the command line. */
 type Kind = 'job files' | 'files' | 'nothing' | readonly string[];
 
-/** A command, as far as its words are completed. */
 interface Words {
-  /** The words that lead to it: `schedule sync`; empty for the program. */
+  /** The words that lead to it, such as `schedule sync`; empty for the program. */
   readonly path: string;
   readonly name: string;
   readonly description: string;
@@ -24,7 +22,7 @@ interface OptionWords {
   readonly short: string | undefined;
   readonly long: string;
   readonly description: string;
-  /** What its value can be; null for one that takes none. */
+  /** `null` for an option without a value. */
   readonly value: Kind | null;
 }
 
@@ -51,13 +49,12 @@ const optionWords = ({ short, long, description, required, optional, argChoices,
   value: required || optional ? (argChoices ?? kindOf(/[<[](.+)[>\]]/.exec(flags)?.[1] ?? '')) : null,
 });
 
-/** What a value can be, by the name that the help gives it. */
+/** Derived from the name of the value in the help. */
 function kindOf(name: string, other: Kind = 'nothing'): Kind {
   if (/^(job|paths?)(\.\.\.)?$/i.test(name)) return 'job files';
   return /file|folder|output|summary|data/i.test(name) ? 'files' : other;
 }
 
-/** A command and all below it. */
 const all = (words: Words): Words[] => [words, ...words.subcommands.flatMap(all)];
 
 const optionNames = ({ options }: Words): string[] =>
@@ -122,7 +119,7 @@ complete -F _promptmill promptmill
 
 function zsh(program: Command): string {
   const root = wordsOf(program);
-  /** In single quotes, where \`[\`, \`]\` and \`:\` have a meaning for zsh. */
+  /** In single quotes, where `[`, `]` and `:` have a meaning for zsh. */
   const quoted = (text: string): string => text.replace(/[\\[\]:]/g, '\\$&').replaceAll("'", "'\\''");
   const action = (kind: Kind): string => {
     if (typeof kind !== 'string') return `(${kind.join(' ')})`;
@@ -172,7 +169,7 @@ function fish(program: Command): string {
   const quoted = (text: string): string => `'${text.replace(/[\\']/g, '\\$&')}'`;
   const line = (condition: string, ...words: readonly string[]): string =>
     `complete -c promptmill -n ${quoted(condition)} ${words.join(' ')}`;
-  /** True below a command, and below none of its own. */
+  /** True directly below a command, and not below one of its subcommands. */
   const within = ({ path, subcommands }: Words): string =>
     path === ''
       ? '__fish_use_subcommand'

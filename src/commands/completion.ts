@@ -14,10 +14,6 @@ Completes commands, options, job files (*.yaml) and other files.
 
 const NAMES = Object.keys(SHELLS);
 
-/**
- * `promptmill completion SHELL`: prints the script by which a shell completes this command line.
- * @param program the whole of it
- */
 export function completionCommand(program: () => Promise<Command>): Command {
   return new Command('completion')
     .description('print what makes a shell complete commands and options')

@@ -14,13 +14,13 @@ interface DashboardOptions {
   readonly host: string;
   readonly port: number;
   readonly log: Logger;
-  /** What is wrong with job files, as sentences. */
   readonly problems: () => readonly string[];
 }
 
 /**
- * Starts the dashboard of a store. The queues of embedded runs are each inside a process, so there it shows runs and workers alone.
- * @throws UsageError without a password, and when the address or the store cannot be had
+ * Starts the dashboard of a store. With the embedded store it shows runs and workers only: each queue is
+ * inside the process of its run.
+ * @throws UsageError without a password, and when the address or the store is not available
  */
 export async function startDashboard(options: DashboardOptions): Promise<{ close(): Promise<void> }> {
   const { environment, emulated, host, port, log, problems } = options;

@@ -10,7 +10,6 @@ import { HINTS, type Hint } from '../emulator/refusal.js';
 import { UsageError } from '../errors.js';
 import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
 
-/** What the command line says. */
 interface Flags {
   readonly host: string;
   readonly port: number;
@@ -33,7 +32,7 @@ interface Flags {
   readonly script?: string;
 }
 
-/** Declares the options, with their defaults: the pace of the service, and nothing that goes wrong. */
+/** The defaults: the pace of the service, and no faults. */
 export function addEmulatorOptions(command: Command): Command {
   const here = 'address to listen on; a loopback address is for this machine only';
   const named = `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`;
@@ -71,10 +70,7 @@ export function addEmulatorOptions(command: Command): Command {
     .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON');
 }
 
-/**
- * The settings of an emulator out of the command line and the environment.
- * @throws UsageError when the fault script cannot be read
- */
+/** @throws UsageError when the fault script cannot be read */
 export function emulatorOptions(
   flags: Flags,
   environment: Pick<Environment, 'keys' | 'segment'>,
@@ -112,7 +108,7 @@ const choice = (flags: string, description: string, values: readonly string[], p
 const threshold = (flags: string, description: string): Option =>
   choice(flags, description, THRESHOLDS, 'medium');
 
-/** Most requests or tokens a minute that can be asked for. */
+/** Most requests or tokens per minute. */
 const MOST = 1_000_000_000;
 
 type Range = readonly [least: number, most: number];
@@ -149,7 +145,7 @@ function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[]
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
   }
   const rates = [...others, { fault, rate: Number(rate) }];
-  // A little above 1 is what decimal fractions that add up to 1 may come to.
+  // Decimal fractions that add up to 1 may come out slightly above it.
   if (rates.reduce((sum, { rate }) => sum + rate, 0) > 1 + 1e-9) {
     throw badOption('--fail', text, 'possible: all shares together are more than 1');
   }

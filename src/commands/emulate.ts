@@ -38,7 +38,6 @@ of its own, which it prints. docs/emulator.md says more. For a single
 rehearsal, promptmill run JOB --emulate starts an emulator by itself.
 `;
 
-/** `promptmill emulate`: the service on this machine, until a signal ends it. */
 export function emulateCommand(): Command {
   const command = new Command('emulate').description(
     'answer as the completions service does, on this machine and without a bill',
@@ -62,9 +61,8 @@ export function emulateCommand(): Command {
 
 /**
  * Runs an emulator until `stop` aborts.
- * @param ownKeys whether its keys are the made-up ones, which are no secret
- * @param say takes one line for the person who started it
- * @throws UsageError when the address cannot be had
+ * @param ownKeys whether its keys are the made-up ones, which are not secret
+ * @throws UsageError when the address is not available
  */
 export async function emulate(
   options: EmulatorOptions,
@@ -77,7 +75,7 @@ export async function emulate(
   say('In another terminal:');
   say('');
   say(`  export PROMPTMILL_BASE_URL=${emulator.url}`);
-  // A key out of the environment is never printed, fault 53.
+  // A key from the environment is never printed (fault 53).
   if (ownKeys) {
     say(`  export PROMPTMILL_API_KEY=${emulator.keys[0]}`);
     say(`  export PROMPTMILL_API_KEY_2=${emulator.keys[1]}`);

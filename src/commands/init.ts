@@ -45,7 +45,6 @@ file that is there already is left alone. Exit codes: 0 the job file is
 written; 2 it is not; 130 interrupted.
 `;
 
-/** `promptmill init DATA`: writes a job file for a data file. */
 export function initCommand(exit: Exit): Command {
   return new Command('init')
     .description('write a job file for a data file, after four questions')
@@ -67,7 +66,6 @@ export function initCommand(exit: Exit): Command {
     });
 }
 
-/** Where the questions are asked. */
 interface Place {
   readonly input: NodeJS.ReadableStream;
   readonly output: NodeJS.WritableStream & { readonly columns?: number };
@@ -75,9 +73,9 @@ interface Place {
 }
 
 /**
- * Asks what no option says, and writes the job file.
+ * Asks for what no option gives, and writes the job file.
  * @returns the exit code
- * @throws UsageError where nothing is written
+ * @throws UsageError when nothing is written
  */
 export async function init(data: string | undefined, options: Options, place: Place): Promise<number> {
   const given = onlyOne(data, options);
@@ -94,7 +92,7 @@ export async function init(data: string | undefined, options: Options, place: Pl
   }
 }
 
-/** @param questions null where nobody can be asked: what no option says has its default then, or is missed */
+/** @param questions null when nobody can be asked: missing options then take their defaults, or are errors */
 async function write(
   given: string | undefined,
   options: Options,
@@ -124,7 +122,6 @@ async function write(
   output.write(told(`\n${file} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`));
 }
 
-/** The data file as the argument or the option names it. */
 function onlyOne(data: string | undefined, { input, labels, jsonSchema }: Options): string | undefined {
   if (labels !== undefined && jsonSchema !== undefined)
     throw new UsageError(
@@ -207,7 +204,6 @@ function readSchema(path: string): Record<string, unknown> {
   throw new UsageError('schema_not_json', `${path} is no JSON Schema: it must be one JSON object`);
 }
 
-/** What a name of a job may hold, of the data file's. */
 function nameOf(path: string): string {
   const name = basename(path)
     .replace(/\.gz$/i, '')
@@ -217,7 +213,7 @@ function nameOf(path: string): string {
   return name === '' ? 'job' : name;
 }
 
-/** The schema for editors, where this package is inside the folder in which people work. */
+/** Path of the schema for editors; null when this package is outside the working folder. */
 function schemaPath(file: string): string | null {
   const schema = fileURLToPath(packageFile('docs/job.schema.json'));
   if (relative('.', schema).startsWith('..')) return null;
@@ -246,13 +242,12 @@ function save(file: string, text: string, replace: boolean): void {
   }
 }
 
-/** The person has left: Ctrl-C, or the end of the input. */
+/** The user left: Ctrl-C, or the end of the input. */
 class Interrupted extends Error {}
 
-/** What stands before a line: the number of a question, or as many spaces. */
+/** As wide as the number of a question. */
 const INDENT = '     ';
 
-/** Asks a person line by line. */
 class Questions {
   readonly #reader;
   readonly #lines;
@@ -261,11 +256,11 @@ class Questions {
     const { input, output } = place;
     this.#reader = createInterface({ input, output, terminal: true, prompt: `${INDENT}> ` });
     this.#reader.on('SIGINT', () => this.close());
-    // Lines that are pasted together wait here until they are asked for.
+    // Lines pasted together wait here until they are read.
     this.#lines = this.#reader[Symbol.asyncIterator]();
   }
 
-  /** Asks again while the line is no answer. */
+  /** Repeats until the line is an answer. */
   async ask<T>(question: readonly string[], read: (line: string) => T | Promise<T>): Promise<T> {
     for (const line of question) this.#tell(line);
     for (;;) {

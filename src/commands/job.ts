@@ -6,22 +6,21 @@ import { UsageError } from '../errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { finishedOutput } from '../resume/finished-output.js';
 
-/** @throws UsageError for a job that cannot be run, whatever its input */
+/** @throws UsageError for a job that cannot run, whatever its input */
 export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
   return openedJob(readJobFile(path, environment), environment, flags);
 }
 
-/** The job of a finished output, by which its answers are read. */
+/** The job of a finished output, which says how to read its answers. */
 export interface AnsweredJob {
   readonly settings: Settings;
-  /** The job file. */
   readonly file: string;
 }
 
 /**
- * @param named `--job`, where it was given. @default the job file that the summary names
- * @throws UsageError when there is no such output, its job is not known, or has no answer that could be right or wrong
+ * @param named the value of `--job`. @default the job file named in the summary
+ * @throws UsageError when the output does not exist, or its job is unknown or has free-text answers
  */
 export function jobOfOutput(output: string, named: string | undefined): AnsweredJob {
   const { jobFile } = finishedOutput(output);
@@ -35,7 +34,7 @@ export function jobOfOutput(output: string, named: string | undefined): Answered
   );
 }
 
-/** @throws UsageError when nobody has said which file it is */
+/** @throws UsageError when the job file is unknown */
 export function jobFileOf(output: string, file: string | null): string {
   if (file !== null) return file;
   throw new UsageError(
@@ -45,7 +44,6 @@ export function jobFileOf(output: string, file: string | null): string {
   );
 }
 
-/** Reads the value of an option that counts something. */
 export function wholeNumber(value: string): number {
   if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
   throw new InvalidArgumentError(`must be a whole number of at least 1, got ${value}`);

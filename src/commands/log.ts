@@ -4,16 +4,16 @@ import type { LogLevel } from '../config/settings.js';
 
 const require = createRequire(import.meta.url);
 
-/** ioredis hangs the refused command on its errors, and with AUTH that is the password. */
+/** ioredis attaches the refused command to its errors; with AUTH that is the password. */
 function withoutCommand(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const { command: _, previousErrors: __, lastNodeError: ___, ...shown } = { ...stdSerializers.err(error) };
   return shown;
 }
 
-/** The log on standard error: JSON lines, or readable ones where a person looks on. */
+/** The log on standard error: JSON lines, or readable lines on a terminal. */
 export function createLog(level: LogLevel): Logger {
-  // Neither host name nor process id: logs of a run belong to its process, and get shared in bug reports.
+  // Neither host name nor process id: the logs of a run belong to its process, and get shared in bug reports.
   const options = { level, base: null, serializers: { err: withoutCommand } };
   if (process.stderr.isTTY !== true) return pino(options, pino.destination({ fd: 2, sync: true }));
   // Loaded for a terminal only.
@@ -22,6 +22,6 @@ export function createLog(level: LogLevel): Logger {
     translateTime: 'HH:MM:ss',
     colorize: process.env['NO_COLOR'] === undefined,
   });
-  // By the stream, which may have a screen on it, and not by the number of its file.
+  // Writes to the stream, not the file descriptor: the stream may have a screen on it.
   return pino(options, { write: (line) => void process.stderr.write(readable(line)) });
 }

@@ -26,7 +26,6 @@ Nothing is written unless every answer fits the job. Exit codes: 0 merged; 2 it
 could not be; 3 it was stopped by the disk; 130, 143 interrupted.
 `;
 
-/** `promptmill merge-review OUTPUT REVIEW`: puts answers that people gave back into the output. */
 export function mergeReviewCommand(exit: Exit): Command {
   return new Command('merge-review')
     .description('put answers that people gave into a finished output; sends nothing')

@@ -19,16 +19,14 @@ deployment or model, in any currency, per 1,000 tokens:
 Exit codes: 0; 2 for a file that cannot be used, or that lacks the deployment.
 `;
 
-/** What is shown: prices by name, and who says them. */
 interface Shown {
-  /** The job file; `null` where a file with prices was given. */
+  /** `null` when the argument is a file of prices. */
   readonly job: string | null;
-  /** The file that says them; `null` for a job without prices. */
+  /** The file with the prices; `null` for a job without prices. */
   readonly from: string | null;
   readonly prices: PriceList;
 }
 
-/** `promptmill prices JOB|FILE`: the prices of a job, or those of a file that jobs share. */
 export function pricesCommand(exit: Exit): Command {
   return new Command('prices')
     .description('show the prices that a job, or a file shared by jobs, has for tokens')
@@ -54,7 +52,7 @@ function pricesIn(path: string): Shown {
   return { job: path, from, prices: new Map([[job.endpoint.deployment, prices]]) };
 }
 
-/** `lm-35-turbo-instruct  prompt 0.0015  completion 0.002`, a line for each. */
+/** One line per price: `lm-35-turbo-instruct  prompt 0.0015  completion 0.002`. */
 function textOf({ job, from, prices }: Shown): string {
   if (from === null)
     return `${plain(job ?? '')} says no prices: its tokens are counted, and their cost is not known\n`;

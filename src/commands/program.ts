@@ -9,7 +9,7 @@ import { asStarted, type COMMAND_NAMES } from '../started.js';
 import type { UnderWay } from './last-words.js';
 import type { Exit } from './signals.js';
 
-/** Each command, loaded when it is used: to load them all takes half a second. */
+/** Loaded on use: loading all commands takes half a second. */
 const COMMANDS = {
   run: async (exit: Exit, underWay: UnderWay) => (await import('./run.js')).runCommand(exit, underWay),
   retry: async (exit: Exit, underWay: UnderWay) => (await import('./retry.js')).retryCommand(exit, underWay),
@@ -32,7 +32,7 @@ const COMMANDS = {
     ),
 } satisfies Record<(typeof COMMAND_NAMES)[number], (exit: Exit, underWay: UnderWay) => Promise<Command>>;
 
-/** What else the commands are called elsewhere. */
+/** Names that other tools use for these commands. */
 const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
   ...{ validate: 'check', verify: 'check', lint: 'check', test: 'check', estimate: 'check' },
   ...{ 'dry-run': 'check', dryrun: 'check', start: 'run', resume: 'run', worker: 'work', ps: 'status' },
@@ -47,7 +47,6 @@ const MEANT: Readonly<Record<string, keyof typeof COMMANDS>> = {
   },
 };
 
-/** Runs the command line: the words behind `promptmill`. */
 export async function runCommandLine(
   words: readonly string[],
   exit: Exit,
@@ -70,7 +69,7 @@ async function programOf(
     .description('Batch jobs for text-completions endpoints: every row answered once, in order, resumable.')
     .version(version)
     .showHelpAfterError('(--help lists commands and options)')
-    // Every command has options. Without the word the descriptions have room beside the names at 80 columns.
+    // Every command has options. Without that word, descriptions fit beside the names at 80 columns.
     .configureHelp({ subcommandTerm: (command) => `${command.name()} ${argumentsOf(command)}`.trimEnd() })
     .configureOutput(OUTPUT)
     .exitOverride();
@@ -82,7 +81,6 @@ async function programOf(
   return program;
 }
 
-/** Help and what is wrong with options. */
 const OUTPUT: OutputConfiguration = {
   writeOut: (text) => process.stdout.write(asStarted(text)),
   writeErr: (text) => process.stderr.write(told(text)),
@@ -119,7 +117,7 @@ async function unknownCommand(word: string): Promise<UsageError> {
   );
 }
 
-/** What the first word is about: one command, none, or all of them in the help. */
+/** The commands to load for the first word: one, none, or all of them for the help. */
 function named(word = '--help') {
   if (word === '--version' || word === '-V') return [];
   const command = Object.entries(COMMANDS).find(([name]) => name === word);

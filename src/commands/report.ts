@@ -34,7 +34,6 @@ Examples:
 report is made; 2 it could not be, and nothing is written.
 `;
 
-/** `promptmill report OUTPUT|SUMMARY`: what a finished run came to, again from its files. */
 export function reportCommand(exit: Exit): Command {
   return new Command('report')
     .description('show a finished run again: on the terminal, as HTML, Markdown or JSON')
@@ -79,7 +78,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   const made = found.isThere
     ? await reportOf(found.summary, found.output, warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
-  // All are made before one is written.
+  // Make all forms before writing any.
   const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
   for (const { form, text } of texts) {
     if (form.path !== STDOUT)
@@ -91,11 +90,11 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   show(runDocument(made, [...written, ['summary', found.path]]), process.stderr);
 }
 
-/** The files of a run; they may have been moved together, so the output is looked for beside the summary. */
+/** The files of a run. They may have been moved together, so the output is looked up beside the summary. */
 interface FoundRun {
   readonly output: string;
   readonly isThere: boolean;
-  /** The path of the summary. */
+  /** Path of the summary. */
   readonly path: string;
   readonly summary: FinishedSummary;
 }
@@ -104,12 +103,12 @@ function findRun(file: string): FoundRun {
   if (file.endsWith('.json')) {
     const summary = readSummary(file);
     const output = join(dirname(file), basename(summary.output));
-    // What went to standard output is gone.
+    // An output on standard output is gone.
     const isThere = summary.output !== '-' && existsSync(output);
     return { output: summary.output === '-' ? 'the output' : output, isThere, path: file, summary };
   }
   const path = outputFiles(file).summary;
-  // Without its output a run can be told by its summary alone.
+  // Without its output, a run is identified by its summary alone.
   const isThere = existsSync(file) || knownFormatOf(file) === null || !existsSync(path);
   if (isThere) finishedOutput(file);
   const summary = readSummary(path);
@@ -121,7 +120,7 @@ function findRun(file: string): FoundRun {
   );
 }
 
-/** The page that a run has written beside its output is replaced, and no other file of it. */
+/** Only the page that the run wrote beside its output may be replaced, none of its other files. */
 function assertNotOfRun(wanted: WantedFile, { output, path, summary }: FoundRun): void {
   const { report: page, ...files } = outputFiles(output);
   const overwrite = wanted.overwrite === true || placeOf(wanted.path) === placeOf(page);
@@ -139,5 +138,4 @@ const markdownOf = (report: RunReport): string => renderMarkdown(runDocument(rep
 
 const jsonOf = (report: RunReport): string => `${JSON.stringify(report, null, 2)}\n`;
 
-/** Stands for standard output. */
 const STDOUT = '-';

@@ -35,7 +35,6 @@ that was stopped. Costs are added up in the summary. Exit codes: those of run,
 for the whole output; 0 also when there is no such row.
 `;
 
-/** `promptmill retry OUTPUT`: calls rows of a finished output again, and puts them in their places. */
 export function retryCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('retry')
     .description('call failed rows of a finished output again, in their places')

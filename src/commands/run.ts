@@ -51,7 +51,6 @@ early; 4 finished below answer.require, or above drift.alarm; 130, 143
 interrupted.
 `;
 
-/** `promptmill run JOB`: producer, worker and collector in this process. */
 export function runCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('run')
     .description('run a job here, or continue its unfinished run')
@@ -103,7 +102,7 @@ const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay):
     return await runJob(settings, world);
   });
 
-/** Runs rows of a job in this process, with all that a command says and does around it. */
+/** Runs rows of a job in this process, with messages, signals and the exit code of a command. */
 export async function runHere(
   { environment, job, settings }: OpenedJob,
   options: Pick<Options, 'json' | 'quiet'>,
@@ -118,7 +117,7 @@ export async function runHere(
   const connection = new Connection({ environment, job, settings }, say);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit, () => {
-    // Behind the bar, where there is one.
+    // Below the progress bar, if there is one.
     const line = process.stderr.isTTY ? '\n' : '';
     if (settings.output.path !== '-')
       say(`${line}stopped at once; what was answered is kept. Resume with:\n  ${commandLine()}`);
@@ -145,7 +144,7 @@ export async function runHere(
     const isUnread = options.json && !(await isRead(summaryText(result.summary)));
     if (result.retried === 0) return isUnread ? EXIT_OF_SIGNAL.SIGPIPE : 0;
     if (!options.quiet) print(result, settings);
-    // Without the summary nothing else would say why, and cron has only this to send.
+    // With --quiet nothing else would say why, and cron mails only this.
     else if (result.halted?.kind === 'stop' || result.summary.missed !== null)
       process.stderr.write(`promptmill: ${asStarted(reasonLine(result.summary))}\n`);
     release();
@@ -155,7 +154,7 @@ export async function runHere(
     if (isUnread) return EXIT_OF_SIGNAL.SIGPIPE;
     return result.halted?.kind === 'signal' ? EXIT_OF_SIGNAL[result.halted.signal] : exitOf(result);
   } catch (error) {
-    // Interrupted while the input was read: there is nothing to sum up, and nothing was sent.
+    // Interrupted while reading the input: nothing was sent, so there is no summary.
     if (halt.reason?.kind !== 'signal') throw error;
     say(`stopped before anything was sent. ${underWay.resume ?? 'The same command begins again.'}`);
     return EXIT_OF_SIGNAL[halt.reason.signal];
@@ -165,14 +164,14 @@ export async function runHere(
   }
 }
 
-/** What comes after the run ends at a signal, as the run itself would have. */
+/** Steps after the run also end at a signal. */
 async function whileNotSignalled(exit: Exit, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   await work(halt.signal).finally(release);
 }
 
-/** Writes to standard output; false when nobody reads it any more (fault 51). */
+/** False when the reader of standard output is gone (fault 51). */
 function isRead(text: string): Promise<boolean> {
   return new Promise((resolve) => {
     process.stdout.write(text, (error) => resolve(!error));
@@ -201,7 +200,7 @@ function print(
           ];
   const document = summaryDocument(summary, {
     files: written,
-    // What went to standard output is gone; there is no file to go on with.
+    // An output on standard output is gone; there is no file to resume.
     resume: files === null ? null : commandLine(),
     kept: files === null ? summary.rows.total : kept,
   });
@@ -217,7 +216,7 @@ function print(
   process.stderr.write(told(rest));
 }
 
-/** Whether the records say which rows failed, and together with the summary why. */
+/** Whether the records say which rows failed, and why, together with the summary. */
 function canRetry(summary: StoredSummary, settings: Settings): boolean {
   const { format } = settings.output;
   const { names } = recordFormat({ ...recordOptions(settings), format, inputColumns: null });
@@ -226,8 +225,8 @@ function canRetry(summary: StoredSummary, settings: Settings): boolean {
 }
 
 /**
- * The command as the user typed it, less what would discard the unfinished run.
- * @param without an option with a value, which is left out as well
+ * The command as typed, without the options that discard the unfinished run.
+ * @param without an option with a value to leave out too
  */
 function commandLine(without?: '--limit'): string {
   const typed = process.argv.slice(2);

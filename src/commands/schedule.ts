@@ -28,7 +28,6 @@ The schedule is in the store of --queue; promptmill serve follows it, and syncs
 by itself when it starts. Exit codes: 0 done; 2 refused or failed.
 `;
 
-/** `promptmill schedule sync|list|remove`: makes the job schedulers match the `schedule` of the job files. */
 export function scheduleCommand(exit: Exit): Command {
   const command = new Command('schedule')
     .description('make the schedule match the job files, and show it')
@@ -121,13 +120,12 @@ async function scheduled(options: Options, environment: Environment): Promise<Sc
   try {
     return await withSchedule(options, environment, (schedule) => schedule.jobs());
   } catch (error) {
-    // The embedded store has one user at a time; while it is serve, serve says what it follows.
+    // The embedded store has one user at a time; when that is serve, read the schedule serve has noted.
     if (error instanceof ScheduleInUseError) return notedSchedule(serveFolder(stateDir));
     throw error;
   }
 }
 
-/** What the runs of the queue have said of themselves. */
 async function lastBeats({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
   const opened = await openLookout(queue ?? environment.queue, {
     stateDir: environment.stateDir,

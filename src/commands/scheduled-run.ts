@@ -9,8 +9,8 @@ import { resultOf } from '../schedule/serve-state.js';
 import { openJob } from './job.js';
 
 /**
- * Runs a job as `promptmill run --overwrite` does, in this process, with its words in the log. The job file is read anew,
- * and so is the environment's `.env`.
+ * Runs a job like `promptmill run --overwrite`, in this process, with messages in the log. Reads the job file
+ * and `.env` again.
  */
 export async function runScheduled(
   scheduled: ScheduledRun,
@@ -70,7 +70,7 @@ function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {
   return { run, state: 'stopped', result };
 }
 
-/** One job that cannot run keeps no other from it. */
+/** A job that cannot run does not stop other jobs. */
 function notStarted(error: unknown, log: Logger): ScheduledRunEnd {
   const message = errorText(error);
   if (error instanceof LockedError) log.warn(`skipped: ${message}`);

@@ -32,7 +32,6 @@ else in the only other column. Nothing is called. Exit codes: 0 scored; 2 it
 could not be.
 `;
 
-/** `promptmill score OUTPUT`: how good the answers of a finished run are. */
 export function scoreCommand(exit: Exit): Command {
   return new Command('score')
     .description('say how good the answers of a finished output are; sends nothing')

@@ -39,7 +39,6 @@ PROMPTMILL_DASHBOARD_PASSWORD. Exit codes: 0 ended by a signal; 2 did not
 start; 3 the queue cannot be used any longer.
 `;
 
-/** `promptmill serve`: runs what the schedule starts, until a signal ends it. */
 export function serveCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('serve')
     .description('run what the schedule starts, until it is stopped')
@@ -64,7 +63,7 @@ async function serveUntilSignal(
   underWay: UnderWay,
 ): Promise<number> {
   const environment = readEnvironment(process.env);
-  // Nobody looks on at night: what was done is to be found in the log.
+  // Runs start unattended, so the log must say what was done.
   const level = logLevelOf(options.logLevel ?? environment.variable('PROMPTMILL_LOG_LEVEL') ?? 'info');
   const queue = options.queue ?? environment.queue;
   const { host, port, emulate: emulated = false } = options;
@@ -99,7 +98,7 @@ async function serveUntilSignal(
     log.error(`cannot serve any longer: ${code}: ${message}`);
     return 3;
   } catch (error) {
-    // Asked to end before it served anything.
+    // Stopped before it served anything.
     if (halt.reason?.kind !== 'signal') throw error;
     return 0;
   } finally {
@@ -107,7 +106,7 @@ async function serveUntilSignal(
   }
 }
 
-/** Said now and not at night, when the first job would start. `.env` is read again then, so that it can still be set. */
+/** Warns now, not at night when the first job starts. `.env` is read again then, so it can still be set. */
 function warnOfMissing({ baseUrl, keys }: Environment, log: Logger): void {
   const missing = [
     ...(baseUrl === undefined ? ['PROMPTMILL_BASE_URL'] : []),
@@ -117,7 +116,7 @@ function warnOfMissing({ baseUrl, keys }: Environment, log: Logger): void {
     log.warn(`${missing.join(' and ')} not set: no job can start. Put it into .env, or use --emulate.`);
 }
 
-/** The folder of the job files here; where there is none, serve shows what others run. */
+/** Without a jobs folder, serve only shows what other processes run. */
 function jobsFolder(log: Logger): string[] {
   if (existsSync('jobs')) return ['jobs'];
   log.warn('there is no folder jobs here, so nothing is run by the clock');

@@ -19,7 +19,7 @@ interface Options {
   readonly watch?: boolean;
 }
 
-/** Time from one look to the next with `--watch`, in milliseconds. */
+/** Milliseconds between updates with `--watch`. */
 const WATCH_MS = 1_000;
 const HOME_AND_CLEAR = '\u001b[H\u001b[J';
 
@@ -38,7 +38,6 @@ process was killed or cannot reach the queue; the same command resumes it. With
 job.
 `;
 
-/** `promptmill status [JOB]`: what runs, waits and fails, and on which workers. */
 export function statusCommand(exit: Exit): Command {
   return new Command('status')
     .description('say what runs, waits and fails, and on which workers')
@@ -62,7 +61,7 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
   });
   const ended = new AbortController();
   const end = (): void => ended.abort();
-  // A store that went away meanwhile may never answer.
+  // A store that became unreachable may never answer.
   const asked = new Promise<null>((resolve) => {
     ended.signal.addEventListener('abort', () => resolve(null), { once: true });
   });
@@ -90,7 +89,7 @@ async function look({ keyValue }: Lookout, job: string | null): Promise<Status> 
   return statusOf(readRuns(runs), readWorkers(workers), job);
 }
 
-/** A name that nobody has heard of is a slip, most of the time; the file of a job that has not run yet is none. */
+/** An unknown name is usually a typo; the file of a job that has not run yet is not. */
 async function assertKnown(job: string, { keyValue, describe }: Lookout): Promise<void> {
   const jobs = new Set(readRuns(await keyValue.list('run')).map(({ beat }) => beat.summary.job));
   if (jobs.has(job)) return;

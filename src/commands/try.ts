@@ -46,7 +46,6 @@ whose prompt and settings are the same. Exit codes: 0 compared; 2 did not start;
 3 stopped early; 130, 143 interrupted.
 `;
 
-/** `promptmill try JOB --prompt FILE`: two prompts against each other on the first rows. */
 export function tryCommand(exit: Exit): Command {
   return new Command('try')
     .description("compare the job's prompt with another one on the first rows")
@@ -119,7 +118,7 @@ async function tryPrompts(
 
 const PLACEHOLDER = /\{\{\s*(?:date|run)\s*\}\}/g;
 
-/** The template of a file, less the line end behind its last line: editors write it, and a prompt has none. */
+/** Without the line break at the end, which editors add and a prompt does not have. */
 function promptIn(file: string): string {
   const refused = (why: string) =>
     new UsageError('prompt_unreadable', `--prompt ${file} ${why}`, 'Name a file with a prompt.');
@@ -133,7 +132,7 @@ function promptIn(file: string): string {
   return text;
 }
 
-/** Whether the other prompt can be used, before anything is sent. @throws UsageError with the name of its file */
+/** Checks the other prompt before anything is sent. @throws UsageError with the name of its file */
 async function assertSound(settings: Settings, file: string, halt: Halt): Promise<void> {
   if (settings.input.path === '-')
     throw new UsageError(
@@ -152,7 +151,7 @@ async function assertSound(settings: Settings, file: string, halt: Halt): Promis
   }
 }
 
-/** Has a prompt answered for the first rows. @returns an exit code where the run stopped early */
+/** @returns an exit code when the run stopped early */
 async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   const { settings } = opened;
   const { path } = settings.output;
@@ -180,7 +179,6 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
 }
 
-/** Changes that are shown. */
 const SHOWN = 10;
 
 /** The first rows whose answers differ, one line each. */
@@ -189,7 +187,7 @@ function firstChanges(path: string, width: number): string {
   const [head = [], ...changes] = rows;
   const cell = (row: string[], name: string): string => plain(row[head.indexOf(name)] ?? '');
   const id = head.includes('id') ? 'id' : 'row';
-  // Where there is no answer, the text tells why.
+  // When there is no answer, the text says why.
   const said = (row: string[], side: string): string => {
     const answer = cell(row, `answer_${side}`);
     return answer.startsWith('(') ? `${answer} ${cell(row, `text_${side}`)}`.trimEnd() : answer;

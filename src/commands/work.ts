@@ -45,7 +45,6 @@ the service refuses its calls, or the queue cannot be used; 130, 143 ended by a
 second signal, or while the queue was away.
 `;
 
-/** `promptmill work`: makes the calls of runs that other processes began. */
 export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
@@ -108,7 +107,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
   }
 }
 
-/** @throws UsageError when the address, the key or the proxy of the service is missing or cannot be used */
+/** @throws UsageError when the address, the key or the proxy of the service is missing or invalid */
 function serviceAccess({ baseUrl, segment, keys, variable }: Environment): ServiceAccess {
   if (baseUrl === undefined) {
     throw new UsageError(
@@ -123,7 +122,7 @@ function serviceAccess({ baseUrl, segment, keys, variable }: Environment): Servi
   return { address: { ...place, proxy: proxyFor(url, variable) }, keys: new KeyRing(keys) };
 }
 
-/** @throws UsageError for the embedded store, which is open to one process only */
+/** @throws UsageError for the embedded store, which only one process can open */
 async function sharedStore(
   queue: string,
   { stateDir }: Environment,

@@ -2,12 +2,11 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
 import { errorCode, errorText, UsageError } from '../errors.js';
 
-/** The environment variables that Promptmill reads; everything else of the environment is left alone. */
 export interface Environment {
   readonly baseUrl: string | undefined;
   /** First path segment of the service. @default 'openai' */
   readonly segment: string;
-  /** Key 1 and key 2, as given; the key ring checks them. */
+  /** Key 1 and key 2, unchecked; the key ring checks them. */
   readonly keys: readonly string[];
   /** @default 'embedded' */
   readonly queue: string;
@@ -17,15 +16,14 @@ export interface Environment {
   readonly logLevel: string;
   /** @default 'promptmill' */
   readonly dashboardUser: string;
-  /** There is no default: without a password there is no dashboard. */
+  /** No default: without a password there is no dashboard. */
   readonly dashboardPassword: string | undefined;
-  /** Looks any other variable up, such as one whose name a job file gives. */
+  /** Any other variable, such as one named in a job file. */
   readonly variable: (name: string) => string | undefined;
-  /** Names of all variables that are set. */
   readonly names: readonly string[];
 }
 
-/** Those that may be in a file; the address of a queue has its password in it. */
+/** Variables that may be given as NAME_FILE; the address of a queue contains its password. */
 const SECRETS = new Set([
   'PROMPTMILL_API_KEY',
   'PROMPTMILL_API_KEY_2',
@@ -34,12 +32,11 @@ const SECRETS = new Set([
 ]);
 
 /**
- * Reads the environment, and under it the `.env` file of the working directory (a variable that is set wins
- * over the file). Nothing is written back to `process.env`, so that no child process inherits a key. What is secret may
- * be in a file of its own, which NAME_FILE names: so container engines hand secrets over.
- *
+ * Reads the environment over the `.env` file of the working directory. Does not change `process.env`, so that
+ * no child process inherits a key. A secret may be in a file named by NAME_FILE, as container engines provide
+ * it.
  * @param dotenvPath null reads no file
- * @throws UsageError when `.env` or the file of a secret cannot be read, or a secret is given in both ways
+ * @throws UsageError when `.env` or the file of a secret cannot be read, or a secret is given both ways
  */
 export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath: string | null = '.env'): Environment {
   const file = dotenvPath === null ? {} : readDotenv(dotenvPath);
@@ -63,7 +60,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath: string | nul
 
 function readDotenv(path: string): Record<string, string> {
   try {
-    // The library's pattern takes time with the square of a run of white space.
+    // The library's pattern is quadratic in the length of a run of white space.
     return parse(readFileSync(path, 'utf8').replace(/\s{100,}/g, '\n'));
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return {};
@@ -72,10 +69,9 @@ function readDotenv(path: string): Record<string, string> {
 }
 
 /**
- * A secret that is either in a variable, or in the file that the variable NAME_FILE names. White space around it, such as
- * the line break that an editor leaves, is no part of it; an empty file counts as not set, like an empty variable.
- * @param value looks a variable up
- * @throws UsageError when both are set, or the file cannot be read; never with the secret in it
+ * A secret from a variable, or from the file named by NAME_FILE, without surrounding white space; empty is
+ * not set.
+ * @throws UsageError, never with the secret in it, when both are set or the file cannot be read
  */
 function secretFile(name: string, value: (name: string) => string | undefined): string | undefined {
   const given = value(name);

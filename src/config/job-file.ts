@@ -28,14 +28,13 @@ import { jobSchema, type NamedJob } from './job-schema.js';
 import { fillVariables } from './variables.js';
 
 /**
- * Reads a job file.
- * @param environment where the values of `${NAME}` come from. @default that of the process, with `.env`
- * @throws UsageError naming file and line for anything that is not a valid job
+ * @param environment for the values of `${NAME}`. @default that of the process, with `.env`
+ * @throws UsageError with file and line for anything that is not a valid job
  */
 export const readJobFile = (path: string, environment?: Environment): NamedJob =>
   parseJob(readText(path), path, environment);
 
-/** The job that a text is. @param path how messages call it @throws UsageError as {@link readJobFile} does */
+/** @param path names the job in messages @throws UsageError as {@link readJobFile} does */
 export function parseJob(text: string, path: string, environment?: Environment): NamedJob {
   const { document, lines, value } = readYaml(text, path);
   const place = ({ range }: Node): string => `${path}:${lines.linePos(range?.[0] ?? 0).line}`;
@@ -47,7 +46,7 @@ export function parseJob(text: string, path: string, environment?: Environment):
   return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)), file: path };
 }
 
-/** Line of the deepest field or entry of the path that the file has. */
+/** Line of the deepest field or entry of the path that exists in the file. */
 export function lineOf(document: Document, lines: LineCounter, path: readonly PropertyKey[]): number {
   let node: unknown = document.contents;
   let at = 0;
@@ -67,23 +66,22 @@ export function lineOf(document: Document, lines: LineCounter, path: readonly Pr
   return lines.linePos(at).line;
 }
 
-/** A file as YAML sees it. */
 interface YamlFile {
   readonly document: Document;
   readonly lines: LineCounter;
-  /** What it says, as plain data without circles; null for an empty file. */
+  /** The content as plain data without cycles; null for an empty file. */
   readonly value: unknown;
 }
 
-/** Bytes of a job file: many times the longest. */
+/** Bytes; many times the longest job file. */
 const MOST_BYTES = 1_048_576;
 const NOT_YAML = 'not valid YAML: ';
-/** Levels of a job file, of a JSON Schema in it for the most part. */
+/** Levels, mostly of a JSON Schema in the job file. */
 const DEEPEST = 200;
 
 /**
- * Reads the YAML of a job file, or of one that it names, whose aliases all lead somewhere, and unfold to a bounded whole (fault 83).
- * @throws UsageError naming the file, and the line where there is one
+ * Its aliases all resolve, and expand to a bounded size (fault 83). @throws UsageError with the file, and the
+ * line if any
  */
 export function readYaml(text: string, path: string): YamlFile {
   const lines = new LineCounter();
@@ -91,7 +89,7 @@ export function readYaml(text: string, path: string): YamlFile {
     new UsageError(code, `${path}${at === null ? '' : `:${lines.linePos(at).line}`}: ${message}`);
   try {
     if (isTooDeep(text)) throw said(null, `${NOT_YAML}nested in more than ${DEEPEST} levels`);
-    // The parser compares each key with all keys before it (fault 74); `problemIn` looks for equal ones.
+    // The parser compares each key with all keys before it (fault 74); `problemIn` finds duplicates instead.
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const syntax = document.errors[0];
     if (syntax !== undefined) throw said(syntax.pos[0], NOT_YAML + syntaxProblem(syntax, text));
@@ -100,16 +98,14 @@ export function readYaml(text: string, path: string): YamlFile {
     return { document, lines, value: document.toJS() };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    // The parser's own: aliases that unfold to more than a hundred times what is written, brackets in thousands of brackets.
+    // Thrown by the parser: aliases that expand to more than 100 times the text, or thousands of nested
+    // brackets.
     const isDeep = error instanceof RangeError;
     throw said(null, `${NOT_YAML}${isDeep ? 'nested too deeply' : 'its aliases unfold to too much'}`);
   }
 }
 
-/**
- * Asked before the text is composed, which takes a call for each level: where the stack ends in it, Node.js may end the whole
- * process and not only the call.
- */
+/** Checked before composing, which recurses per level: a stack overflow there may end the process. */
 function isTooDeep(text: string): boolean {
   let level: readonly CST.Token[] = [...new Parser().parse(text)];
   for (let depth = 0; depth <= DEEPEST; depth++) {
@@ -131,14 +127,14 @@ interface YamlProblem {
   readonly code: string;
 }
 
-/** The first thing that is well-formed YAML and no job: two fields of one name, an alias that leads nowhere, a name that cannot be. */
+/** Duplicate fields, unresolved or circular aliases, and names that are not allowed. */
 function problemIn(document: Document, text: string): YamlProblem | null {
   let problem: YamlProblem | null = null;
   const found = (node: unknown, message: string, code = 'job_not_yaml'): symbol => {
     problem = { at: (isNode(node) && node.range?.[0]) || 0, message, code };
     return visit.BREAK;
   };
-  /** The line is fine YAML, and hardly what is meant. */
+  /** Valid YAML, but probably a mistake. */
   const hardlyMeant = (key: Node, message: string, code?: string): symbol =>
     found(key, `${message}: ${lineAt(text, key.range?.[0] ?? 0).trim()}`, code);
   visit(document, {
@@ -153,7 +149,7 @@ function problemIn(document: Document, text: string): YamlProblem | null {
       return undefined;
     },
     Pair(_, { key }) {
-      // A text that begins with two braces is a group of fields to YAML, whose name is another one.
+      // YAML reads a text that begins with two braces as a map whose key is another map.
       if (isCollection(key)) return hardlyMeant(key, QUOTES);
       // The check of the job file would leave the field out.
       if (isScalar(key) && key.value === '__proto__') return hardlyMeant(key, PROTO, 'job_invalid');
@@ -201,7 +197,7 @@ function readBytes(path: string): Buffer {
         kind.remedy,
       );
     }
-    // JSON is YAML, so a job may be in a file of that name.
+    // JSON is YAML, so a job may be in a .json file.
     if (formatOfName(path) !== null && extname(path).toLowerCase() !== '.json') {
       throw new UsageError(
         'job_is_data',
@@ -216,7 +212,7 @@ function readBytes(path: string): Buffer {
         'Is it the data? A job file names its data as input.path.',
       );
     }
-    // Should a pipe have taken its place meanwhile, it is opened without waiting for a writer.
+    // If a pipe has replaced the file meanwhile, do not wait for a writer.
     const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       return readFileSync(file);
@@ -236,7 +232,6 @@ function readBytes(path: string): Buffer {
   }
 }
 
-/** The job file beside it that its name was most likely meant to be. */
 function meant(path: string): string {
   const folder = dirname(path);
   let names: readonly string[];
@@ -259,7 +254,7 @@ const PROTO = 'a field cannot be called __proto__: choose another name';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
 const VARIABLE_QUOTES = `put a text with \${ } in quotes where braces or brackets are around it`;
 
-/** What is wrong with the YAML, and what to do, in place of the parser's words where these are its own. */
+/** The problem in our words, with the remedy; the parser's own words where they are good. */
 function syntaxProblem({ code, message, pos }: YAMLParseError, text: string): string {
   const line = lineAt(text, pos[0]);
   if (line.includes('{{') && (code === 'UNEXPECTED_TOKEN' || code === 'MISSING_CHAR'))

@@ -4,20 +4,13 @@ import { nearest } from '../nearest.js';
 import { refusedParameter } from '../service/parameters.js';
 import { jobSchema } from './job-schema.js';
 
-/** What is wrong at one place of a job file, in the words of a job file. */
 interface JobProblem {
   readonly path: readonly PropertyKey[];
-  /**
-   * One sentence: the field, what it must be, what it is, and what to do where that is not plain. Made for those that are
-   * shown: a file may have a hundred thousand others.
-   */
+  /** One sentence: field, expectation, value, remedy. Lazy, because a file may have 100,000 problems. */
   readonly message: () => string;
 }
 
-/**
- * Why a job cannot be used, in a line for each of its first problems.
- * @param place where the job has a field, for people
- */
+/** @param place where the job has a field, for messages */
 export function invalidJob(
   { issues }: z.ZodError,
   place: (field: readonly PropertyKey[]) => string,
@@ -29,7 +22,6 @@ export function invalidJob(
   return new UsageError('job_invalid', shown.join('\n'));
 }
 
-/** A problem that the schema found, in words. */
 function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   const { path } = issue;
   if (issue.code === 'unrecognized_keys') {
@@ -44,7 +36,7 @@ function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
       return branch.flatMap((inner) => jobProblems({ ...inner, path: [...path, ...inner.path] }));
     }
   }
-  // Only a member of an object can be left away; an entry of a list that is nothing was written so.
+  // Only for a missing member is the input undefined; an empty entry of a list is null.
   if (isMissing(issue)) {
     return [{ path, message: () => `${named(path)} is missing${example(path)}` }];
   }
@@ -54,10 +46,10 @@ function jobProblems(issue: z.core.$ZodIssue): JobProblem[] {
   return [{ path, message: () => `${named(path)} ${expectation(issue)}${received(issue)}${remedy(issue)}` }];
 }
 
-/** Of a union, the branch that came furthest knows best what is wrong; null when all stop at the value itself. */
+/** The problems of the branch that matched furthest; null when every branch fails at the value itself. */
 function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodIssue[] | null {
   const branches = issue.errors.filter((issues) => issues.length > 0);
-  // The others are of another type altogether.
+  // The others expect another type.
   const [only, ...others] = branches.filter((issues) => !issues.every(isTypeOfWhole));
   if (only !== undefined && others.length === 0) return only;
   const depth = (issues: readonly z.core.$ZodIssue[]): number =>
@@ -69,7 +61,7 @@ function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodI
   if (best === undefined || best.every(isTypeOfWhole)) {
     return null;
   }
-  // The field that is there is the problem, not the one that is not.
+  // Report the fields that are present, not the missing ones.
   const there = best.filter((inner) => !isMissing(inner));
   return there.length > 0 ? there : null;
 }
@@ -80,7 +72,7 @@ const isTypeOfWhole = ({ code, path }: z.core.$ZodIssue): boolean =>
 const isMissing = (issue: z.core.$ZodIssue): boolean =>
   (issue.code === 'invalid_type' || issue.code === 'invalid_union') && issue.input === undefined;
 
-/** What a value must be, after the name of its field. */
+/** Text that follows the name of the field. */
 function expectation(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
@@ -102,7 +94,7 @@ function expectation(issue: z.core.$ZodIssue): string {
   }
 }
 
-/** Messages of the schema itself go after the name of a field. Those of the library are sentences without one. */
+/** Messages of our schema follow the name of a field; those of the library are whole sentences. */
 const isOwn = (message: string): boolean => /^(?:must|needs|is|has|may) /.test(message);
 
 function kindOf(
@@ -118,7 +110,7 @@ function kindOf(
       return issue.code === 'too_big' ? `a list of at most ${issue.maximum}` : 'a list';
     case 'string':
       if (issue.code === 'too_small') return `a text of at least ${issue.minimum} characters`;
-      // Where the least and the most are one number, the schema says it as the length.
+      // A fixed length is reported as its maximum.
       return issue.code === 'too_big' ? `a text of at most ${characters(issue.maximum)}` : 'a text';
     case 'number':
       return 'a number';
@@ -132,10 +124,9 @@ function kindOf(
 const characters = (count: number | bigint): string =>
   count === 1 ? 'one character' : `${count} characters`;
 
-/** The value received, unless the message has it already. */
 function received(issue: z.core.$ZodIssue): string {
   if (issue.input === undefined || issue.message.includes(', got ')) return '';
-  // Of a group, what is in it is no news, and it may hold what the file does not say.
+  // The content of a group is no help, and may be more than the file contains.
   if (issue.code === 'custom' && typeof issue.input === 'object') return '';
   const value = JSON.stringify(issue.input) ?? String(issue.input);
   return `, got ${value.length > 60 ? `${value.slice(0, 57)}...` : value}`;
@@ -166,7 +157,6 @@ function remedy(issue: z.core.$ZodIssue): string {
   return '';
 }
 
-/** How a text is written as a number, where it is plain which one is meant. */
 function asNumber(text: string, path: readonly PropertyKey[]): string {
   if (isNumber(text)) return `: write ${Number(text)}, without quotes`;
   const [, digits = '', unit = ''] = /^\s*(\d[\d_, ']*(?:\.\d+)?)\s*([a-z%]*)\s*$/i.exec(text) ?? [];
@@ -176,7 +166,6 @@ function asNumber(text: string, path: readonly PropertyKey[]): string {
   return digits === '' || factor === undefined ? '' : `: write ${Number((value * factor).toPrecision(12))}`;
 }
 
-/** What a unit behind a number stands for. */
 const FACTORS: Readonly<Record<string, number>> = { '': 1, '%': 0.01, k: 1e3, m: 1e6 };
 const SECONDS: Readonly<Record<string, number>> = {
   '': 1,
@@ -190,7 +179,6 @@ const SECONDS: Readonly<Record<string, number>> = {
 
 const isNumber = (text: string): boolean => text.trim() !== '' && Number.isFinite(Number(text));
 
-/** What a field that every job has looks like. */
 function example(path: readonly PropertyKey[]): string {
   const line = EXAMPLES.get(path.map(String).join('.'));
   return line === undefined ? '' : `: add a line such as ${line}`;
@@ -206,7 +194,6 @@ const EXAMPLES: ReadonlyMap<string, string> = new Map([
   ['prices.completion', 'completion: 0.002'],
 ]);
 
-/** A field that is not known here: one that is known elsewhere, or the nearest known one, or all that are known here. */
 function unknownField(key: string, parent: readonly PropertyKey[], group: unknown): string {
   const place = [...parent, key];
   const unknown = `unknown field ${written(place)}`;
@@ -238,7 +225,7 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
   return siblings.length > 0 ? `${unknown}: known here are ${siblings.join(', ')}` : unknown;
 }
 
-/** What a job file has no field for, because it changes from machine to machine or is secret. */
+/** Not fields of a job file, because they differ between machines or are secret. */
 const VARIABLES: ReadonlyMap<string, string> = new Map([
   ['api_key', 'PROMPTMILL_API_KEY'],
   ['key', 'PROMPTMILL_API_KEY'],
@@ -250,14 +237,13 @@ const VARIABLES: ReadonlyMap<string, string> = new Map([
 const NO_CHAT = 'conversation (chat) endpoints cannot be called yet';
 const AS_PROMPT = `${NO_CHAT}: write the whole text as prompt, for a deployment of a completions model`;
 
-/** Fields of requests to conversation models. */
 const CHAT: ReadonlyMap<string, string> = new Map([
   ['messages', AS_PROMPT],
   ['system', AS_PROMPT],
   ['operation', `${NO_CHAT}: take the line out, and name a deployment of a completions model`],
 ]);
 
-/** What fields are called elsewhere. */
+/** Names that other tools use for our fields. */
 const CALLED: ReadonlyMap<string, string> = new Map([
   ['timeout', 'limits.timeout_seconds, a number of seconds'],
   ['retries', 'limits.attempts'],
@@ -280,14 +266,13 @@ function named(path: readonly PropertyKey[]): string {
   return written(path) || 'the job file';
 }
 
-/** The groups of fields that a place of a job file can have; several where it is a union. */
+/** The field groups allowed at a place of a job file; several for a union. */
 const groupsAt = (path: readonly PropertyKey[]): readonly z.ZodObject[] =>
   path.reduce<readonly z.ZodObject[]>(
     (groups, step) => groups.flatMap(({ shape }) => groupsOf(shape[String(step)])),
     groupsOf(jobSchema),
   );
 
-/** Of a schema, the groups of fields in it, behind what says that it may be left out. */
 function groupsOf(schema: unknown): z.ZodObject[] {
   if (schema instanceof z.ZodObject) return [schema];
   if (schema instanceof z.ZodUnion) return schema.options.flatMap(groupsOf);
@@ -297,17 +282,15 @@ function groupsOf(schema: unknown): z.ZodObject[] {
   return [];
 }
 
-/** Names of the fields that a place of a job file can have. */
 const fieldsAt = (path: readonly PropertyKey[]): string[] => [
   ...new Set(groupsAt(path).flatMap(({ shape }) => Object.keys(shape))),
 ];
 
-/** Of these, the fields that only some forms of the group have. */
+/** The fields that only some variants of the group have. */
 const choicesAt = (path: readonly PropertyKey[]): string[] => {
   const groups = groupsAt(path);
   return fieldsAt(path).filter((name) => groups.some(({ shape }) => !(name in shape)));
 };
 
-/** Every field by its path, from the outside to the inside. */
 const allFields = (path: readonly string[] = []): readonly string[][] =>
   fieldsAt(path).flatMap((name) => [[...path, name], ...allFields([...path, name])]);

@@ -17,13 +17,13 @@ import { above0, price, share, whole } from './numbers.js';
 import { onInvalidProblems, onInvalidSchema } from './on-invalid-schema.js';
 
 /**
- * The job file as a zod schema: the one place that knows its fields, their meaning, unit and default.
- * `docs/job.schema.json` is generated from it (`npm run schema`), so that editors complete job files.
+ * The one place for the fields of a job file: meaning, unit and default. `npm run schema` generates
+ * `docs/job.schema.json` from it.
  */
 
 const text = z.string().min(1, 'must not be empty');
 
-/** Calls in flight at once in one process, where nothing else is said. */
+/** Calls in flight at once per process, by default. */
 export const DEFAULT_CONCURRENCY = 20;
 
 const MODEL_TYPES = either(OPERATIONS.map(({ models }) => models));
@@ -98,7 +98,6 @@ const inputSchema = z.strictObject({
     ),
 });
 
-/** What can be asked of the scores. */
 const asked = (what: string) =>
   share.optional().describe(`${what} Needs answer.gold. Default: nothing is asked.`);
 
@@ -125,7 +124,6 @@ const requireSchema = z
       'when the first rows are below it.',
   );
 
-/** What can be said of every kind of answer. */
 const answerShared = {
   gold: text
     .optional()
@@ -282,10 +280,10 @@ const outputSchema = z.strictObject({
 
 const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
 
-/** A duration such as `90s`, `30m`, `8h` or `1h30m`, in milliseconds. */
+/** A duration such as `90s`, `30m`, `8h` or `1h30m`; see {@link durationMs}. */
 const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
 
-/** @param what how a row counts that counts */
+/** @param what completes the phrase "this many rows …" */
 const mostRows = (what: string) =>
   above0()
     .optional()
@@ -386,7 +384,6 @@ const limitsSchema = z.strictObject({
     .describe('Rows in one queue entry. Default: concurrency, at most 100; whole requests.'),
 });
 
-/** Turns a check that answers with a problem into one of zod's. */
 const sound =
   (problem: (value: string) => string | null) =>
   (context: z.core.ParsePayload<string>): void => {
@@ -443,13 +440,12 @@ const onFinishSchema = z
   })
   .refine((hooks) => hooks.command !== undefined || hooks.post !== undefined, 'needs a command or a post');
 
-/** Parameters that a row may not change, by what of the job they are fixed. */
+/** Parameters that a row may not change, by the field of the job that fixes them. */
 const FIXED_PARAMETERS = {
   confidence: { names: ['temperature', 'logprobs', 'echo'], where: 'where answer.confidence is logprobs' },
   votes: { names: ['n', 'best_of', 'temperature', 'logprobs'], where: 'where answer.votes is given' },
 } as const;
 
-/** What keeps a job from knowing how sure the model is of its answer. */
 function confidenceProblems(job: ConfidenceParts) {
   const { answer, output } = job;
   const { confidence, votes } = sureness(answer);
@@ -481,14 +477,12 @@ function confidenceProblems(job: ConfidenceParts) {
   return [...(output.probabilities ? needs(['output', 'probabilities'], true) : []), ...abstaining];
 }
 
-/** By what a job knows how sure the model is. */
 function sureness(answer: ConfidenceParts['answer']) {
   const votes = answer !== undefined && 'votes' in answer ? answer.votes : undefined;
   const confidence = answer !== undefined && 'confidence' in answer ? answer.confidence : undefined;
   return { votes, confidence };
 }
 
-/** What keeps the log probabilities of an answer from saying how sure the model is of its label. */
 function logprobsProblems({ answer, parameters, row_parameters }: ConfidenceParts) {
   const { temperature, logprobs, echo } = parameters;
   const must = (field: string, what: string, input: unknown) => ({
@@ -508,7 +502,6 @@ function logprobsProblems({ answer, parameters, row_parameters }: ConfidencePart
   ];
 }
 
-/** What keeps choices from voting. */
 function votesProblems({ answer, parameters, row_parameters }: ConfidenceParts, votes: number) {
   const { temperature, n, best_of, logprobs } = parameters;
   const without = (field: string, why: string, input: unknown) =>
@@ -548,7 +541,6 @@ const fixedProblems = (
     return [{ path: ['row_parameters', i], message: `cannot be the row's own ${fixed.where}`, input: name }];
   });
 
-/** What is wrong with `answer.abstain` beside the other fields of the answer. */
 function abstainProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
   if (answer === undefined || !('labels' in answer) || answer.abstain === undefined) return [];
   const message =
@@ -565,7 +557,6 @@ interface ConfidenceParts {
   readonly output: z.output<typeof outputSchema>;
 }
 
-/** The whole job file. */
 const jobFileSchema = z
   .strictObject({
     name: text
@@ -656,12 +647,11 @@ const jobFileSchema = z
 
 type JobFile = z.output<typeof jobFileSchema>;
 
-/** The JSON Schema that editors use to complete and check job files. */
 export function jobJsonSchema(): Record<string, unknown> {
   return { ...z.toJSONSchema(jobFileSchema, { io: 'input' }), title: 'Promptmill job' };
 }
 
-/** A job file, checked: in the names of the program, times in milliseconds, `null` for what it does not say. */
+/** A checked job file, in the names of the code: times in milliseconds, `null` for a missing value. */
 export const jobSchema = jobFileSchema.transform((file) => {
   const { service, input, prompt = null, answer, output, limits, drift = null, ...others } = file;
   const { parameters, row_parameters: rowParameters, on_finish: onFinish, ...job } = others;
@@ -684,46 +674,40 @@ export const jobSchema = jobFileSchema.transform((file) => {
       ...(delimiter !== undefined && { delimiter }),
       require,
     },
-    /** Rows that need not be called. */
     reuse: { dedupe, onlyNew, id } satisfies ReuseSettings,
     prompt,
     parameters: { ...parameters, ...(votes ? { n: votes } : confidence && LOGPROBS) } satisfies Parameters,
     rowParameters,
-    /** Parameters that a row may not change. */
     fixedParameters: votes ? FIXED_PARAMETERS.votes : confidence ? FIXED_PARAMETERS.confidence : null,
     answer: answerSpec(answer),
-    /** What is done with answers that do not fit; `null` where nothing is. */
+    /** How invalid answers are handled; `null` when they are not. */
     onInvalid,
-    /** The record says where its answer comes from. */
     answerSource: onInvalid !== null || votes !== undefined,
-    /** What is asked of the answers; `null` where the answer is the text. It may change between executions. */
+    /** Requirements for the answers; `null` when the answer is free text. May change between executions. */
     require: answer?.require ?? null,
-    /** Column of the input with the right answers. */
     gold: answer?.gold ?? null,
     output: { ...output, columns: output.columns ?? null },
     limits: {
       concurrency: limits.concurrency,
       chunkSize: limits.chunk_size ?? null,
       promptsPerRequest: limits.prompts_per_request,
-      /** Quota of the deployment. */
       requestsPerMinute: limits.requests_per_minute ?? null,
       tokensPerMinute: limits.tokens_per_minute ?? null,
       tokenEstimate: limits.token_estimate,
       attempts: limits.attempts,
-      /** What becomes of a row of whose call nobody knows the end. */
       unknownOutcome: limits.unknown_outcome,
-      /** Time without an answered row after which a run stops, in milliseconds. */
+      /** Milliseconds without an answered row after which a run stops. */
       giveUpMs: durationMs(limits.give_up_after),
       /** Rows that may be without an answer, or a fraction of the rows so far. */
       stopAfterFailures: mostUnanswered(limits.stop_after_failures),
       /** Longest time of one execution, in milliseconds. */
       deadlineMs: limits.deadline === undefined ? null : durationMs(limits.deadline),
-      /** What the run may be billed in all its executions together. */
+      /** Most that all executions of the run together may be billed. */
       budget: budgetOf(limits),
-      /** Rows that go ahead of the rest, and must be good enough; 0 is none. */
+      /** Rows that run first and must be good enough; 0 for none. */
       canary: limits.canary ?? 0,
     },
-    /** The answers are compared with those of the last run. It may change between executions. */
+    /** May change between executions. */
     drift,
     ...(onFinish && { onFinish }),
   };
@@ -731,14 +715,14 @@ export const jobSchema = jobFileSchema.transform((file) => {
 
 export type Job = z.output<typeof jobSchema>;
 
-/** A job by its name, which its file has where it says none, and its file, where it comes from one. */
+/** A job with its name (by default that of its file), and the file if it comes from one. */
 export type NamedJob = Job & { readonly name: string; readonly file?: string };
 
-/** A number is that of failures. */
+/** A plain number counts failures. */
 const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>
   typeof most === 'number' ? { failures: most } : (most ?? {});
 
-/** An empty budget is none. */
+/** Null for an empty budget. */
 function budgetOf({
   budget,
 }: JobFile['limits']): { readonly tokens: number | null; readonly cost: number | null } | null {
@@ -746,7 +730,7 @@ function budgetOf({
   return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
-/** As much as the service says of a token, of its likeliest choice. */
+/** As many alternatives per token as the service reports, for its likeliest choice. */
 const LOGPROBS = { logprobs: 5, temperature: 0 } as const;
 
 function answerSpec(answer: JobFile['answer']): AnswerSpec {
@@ -778,7 +762,9 @@ function answerSpec(answer: JobFile['answer']): AnswerSpec {
   return { kind: 'json', schema: answer.json, ...(answer.on_invalid?.repair && { repair: true }) };
 }
 
-/** `askAgain` times the own deployment, with `prompt` (`null`: the default), then `deployment` once (`null`: none). */
+/**
+ * `askAgain` times the own deployment with `prompt` (`null`: the default), then `deployment` (`null`: none).
+ */
 function onInvalidOf(answer: JobFile['answer']) {
   const {
     repair = false,
@@ -789,7 +775,7 @@ function onInvalidOf(answer: JobFile['answer']) {
   return repair || askAgain > 0 || deployment !== null ? { repair, askAgain, prompt, deployment } : null;
 }
 
-/** Milliseconds of a duration as the job file has it: `90s`, `30m`, `8h`, `1h30m`. The job's schema has checked its form. */
+/** Milliseconds. The schema of the job has checked the form. */
 export function durationMs(text: string): number {
   const [, hours = 0, minutes = 0, seconds = 0] = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(text) ?? [];
   return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;

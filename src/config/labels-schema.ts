@@ -7,7 +7,7 @@ const TOO_FEW = 'must name at least two labels';
 
 const name = z.string().min(1, 'must not be empty').max(LONGEST_NAME, TOO_LONG);
 
-/** Labels as a list, or as a group with the synonyms of each. All names of all labels can be told apart. */
+/** Labels as a list, or as a group with the synonyms of each. All names must differ. */
 export const labelsSchema = z
   .union(
     [
@@ -43,7 +43,6 @@ export const labelsSchema = z
 type Labels = string[] | Record<string, string[] | null>;
 type LabelNames = readonly [label: string, ...synonyms: string[]];
 
-/** The names of each label: itself, then its synonyms. */
 export const labelNames = (labels: Labels): LabelNames[] =>
   Array.isArray(labels)
     ? labels.map((label) => [label])

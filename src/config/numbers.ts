@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** Numbers of a job file, whose messages name the range. */
+/** Numbers of a job file. Messages name the range. */
 
 /** @param most @default any */
 export function whole(least: 0 | 1, most?: number): z.ZodNumber {

@@ -3,10 +3,8 @@ import { UsageError } from '../errors.js';
 import { followUpTemplate } from '../prompt/follow-up.js';
 import { whole } from './numbers.js';
 
-/** Most times that a row is asked again. */
 const MOST = 10;
 
-/** What becomes of an answer that does not fit. */
 export const onInvalidSchema = z
   .strictObject({
     repair: z
@@ -43,7 +41,6 @@ export const onInvalidSchema = z
   })
   .describe('What to do with an answer that does not fit. Default: the row is completed without an answer.');
 
-/** What keeps a job from doing what it says of answers that do not fit. */
 export function onInvalidProblems({ answer, service, limits }: OnInvalidParts) {
   if (answer?.on_invalid === undefined) return [];
   const { repair, ask_again, prompt, deployment } = answer.on_invalid;

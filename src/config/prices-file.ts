@@ -7,18 +7,18 @@ import { lineOf, readYaml } from './job-file.js';
 import { invalidJob } from './job-problem.js';
 import { type NamedJob, pricesSchema } from './job-schema.js';
 
-/** Prices by the names of deployments and models. */
+/** Prices by deployment or model name. */
 export type PriceList = ReadonlyMap<string, Prices>;
 
-/** Bytes of a file with prices: many times the longest. */
+/** Bytes; many times the longest file of prices. */
 const MOST_BYTES = 1_048_576;
 
 const listSchema = z.record(z.string(), pricesSchema);
 
 /**
- * The prices of a job: its own, or those that the file it names has for its deployment, else for its model.
- * @returns null where the job says nothing of prices
- * @throws UsageError for a file that cannot be read, or has neither
+ * The job's own prices, or those of its deployment, else its model, in the file it names. Null for a job
+ * without.
+ * @throws UsageError for a file that cannot be read, or has prices for neither
  */
 export function pricesOf({ prices, endpoint, file = 'the job' }: NamedJob): Prices | null {
   if (prices === undefined) return null;
@@ -36,11 +36,7 @@ export function pricesOf({ prices, endpoint, file = 'the job' }: NamedJob): Pric
   );
 }
 
-/**
- * Reads a file with prices.
- * @param user who names it, in messages
- * @throws UsageError naming the file, and the line where there is one
- */
+/** @param user for messages @throws UsageError with the file, and the line where there is one */
 export function readPrices(path: string, user: string): PriceList {
   const { document, lines, value } = readYaml(textOf(path, user), path);
   const parsed = listSchema.safeParse(value ?? {}, { reportInput: true });
@@ -48,7 +44,7 @@ export function readPrices(path: string, user: string): PriceList {
   return new Map(Object.entries(parsed.data));
 }
 
-/** Whether a file says prices, and no job, which has a service and an input. @throws UsageError when it cannot be read */
+/** A job has `service` and `input`. @throws UsageError when the file cannot be read */
 export function isPriceList(path: string): boolean {
   const { value } = readYaml(textOf(path, 'prices'), path);
   return typeof value === 'object' && value !== null && !('service' in value || 'input' in value);

@@ -3,16 +3,12 @@ import type { RecordedJob } from '../output/reader.js';
 import { originColumns } from '../reuse/keys.js';
 import type { Settings } from './settings.js';
 
-/** What of a job decides under which names a record has its values. */
 export type RecordSettings = Pick<
   Settings,
   'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
 >;
 
-/**
- * What records of a job have besides the columns of its input. Whoever writes them and whoever reads them back goes by it:
- * each column of a result takes its name away from one of the input.
- */
+/** Writers and readers must use the same options: an input column named like a result is renamed. */
 export function recordOptions(job: RecordSettings): RecordedJob {
   const { output, parameters } = job;
   return {

@@ -7,7 +7,7 @@ import type { Environment } from './environment.js';
 import type { NamedJob } from './job-schema.js';
 import { pricesOf } from './prices-file.js';
 
-/** Options of the command line that change a run; `undefined` means not given. */
+/** `undefined` means not given. */
 export interface RunFlags {
   readonly input?: string | undefined;
   readonly format?: string | undefined;
@@ -19,9 +19,9 @@ export interface RunFlags {
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
-  /** The clock has started it, and nobody looks on. @default false */
+  /** Whether the schedule started the run, unattended. @default false */
   readonly scheduled?: boolean | undefined;
-  /** Which rows of a finished output are called again, as `promptmill retry` takes it. @default none: it is a run */
+  /** Which rows of a finished output to call again, as for `promptmill retry`. @default none: it is a run */
   readonly retry?: string | undefined;
   readonly logLevel?: string | undefined;
 }
@@ -29,13 +29,10 @@ export interface RunFlags {
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Everything a run needs to know, validated and frozen. Keys are not part of it: see the key ring. */
+/** All settings of a run, validated and frozen. Keys are not included: see the key ring. */
 export type Settings = ReturnType<typeof settle>;
 
-/**
- * Merges what the user said: flags over environment over job file over defaults.
- * @throws UsageError naming the option and the value received
- */
+/** Flags over environment over job file over defaults. @throws UsageError with option and value */
 export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { name, file = null, input, output, limits, schedule: _, onFinish: __, ...said } = job;
   const concurrency = flags.concurrency ?? limits.concurrency;
@@ -47,15 +44,15 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   return Object.freeze({
     ...said,
     job: name,
-    /** As it was named; `null` for a job that is no file. */
+    /** As it was named; `null` for a job that has no file. */
     jobFile: file,
     input: Object.freeze({
       ...input,
       path: inputPath,
-      /** How messages call it. */
+      /** Name in messages. */
       name: inputPath === '-' ? 'standard input' : inputPath,
       ...(format !== undefined && { format }),
-      /** Only the first so many rows; `null` is all of them. */
+      /** Only the first so many rows; `null` for all. */
       limit: flags.limit ?? null,
     }),
     output: Object.freeze({
@@ -73,23 +70,23 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
-    /** Calls go to the emulator of this process: its queue and its results are kept apart from real ones. */
+    /** Calls go to the emulator of this process; its queue and results are kept apart from real ones. */
     emulated: flags.emulate ?? false,
-    /** Take part in the calls; false leaves them to `promptmill work`. */
+    /** Whether this process makes calls; false leaves them to `promptmill work`. */
     work: flags.work ?? true,
     restart: flags.restart ?? false,
     overwrite: flags.overwrite ?? false,
-    /** Answers below `answer.require` replace none that are good, and no output of another job is replaced. */
+    /** Answers below `answer.require` replace no good ones, and the output of another job is not replaced. */
     scheduled: flags.scheduled ?? false,
-    /** The rows of a finished output that are called again, in the words of the command line; `null` for a run. */
+    /** Rows of a finished output to call again, as on the command line; `null` for a run. */
     retry: flags.retry ?? null,
   });
 }
 
 /**
- * Rows in a chunk: whole requests, as many as are called at once, and at most about a hundred. A larger chunk makes
- * the queue's share of the work smaller (bench/overhead: 100 rows instead of 50 are 9 % more rows a second on Redis),
- * and takes more rows away from other workers.
+ * Whole requests, as many as are called at once, at most about 100 rows. A larger chunk costs less in the
+ * queue (bench/overhead: 100 rows instead of 50 give 9 % more rows a second on Redis), but takes more rows
+ * away from other workers.
  */
 function chunkSize(concurrency: number, promptsPerRequest: number): number {
   const requests = Math.min(Math.ceil(100 / promptsPerRequest), concurrency);
@@ -97,8 +94,8 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
 }
 
 /**
- * The answers of an emulator go to a name of their own, also where the command line names the output: no file without
- * `.emulated` in its name has any, and none with it has others. What `retry` is given is there already, and says itself what it is.
+ * A file has emulated answers exactly when its name has the mark `.emulated`, even when the command line
+ * names it. For `retry` the output exists, and its name says which it is.
  */
 function placeFor(output: string, { emulate = false, retry }: RunFlags): string {
   if (output === '-' || retry !== undefined || isMarked(output, 'emulated') === emulate) return output;
@@ -110,7 +107,7 @@ function placeFor(output: string, { emulate = false, retry }: RunFlags): string 
   );
 }
 
-/** Where a job writes that does not say: in the format of the input, where an output can have it. */
+/** The output of a job that names none: in the format of the input where outputs can have it. */
 export function defaultOutput(job: string, format: string | undefined, input: string): string {
   const name = format ?? formatOfName(input)?.name;
   const { endings } = OUTPUT_FORMATS.find((known) => known.name === name) ?? OUTPUT_FORMATS[0];

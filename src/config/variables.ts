@@ -6,19 +6,18 @@ import type { Environment } from './environment.js';
 /** `${NAME}`, and `$${NAME}`, which is the text `${NAME}`. */
 const VARIABLE = /(\$?)\$\{([^{}]*)\}/g;
 const NAME = /^[A-Za-z_]\w*$/;
-/** As shells write a value for a variable that is not set. */
+/** A default value for an unset variable, as in shells. */
 const WITH_DEFAULT = /^([A-Za-z_]\w*):?[-=+?]/;
 
-/** Fields whose text is the model's, or that name a variable themselves. */
+/** Fields whose text is for the model, or that name a variable themselves. */
 const TEXTS = new Set(['prompt', 'system', 'messages', 'answer.on_invalid.prompt', 'on_finish.post']);
 
-/** What is in a job file ends in summaries, reports and stores, where no key belongs. */
+/** Contents of a job file end up in summaries, reports and stores, which must not contain keys. */
 const KEY_NAME = /API_?KEY|SECRET|PASSWORD|PASSWD|(ACCESS|AUTH)_?TOKEN|^PROMPTMILL_QUEUE$/i;
 
 /**
- * Puts the values of environment variables in the places of `${NAME}`. A value without quotes is read as YAML reads it: a
- * number is a number. It can make no fields.
- * @param place file and line of a node, for people
+ * An unquoted value is read as YAML, so a number is a number. A value cannot add fields.
+ * @param place file and line of a node, for messages
  * @returns whether there were any
  * @throws UsageError for a variable that is not set, or that holds a key
  */
@@ -52,7 +51,6 @@ export function fillVariables(
 
 const nameOf = ({ key }: Pair): string => String(isScalar(key) ? key.value : key);
 
-/** A number or a boolean, where YAML takes the text for one. */
 function read(text: string): unknown {
   const { contents, errors } = parseDocument(text);
   const value = errors.length === 0 && isScalar(contents) ? contents.value : text;

@@ -4,7 +4,6 @@ import type { Candidate, Completions } from './completion.js';
 import { type Logprobs, sliceOf } from './logprobs.js';
 import type { Body, EmulatedOperation } from './operation.js';
 
-/** What identifies one response. */
 export interface Envelope {
   readonly called: EmulatedOperation;
   readonly id: string;
@@ -13,7 +12,6 @@ export interface Envelope {
   readonly model: string;
 }
 
-/** The response body; with filter fields where the API version has them. */
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
   const choices = completions.choices.map(({ text, finishReason, logprobs, filter }, index) => ({
     ...envelope.called.content(text),
@@ -31,9 +29,8 @@ export function responseBody(completions: Completions, envelope: Envelope, filte
 }
 
 /**
- * The bodies of a stream, one group for each token that is generated, so that the groups can be paced. Filter
- * results of the prompts come first, in a body without choices; each choice ends in an empty text.
- * @param usage whether the stream ends with its usage
+ * One group of bodies per generated token, so that groups can be paced. Filter results of the prompts come
+ * first, in a body without choices; each choice ends with an empty text.
  */
 export function* streamBodies(
   completions: Completions,
@@ -63,7 +60,6 @@ export function* streamBodies(
   if (usage) yield [body([], { usage: usageOf(completions) })];
 }
 
-/** What a choice sends in one step: a token, its end, or nothing when it ended before. */
 function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, called: EmulatedOperation) {
   const piece = pieces[step];
   if (piece !== undefined) {
@@ -78,7 +74,6 @@ function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, cal
     : null;
 }
 
-/** The models that a plain server lists. */
 export function modelsBody(deployments: Iterable<string>): Body {
   const names = new Set([...CALLABLE_MODEL_IDS, ...deployments]);
   const data = [...names].map((id) => ({

@@ -11,56 +11,51 @@ import { pick, randomFrom } from './random.js';
 import { invalidRequest, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
 
-/** One generated candidate. */
 export interface Candidate {
-  /** With the prompt before it when it is echoed; `null` when the filter left nothing, not even an empty text. */
+  /** Includes the prompt when it is echoed; `null` when the filter left no text, not even an empty one. */
   readonly text: string | null;
   readonly finishReason: 'stop' | 'length' | 'content_filter';
   /** Tokens generated; billed for every candidate, returned or not. */
   readonly tokens: number;
   readonly filter: FilterReport;
-  /** The text token by token, for streams and log probabilities; empty when neither is asked for. */
+  /** The text token by token, for streams and log probabilities; empty when the request wants neither. */
   readonly pieces: readonly string[];
   readonly logprobs: Logprobs | null;
 }
 
-/** A way to answer that nobody asked for, and what decides its words. */
 export interface Manner {
   readonly way: Unwanted;
   readonly random: () => number;
 }
 
-/** What candidates are made with. */
 interface Workshop {
-  /** What the job reads from its answers; a text where nobody knows. */
+  /** What the job reads from its answers; text when the job is unknown. */
   readonly told: AnswerSpec;
   readonly tokenizer: Tokenizer;
   readonly filter: FilterSettings;
   readonly seed: number;
 }
 
-/** What one call produced, before it becomes a body. */
 export interface Completions {
   readonly promptFilters: readonly FilterReport[];
   /** In the order of their `index`: prompt × n + j. */
   readonly choices: readonly Candidate[];
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Tokens of the longest candidate: candidates are generated side by side, so this is what takes time. */
+  /** Tokens of the longest candidate. Candidates are generated in parallel, so this decides the latency. */
   readonly longest: number;
 }
 
-/** Tokens of each prompt, with the suffix that the model reads as well. */
+/** The suffix counts for each prompt: the model reads it too. */
 export function promptTokensOf(request: CompletionRequest, { tokenizer }: Workshop): number[] {
   const suffix = request.suffix === '' ? 0 : tokenizer.count(request.suffix);
   return request.prompts.map((prompt) => tokenizer.count(prompt) + suffix);
 }
 
 /**
- * Answers a request. The result depends on nothing but the arguments.
- * @param promptTokens of {@link promptTokensOf}
+ * Answers a request. The result depends on the arguments only.
  * @param filters whether the API version reports filter results; a blocked prompt is refused either way
- * @param manner `null` for answers as they should be
+ * @param manner `null` for a regular answer
  * @throws Refusal when a prompt does not fit the context window or is blocked
  */
 export function complete(
@@ -107,16 +102,12 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/** A prompt, and what is known of its answers. */
 interface Question {
   readonly reading: Reading;
-  /** What may be answered; `null` where that is open, or nobody asks. */
+  /** Possible answers; `null` when they are unknown or the request does not need them. */
   readonly possible: readonly Possibility[] | null;
-  /** Makes of an answer what is written. */
   readonly written: (text: string) => string;
-  /** What may be written, token by token, for log probabilities; empty where it is not known, or nobody asks. */
   readonly inPieces: readonly PossiblePieces[];
-  /** Whether it ends half-way. */
   readonly halved: boolean;
 }
 
@@ -138,14 +129,14 @@ function questionOf(
   return { reading, possible, written, inPieces: inPieces ?? [], halved: manner?.way === 'cut' };
 }
 
-/** @param index tells the candidates of a prompt apart */
+/** @param index distinguishes the candidates of a prompt */
 function textFor(
   { reading, possible, written }: Question,
   index: number,
   { temperature, fingerprint }: CompletionRequest,
   { seed }: Workshop,
 ): string {
-  // At temperature 0 every candidate is the most likely one, whatever the other parameters say.
+  // At temperature 0 every candidate is the most likely one, whatever the other parameters are.
   const variation = temperature === 0 ? '' : `${fingerprint}#${index}`;
   const random = randomFrom(seed, `${variation}\n${reading.prompt}`);
   return written(
@@ -155,7 +146,6 @@ function textFor(
   );
 }
 
-/** Generates one candidate for one prompt. */
 function generate(
   question: Question,
   index: number,
@@ -180,7 +170,7 @@ function generate(
 
 const REMAINDERS = ['half', 'empty', 'missing'] as const;
 
-/** What the filter leaves of a blocked text: half of it, nothing, or no text at all; all three were seen. */
+/** What the filter leaves of a blocked text: half, an empty text, or none; all three were seen. */
 function remainder(text: string, random: () => number): string | null {
   switch (pick(random, REMAINDERS)) {
     case 'half':
@@ -192,15 +182,12 @@ function remainder(text: string, random: () => number): string | null {
   }
 }
 
-/**
- * Ends a text at its first stop sequence or after `max_tokens` tokens, whichever comes first.
- * @param halved after half of its tokens at the latest, as if `max_tokens` were no more
- */
+/** @param halved ends it after half of its tokens at the latest, as a lower `max_tokens` would */
 function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokenizer, halved: boolean) {
   const tokens = tokenizer.encode(full);
   const most = halved ? Math.min(request.maxTokens, Math.floor(tokens.length / 2)) : request.maxTokens;
   const isLong = tokens.length > most;
-  // A character that is cut in two by the last token is not returned.
+  // A character that the last token cuts in two is not returned.
   const text = isLong ? tokenizer.decode(tokens.slice(0, most)).replace(/\uFFFD+$/, '') : full;
   const stopAt = request.stop
     .map((stop) => (stop === '' ? -1 : text.indexOf(stop)))
@@ -219,7 +206,6 @@ function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokeni
     : { text, finishReason: 'stop' as const, tokens: tokens.length };
 }
 
-/** The text token by token, with log probabilities, where they are asked for. */
 function tokenwise(
   { reading: { prompt }, inPieces }: Question,
   text: string | null,
@@ -239,10 +225,7 @@ function tokenwise(
   };
 }
 
-/**
- * The text of each token. A character that takes several tokens comes whole with the last of them, so that the
- * pieces joined are the text.
- */
+/** A character that takes several tokens comes with the last of them: the joined pieces equal the text. */
 function piecesOf(text: string, tokenizer: Tokenizer): string[] {
   const pieces: string[] = [];
   let pending: number[] = [];
@@ -253,7 +236,7 @@ function piecesOf(text: string, tokenizer: Tokenizer): string[] {
     pieces.push(isWhole ? piece : '');
     if (isWhole) pending = [];
   }
-  // Only a text that ends in U+FFFD itself leaves something.
+  // Only a text that itself ends in U+FFFD leaves something.
   if (pending.length > 0) pieces[pieces.length - 1] = tokenizer.decode(pending);
   return pieces;
 }

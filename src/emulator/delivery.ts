@@ -4,7 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pick } from './random.js';
 import type { Reply } from './refusal.js';
 
-/** How an answer, or what is left of it, goes over the wire. */
 export type Delivery =
   | { readonly kind: 'whole' | 'drip'; readonly reply: Reply }
   | { readonly kind: 'truncate'; readonly reply: Reply; readonly random: () => number }
@@ -13,7 +12,6 @@ export type Delivery =
 
 export const whole = (reply: Reply): Delivery => ({ kind: 'whole', reply });
 
-/** Server-sent events, with a pause between those of one token and those of the next. */
 interface EventStream {
   readonly kind: 'stream';
   readonly headers: Readonly<Record<string, string>>;
@@ -27,10 +25,7 @@ const REGION = 'emulated';
 /** Milliseconds between two bytes of a dripping answer. */
 const DRIP_MS = 1000;
 
-/**
- * Sends an answer, or does to the connection what stands in its place.
- * @param gone aborts when the caller has hung up or the emulator closes; then this rejects or returns
- */
+/** @param gone aborts when the caller hangs up or the emulator closes; then this rejects or returns */
 export async function deliver(
   delivery: Delivery,
   response: ServerResponse,
@@ -71,12 +66,12 @@ async function stream(
   response.end();
 }
 
-/** Half of a body, in each of the ways in which the rest can be missing (fault 23). */
+/** Sends half of a body, cut off in one of three ways (fault 23). */
 async function truncate(reply: Reply, response: ServerResponse, random: () => number): Promise<void> {
   const { status, headers, bytes } = wireOf(reply);
   const half = bytes.subarray(0, bytes.length / 2);
   const way = pick(random, ['length', 'chunk', 'close']);
-  // Neither a length nor chunks: the end of the connection is the end of the body, and nothing shows that it is early.
+  // Without length and chunks, the end of the connection ends the body, and nothing shows that it came early.
   if (way === 'close') response.useChunkedEncodingByDefault = false;
   response.writeHead(status, way === 'length' ? { ...headers, 'content-length': bytes.length } : headers);
   if (way === 'close') {
@@ -87,7 +82,7 @@ async function truncate(reply: Reply, response: ServerResponse, random: () => nu
   response.socket?.destroySoon();
 }
 
-/** A body that comes so slowly that only a deadline ends it (fault 25). */
+/** Sends a body so slowly that only a deadline ends it (fault 25). */
 async function drip(reply: Reply, response: ServerResponse, gone: AbortSignal): Promise<void> {
   const { status, headers, bytes } = wireOf(reply);
   response.writeHead(status, { ...headers, 'content-length': bytes.length });
@@ -114,12 +109,11 @@ function typeOf(text: string): string {
   return text.startsWith('<') ? 'text/html' : 'text/plain';
 }
 
-/** What every response of the service carries. */
 function tracing(): Record<string, string> {
   return { 'x-request-id': randomUUID(), 'apim-request-id': randomUUID(), 'x-ms-region': REGION };
 }
 
-/** How long the emulator pretends to think. */
+/** How long the emulator waits before it answers. */
 export interface Latency {
   /** Milliseconds before the first token. */
   readonly baseMs: number;
@@ -130,12 +124,11 @@ export interface Latency {
 /** Calls of equal size differ by up to this fraction in either direction. */
 const JITTER = 0.2;
 
-/** Milliseconds until the answer, for the tokens of its longest choice. */
 export function latencyOf(latency: Latency, tokens: number, random: () => number): number {
   return (latency.baseMs + latency.perTokenMs * tokens) * (1 + JITTER * (2 * random() - 1));
 }
 
-/** Does nothing for a time; returns at once when there is nothing to wait for. Rejects with the signal's reason when it aborts. */
+/** Returns at once for 0 ms. Rejects with the signal's reason when it aborts. */
 export async function wait(ms: number, signal: AbortSignal): Promise<void> {
   if (ms > 0) await sleep(ms, undefined, { signal });
 }

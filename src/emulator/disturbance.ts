@@ -20,9 +20,9 @@ const LATER_CATEGORIES = {
 const LARGEST = Number.MAX_SAFE_INTEGER;
 
 /**
- * Forms of an answer: each turns the usual body into another. The first are good ones that the service and its like were
- * seen to send, and that a client must read as well. The others are what broken gateways make of an answer; a client must
- * not take them for one, or not for their numbers.
+ * Forms of an answer: each rewrites the usual body. The first are valid forms that such services were seen to
+ * send; a client must read them too. The others are what broken gateways make of an answer; a client must
+ * reject them, or at least not trust their numbers.
  */
 const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ['no-usage', renamed('usage', null)],
@@ -30,7 +30,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ['no-prompt-filters', renamed('prompt_filter_results', null)],
   // The older name.
   ['prompt-annotations', renamed('prompt_filter_results', 'prompt_annotations')],
-  // The filter was not available, said in the singular member …
+  // The filter was not available, reported in the singular member …
   [
     'filter-error',
     eachChoice(renamed('content_filter_results', 'content_filter_result', () => FILTER_ERROR)),
@@ -81,7 +81,7 @@ function withUsage(prompt: Json, completion: Json, total: Json): Form {
   return having({ usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } });
 }
 
-/** A member, where there is one, under another name and with another value; `null` leaves it out. */
+/** `null` as name leaves the member out. */
 function renamed(member: string, name: string | null, value: (old: Json) => Json = (old) => old): Form {
   return (body) => {
     const { [member]: old, ...others } = body;
@@ -95,30 +95,25 @@ function eachChoice(form: Form): Form {
   );
 }
 
-/** What needs no more than its name: what can go wrong on the wire, and replies that are always the same. */
 const SIMPLE = ['reset', 'truncate', 'garbage', 'drip', 'hang', 'insufficient-quota'] as const;
 
-/** Something other than the usual answer. */
 export type Disturbance =
   /** A status from 300 to 599, with a body that was seen with it. */
   | { readonly kind: 'status'; readonly name: string; readonly status: number }
-  /** Word for word what a script says. */
+  /** The exact reply from a script. */
   | { readonly kind: 'reply'; readonly name: string; readonly reply: Reply }
-  /** An answer in a way that nobody asked for. Unlike a form it is what the model wrote, and its tokens are counted so. */
+  /** An unwanted answer. Unlike a form, it is what the model wrote, and its tokens are counted. */
   | { readonly kind: 'answer'; readonly name: string; readonly way: Unwanted }
-  /** A good answer in one of the less usual {@link FORMS}. */
   | { readonly kind: 'form'; readonly name: string; readonly form: Form }
   /**
-   * `reset`: the connection is reset once the request is read; `truncate`: half of the answer; `garbage`: a page of HTML with
-   * status 200; `drip`: a byte of the answer each second; `hang`: no answer; `insufficient-quota`: 429 for an account
-   * without credit.
+   * `reset`: the connection is reset once the request is read; `truncate`: half of the answer; `garbage`: an
+   * HTML page with status 200; `drip`: one byte of the answer per second; `hang`: no answer;
+   * `insufficient-quota`: 429 for an account without credit.
    */
   | { readonly kind: (typeof SIMPLE)[number]; readonly name: string };
 
-/** The names of all disturbances, for people. */
 export const FAULT_NAMES = `a status from 300 to 599, ${[...SIMPLE, ...UNWANTED, ...FORMS.keys()].join(', ')}`;
 
-/** The disturbance of a name, or `null` when there is none. */
 export function disturbanceNamed(name: string): Disturbance | null {
   if (/^[345]\d\d$/.test(name)) return { kind: 'status', name, status: Number(name) };
   const kind = SIMPLE.find((known) => known === name);
@@ -129,13 +124,12 @@ export function disturbanceNamed(name: string): Disturbance | null {
   return form ? { kind: 'form', name, form } : null;
 }
 
-/** A disturbance, with what decides between its variants. */
 export interface Drawn {
   readonly fault: Disturbance;
   readonly random: () => number;
 }
 
-/** What a disturbance puts in the place of an answer; `null` when it needs the answer. */
+/** What a disturbance sends instead of an answer; `null` when it needs the answer. */
 export function inPlaceOfAnswer({ fault, random }: Drawn, asked: Asked, hint: Hint): Delivery | null {
   switch (fault.kind) {
     case 'status':
@@ -154,7 +148,7 @@ export function inPlaceOfAnswer({ fault, random }: Drawn, asked: Asked, hint: Hi
   }
 }
 
-/** An answer as a disturbance leaves it; `null` when it leaves it alone. Forms are forms of an object: a stream has none. */
+/** A disturbed answer; `null` when it stays unchanged. Forms apply to an object only: a stream has none. */
 export function disturbed(reply: Reply, { fault, random }: Drawn): Delivery | null {
   switch (fault.kind) {
     case 'form':

@@ -14,7 +14,6 @@ import { type CompletionRequest, parseRequest, readBody } from './request.js';
 import { pageOf, plainTarget, routeOf, type Target } from './routes.js';
 import type { Visit } from './stats.js';
 
-/** One request from the first byte to the last. */
 export async function serve(
   request: IncomingMessage,
   response: ServerResponse,
@@ -27,21 +26,16 @@ export async function serve(
   const leave = service.received.enter();
   try {
     const visit = await visited(request, service, gone.signal);
-    // Before the last byte: who has read an answer finds it counted.
+    // Before the last byte, so that a client that has read an answer finds it counted.
     service.received.add(visit);
     await deliver(visit.delivery, response, gone.signal);
   } catch (error) {
-    // The caller hung up, or the emulator is closing: nobody is left to answer.
     if (!gone.signal.aborted) throw error;
   } finally {
     leave();
   }
 }
 
-/**
- * A completion request, answered or refused.
- * @param gone aborts when nobody waits for the answer any more
- */
 async function visited(incoming: IncomingMessage, service: Service, gone: AbortSignal): Promise<Visit> {
   let prompts: readonly string[] = [];
   try {
@@ -59,8 +53,8 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
 }
 
 /**
- * Answers a valid request, in the order of the service: the quota, then the model with its context window and its
- * content filter. Faults befall what the quota admits.
+ * Checks in the order of the service: quota, context window, content filter. Faults hit admitted requests
+ * only.
  */
 async function answer(
   request: CompletionRequest,
@@ -85,7 +79,7 @@ async function answer(
 
   const jitter = randomFrom(seed, `latency\n${prompts.join('\n')}`);
   const next = service.faults.next(prompts);
-  // Forms are forms of a whole body: a stream has none.
+  // Forms rewrite a whole body; a stream has none.
   const drawn = stream && next?.fault.kind === 'form' ? null : next;
   const fault = drawn?.fault.name;
   const instead = drawn && inPlaceOfAnswer(drawn, target, hint);

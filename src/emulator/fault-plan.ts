@@ -6,18 +6,18 @@ import type { Json } from '../model.js';
 import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
 import { fingerprintOf, randomFrom } from './random.js';
 
-/** A fault that befalls a share of all requests. */
+/** A fault for a random share of all requests. */
 export interface FaultRate {
   readonly fault: Disturbance;
   /** From 0 to 1; the rates of a plan sum up to at most 1. */
   readonly rate: number;
 }
 
-/** A fault that befalls the requests that a rule names. */
+/** A fault for the requests that match a rule. */
 export interface ScriptRule {
-  /** Requests from this one on, counted from 1 in the order in which they are admitted. @default 1 */
+  /** First request the rule applies to, counted from 1 in the order of admission. @default 1 */
   readonly from?: number | undefined;
-  /** … to this one. @default no end */
+  /** Last request the rule applies to. @default no end */
   readonly to?: number | undefined;
   /** Requests with this text in one of their prompts. @default any */
   readonly prompt?: string | undefined;
@@ -27,15 +27,15 @@ export interface ScriptRule {
 }
 
 /**
- * Decides which requests go wrong. Rates are drawn from the seed, the prompts and how often they were seen: the
- * order of requests changes nothing, and the same prompt sent again can succeed.
+ * Decides which requests fail. Rates are drawn from the seed, the prompts and how often they were seen, so
+ * the order of requests has no effect, and a repeated prompt can succeed.
  */
 export class FaultPlan {
   readonly #rates: readonly FaultRate[];
   readonly #script: readonly ScriptRule[];
   readonly #seed: number;
   readonly #applied = new Map<ScriptRule, number>();
-  /** Fingerprint of prompts → how often they were seen. Grows with the distinct prompts, by some 50 bytes each. */
+  /** Fingerprint of prompts → how often they were seen. Grows by about 50 bytes per distinct prompt. */
   readonly #seen = new Map<number, number>();
   #requests = 0;
 
@@ -45,7 +45,7 @@ export class FaultPlan {
     this.#seed = seed;
   }
 
-  /** Takes the next request; returns its fault, or `null` when it is answered as usual. */
+  /** The fault for the next request; `null` for a regular answer. */
   next(prompts: readonly string[]): Drawn | null {
     this.#requests += 1;
     if (this.#rates.length === 0 && this.#script.length === 0) return null;
@@ -54,7 +54,7 @@ export class FaultPlan {
     const times = (this.#seen.get(fingerprint) ?? 0) + 1;
     this.#seen.set(fingerprint, times);
     const random = randomFrom(this.#seed, `fault ${times}\n${text}`);
-    // Drawn before the script is asked, so that a script changes nothing in what befalls other requests.
+    // Drawn before the script is consulted, so that a script does not change the faults of other requests.
     const draw = random();
     const fault = this.#scripted(prompts) ?? this.#drawn(draw);
     return fault && { fault, random };
@@ -130,7 +130,7 @@ const scripted = ({ status, headers = {}, body = '' }: z.infer<typeof reply>): D
 });
 
 /**
- * Reads a fault script: a list of rules, as YAML or JSON. The first rule that fits a request counts.
+ * Reads a fault script: a list of rules, as YAML or JSON. The first rule that matches a request applies.
  * @throws UsageError with the file, the rule and what is wrong with it
  */
 export function readFaultScript(path: string): ScriptRule[] {

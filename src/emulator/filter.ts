@@ -1,8 +1,8 @@
 import { pick, randomFrom } from './random.js';
 
 /**
- * A stand-in for the content filter: a short list of phrases that each name a category and a severity. It is
- * there to exercise what happens when something is blocked, not to judge content.
+ * A stand-in for the content filter: a short list of phrases, each with a category and a severity. It
+ * exercises what happens when something is blocked; it does not judge content.
  */
 
 const CATEGORIES = ['hate', 'self_harm', 'sexual', 'violence'] as const;
@@ -11,7 +11,6 @@ type Category = (typeof CATEGORIES)[number];
 const SEVERITIES = ['safe', 'low', 'medium', 'high'] as const;
 type Severity = (typeof SEVERITIES)[number];
 
-/** How severe a text is in each category. */
 type Severities = { readonly [category in Category]: Severity };
 
 interface Rule {
@@ -24,7 +23,7 @@ const PERSON = '(?:you|him|her|them|someone|somebody|people|(?:a|my|your|his|her
 const GROUP =
   '(?:immigrants|foreigners|refugees|women|men|muslims|jews|christians|gay people|black people|white people)';
 
-/** What a prompt or a completion says. */
+/** Phrases matched in a prompt or a completion. */
 const RULES: readonly Rule[] = [
   rule('violence', 'low', 'weapons?|guns?|stabbing|murder(?:ed|er|s)?|bloodshed'),
   rule('violence', 'medium', `(?:how to|going to|want to|i will|i'll) (?:kill|murder|stab|shoot) ${PERSON}`),
@@ -56,7 +55,7 @@ const RULES: readonly Rule[] = [
   ),
 ];
 
-/** What a prompt asks for: the prompt passes, and a model that obliged would be blocked on the way out. */
+/** Phrases of a prompt that passes, although a model that complied would be blocked on the way out. */
 const REQUESTS: readonly Rule[] = [
   rule('violence', 'medium', '(?:graphic|gory) (?:violence|fight|scene|description|detail)'),
   rule('hate', 'medium', '(?:hateful|racist|insulting) (?:joke|slogan|speech|rant)s?'),
@@ -89,40 +88,37 @@ function worst(rules: readonly Rule[], text: string): Severities {
   );
 }
 
-/** The lowest severity that is blocked; with `off`, severities are reported and nothing is blocked. */
+/** The lowest severity that is blocked; with `off`, severities are reported but nothing is blocked. */
 export type Threshold = Exclude<Severity, 'safe'> | 'off';
 export const THRESHOLDS: readonly Threshold[] = ['low', 'medium', 'high', 'off'];
 
-/** How one side of a call is filtered. */
+/** How prompts, or completions, are filtered. */
 export interface FilterSide {
-  /** @default 'medium', as the service's own default configuration has it */
+  /** @default 'medium', as in the service's own default configuration */
   readonly threshold: Threshold;
   /**
-   * Share of texts, from 0 to 1, that are taken for severe whatever they say; which ones depends on the seed and
-   * on the text alone, so that a text stays blocked when it is sent again. @default 0
+   * Share of texts, from 0 to 1, that are treated as severe regardless of content. The choice depends on the
+   * seed and the text only, so a text stays blocked when it is sent again. @default 0
    */
   readonly rate: number;
 }
 
-/** The configuration of the content filter. */
 export interface FilterSettings {
   readonly prompts: FilterSide;
   readonly completions: FilterSide;
 }
 
-/** The filter's word on one text. */
 export type FilterReport = {
   readonly [category in Category]: { readonly filtered: boolean; readonly severity: Severity };
 };
 
 export const DEFAULT_SIDE: FilterSide = { threshold: 'medium', rate: 0 };
 
-/** Judges a prompt. */
 export function judge(prompt: string, side: FilterSide = DEFAULT_SIDE, seed = 1): FilterReport {
   return verdict(worst(RULES, prompt), side, () => randomFrom(seed, `filter prompt\n${prompt}`));
 }
 
-/** Judges a completion: its own text, and what the prompt asked the model to write. */
+/** Judges a completion by its own text and by what the prompt asked for. */
 export function judgeCompletion(prompt: string, text: string, side: FilterSide, seed: number): FilterReport {
   const [said, asked] = [worst(RULES, text), worst(REQUESTS, prompt)];
   const severities = perCategory((category) => worseOf(said[category], asked[category]));

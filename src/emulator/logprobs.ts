@@ -1,34 +1,32 @@
-/** The service's log probabilities: parallel arrays with one entry for each token. */
+/** The service's log probabilities: parallel arrays with one entry per token. */
 export interface Logprobs {
   readonly tokens: readonly string[];
   /** `null` for the first token of an echoed prompt: nothing precedes it. */
   readonly token_logprobs: readonly (number | null)[];
   readonly top_logprobs: readonly ({ readonly [token: string]: number } | null)[];
-  /** Where each token begins, in characters from the beginning of the prompt. */
+  /** Where each token begins, in characters from the start of the prompt. */
   readonly text_offset: readonly number[];
 }
 
-/** Tokens that stand for what else might have been written. */
+/** Stand-ins for tokens that might have been written instead. */
 const OTHERS = [' the', ' a', '\n', ',', ' and', ' not'] as const;
 
 /** Share of tokens above temperature 0 that are not the most likely one. */
 const SURPRISES = 0.1;
 
-/** What all tokens have together that no possible answer goes on with. */
+/** Total probability of tokens that continue none of the possible answers. */
 const UNFORESEEN = 0.001;
 
-/** A text that may be answered, token by token, and how likely it is. */
 export interface PossiblePieces {
   readonly pieces: readonly string[];
   readonly share: number;
 }
 
-/** How likely each token is at one place. */
 type NextTokens = ReadonlyMap<string, number>;
 
 /**
- * How likely each token was to come next, at each place along a text: what the shares of the possible answers that begin
- * like it come to. It ends where none of them goes on like the text.
+ * The probability of each next token, at each position of a text: the combined shares of the possible answers
+ * that begin like it. Ends at the first position where none of them continues like the text.
  */
 export function sharesAlong(tokens: readonly string[], possible: readonly PossiblePieces[]): NextTokens[] {
   const along: NextTokens[] = [];
@@ -38,7 +36,7 @@ export function sharesAlong(tokens: readonly string[], possible: readonly Possib
     const next = new Map<string, number>();
     for (const { pieces, share } of alike) {
       const piece = pieces[place];
-      // One that ends here has a share in the end, which is no token and is not listed.
+      // An answer that ends here puts its share on the end, which is no token and is not listed.
       if (piece !== undefined) next.set(piece, (next.get(piece) ?? 0) + share / total);
     }
     if (!next.has(token)) break;
@@ -49,10 +47,9 @@ export function sharesAlong(tokens: readonly string[], possible: readonly Possib
 }
 
 /**
- * The log probabilities of a text. Where it is not known how likely each token was, they are made up.
- * @param tokens the text, token by token
- * @param known of {@link sharesAlong}, by the place of the token; `null` or absent where it is not known
- * @param top how many of the most likely tokens are listed; a token that is not among them is listed as well
+ * The log probabilities of a text; made up where the token probabilities are unknown.
+ * @param known from {@link sharesAlong}, by token position; `null` or absent where unknown
+ * @param top how many of the most likely tokens are listed; the actual token is always listed too
  * @param from what precedes the first token; `null` when nothing does
  * @param certain whether every token is the most likely one, as at temperature 0
  */
@@ -81,7 +78,6 @@ export function logprobsOf(
   };
 }
 
-/** The entries from one token up to another. */
 export function sliceOf(logprobs: Logprobs, from: number, to: number): Logprobs {
   return {
     tokens: logprobs.tokens.slice(from, to),
@@ -91,7 +87,6 @@ export function sliceOf(logprobs: Logprobs, from: number, to: number): Logprobs 
   };
 }
 
-/** The likeliest first. */
 type Ranking = readonly (readonly [token: string, share: number])[];
 
 function listed(token: string, top: number, ranking: Ranking) {
@@ -117,7 +112,7 @@ function madeUp(token: string, certain: boolean, random: () => number): Ranking 
   const likeliest = 0.55 + 0.45 * random();
   const others = OTHERS.filter((other) => other !== token);
   const ranking = isSurprise ? [...others, token] : [token, ...others];
-  // Each rank gets half of what the one before it got, out of what the likeliest leaves.
+  // Each rank gets half of the previous one, out of what the most likely token leaves.
   return ranking.map((name, rank) => [name, rank === 0 ? likeliest : (1 - likeliest) * 0.5 ** rank]);
 }
 

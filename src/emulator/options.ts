@@ -16,36 +16,35 @@ export interface EmulatorOptions {
   readonly segment?: string;
   /** The two keys of the resource. @default made-up keys that open nothing else */
   readonly keys?: readonly [string, string];
-  /** One of the two keys that is refused, as after it was renewed. @default neither */
+  /** One of the two keys to refuse, as after a key was renewed. @default neither */
   readonly refusedKey?: 1 | 2;
-  /** Deployment name → model ID, besides the deployments that are called as their model. @default none */
+  /** Deployment name → model ID, besides the deployments named like their model. @default none */
   readonly deployments?: Readonly<Record<string, string>>;
-  /** Stands before the name of the model in each answer, so that nobody takes it for the model's. @default nothing */
+  /** Prefix for the model name in answers, so that it is not taken for the real model. @default nothing */
   readonly modelPrefix?: string;
-  /** Changes the answers that are not fixed by their prompt, the jitter, and what chance decides. @default 1 */
+  /** Changes the answers that the prompt does not fix, the jitter, and everything random. @default 1 */
   readonly seed?: number;
   /** @default no latency */
   readonly latency?: Latency;
   /** The quota of each deployment. @default no limits */
   readonly quota?: Partial<QuotaSettings>;
-  /** Answers say in their headers what the quota is and what remains of it. @default true */
+  /** Whether answers report the quota and what remains of it in their headers. @default true */
   readonly quotaHeaders?: boolean;
-  /** How a 429 says when to come back. @default 'seconds' */
+  /** How a 429 says when to retry. @default 'seconds' */
   readonly hint?: Hint;
   /** @default both sides blocked from `medium` on */
   readonly filter?: { readonly prompts?: Partial<FilterSide>; readonly completions?: Partial<FilterSide> };
-  /** Faults by chance; the first of the script's rules that fits a request comes before them. @default none */
+  /** Random faults; the first rule of the script that matches a request comes first. @default none */
   readonly faults?: readonly FaultRate[];
   /** @default none */
   readonly script?: readonly ScriptRule[];
-  /** Milliseconds, for the windows of the quota. @default the monotonic clock */
+  /** Milliseconds, for the quota windows. @default the monotonic clock */
   readonly clock?: () => number;
 }
 
-/** Made-up keys that open nothing but an emulator; no secrets. */
+/** Made-up keys for the emulator only; not secrets. */
 export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
 
-/** An emulator at work: its settings, and what it keeps between requests. */
 export type Service = ReturnType<typeof serviceOf>;
 
 const QUOTA: QuotaSettings = {
@@ -55,19 +54,15 @@ const QUOTA: QuotaSettings = {
   estimate: 'full',
 };
 
-/**
- * Fills in the defaults.
- * @param told what the job reads from its answers; a text where nobody knows
- */
+/** @param told what the job reads from its answers; text when the job is unknown */
 export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
   return {
     segment: options.segment ?? 'openai',
-    /** The keys that are accepted. */
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
-    /** Deployment name → model ID, for names that are no model's own. */
+    /** Deployment name → model ID, for names that are not a model's own. */
     deployments: new Map(Object.entries(options.deployments ?? {})),
     modelPrefix: options.modelPrefix ?? '',
     told,
@@ -77,7 +72,6 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
       prompts: { ...DEFAULT_SIDE, ...options.filter?.prompts },
       completions: { ...DEFAULT_SIDE, ...options.filter?.completions },
     },
-    /** The quota of each deployment now. */
     get quota(): QuotaSettings {
       return quota;
     },
@@ -91,7 +85,7 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
       quotas.set(deployment, known);
       return known;
     },
-    /** Changes the quota of each deployment; its windows begin anew. */
+    /** Changes the quota of every deployment and restarts its windows. */
     setQuota(changed: Partial<QuotaSettings>): void {
       quota = { ...QUOTA, ...changed };
       quotas.clear();

@@ -5,13 +5,13 @@ export interface QuotaSettings {
   /** Tokens per minute, counted by estimates; `null` for no limit. @default null */
   readonly tokensPerMinute: number | null;
   /**
-   * Seconds over which requests are counted: the service checks its quota per minute over 1 or 10 seconds, so
-   * that 600 a minute are 10 a second. @default 1
+   * Seconds over which requests are counted: the service checks its per-minute quota over 1 or 10 seconds, so
+   * 600 a minute are 10 a second. @default 1
    */
   readonly requestWindowSeconds: number;
   /**
-   * What a request is admitted on: its prompt tokens + `max_tokens` × `best_of`, or its `max_tokens` alone. The
-   * service does not say; both are known from other descriptions of it. @default 'full'
+   * What a request counts as: its prompt tokens + `max_tokens` × `best_of`, or its `max_tokens` alone. The
+   * service does not say which; both appear in descriptions of it. @default 'full'
    */
   readonly estimate: Estimate;
 }
@@ -19,11 +19,11 @@ export interface QuotaSettings {
 export const ESTIMATES = ['full', 'max-tokens'] as const;
 export type Estimate = (typeof ESTIMATES)[number];
 
-/** What remains after a request; −1 is how the service says that it does not say. */
+/** What remains after a request; −1 is the service's value for unknown. */
 export interface Remaining {
-  /** Requests, in the current window. */
+  /** In the current window. */
   readonly requests: number;
-  /** Tokens, in the current minute. */
+  /** In the current minute. */
   readonly tokens: number;
 }
 
@@ -39,13 +39,10 @@ export type Admission =
 
 const MINUTE = 60_000;
 
-/** The hint for a request that is larger than the whole quota: one day. */
+/** The hint for a request larger than the whole quota: one day. */
 const NEVER = 86_400_000;
 
-/**
- * Counts what a deployment admits. Windows are fixed and begin with the first request; a counter falls to zero
- * when its window ends. Refused requests count for nothing.
- */
+/** Windows are fixed and begin with the first request. Refused requests do not count. */
 export class Quota {
   readonly #settings: QuotaSettings;
   #start: number | null = null;
@@ -57,7 +54,6 @@ export class Quota {
   }
 
   /**
-   * Admits a request or says how long to wait.
    * @param estimate tokens that the request may need at most
    * @param now milliseconds of a clock that never runs backwards
    */
@@ -103,8 +99,8 @@ export class Quota {
   }
 
   /**
-   * Requests that a window admits. Where the quota is no whole number per window, windows differ by one, so that
-   * the minute is exact: 90 a minute are 2, 1, 2, 1, … a second.
+   * Requests that a window admits. When the quota is not a whole number per window, windows differ by one to
+   * make the minute exact: 90 a minute are 2, 1, 2, 1, … a second.
    */
   #allowedIn(window: number): number | null {
     const { requestsPerMinute, requestWindowSeconds } = this.#settings;
@@ -126,7 +122,7 @@ function enter(counter: { window: number; used: number }, window: number): void 
   counter.used = 0;
 }
 
-/** What a request is admitted on, in tokens; every prompt of an array counts. */
+/** Every prompt of an array counts. */
 export function estimateOf(
   { maxTokens, bestOf }: { readonly maxTokens: number; readonly bestOf: number },
   promptTokens: readonly number[],

@@ -1,4 +1,4 @@
-/** FNV-1a over UTF-16 code units: cheap, and equal on every machine. */
+/** FNV-1a over UTF-16 code units: cheap, and the same on every machine. */
 function hash(text: string, seed: number): number {
   let value = (2_166_136_261 ^ seed) >>> 0;
   for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 16_777_619);
@@ -6,8 +6,8 @@ function hash(text: string, seed: number): number {
 }
 
 /**
- * A stream of numbers in [0, 1) that depends on nothing but its arguments (mulberry32 from an FNV-1a seed), so
- * that a rehearsal can be repeated.
+ * Numbers in [0, 1) that depend on the arguments only (mulberry32 from an FNV-1a seed): repeatable
+ * rehearsals.
  */
 export function randomFrom(seed: number, text: string): () => number {
   let state = hash(text, seed);
@@ -19,12 +19,11 @@ export function randomFrom(seed: number, text: string): () => number {
   };
 }
 
-/** A number that stands for a text in counts: 53 bits, so that a million texts are told apart. */
+/** A 53-bit number that identifies a text in counts: wide enough for a million texts. */
 export function fingerprintOf(text: string): number {
   return (hash(text, 0) & 0x1f_ffff) * 2 ** 32 + hash(text, 0x9e37_79b9);
 }
 
-/** One of a list that is not empty. */
 export function pick<T>(random: () => number, list: readonly [T, ...T[]]): T {
   return list[Math.floor(random() * list.length)] ?? list[0];
 }

@@ -6,12 +6,11 @@ import type { QuotaSettings, Remaining } from './quota.js';
 import { pick } from './random.js';
 
 /**
- * The two shapes of the interface: the service's own, with deployment and API version in the address, and the plain
- * one of `/v1/completions`, with the model in the body.
+ * The service's API has deployment and API version in the address; plain `/v1/completions` has the model in
+ * the body.
  */
 export type Style = 'service' | 'plain';
 
-/** What was asked, as far as refusals speak of it. */
 export interface Asked {
   readonly style: Style;
   readonly model: { readonly id: string };
@@ -19,15 +18,13 @@ export interface Asked {
   readonly subject: string;
 }
 
-/** An HTTP answer before it is written. */
 export interface Reply {
   readonly status: number;
-  /** Sent as JSON; a string is sent as it is, as HTML when it looks like it. */
+  /** Sent as JSON; a string is sent unchanged, as HTML if it looks like HTML. */
   readonly body: Json;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** The service refuses a request. Thrown anywhere on the way to an answer, and written by the server. */
 export class Refusal extends Error {
   /** @param isFilter whether the content filter refused a prompt */
   constructor(
@@ -39,17 +36,14 @@ export class Refusal extends Error {
   }
 }
 
-/** The gateway's family of error bodies. */
 function gateway(status: number, code: string, message: string): Refusal {
   return new Refusal({ status, body: { error: { code, message } } });
 }
 
-/** The model's family of error bodies. */
 function modelRefusal(status: number, code: string | null, message: string, param: string | null = null) {
   return new Refusal({ status, body: { error: { message, type: 'invalid_request_error', param, code } } });
 }
 
-/** What is wrong with a request's fields. */
 export function invalidRequest(message: string, param: string | null = null): Refusal {
   return modelRefusal(400, null, message, param);
 }
@@ -71,7 +65,6 @@ export function tokenRefused(): Refusal {
   });
 }
 
-/** What a plain server says of a bad bearer token, or of none. */
 export const plainKeyRefused = (): Refusal =>
   modelRefusal(401, 'invalid_api_key', 'Incorrect API key provided.');
 
@@ -122,10 +115,7 @@ export function bodyNotJson(): Refusal {
   );
 }
 
-/**
- * The content filter blocked a prompt: no choices, no usage.
- * @param report what the filter found, or `null` for the older body without `innererror`
- */
+/** @param report what the filter found; `null` for the older body without `innererror` */
 export function promptBlocked(report: FilterReport | null): Refusal {
   const error = {
     message:
@@ -141,20 +131,18 @@ export function promptBlocked(report: FilterReport | null): Refusal {
 }
 
 /**
- * How a 429 says when to come back: seconds or an HTTP date in `Retry-After`, milliseconds in `retry-after-ms`, in
- * the words of its message alone, or not at all. All of them were seen.
+ * How a 429 says when to retry: seconds or an HTTP date in `Retry-After`, milliseconds in `retry-after-ms`,
+ * in the text of its message only, or not at all. All of them were seen.
  */
 export const HINTS = ['seconds', 'ms', 'date', 'words', 'none'] as const;
 export type Hint = (typeof HINTS)[number];
 
-/** What ran out for whom. */
 interface Shortage extends Pick<Asked, 'style' | 'subject'> {
   readonly limit: 'requests' | 'tokens';
   /** Milliseconds until there is quota again. */
   readonly retryAfterMs: number;
 }
 
-/** The answer to a request that the quota does not admit. */
 export function rateLimited(shortage: Shortage, hint: Hint): Reply {
   const seconds = secondsIn(shortage.retryAfterMs);
   const body = shortage.style === 'service' ? gatewayBody : plainBody;
@@ -175,7 +163,7 @@ function rateLimitedInShort(retryAfterMs: number, hint: Hint): Reply {
   };
 }
 
-/** What responses say of the quota. What remains of the requests is said for the current window. */
+/** The quota headers of a response. Remaining requests are those of the current window. */
 export function limitHeaders(
   remaining: Remaining,
   { requestsPerMinute, tokensPerMinute }: QuotaSettings,
@@ -210,7 +198,7 @@ function hintHeaders(ms: number, hint: Hint): Record<string, string> {
     case 'ms':
       return { 'retry-after-ms': String(Math.ceil(ms)) };
     case 'date':
-      // A date has whole seconds; the next one, so that nobody comes back too soon.
+      // A date has whole seconds: round up, so that nobody retries too soon.
       return { 'retry-after': new Date(Date.now() + ms + 999).toUTCString() };
     case 'words':
     case 'none':
@@ -220,10 +208,10 @@ function hintHeaders(ms: number, hint: Hint): Record<string, string> {
 
 const secondsIn = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 
-/** Milliseconds that an injected 429 asks for. */
+/** Milliseconds in the hint of an injected 429. */
 const SHORT_WAIT = 1000;
 
-/** An answer of some status, in one of the bodies that were seen with it; `random` chooses. */
+/** A reply with the status, in one of the bodies that were seen with it; `random` chooses. */
 export function faultReply(status: number, asked: Asked, hint: Hint, random: () => number): Reply {
   return pick(random, repliesOf(status, asked, hint));
 }
@@ -235,13 +223,12 @@ export function insufficientQuota(): Reply {
   return { status: 429, body: { error: { message, type: code, param: null, code } } };
 }
 
-/** A defect of the emulator: said in the service's words, with the cause. */
+/** A defect of the emulator, in the service's error form, with the cause. */
 export function serverError(cause: unknown): Reply {
   const message = `The emulator had an error while processing your request: ${String(cause)}`;
   return { status: 500, body: { error: { message, type: 'server_error', param: null, code: null } } };
 }
 
-/** A page of some proxy in place of the answer. */
 export function garbage(): Reply {
   return { status: 200, body: html('Welcome') };
 }
@@ -259,7 +246,7 @@ function repliesOf(
     case 302:
     case 307:
     case 308:
-      // A name that never resolves: who follows it comes nowhere.
+      // A name that never resolves: following it leads nowhere.
       return [{ status, body: '', headers: { location: 'https://elsewhere.invalid/' } }];
     case 400:
       return [

@@ -11,23 +11,19 @@ import {
   type Style,
 } from './refusal.js';
 
-/** A request that passed validation, with the service's defaults filled in. */
 export type CompletionRequest = ReturnType<typeof parseRequest>;
 
-/** Largest request body, in bytes: memory stays bounded whatever is sent. */
+/** Bytes; bounds memory whatever is sent. */
 const LARGEST_BODY = 16 * 1024 * 1024;
 
-/**
- * The body of a request.
- * @throws Refusal when it is of a media type that holds no JSON, or too large
- */
+/** @throws Refusal when the media type cannot hold JSON, or the body is too large */
 export async function readBody(request: IncomingMessage): Promise<string> {
   const type = request.headers['content-type'];
   // Anything that may hold JSON passes: clients that send a string often call it text/plain.
   if (type !== undefined && !/json|text\/plain|octet-stream/i.test(type)) throw mediaTypeNotSupported(type);
   const parts: Buffer[] = [];
   let size = 0;
-  // The connection stays open on a body that is too large: the refusal must still get through.
+  // The connection stays open when the body is too large: the refusal must still get through.
   for await (const part of request.iterator({ destroyOnReturn: false })) {
     size += part.length;
     if (size > LARGEST_BODY) throw bodyTooLarge(LARGEST_BODY);
@@ -36,14 +32,11 @@ export async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-/**
- * Reads a request body.
- * @throws Refusal with the service's kind of message
- */
+/** @throws Refusal */
 export function parseRequest(text: string, style: Style, { requests }: EmulatedOperation) {
   const read = requests[style].safeParse(parseJson(text), { reportInput: true });
   if (!read.success) throw refusalOf(read.error.issues);
-  // What says how the answer is sent, or who asks, changes nothing in what is answered.
+  // Fields that only say how the answer is sent, or who asks, do not change the answer.
   const { prompts, model, user: _, stream, stream_options, echo, logprobs, ...shaping } = read.data;
   const n = shaping.n ?? 1;
   const bestOf = shaping.best_of ?? n;
@@ -55,26 +48,23 @@ export function parseRequest(text: string, style: Style, { requests }: EmulatedO
     );
   }
   return {
-    /** The service's own interface has it in the address and ignores this. */
+    /** The service's own API has it in the address and ignores this. */
     model: model ?? null,
     prompts,
-    /** What the completion leads up to. */
+    /** The text that follows the completion. */
     suffix: shaping.suffix ?? '',
     maxTokens: shaping.max_tokens ?? 16,
     temperature: shaping.temperature ?? 1,
-    /** Choices returned for each prompt. */
     n,
     /** Candidates generated, and billed, for each prompt; at least `n`. */
     bestOf,
     stop: [shaping.stop ?? []].flat(),
-    /** Whether the prompt is returned before the completion. */
     echo: echo === true,
-    /** How many of the most likely tokens are listed for each token; `null` for no log probabilities. */
+    /** How many of the most likely tokens are listed per token; `null` for no log probabilities. */
     logprobs: logprobs ?? null,
     stream: stream === true,
-    /** Whether a stream ends with its usage. */
     streamUsage: stream_options?.include_usage === true,
-    /** Parameters that shape the answer in a way of their own; part of what the answer is a function of. */
+    /** The other parameters that shape the answer; the answer is a function of these too. */
     fingerprint: JSON.stringify(Object.entries(shaping).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
@@ -98,7 +88,6 @@ function checkChoices(n: number, bestOf: number, stream: boolean): void {
   }
 }
 
-/** The first thing that is wrong with a body, in the words of the service. */
 function refusalOf([issue]: readonly z.core.$ZodIssue[], within: readonly PropertyKey[] = []): Refusal {
   if (issue === undefined) return bodyNotJson();
   const path = [...within, ...issue.path];
@@ -120,7 +109,7 @@ function refusalOf([issue]: readonly z.core.$ZodIssue[], within: readonly Proper
         ? invalidRequest(`${shown} is too short - '${field}'`)
         : invalidRequest(`${shown} is less than the minimum of ${issue.minimum} - '${field}'`);
     case 'invalid_union':
-      // A text or a list: of a list, what is wrong inside of it.
+      // A text or a list: for a list, report what is wrong inside it.
       return refusalOf(issue.errors[Array.isArray(issue.input) ? 1 : 0] ?? [], path);
     case 'invalid_key':
       return invalidRequest(`'${String(path.at(-1))}' is not a token id - '${path.slice(0, -1).join('.')}'`);

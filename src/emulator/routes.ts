@@ -19,23 +19,20 @@ import {
   tokenRefused,
 } from './refusal.js';
 
-/** Where a call goes: what its address and headers say. */
 export interface Route {
   readonly called: EmulatedOperation;
-  /** `null` where the body names the model, as for a plain server. */
+  /** `null` where the body names the model, as on a plain server. */
   readonly target: Target | null;
 }
 
-/** What answers a request to a model. */
 export interface Target extends Asked {
   /** The unit of quota. */
   readonly deployment: string;
   readonly model: Model;
-  /** Whether responses carry filter results. */
   readonly filters: boolean;
 }
 
-/** What somebody only looks at: what was received, and the models of a plain server; `null` for everything else. */
+/** Read-only pages: the stats, and the models of a plain server; `null` for everything else. */
 export function pageOf({ method, url, headers }: IncomingMessage, service: Service): Json | null {
   if (method !== 'GET') return null;
   const path = pathOf(url);
@@ -44,10 +41,7 @@ export function pageOf({ method, url, headers }: IncomingMessage, service: Servi
   return isListed ? modelsBody(service.deployments.keys()) : null;
 }
 
-/**
- * Finds the route of a call, in the order of the service: path, key, API version, deployment, operation.
- * @throws Refusal
- */
+/** Checks in the order of the service: path, key, API version, deployment, operation. @throws Refusal */
 export function routeOf({ method, url, headers }: IncomingMessage, service: Service): Route {
   const path = pathOf(url);
   const plain = EMULATED.find(({ operation }) => `${method} ${path}` === `POST /v1/${operation.path}`);
@@ -68,10 +62,7 @@ const MODELS = '/v1/models';
 
 const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
 
-/**
- * The target of a plain request, whose model is in its body.
- * @throws Refusal
- */
+/** @throws Refusal */
 export function plainTarget(name: string | null, { operation }: EmulatedOperation, service: Service): Target {
   if (name === null) throw plainModelMissing();
   const model = modelBehind(name, service);
@@ -101,7 +92,7 @@ function modelBehind(deployment: string, service: Service): Model | null {
   return modelOf(service.deployments.get(deployment) ?? deployment);
 }
 
-/** A path segment, decoded; as it is when it is badly encoded, which then matches nothing. */
+/** Decodes a path segment; a badly encoded one stays unchanged and matches nothing. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);
@@ -129,7 +120,7 @@ function isKnown(given: string | null, { keys }: Service): boolean {
   return given !== null && keys.some((key) => equal(key, given));
 }
 
-/** Compares in a time that does not tell how much of a key was right: real keys may be used here. */
+/** Compares in constant time, so that timing reveals nothing about a key: real keys may be used here. */
 function equal(a: string, b: string): boolean {
   const [left, right] = [Buffer.from(a), Buffer.from(b)];
   return left.length === right.length && timingSafeEqual(left, right);

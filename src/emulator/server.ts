@@ -7,21 +7,21 @@ import type { Stats } from './stats.js';
 
 /** A running emulator. */
 export interface Emulator {
-  /** What belongs into PROMPTMILL_BASE_URL. */
+  /** Value for PROMPTMILL_BASE_URL. */
   readonly url: string;
   readonly keys: readonly [string, string];
-  /** What it received so far; also at `/stats`. */
+  /** Counts so far; also at `/stats`. */
   stats(): Stats;
-  /** Changes the quota of each deployment, as somebody does who shares or buys some; its windows begin anew. */
+  /** Changes the quota of every deployment; its windows restart. */
   setQuota(quota: Partial<QuotaSettings>): void;
   /** Stops listening and closes every connection, answered or not. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the service on this machine.
- * @param told what the one job that calls it reads from its answers; otherwise each prompt itself says what it asks for
- * @throws the error of `listen` (EADDRINUSE, EACCES, …) when the address cannot be had
+ * Starts the emulator on this machine.
+ * @param told what the job that calls it reads from its answers; by default each prompt decides
+ * @throws the error of `listen` (EADDRINUSE, EACCES, …) when the address is not available
  */
 export async function startEmulator(
   options: EmulatorOptions = {},

@@ -2,54 +2,48 @@ import type { Completions } from './completion.js';
 import type { Delivery } from './delivery.js';
 import { fingerprintOf } from './random.js';
 
-/** One completion request, as far as it came. */
 export interface Visit {
   readonly delivery: Delivery;
-  /** Of a valid request. */
+  /** Empty for an invalid request. */
   readonly prompts: readonly string[];
-  /** Name of the fault that befell it. */
   readonly fault?: string | undefined;
-  /** Which limit refused it. */
   readonly limited?: 'requests' | 'tokens';
-  /** Whether the filter blocked a prompt. */
   readonly isBlocked?: boolean;
-  /** What was generated. */
   readonly completions?: Completions;
 }
 
-/** Token counts of answers. */
 type Usage = {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
 };
 
-/** What an emulator received, and what it answered. Counts of completion requests. */
+/** What an emulator received and answered. All counts are of completion requests. */
 export interface Stats {
   readonly requests: number;
   /** Status → responses that began with it. */
   readonly by_status: Readonly<Record<string, number>>;
-  /** Fault → requests that it befell. */
+  /** Fault → requests it hit. */
   readonly by_fault: Readonly<Record<string, number>>;
-  /** Requests that were answered with a completion, whole. */
+  /** Requests answered with a complete completion. */
   readonly answered: number;
   /** Prompts of valid requests; every prompt of an array and every repetition counts. */
   readonly prompts: number;
   readonly distinct_prompts: number;
-  /** Tokens of the answers that went out whole. */
+  /** Tokens of answers that were sent completely. */
   readonly usage: Usage;
-  /** Tokens of answers that were generated and did not go out whole: billed for nothing. */
+  /** Tokens of answers that were generated but not sent completely: billed for nothing. */
   readonly lost_usage: Usage;
-  /** Requests that the quota refused. */
+  /** Requests refused by the quota, by the limit that refused them. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
-  /** Requests refused because of a prompt, and choices that were cut in answers that went out whole. */
+  /** Requests refused because of a prompt, and filtered choices in answers that were sent completely. */
   readonly filtered: { readonly prompts: number; readonly completions: number };
   /** Callers that hung up before an answer began. */
   readonly abandoned: number;
   readonly largest_concurrency: number;
 }
 
-/** Adds visits up. Memory grows with the distinct prompts, by some 50 bytes each. */
+/** Grows by about 50 bytes per distinct prompt. */
 export class RequestStats {
   #current = 0;
   readonly #distinct = new Set<number>();
@@ -67,7 +61,7 @@ export class RequestStats {
     largest_concurrency: 0,
   };
 
-  /** A request begins. Returns what to call when it has ended. */
+  /** @returns call it when the request has ended */
   enter(): () => void {
     this.#counted.requests += 1;
     this.#current += 1;
@@ -110,7 +104,7 @@ export class RequestStats {
   }
 }
 
-/** The status that a response began with; `null` when there was none. */
+/** `null` when no response began. */
 function statusOf(delivery: Delivery): number | null {
   if (delivery.kind === 'stream') return 200;
   return 'reply' in delivery ? delivery.reply.status : null;

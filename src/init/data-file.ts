@@ -2,16 +2,14 @@ import { valueText } from '../json.js';
 import { compileTemplate, type TemplateInput } from '../prompt/template.js';
 import { firstRows } from '../source/source.js';
 
-/** What the first rows of a data file tell. As `name` a message has also which of its rows were looked at. */
+/** What the first rows of a data file show. `name` also says which rows were read, for messages. */
 export interface DataFile extends TemplateInput {
   readonly path: string;
-  /** The column that a prompt is most likely about, and the tag that puts it there; null where none can be named. */
+  /** The column that the prompt is probably about, and the tag for it; null when no column can be named. */
   readonly text: { readonly column: string; readonly tag: string } | null;
-  /** Its rows bring their own prompts. */
   readonly hasPrompts: boolean;
 }
 
-/** Rows that are looked at. */
 const ROWS = 200;
 
 /** @throws UsageError for a file that a run could not read either */
@@ -22,7 +20,7 @@ export async function lookAt(path: string): Promise<DataFile> {
     for (const [column, value] of fields)
       lengths.set(column, (lengths.get(column) ?? 0) + valueText(value).length);
   const longestFirst = columns.toSorted((a, b) => (lengths.get(b) ?? 0) - (lengths.get(a) ?? 0));
-  // Columns of later rows are not known where the file does not begin with them all.
+  // Unless all columns come first in the file, later rows may have more.
   const isPart = !format.hasHeader && rows.length === ROWS;
   const input = { name: isPart ? `${path}, in its first ${ROWS} rows,` : path, columns, format };
   return {
@@ -33,7 +31,7 @@ export async function lookAt(path: string): Promise<DataFile> {
   };
 }
 
-/** The first column that a template can name: one whose name has braces, for example, it cannot. */
+/** Braces in a name, for example, keep a template from naming a column. */
 function firstNamed(names: readonly string[], input: TemplateInput): DataFile['text'] {
   for (const column of names) {
     for (const tag of [`{{ ${column} }}`, `{{& ${column} }}`]) {
@@ -41,7 +39,7 @@ function firstNamed(names: readonly string[], input: TemplateInput): DataFile['t
         const template = compileTemplate(tag, input);
         if (template.names.length === 1 && template.names[0] === column) return { column, tag };
       } catch {
-        // Not in this way.
+        // Try the next tag.
       }
     }
   }

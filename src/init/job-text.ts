@@ -11,30 +11,25 @@ import { ASSUMED_MODEL } from '../service/catalogue.js';
 import { shellWord } from '../shell-word.js';
 import type { DataFile } from './data-file.js';
 
-/** What a person has said of a job that is to be written. */
 export interface JobWishes {
   readonly name: string;
   readonly data: DataFile;
-  /** What is to be done with each row, or a whole template; empty where the rows bring their prompts. */
+  /** The task for each row, or a whole template; empty when the rows have their own prompts. */
   readonly task: string;
   readonly answer: AnswerWish;
   readonly output: string;
   /** Path of the job file, for the commands in its comments. */
   readonly file: string;
-  /** Path of the schema for editors, as seen from the job file; null where there is none to point at. */
+  /** Path of the schema for editors, relative to the job file; null when there is none. */
   readonly schema: string | null;
 }
 
-/** Labels, a JSON Schema, or null for free text. */
 export type AnswerWish =
   | { readonly labels: readonly string[] }
   | { readonly json: Readonly<Record<string, unknown>> }
   | null;
 
-/**
- * The text of a job file, with comments, that `promptmill check` takes.
- * @throws UsageError for a wish that no job can have
- */
+/** A job file that `promptmill check` accepts. @throws UsageError when no job can be made from the wishes */
 export function jobText(wishes: JobWishes, environment: Environment): string {
   const { data, file } = wishes;
   const text = textOf(wishes);
@@ -44,9 +39,8 @@ export function jobText(wishes: JobWishes, environment: Environment): string {
   return text;
 }
 
-/** Columns of a line of comment. */
 const WIDTH = 100;
-/** Columns that a comment names; an input may have thousands. */
+/** Columns of the input named in a comment; an input may have thousands. */
 const NAMED = 30;
 
 function textOf(wishes: JobWishes): string {
@@ -97,7 +91,6 @@ function textOf(wishes: JobWishes): string {
   ].join('\n');
 }
 
-/** What can be done with a job file: check it, rehearse it, run it. */
 export function nextCommands(file: string): [check: string, rehearse: string, run: string] {
   const job = shellWord(plain(file));
   return [`promptmill check ${job}`, `promptmill run ${job} --emulate`, `promptmill run ${job}`];
@@ -114,7 +107,6 @@ function commandLines(file: string): string[] {
   return commands.map((command, i) => `#   ${command.padEnd(width)}   ${what[i]}`);
 }
 
-/** The template, and the column that it cannot do without. */
 function promptOf({ task, data, answer }: JobWishes): {
   readonly prompt: string | null;
   readonly about: string | null;
@@ -129,13 +121,13 @@ function promptOf({ task, data, answer }: JobWishes): {
       'Rename the column with the text: letters, digits and spaces are safe.',
     );
   }
-  // What stands before the text is part of the template: a name with braces would be read as a tag.
+  // The caption becomes part of the template: a name with braces would be read as a tag.
   const title = /^[\p{L}\p{N}_][\p{L}\p{N}\p{M}_ -]*$/u.test(text.column) ? text.column : 'Text';
   const lines = [task, ...formLines(answer), '', `${title}: ${text.tag}`, 'Answer:'];
   return { prompt: lines.join('\n'), about: text.column };
 }
 
-/** The column that a template of the user's own is about; null where it has several, or asks whether one is empty. */
+/** The column that the user's own template is about; null when it uses several, or a section. */
 function aboutOf(task: string, data: DataFile): string | null {
   if (/\{\{\s*[#^]/.test(task)) return null;
   const { names } = compileTemplate(task, data);
@@ -143,7 +135,6 @@ function aboutOf(task: string, data: DataFile): string | null {
   return others.length === 0 ? (only ?? null) : null;
 }
 
-/** What the prompt says of the form of an answer. */
 function formLines(answer: AnswerWish): string[] {
   if (answer === null) return [];
   if ('labels' in answer)
@@ -170,7 +161,7 @@ function answerLines(answer: AnswerWish): string[] {
   ];
 }
 
-/** Room for the longest label and the white space before it; for JSON and free text a beginning. */
+/** Enough for the longest label and the white space before it; a starting value for JSON and free text. */
 function maxTokens(answer: AnswerWish): number {
   if (answer === null) return 200;
   if ('json' in answer) return 300;
@@ -178,10 +169,9 @@ function maxTokens(answer: AnswerWish): number {
   return Math.max(...answer.labels.map((label) => count(` ${label}`))) + 4;
 }
 
-/** Text from a file's header in a comment: on lines of its own, and nothing in it ends one. */
+/** Comment lines for text from a file's header: nothing in it can end the comment. */
 const comment = (text: string): string[] => words(plain(text), WIDTH).map((line) => `# ${line}`);
 
-/** A field whose value takes one line. */
 const field = (value: object): string => stringify(value, { lineWidth: 0, blockQuote: false }).trimEnd();
 
 const inLine = (values: readonly string[]): string =>

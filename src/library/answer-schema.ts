@@ -3,8 +3,9 @@ import { isObject } from '../json.js';
 import type { Json } from '../model.js';
 
 /**
- * A schema of a library that keeps to Standard Schema and Standard JSON Schema (https://standardschema.dev), such as zod from
- * 4.2 on, ArkType, or Valibot with `toStandardJsonSchema`. `Output` is the type of what it makes of an answer.
+ * A schema of a library that implements Standard Schema and Standard JSON Schema
+ * (https://standardschema.dev), such as zod from 4.2 on, ArkType, or Valibot with `toStandardJsonSchema`.
+ * `Output` is the type that it makes from an answer.
  */
 export interface AnswerSchema<Output = unknown> {
   readonly '~standard': {
@@ -22,20 +23,16 @@ type Checked<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string }[] };
 
-/** What a schema makes of an answer, or why it refuses it. */
 type Read<A> = { readonly answer: A } | { readonly problem: string };
 
-/** Makes of an answer as the output has it what the job's caller gets. */
+/** Turns an answer of the output into what the caller of the job gets. */
 export type AnswerRead<A> = (recorded: Json) => Read<A> | Promise<Read<A>>;
 
 export const isAnswerSchema = (value: unknown): value is AnswerSchema =>
-  // Of ArkType it is a function.
+  // ArkType's schemas are functions.
   (typeof value === 'object' || typeof value === 'function') && value !== null && '~standard' in value;
 
-/**
- * The JSON Schema of what the model is to write.
- * @throws UsageError `schema_invalid`
- */
+/** @throws UsageError `schema_invalid` */
 export function jsonSchemaOf({ '~standard': standard }: AnswerSchema): Record<string, unknown> {
   if (standard.jsonSchema === undefined) {
     throw new UsageError(
@@ -57,7 +54,6 @@ export function jsonSchemaOf({ '~standard': standard }: AnswerSchema): Record<st
   }
 }
 
-/** @param jsonSchema by which the output has the answer */
 export function readBy<A>(
   { '~standard': { validate } }: AnswerSchema<A>,
   jsonSchema: { readonly required?: unknown },

@@ -6,45 +6,40 @@ import type { Unconnected } from '../run/world.js';
 import { haltOn, type JobOptions, type Opened } from './open.js';
 import { runOpened, type Surroundings } from './run-opened.js';
 
-/** What a run can be told besides the job. Everything has a default. */
+/** Options of a run besides the job. Everything has a default. */
 export interface RunOptions extends JobOptions {
-  /** Store of the queue: `embedded`, `redis://…`, `postgres://…`. @default PROMPTMILL_QUEUE, else `embedded` */
+  /** Store of the queue: `embedded`, `redis://…`, `postgres://…`. @default PROMPTMILL_QUEUE or `embedded` */
   readonly queue?: string | undefined;
-  /** Calls an emulator that lives as long as the run, and not the service. @default false */
+  /** Calls an emulator that lives as long as the run, instead of the service. @default false */
   readonly emulate?: boolean | undefined;
-  /** Takes part in the calls; false leaves them to `promptmill work`. @default true */
+  /** Whether this process makes calls; false leaves them to `promptmill work`. @default true */
   readonly work?: boolean | undefined;
-  /** Called four times a second while rows are called, and at the end. What it throws ends the run, and `run` throws it. */
+  /** Called four times a second, and at the end. What it throws ends the run, and `run` throws it. */
   readonly onProgress?: ((progress: RunProgress) => void) | undefined;
-  /** Called with all that happens in the run, in order. What it throws ends the run, and `run` throws it. */
+  /** Called with every event of the run, in order. What it throws ends the run, and `run` throws it. */
   readonly onEvent?: ((event: RunEvent) => void) | undefined;
 }
 
-/** How far a run is, in rows. */
+/** Progress of a run, in rows. */
 export interface RunProgress {
-  /** Rows that the run is to have. */
+  /** Rows of the run. */
   readonly total: number;
-  /** Rows whose outcome is known. */
+  /** Rows with a known outcome. */
   readonly known: number;
-  /** Rows in the output, on disk; or handed to the caller. */
+  /** Rows in the output on disk, or handed to the caller. */
   readonly written: number;
   readonly failed: number;
-  /** Completed rows whose answer is invalid. */
+  /** Completed rows with an invalid answer. */
   readonly invalid: number;
-  /** Calls under way. */
+  /** Calls in flight. */
   readonly inFlight: number;
-  /** What the run waits for, in words; `null` where it does not wait. */
+  /** What the run waits for, as text; `null` when it does not wait. */
   readonly waiting: string | null;
 }
 
 export const flagsOf = ({ queue, emulate, work }: RunOptions): RunFlags => ({ queue, emulate, work });
 
-/**
- * Runs rows of a caller's job.
- * @param work a run or a retry
- * @param reader takes the records, where they go to the caller
- * @throws the reason of the caller's signal, where nothing has begun
- */
+/** @param reader takes the records when they go to the caller @throws the reason of the caller's signal */
 export async function begin<R extends RunResult>(
   { source, env, log, ...opened }: Opened,
   options: RunOptions,
@@ -69,7 +64,7 @@ export async function begin<R extends RunResult>(
   }
 }
 
-/** Tells the callbacks of a caller what happens. One that throws ends the run. */
+/** A callback that throws ends the run. */
 function tellerOf({ onEvent, onProgress }: RunOptions, halt: Halt): (event: RunEvent) => void {
   let now: RunProgress = {
     ...{ total: 0, known: 0, written: 0, failed: 0, invalid: 0 },

@@ -7,10 +7,10 @@ import type { Job } from './job.js';
 import { haltOn, type JobOptions, open } from './open.js';
 
 /**
- * Says what a run would take, and which rows are bad: reads the whole input as a run does, renders, counts tokens, and quotes cost
- * and time. Sends nothing, and needs neither address nor key.
- * @param job a job of {@link defineJob}, or the path of a job file
- * @throws UsageError for what would keep a run from starting: a field, a template, a column, an input that cannot be used
+ * Reports what a run would take, and which rows are bad: reads the whole input as a run does, renders the
+ * prompts, counts tokens, and quotes cost and time. Sends nothing, and needs neither address nor key.
+ * @param job a job from {@link defineJob}, or the path of a job file
+ * @throws UsageError for what would keep a run from starting: an unusable field, template, column or input
  * @throws the reason of `signal`
  */
 export async function check<A>(job: Job<A> | string, options: JobOptions = {}): Promise<CheckReport> {

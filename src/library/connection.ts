@@ -4,18 +4,17 @@ import type { Unconnected, World } from '../run/world.js';
 import type { OpenedJob } from './opened-job.js';
 import { service } from './service.js';
 
-/** What a run needs of its environment, found when it is asked for: the service, and what is done when the run has ended. */
+/** The service and the hooks of a run, found in the environment when first needed. */
 export class Connection {
   #found: Promise<{ readonly access: Awaited<ReturnType<typeof service>>; readonly hooks: Hooks }> | null =
     null;
 
-  /** @param say hears what a person should know of the service */
+  /** @param say takes messages about the service for the user */
   constructor(
     private readonly opened: OpenedJob,
     private readonly say: (line: string) => void,
   ) {}
 
-  /** What is around the run, with a way to the service. */
   around(place: Omit<Unconnected, 'connect'>): Unconnected {
     const connect = async (): Promise<World> => {
       this.#found ??= this.#find();
@@ -31,7 +30,7 @@ export class Connection {
     return { hooks, access: await service(settings, environment, this.say) };
   }
 
-  /** Does what the job wants done; nothing for a run that has not asked for the service. */
+  /** Runs the hooks, unless the run never asked for the service. */
   async finish(result: RunResult, world: HookWorld): Promise<void> {
     if (this.#found !== null) await onFinish((await this.#found).hooks, result, world);
   }

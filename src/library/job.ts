@@ -8,7 +8,7 @@ import { UsageError } from '../errors.js';
 import type { Json } from '../model.js';
 import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
 
-/** The fields of a job file, as `docs/job.schema.json` describes them, with unit and default of each. */
+/** The fields of a job file, with unit and default as in `docs/job.schema.json`. */
 type Fields = DeepReadonly<z.input<typeof jobSchema>>;
 type FileAnswer = NonNullable<Fields['answer']>;
 type OfJson = Extract<FileAnswer, { readonly json: unknown }>;
@@ -19,12 +19,13 @@ export type AnswerDefinition =
   | (Omit<OfJson, 'json'> & { readonly json: AnswerSchema | { readonly [key: string]: Json } });
 
 type FieldOf<T> = T extends unknown ? keyof T : never;
-/** Refuses fields that no answer has: TypeScript minds them only where the type is not inferred. */
+/** Refuses fields that no answer has, which TypeScript only checks when the type is not inferred. */
 type NoOther<A> = { readonly [K in Exclude<keyof A, FieldOf<AnswerDefinition>>]: never };
 
 /**
- * A job as an object: the fields of a job file, with these differences: `input.path` may be left out where `run` and `check`
- * get their rows as an option, `name` is `job` by default, and `answer.json` may be the schema of a library.
+ * A job as an object: the fields of a job file, with these differences: `input.path` is optional when `run`
+ * and `check` get their rows as an option, `name` is `job` by default, and `answer.json` may be the schema of
+ * a library.
  */
 export type JobDefinition<A extends AnswerDefinition = AnswerDefinition> = Omit<
   Fields,
@@ -35,8 +36,8 @@ export type JobDefinition<A extends AnswerDefinition = AnswerDefinition> = Omit<
 };
 
 /**
- * What `row.answer` is where there is an answer: one of the labels, a list of them with `multiple: true`, a number, the
- * output type of the schema, any JSON of a JSON Schema; without `answer` the text.
+ * The type of `row.answer` when there is an answer: one of the labels, a list of them with `multiple: true`,
+ * a number, the output type of the schema, or any JSON for a JSON Schema; the text without `answer`.
  */
 export type AnswerOf<A> = [A] extends [never]
   ? string
@@ -52,18 +53,18 @@ export type AnswerOf<A> = [A] extends [never]
 
 type LabelOf<L> = L extends readonly (infer Name)[] ? Name : keyof L & string;
 
-/** A job that was checked. `A` is the type of its answers. Made by {@link defineJob}. */
+/** A checked job, made by {@link defineJob}. `A` is the type of its answers. */
 export interface Job<A = Json> {
-  /** As summaries and logs call it. */
+  /** Name in summaries and logs. */
   readonly name: string;
-  /** What the fields say, with the defaults filled in; `answer.json` is a JSON Schema. */
+  /** The fields with defaults filled in; `answer.json` is a JSON Schema. */
   readonly fields: NamedJob;
-  /** Makes of an answer as the output has it what `row.answer` is. */
+  /** Turns an answer of the output into `row.answer`. */
   readonly read: AnswerRead<A>;
 }
 
 /**
- * Checks a job that is written as an object. It can be run any number of times, also at the same time.
+ * Checks a job written as an object. The result can be run any number of times, also concurrently.
  *
  * ```ts
  * const job = defineJob({
@@ -72,8 +73,8 @@ export interface Job<A = Json> {
  *   answer: { labels: ['positive', 'negative'] },
  * });
  * ```
- * @throws UsageError `job_invalid`, with a line for each field that is wrong; `schema_invalid` for a schema that cannot be written
- *   as a JSON Schema
+ * @throws UsageError `job_invalid`, with a line for each wrong field; `schema_invalid` for a schema without a
+ * JSON Schema
  */
 export function defineJob<const A extends AnswerDefinition = never>(
   definition: JobDefinition<A>,
@@ -93,10 +94,10 @@ export function defineJob(definition: JobDefinition): Job<unknown> {
 
 const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
 
-/** @throws UsageError for a job file that is no valid job */
+/** @throws UsageError for an invalid job file */
 export function jobOf<A>(job: Job<A> | string, environment: Environment): Job<unknown> {
   if (typeof job !== 'string') {
-    // Whoever calls this from JavaScript has no types.
+    // Callers in JavaScript have no types.
     if (job?.fields === undefined)
       throw new UsageError(
         'bad_job',

@@ -7,32 +7,36 @@ import { type Job, jobOf } from './job.js';
 import { type OpenedJob, openedJob } from './opened-job.js';
 import { type RowSource, type Rows, rowSource } from './rows.js';
 
-/** What both a run and a check can be told besides the job. */
+/** Options of both a run and a check, besides the job. */
 export interface JobOptions {
   /**
-   * The rows, in place of the job's `input.path`: a path, an iterable or async iterable of objects, or a stream of bytes with its
-   * `format`. Rows that are no path are first copied to the state directory in full, because they are read twice.
+   * The rows, instead of the job's `input.path`: a path, an iterable or async iterable of objects, or a
+   * stream of bytes with its `format`. All but a path are first copied to the state directory, because they
+   * are read twice.
    * @default the job's `input.path`
    */
   readonly rows?: Rows | undefined;
-  /** Format of rows that are the text of a file: `csv`, `tsv` or `jsonl`. @default a file's by its name; others are objects */
+  /**
+   * Format of rows that are the text of a file: `csv`, `tsv` or `jsonl`. @default a file's by its name;
+   * others are objects
+   */
   readonly format?: string | undefined;
   /** Only the first so many rows. @default all */
   readonly limit?: number | undefined;
-  /** Calls in flight at once, in place of the job's `limits.concurrency`. */
+  /** Calls in flight at once, instead of the job's `limits.concurrency`. */
   readonly concurrency?: number | undefined;
   /**
-   * The environment variables `PROMPTMILL_…`: address, keys, state directory. Keys come from nowhere else, and no `.env` is read.
+   * The environment variables `PROMPTMILL_…`: address, keys, state directory. Keys come only from here, and
+   * no `.env` is read.
    * @default process.env
    */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Ends it in good order; calls in flight are finished. */
+  /** Ends the run or check in an orderly way; calls in flight are finished. */
   readonly signal?: AbortSignal | undefined;
-  /** Takes warnings and what else a person would be told. @default nobody does */
+  /** Takes warnings and messages for the user. @default they are dropped */
   readonly log?: Logger | undefined;
 }
 
-/** A job of a caller, ready to be run or checked. */
 export interface Opened extends OpenedJob {
   readonly typed: Job<unknown>;
   readonly source: RowSource;
@@ -40,7 +44,7 @@ export interface Opened extends OpenedJob {
   readonly log: Logger;
 }
 
-/** @throws UsageError for a job that cannot be run, whatever its input */
+/** @throws UsageError for a job that cannot run, whatever its input */
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
   const { rows, format, limit, concurrency, env = process.env, log = pino({ level: 'silent' }) } = options;
   const environment = readEnvironment(env, null);
@@ -55,7 +59,7 @@ export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFla
     ...(isRows ? { name: 'the rows' } : { path: resolve(settings.input.path) }),
   };
   const { output, stateDir, jobFile } = settings;
-  // The program may change its folder while the run goes on (fault 111).
+  // The program may change its folder during the run (fault 111).
   const places = {
     output: output.path === '-' ? output : { ...output, path: resolve(output.path) },
     stateDir: resolve(stateDir),
@@ -64,11 +68,7 @@ export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFla
   return { ...opened, settings: { ...settings, input, ...places }, typed, source, env, log };
 }
 
-/**
- * Halts when the caller's signal says so.
- * @returns takes the listener away again
- * @throws the signal's reason
- */
+/** @returns removes the listener @throws the signal's reason */
 export function haltOn(signal: AbortSignal | undefined, halt: Halt): () => void {
   signal?.throwIfAborted();
   const abort = (): void => halt.pull({ kind: 'signal', signal: 'AbortSignal' });

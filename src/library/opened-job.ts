@@ -6,14 +6,14 @@ import { deploymentProblem } from '../service/catalogue.js';
 import { type EndpointSpec, withDeployment } from '../service/endpoint-spec.js';
 import { isShared, SHARED_QUEUES } from '../store/open.js';
 
-/** A job as it stands, the environment and what was asked of this run say together. */
+/** A job with its settings from the job file, the environment and the flags. */
 export interface OpenedJob {
   readonly environment: Environment;
   readonly job: NamedJob;
   readonly settings: Settings;
 }
 
-/** @throws UsageError for a job that cannot be run, whatever its input */
+/** @throws UsageError for a job that cannot run, whatever its input */
 export function openedJob(job: NamedJob, environment: Environment, flags: RunFlags): OpenedJob {
   const settings = settle(job, environment, flags);
   const second = settings.onInvalid?.deployment ?? null;
@@ -29,7 +29,7 @@ function checkDeployment(field: string, endpoint: EndpointSpec): void {
   if (problem !== null) throw new UsageError('conversation_model', `${field}: ${problem}`);
 }
 
-/** Calls that are left to others must be where others can come. */
+/** Calls left to other processes must be reachable for them. */
 function assertReachable({ work, emulated, queue }: Settings): void {
   if (work) return;
   if (emulated) {

@@ -1,37 +1,37 @@
 import type { AnswerSource, Fault, Filters, Json, Outcome, Usage } from '../model.js';
 import type { AnswerRead } from './answer-schema.js';
 
-/** How a row ended: the record that a JSONL output has of it, with the answer in the job's type. */
+/** How a row ended: its record in a JSONL output, with the answer in the job's type. */
 export interface ResultRow<A = Json, Input = { readonly [column: string]: Json }> {
   /** Position in the input, from 1. */
   readonly row: number;
-  /** The row as it was given. Empty where it was a line that is no JSON object. */
+  /** The row as it was given. Empty for a line that is not a JSON object. */
   readonly input: Input;
   /** `completed`: an answer that no filter blocked. `skipped`: a required field is empty. */
   readonly status: Outcome['status'];
-  /** `null` where there is none: then `error` says why, or the row abstained. */
+  /** `null` without an answer: then `error` says why, or the row abstained. */
   readonly answer: A | null;
-  /** The text of the completion, as the model wrote it; `null` where there is none. */
+  /** The model's text; `null` when there is none. */
   readonly text: string | null;
-  /** As the service says it: `stop`, `length`, `content_filter`. */
+  /** As the service reports it: `stop`, `length`, `content_filter`. */
   readonly finish_reason: string | null;
-  /** Tokens that the row was billed; `null` where the service did not say. */
+  /** Tokens billed for the row; `null` when the service did not say. */
   readonly usage: Usage | null;
-  /** What the content filter said of both sides. */
+  /** The content filter's results for both sides. */
   readonly filters: Filters;
   readonly model: string | null;
   readonly completion_id: string | null;
   /** ISO 8601. */
   readonly created: string | null;
-  /** Calls of the row; waits for a quota are none. */
+  /** Calls of the row; waits for a quota do not count. */
   readonly attempts: number | null;
   /** Milliseconds of the last call. */
   readonly latency_ms: number | null;
-  /** Why the row failed, was filtered, or has an answer that cannot be used. */
+  /** Why the row failed, was filtered, or has an invalid answer. */
   readonly error: Fault | null;
-  /** With `input.dedupe`: the row whose outcome this is. */
+  /** With `input.dedupe`: the row from which the outcome was copied. */
   readonly copied_from?: number | null;
-  /** With `input.only_new`: the run whose outcome this is. */
+  /** With `input.only_new`: the run from which the outcome was taken. */
   readonly carried_from?: string | null;
   /** With `answer.on_invalid` or `answer.votes`: where the answer comes from. */
   readonly answer_source?: AnswerSource | null;
@@ -39,9 +39,9 @@ export interface ResultRow<A = Json, Input = { readonly [column: string]: Json }
   readonly confidence?: number | null;
   /** With `output.probabilities`, by label. */
   readonly answer_probabilities?: { readonly [label: string]: number } | null;
-  /** Whether the label was left out because the model is unsure. */
+  /** Whether the label was left out for low confidence. */
   readonly abstained?: boolean | null;
-  /** As the service sends them, where the job asks for them. */
+  /** As the service sends them, when the job asks for them. */
   readonly logprobs?: Json;
 }
 

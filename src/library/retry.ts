@@ -11,33 +11,32 @@ import type { Job } from './job.js';
 import { open } from './open.js';
 import type { RunResult } from './run.js';
 
-/** Which rows of an output are called again: all for which one of these is true. Without any it is the failed ones. */
+/** Rows of an output to call again: those for which one of these is true. Without any, the failed rows. */
 export interface RetryOptions extends Omit<RunOptions, 'limit'> {
-  /** The job, as it is now. @default the job file that the summary beside the output names */
+  /** The current job. @default the job file named in the summary beside the output */
   readonly job?: Job<unknown> | string | undefined;
   /** The row ended with one of these. */
   readonly status?: readonly Outcome['status'][] | undefined;
   /** Its answer is invalid. @default false */
   readonly invalid?: boolean | undefined;
-  /** Its label was left out for want of confidence. @default false */
+  /** Its label was left out for low confidence. @default false */
   readonly abstained?: boolean | undefined;
-  /** Its number is one of these, from 1; in words `17,20-30`. */
+  /** Its number is one of these, from 1; as text `17,20-30`. */
   readonly row?: readonly number[] | string | undefined;
   /** Discards an unfinished retry of this output. @default false: it is continued */
   readonly restart?: boolean | undefined;
 }
 
-/** What came of a retry. `retried` rows were called again, and the summary is that of the output. */
+/** Result of a retry. `retried` rows were called again, and the summary is that of the output. */
 export type RetryResult = RunResult & { readonly retried: number };
 
 /**
- * Calls rows of a finished output again, with the job as it is now, and puts their records in the places of the old ones, as
- * `promptmill retry` does. The output stays as it is until the new one takes its name; the same call goes on with a retry that was
- * stopped.
+ * Calls rows of a finished output again with the current job, and replaces their records, like `promptmill
+ * retry`. The output is unchanged until the new one replaces it; the same call resumes a stopped retry.
  * @param output the output of a finished run, with its summary beside it
- * @param options `rows` must be those of the run. @default where the summary says that they were
+ * @param options `rows` must be those of the run. @default the input named in the summary
  * @throws UsageError when it cannot start; then nothing was sent
- * @throws the reason of `signal`, where nothing has begun
+ * @throws the reason of `signal`, if nothing has begun
  */
 export async function retry(output: string, options: RetryOptions = {}): Promise<RetryResult> {
   const { status, invalid, abstained, row, restart } = options;

@@ -3,30 +3,29 @@ import { errorText, UsageError } from '../errors.js';
 import type { InputSpec } from '../source/source.js';
 
 /**
- * Where rows come from: the path of a file, or objects, each of which is a row with its members as columns; or, where `format`
- * says what they are, the bytes of a file. Node's streams and those of the web are async iterables.
+ * Source of rows: the path of a file; objects, each one a row with its members as columns; or, with `format`,
+ * the bytes of a file. Node and web streams are async iterables.
  */
 export type Rows = string | Iterable<unknown> | AsyncIterable<unknown> | WebStream;
 
-/** A stream of the web, as `fetch` has it; some of its types do not say that it can be iterated. */
+/** A web stream, as from `fetch`; some of its types do not declare that it can be iterated. */
 interface WebStream {
   getReader(): unknown;
 }
 
-/** How the rows of a call are read. */
 export interface RowSource {
-  /** In place of `input.path`. @default the job's */
+  /** Instead of `input.path`. @default the job's */
   readonly path?: string;
-  /** In place of `input.format`. @default the job's */
+  /** Instead of `input.format`. @default the job's */
   readonly format?: InputSpec['format'];
-  /** What is read in place of standard input. */
+  /** Replaces standard input. */
   readonly stream: Readable;
-  /** The rows were objects, so what the job says of the text of its input does not apply. */
+  /** Whether the rows were objects; then the job's settings for the text of its input do not apply. */
   readonly objects: boolean;
 }
 
 /**
- * @param format as a job has it in `input.format`. @default rows that are no path are objects
+ * @param format as in `input.format`. @default objects, unless the rows are a path
  * @throws UsageError `no_rows`
  */
 export function rowSource(rows: Rows | undefined, format: string | undefined, jobPath: string): RowSource {
@@ -57,12 +56,10 @@ const isSource = (rows: unknown): boolean =>
   rows !== null &&
   (Symbol.iterator in rows || Symbol.asyncIterator in rows || 'getReader' in rows);
 
-/** Characters of rows that are handed on at a time. */
 const PIECE = 64 * 1024;
 
 /**
- * The rows of a caller as the bytes of a file. What is destroyed pulls no further, and lets the caller's source go at once,
- * also where that is silent just then (fault 111).
+ * The caller's rows as bytes. When destroyed, it releases the caller's source, even a silent one (fault 111).
  */
 class RowStream extends Readable {
   readonly #rows: Exclude<Rows, string>;
@@ -94,7 +91,7 @@ class RowStream extends Readable {
       this.#number++;
       if (!this.#objects) {
         const bytes = bytesOf(next.value, this.#number);
-        // Nothing is asked for again where nothing was handed on.
+        // A stream does not ask again after a push of nothing.
         if (bytes.length === 0) continue;
         this.push(bytes);
         return;
@@ -104,7 +101,6 @@ class RowStream extends Readable {
     this.push(lines);
   }
 
-  /** What the caller's own source throws is told as what it is. */
   async #next(): Promise<IteratorResult<unknown>> {
     try {
       this.#iterator ??= iteratorOf(this.#rows);
@@ -122,7 +118,7 @@ class RowStream extends Readable {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     const iterator = this.#iterator;
     this.#iterator = null;
-    // It is not waited for: a generator that waits for something itself returns after that.
+    // Not awaited: a waiting generator returns only afterwards.
     (async () => iterator?.return?.())().catch(() => {});
     done(error);
   }

@@ -6,23 +6,21 @@ import type { Unconnected, World } from '../run/world.js';
 import { Connection } from './connection.js';
 import type { OpenedJob } from './opened-job.js';
 
-/** What a run takes from the program around it that has no terminal. */
 export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent' | 'ahead'> {
-  /** Gets what a person would be told. */
+  /** Takes messages for the user. */
   readonly log: Logger;
-  /** Inherited by the command of `on_finish`, less the keys. */
+  /** Inherited by the command of `on_finish`, without the keys. */
   readonly env: NodeJS.ProcessEnv;
-  /** Rows, where the job reads standard input. @default none */
+  /** Rows, if the job reads standard input. @default none */
   readonly stdin?: NodeJS.ReadableStream;
-  /** Records, where the job writes to standard output. @default nowhere */
+  /** Records, if the job writes to standard output. @default nowhere */
   readonly stdout?: NodeJS.WritableStream;
-  /** Ends what is done after the run: `on_finish`. @default nothing does */
+  /** Ends the hooks of `on_finish`. @default nothing does */
   readonly leave?: AbortSignal;
 }
 
 /**
- * Runs rows of a job for a program, and does what its `on_finish` asks for: nothing is printed, and no signal is listened to.
- * @param work a run or a retry
+ * Runs rows of a job and its `on_finish` hooks. Prints nothing, and listens to no signal.
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function runOpened<R extends RunResult>(
@@ -48,7 +46,7 @@ export async function runOpened<R extends RunResult>(
     });
     const result = await work(settings, around);
     const onWarning = (message: string): void => log.warn(message);
-    // A retry that found no row has changed nothing.
+    // A retry without matching rows has changed nothing.
     if (result.retried !== 0)
       await connection.finish(result, { env, onWarning, signal: leave ?? new AbortController().signal });
     return result;

@@ -11,60 +11,62 @@ import type { Job } from './job.js';
 import { type Opened, open } from './open.js';
 import { type ResultRow, resultRow } from './result-row.js';
 
-/** A run whose records go to a file. */
+/** A run that writes to a file. */
 export interface FileRunOptions extends RunOptions {
-  /** Path of the output, `.csv` or `.jsonl`; `true` is the one that the job names. */
+  /** Path of the output, `.csv` or `.jsonl`; `true` for the one in the job. */
   readonly output: string | true;
   /** Discards an unfinished run of this output. @default false: it is continued */
   readonly restart?: boolean | undefined;
   /** Replaces a finished output. @default false */
   readonly overwrite?: boolean | undefined;
-  /** Calls the rows that were appended to the input file of a finished output, and no others. @default false */
+  /** Calls only the rows that were appended to the input file of a finished output. @default false */
   readonly extend?: boolean | undefined;
 }
 
-/** A run whose rows go to the caller. */
+/** A run that returns its rows to the caller. */
 export interface RowRunOptions extends RunOptions {
   readonly output?: undefined;
   /**
-   * Rows that may be called ahead of the one that is read, 10,000 at most: what a reader that stops has paid for in vain.
+   * Rows that may be called ahead of the one being read, at most 10,000; a reader that stops has paid for
+   * them.
    * @default 1,000
    */
   readonly ahead?: number | undefined;
 }
 
-/** What came of a run. `summary.stopped` says why it ended before its last row; `null` where it is finished. */
+/** Result of a run. `summary.stopped` says why it ended before its last row; `null` when it is finished. */
 export type RunResult = Omit<PipelineResult, 'halted'>;
 
-/** The rows of a run, in input order. The run begins when the first is asked for. */
+/** The rows of a run, in input order. The run begins when the first row is requested. */
 export interface Results<A, Input = { readonly [column: string]: Json }>
   extends AsyncIterable<ResultRow<A, Input>> {
   /**
-   * What came of it, once it has ended. Rejects with what keeps the run from starting, and with a UsageError `not_begun` where it
-   * is asked for before the first row.
+   * The summary at the end of the run. Rejects with the error that kept the run from starting, or with a
+   * UsageError `not_begun` when it is requested before the first row.
    */
   readonly summary: Promise<Summary>;
 }
 
-/** A row of a caller as JSON has it, and so the results: a `Date` is a text. */
+/** A caller's row in its JSON form, as in the results: a `Date` is a text. */
 export type Recorded<R> = {
   readonly [K in keyof R]: R[K] extends { toJSON(...args: never): infer J } ? J : R[K];
 };
 
 /**
- * Runs a job. With `output` into a file, as `promptmill run` does: an unfinished run is continued, and a run that stops early,
- * also by `signal`, resolves with `summary.stopped`; the same call goes on with it. Without `output` the rows come one by one,
- * in input order, and the run keeps pace with their reader. Such a run cannot be continued; when it stops early, the loop
- * throws behind the last row that it has, so that no row is missing in silence. A loop that is left ends the run.
+ * Runs a job. With `output` it writes to a file, like `promptmill run`: an unfinished run is continued, and a
+ * run that stops early, also by `signal`, resolves with `summary.stopped`; the same call continues it.
+ * Without `output` the rows come one by one, in input order, at the pace of their reader. Such a run cannot
+ * be continued: when it stops early, the loop throws after its last row, so that no row is missing unnoticed.
+ * Leaving the loop ends the run.
  *
  * ```ts
  * const { summary } = await run(job, { rows: 'reviews.csv', output: 'answers.csv' });
  * for await (const { input, answer } of run(job, { rows: reviews })) console.log(input.id, answer);
  * ```
- * @param job a job of {@link defineJob}, or the path of a job file
+ * @param job a job from {@link defineJob}, or the path of a job file
  * @throws UsageError when the run cannot start; then nothing was sent
- * @throws StopError only out of the loop: the run stopped early, for a reason of its own
- * @throws the reason of `signal`, where nothing has begun, and out of the loop
+ * @throws StopError only from the loop: the run stopped early for its own reasons
+ * @throws the reason of `signal`, if nothing has begun, and from the loop
  */
 export function run<A = Json>(job: Job<A> | string, options: FileRunOptions): Promise<RunResult>;
 export function run<A = Json, R extends object = { readonly [column: string]: Json }>(
@@ -105,7 +107,7 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
   const halt = new Halt();
   const rows = iterate({ ...opened, settings }, options, halt, (begun) => {
     summary = begun;
-    // Whoever reads the rows hears of it there.
+    // The reader of the rows gets the error there.
     summary.catch(() => {});
   });
   return {
@@ -114,7 +116,7 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
     },
     [Symbol.asyncIterator]: () => ({
       next: () => rows.next(),
-      // Also while a row is waited for, when the generator itself would return after that row only.
+      // Ends the wait for a row at once; the generator itself would return only after that row.
       return: () => {
         halt.pull({ kind: 'signal', signal: 'AbortSignal' });
         return rows.return();
@@ -150,12 +152,11 @@ async function* iterate(
     if (halted !== null) options.signal?.throwIfAborted();
     if (halted?.kind === 'stop') throw new StopError(halted.fault.code, halted.fault.message);
   } finally {
-    // Where the loop was left: what is not read any more is not called, and nobody takes the rest.
+    // The loop was left: no more rows are called, and the rest is dropped.
     halt.pull({ kind: 'signal', signal: 'AbortSignal' });
     sink.resume();
     await running.catch(() => {});
   }
 }
 
-/** Rows that may be called ahead of their reader, where the caller does not say. */
 const AHEAD = 1_000;

@@ -5,15 +5,11 @@ import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
 
-/** What answers the calls of one run. */
 interface Service extends ServiceAccess {
   close(): Promise<void>;
 }
 
-/**
- * The real service, out of the environment, or an emulator that lives as long as this run.
- * @param say hears as which model the emulator answers, where the job does not say
- */
+/** @param say takes the message about the emulated model, if the job names none */
 export async function service(
   settings: Settings,
   environment: Environment,
@@ -24,7 +20,7 @@ export async function service(
     const model = modelBehind(settings.endpoint)?.id ?? ASSUMED_MODEL.id;
     if (modelBehind(settings.endpoint) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
-    // Loaded only here: a run on the service needs none of it.
+    // Loaded only here: a run on the service does not need it.
     const { startEmulator } = await import('../emulator/server.js');
     const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:' };
     const emulator = await startEmulator(options, settings.answer);
@@ -35,10 +31,10 @@ export async function service(
     };
   }
   const place = { baseUrl: environment.baseUrl, segment: environment.segment };
-  // Refuses a bad address now, before the input is read.
+  // Refuses a bad address before the input is read.
   const url = callUrl(place, settings.endpoint);
   const address = { ...place, proxy: settings.work ? proxyFor(url, environment.variable) : null };
-  // Who leaves the calls to others needs no key, and should have none.
+  // A run that makes no calls needs no key, and should have none.
   const keys = new KeyRing(environment.keys, settings.work);
   return { address, keys, close: async () => {} };
 }

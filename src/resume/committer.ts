@@ -30,55 +30,49 @@ import { type Manifest, ofPartFile, removeManifest } from './manifest.js';
 import { type OutputFiles, rejectedFiles } from './output-files.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
-/** A row's record as it goes to the output, and what the tally counts of it. */
 export interface RowRecord extends Ended {
   readonly text: string;
 }
 
-/** The rows that a person should see. */
 interface Review {
-  /** The text of their file, from the bytes of the output. */
   readonly of: (output: AsyncIterable<Buffer>) => AsyncGenerator<string>;
-  /** A record that is too long to be read back keeps nobody from the output. */
+  /** Called when a record is too long to be read back; the output is finished anyway. */
   readonly onUnread: (reason: string) => void;
-  /** The file that is there is known, and may be replaced. @default false */
+  /** Whether the existing review file may be replaced. @default false */
   readonly replace?: boolean;
 }
 
-/** Time between two writes of what is counted, while no row is written, in milliseconds. */
+/** Milliseconds between saves of the counters while no row is written. */
 const KEEP_MS = 1_000;
 
-/** What a run has on disk: the part file and the manifest that says how much of it counts. */
+/** The part file, and the manifest that says how much of it counts. */
 export class Committer {
   readonly #began = performance.now();
   #target: OutputTarget | null;
   #manifest: Manifest;
-  /** Where this execution begins on the timeline: a killed one has not kept its time. */
+  /** Start of this execution on the timeline; a killed execution has not saved its own time. */
   readonly #workedBefore: number;
-  /** Answers of the rows written by this execution that were called. */
   #answered = 0;
-  /** Answers of executions before that were not written, as far as is known, less those that count as repeated. */
+  /** Known unwritten answers of earlier executions, without those counted as repeated. */
   #owed: number;
-  /** Answers of this process so far. */
   #own: () => number = () => 0;
-  /** Answers of all processes that were seen in the ledger, behind those that it had at first. */
+  /** Answers of all processes seen in the ledger, beyond those it had at first. */
   #seen = 0;
-  /** Of these, those that the ledger has lost since. */
+  /** Seen answers that the ledger has lost since. */
   #lost = 0;
   /** Outcomes that the ledger had at first. */
   #found = 0;
-  /** The manifest as it was saved last, and when. */
   #saved = { text: '', at: Number.NEGATIVE_INFINITY };
-  /** The output as it was written anew; null where it is as the part file. */
+  /** The rewritten output; null while the output is the part file. */
   #anew: { readonly path: string; readonly file: FileId } | null = null;
-  /** The manifest as this process wrote it; null before it has. */
+  /** Null before this process has written it. */
   #manifestFile: FileId | null = null;
 
   private constructor(
     target: OutputTarget | null,
     manifest: Manifest,
     private readonly writer: RecordWriter,
-    /** Permissions of all files of the run: those of the output that they stand for, or stand beside. */
+    /** Permissions of all files of the run: those of the output. */
     private readonly mode?: number,
   ) {
     this.#target = target;
@@ -88,11 +82,10 @@ export class Committer {
   }
 
   /**
-   * Opens the part file at the manifest's mark, and puts the manifest on disk before anything is called.
-   * @param total rows that the run is to have. Where more are wanted than the output has under its final name, that one
-   *   stays until a longer one takes its place
-   * @param input a new output is as private as this file
-   * @throws UsageError when either cannot be written
+   * Opens the part file at the manifest's mark, and saves the manifest, before anything is called.
+   * @param total rows of the run. A shorter finished output stays until the longer one replaces it
+   * @param input a new output has the permissions of this file
+   * @throws UsageError when either file cannot be written
    */
   static async open(
     target: OutputTarget | null,
@@ -146,16 +139,15 @@ export class Committer {
     return this.#target?.files ?? null;
   }
 
-  /** Since when records wait for the reader of standard output, by the steady clock; null while none do, and for a file. */
+  /** By the steady clock; null while no records wait for the reader of standard output, and for a file. */
   get unreadSince(): number | null {
     return this.writer instanceof StreamWriter ? this.writer.unreadSince : null;
   }
 
   /**
-   * Append, fsync, manifest. What is in a commit is safe when this resolves; then the ledger may forget it.
-   * @param records of the next rows, in order
-   * @param keep puts on disk what must be there before the manifest says that these rows are written
-   * @throws StopError when the disk refuses; then the commits before stand, and what is paid for is in the ledger
+   * Appends, syncs, saves the manifest. The ledger may forget the records once this resolves.
+   * @param keep writes what must be on disk before the manifest counts these rows
+   * @throws StopError when the disk fails; earlier commits stand, and paid answers are in the ledger
    */
   async commit(records: readonly RowRecord[], keep: () => Promise<void> = async () => {}): Promise<void> {
     await this.#orStop(async () => {
@@ -182,53 +174,48 @@ export class Committer {
     for (const { outcome } of records) {
       if (outcome.status !== 'skipped' && outcome.attempts > 0) this.#answered += outcome.asked ?? 1;
     }
-    // What is said of the run is on disk: a kill takes none of it back.
+    // Events and summaries only report what is on disk, so a crash takes nothing back.
     await this.#save(manifest.worked_ms, manifest);
     this.#manifest = manifest;
   }
 
-  /** The ledger knows the run from now on. */
   async opened(): Promise<void> {
     if (this.#manifest.opened) return;
     this.#manifest = { ...this.#manifest, opened: true };
     await this.#orStop(() => this.#save());
   }
 
-  /** The ledger has so many answers of executions before. Where that is less than those knew, some are lost. */
+  /** The ledger's answers of earlier executions; if the manifest knows of more, some are lost. */
   owes(answers: number): void {
     this.#owed = Math.max(this.#owed, answers);
     this.#found = answers;
   }
 
-  /** @param own how many answers this process had so far, interim outcomes included */
+  /** @param own answers of this process so far, interim outcomes included */
   countAnswers(own: () => number): void {
     this.#own = own;
   }
 
   /**
-   * Workers of other processes do not say what they were answered; what was seen of it is known.
-   * @param outcomes that the ledger has of the rows in view
-   * @param lost those that it had before and has no longer
+   * Workers of other processes do not report their answers; the ledger shows them.
+   * @param outcomes outcomes in the ledger of the rows in view
+   * @param lost outcomes that the ledger had before
    */
   saw(outcomes: number, lost: number): void {
     this.#lost = lost;
     this.#seen = Math.max(this.#seen, this.#answered + outcomes + lost - this.#found);
   }
 
-  /** Answers that this execution had, as far as it knows. */
   get answers(): number {
     return Math.max(this.#own(), this.#seen);
   }
 
-  /** Answers that are paid for and not in the part file, as far as this process knows. */
+  /** Known answers that are paid for and not in the part file. */
   get #unwritten(): number {
     return Math.max(0, this.#owed + this.answers - this.#answered);
   }
 
-  /**
-   * What is counted of calls and answers reaches the disk at least once a second, also while no row can be written: a kill may
-   * take the store with it (fault 110).
-   */
+  /** At least once a second, even without new rows: a crash may take the store with it (fault 110). */
   async keepCounts(): Promise<void> {
     if (performance.now() - this.#saved.at < KEEP_MS || this.#text() === this.#saved.text) return;
     await this.#orStop(async () => {
@@ -238,15 +225,14 @@ export class Committer {
   }
 
   /**
-   * Counts again what this process did itself: increments of the ledger are lost with a store that comes back empty
-   * (fault 35).
+   * Recounts what this process did: a store that comes back empty has lost its increments (fault 35).
    * @param before the run's counters before this process called anything
-   * @param own what it called, and nothing of what others did
-   * @param kept answers that the ledger keeps for the next execution: one more than they and the written rows have was paid
-   *   for twice, or will be (fault 110). Null where the ledger cannot be asked, and the next execution finds out
+   * @param own the calls of this process only
+   * @param kept answers that the ledger keeps for the next execution. Answers beyond those and the written
+   * rows are paid for twice (fault 110). Null when the ledger cannot be asked; the next execution finds out
    */
   recount(before: Counters, own: Counters, kept: number | null): void {
-    // Some may have come since the last look at the rows.
+    // Some may have arrived since the last look at the rows.
     if (kept !== null) this.saw(kept, this.#lost);
     const twice = kept === null ? 0 : Math.max(0, this.#unwritten - kept);
     this.#owed -= twice;
@@ -258,20 +244,16 @@ export class Committer {
     });
   }
 
-  /** Rows up to this one go ahead of the rest; reaches the disk with the next write. @param canary 0 when none does */
+  /** Saved with the next write. @param canary last row that goes ahead of the rest; 0 for none */
   goAhead(canary: number): void {
     if (canary > 0) this.#manifest = { ...this.#manifest, canary };
   }
 
-  /**
-   * Takes the counters as the ledger has them now, in which the run must be open; they reach the disk with the next
-   * write.
-   */
+  /** The run must be open in the ledger. Saved with the next write. */
   count(calls: Counters): void {
     this.#manifest = { ...this.#manifest, calls };
   }
 
-  /** How the run has gone up to now. */
   get timeline(): Timeline {
     return this.#timelineWith(this.#manifest.tally, []);
   }
@@ -289,29 +271,28 @@ export class Committer {
     );
   }
 
-  /** Time that all executions together worked on the run, in milliseconds. */
+  /** Milliseconds, of all executions together. */
   get workedMs(): number {
     return this.#manifest.worked_ms + this.ranMs;
   }
 
-  /** Time that this execution has worked, in milliseconds. */
+  /** Milliseconds of this execution. */
   get ranMs(): number {
     return performance.now() - this.#began;
   }
 
-  /** Keeps the time worked so far, for an execution that will continue the run. */
   async pause(): Promise<void> {
-    // When the disk is what stopped the run, the manifest of the last commit stands.
+    // If the disk stopped the run, the manifest of the last commit stands.
     if (await this.#mayPause()) await this.#save(this.workedMs).catch(() => {});
     await this.writer.close();
   }
 
-  /** Leaves the files as they are. Safe to call again. */
+  /** May be called again. */
   async close(): Promise<void> {
     await this.writer.close();
   }
 
-  /** A manifest that was deleted is written again; one of somebody else stays. */
+  /** A deleted manifest is written again; another run's manifest stays. */
   async #mayPause(): Promise<boolean> {
     const { files, lock } = this.#target ?? {};
     if (files === undefined || lock?.isHeld() === false) return false;
@@ -319,17 +300,14 @@ export class Committer {
     return found === null || isSame(found, this.#manifestFile);
   }
 
-  /**
-   * Reads the part file from its beginning, where every row is in it and the output is yet to be named; else null, and for
-   * standard output.
-   */
+  /** Reads the part file from its start; null when the output has its name, and for standard output. */
   written(): (() => AsyncIterable<Buffer>) | null {
     const { files, renamed } = this.#target ?? {};
     if (files === undefined || renamed) return null;
     return () => outputBytes(files.part);
   }
 
-  /** The records as the output will have them; null where it has its name already, and for standard output. */
+  /** The future output; null when it has its name already, and for standard output. */
   whole(): (() => AsyncIterable<Buffer>) | null {
     const { files, renamed } = this.#target ?? {};
     if (files === undefined || renamed || this.#anew === null) return this.written();
@@ -337,13 +315,13 @@ export class Committer {
     return () => outputBytes(path, packingOf(files.output));
   }
 
-  /** A step at the end of the run has found this: it is not looked for again. */
+  /** Saves the result of a finishing step, so that it is not repeated. */
   async note(facts: StepFacts): Promise<void> {
     this.#manifest = { ...this.#manifest, steps: { ...this.#manifest.steps, ...facts } };
     await this.#orStop(() => this.#save());
   }
 
-  /** The answers are below what is required: the output gets a name of its own, and what has the other one stays. */
+  /** The answers miss the requirements: the output gets its own name and replaces nothing. */
   async reject(why: Fault): Promise<void> {
     if (this.#target === null || this.#manifest.steps.require !== undefined) return;
     await this.note({ require: why });
@@ -351,9 +329,9 @@ export class Committer {
   }
 
   /**
-   * Writes the output beside the part file, with other records than are in that, or packed as its name says. The part file stays
-   * until the output has its name, so that the next execution can do this again.
-   * @throws StopError when the disk refuses, or the place is not this run's any more
+   * Writes the output beside the part file, with other records, or packed as its name says. The part file
+   * stays until the output has its name, so that the next execution can repeat this.
+   * @throws StopError when the disk fails, or the files are no longer this run's
    */
   async rewrite(records: AsyncIterable<Buffer>): Promise<void> {
     if (this.#target === null) return;
@@ -368,26 +346,25 @@ export class Committer {
     });
   }
 
-  /** What is counted of the output with the rows that were called again; it reaches the disk when the output gets its name. */
+  /** The tally of the output including retried rows. Saved when the output is named. */
   countedAgain(tally: Tally): void {
     const { retry } = this.#manifest;
     if (retry !== undefined) this.#manifest = { ...this.#manifest, retry: { ...retry, tally } };
   }
 
-  /** What is counted when labels are left out, and why they are; it reaches the disk when the output gets its name. */
+  /** The tally after abstention, and its reason. Saved when the output is named. */
   abstain(tally: Tally, abstain: Abstention): void {
     this.#manifest = { ...this.#manifest, tally, steps: { ...this.#manifest.steps, abstain } };
   }
 
   /**
-   * Every row is in the part file: gives the output its name, with the summary and the rows for review beside it.
-   * @param keep puts on disk what a later run takes over from this one; done first, and again when it fails
-   * @param more the input has further rows: the manifest stays, so that the run can go on with them
-   * @param review null for none
-   * @param named what is made of the output when it has its name; done again where the process is killed meanwhile
-   * @returns the summary as it is written: it says how the output is known again
-   * @throws StopError when the disk refuses, or the place is not this run's any more; the next execution has only this
-   *   left to do
+   * Names the output, with the summary and the review beside it.
+   * @param keep writes what a later run takes over; done first, and repeated after a failure
+   * @param more the input has further rows: the manifest stays, so that the run can continue with them
+   * @param named runs when the output has its name, and again after a crash
+   * @returns the summary as written, with the digest that identifies the output
+   * @throws StopError when the disk fails, or the files are no longer this run's; the next execution repeats
+   * only this
    */
   async finish(
     summary: StoredSummary,
@@ -435,7 +412,7 @@ export class Committer {
     }).finally(() => this.writer.close());
   }
 
-  /** The part file is plain, so that records can be appended and cut off; an output that is to be packed is written anew. */
+  /** The part file is plain, so that records can be appended and cut off; a packed output is rewritten. */
   async #pack(): Promise<void> {
     const written = this.written();
     if (written === null || this.#anew !== null || packingOf(this.#target?.files.output ?? '') === null)
@@ -443,16 +420,13 @@ export class Committer {
     await this.rewrite(written());
   }
 
-  /** @throws StopError when a file with the name of the rows for review appeared meanwhile: somebody may have filled answers in */
+  /** @throws StopError when a review file appeared meanwhile: it may contain people's answers */
   #assertNoReview({ files: { review } }: OutputTarget): void {
     const { overwrite, finishing, reviewing } = this.#manifest;
     if (isTaken(review) && !overwrite && !finishing && !reviewing) throw outOfPlace('review taken', review);
   }
 
-  /**
-   * The output whose place this one takes is still the one that it is made of: else its summary would be replaced beside it.
-   * @throws StopError when it is not
-   */
+  /** @throws StopError when the output to replace has changed: the new summary would describe another file */
   async #assertReplaced(): Promise<void> {
     const { files, renamed = true } = this.#target ?? {};
     if (files === undefined || renamed || this.#manifest.replaces === undefined) return;
@@ -461,17 +435,14 @@ export class Committer {
       throw outOfPlace('changed', files.output);
   }
 
-  /** The final name is absent or stands for the whole file. What has it already is replaced only where that was asked for. */
+  /** The final name is absent or names the whole file. An existing file is replaced only on request. */
   async #giveName(whole: string, output: string): Promise<void> {
     if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(whole, output));
     else if (!(await writing(output, () => giveFreeName(whole, output))))
       throw outOfPlace(this.#manifest.replaces === undefined ? 'taken' : 'changed', output);
   }
 
-  /**
-   * What this process is about to write to is still its own (faults 60, 63): the lock, the part file and the manifest.
-   * A handful of looks, next to the sync of a commit nothing.
-   */
+  /** Lock, part file and manifest are still this run's (faults 60, 63). Cheap compared to a commit's sync. */
   async #assertOurs(): Promise<void> {
     if (this.#target === null || !(this.writer instanceof PartFile)) return;
     const { files, lock, renamed } = this.#target;
@@ -513,9 +484,9 @@ export class Committer {
 }
 
 /**
- * The output with the first rows becomes the part file again.
+ * Copies an output with the first rows back to the part file.
  * @returns the digest of the output
- * @throws UsageError `output_changed`: it was another when the run was found, before the input was read
+ * @throws UsageError `output_changed` when it changed since the run was found
  */
 async function copyFinished({ files, unfinished }: OutputTarget, mode?: number): Promise<string> {
   const { output, part } = files;
@@ -554,7 +525,7 @@ async function writeReview(
   }
 }
 
-/** A full disk stops the run; what is paid for stays in the ledger (fault 49). */
+/** A full disk stops the run; paid answers stay in the ledger (fault 49). */
 function stopFor(target: OutputTarget | null, error: unknown): StopError {
   if (!(error instanceof WriteError)) throw error;
   if (isFileLimit(error.cause)) {
@@ -572,7 +543,6 @@ function stopFor(target: OutputTarget | null, error: unknown): StopError {
 
 const AGAIN = 'run the same command: it goes on where it stopped.';
 
-/** Why a run may not go on writing to its place, in words; the path is what the words are about. */
 const WORDS = {
   taken: [
     'output_taken',
@@ -619,13 +589,13 @@ const WORDS = {
   ],
 } as const;
 
-/** The place is not this run's any more; what was paid for is on disk or in the ledger. */
+/** The files are no longer this run's; paid answers are on disk or in the ledger. */
 function outOfPlace(why: keyof typeof WORDS, path: string): StopError {
   const [code, message, hint] = WORDS[why];
   return new StopError(code, message(path), hint);
 }
 
-/** The part file is not where it was, or not what it was. What it held is put on disk again where it would be gone. */
+/** The part file was moved or changed. If its content would be gone, it is written to disk again. */
 async function lostPart(loss: Loss, path: string, part: PartFile): Promise<StopError> {
   const stop = (message: string, hint: string): StopError =>
     new StopError('part_lost', `${path} ${message} while the run went on.`, hint);

@@ -2,31 +2,26 @@ import { createHash } from 'node:crypto';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 
-/**
- * What a run's records depend on, as a short hash for each part that a user would name. A run is only continued
- * with the same values: half a file from one prompt and half from another would be no one's answer.
- */
+/** Hashes of the parts that records depend on. Half a file per prompt would be no one's answer. */
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {
   const hashes = Object.entries(partsOf(settings)).map(([name, value]) => [name, shortHash(textOf(value))]);
   // As `sha256sum` shows it.
   return { input: inputSha256, ...Object.fromEntries(hashes) };
 }
 
-/** What the parts are, as JSON, to show a person what changed. A part that is longer is kept in part; none holds a key. */
+/** The parts as JSON, to show what changed. Long parts are shortened; none contains a key. */
 export function partValues(settings: Settings): Record<string, string> {
   return Object.fromEntries(
     Object.entries(partsOf(settings)).map(([name, value]) => [name, textOf(value).slice(0, KEPT)]),
   );
 }
 
-/** Characters of a part that are kept. */
 const KEPT = 4_000;
-/** Characters of a value that are shown. */
 const SHOWN = 100;
 
 function partsOf(settings: Settings): Record<string, unknown> {
   const { input, output, reuse } = settings;
-  // How long a call may take changes no record.
+  // The time-out of a call changes no record.
   const { timeoutMs: _, ...service } = settings.endpoint;
   return {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
@@ -35,15 +30,15 @@ function partsOf(settings: Settings): Record<string, unknown> {
     prompt: settings.prompt,
     parameters: settings.parameters,
     row_parameters: settings.rowParameters,
-    // Whether it is repaired belongs to answer.on_invalid.
+    // Repair is part of answer.on_invalid.
     answer: { ...settings.answer, repair: undefined },
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
-    // Only where they are used: a part that is not has no value to tell of.
+    // Only when used, so that an unused part needs no value.
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && { 'answer.gold': settings.gold }),
-    // Without the second deployment: its name may be mended while a run is unfinished.
+    // Without the second deployment: its name may be corrected while a run is unfinished.
     ...(settings.onInvalid !== null && {
       'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },
     }),
@@ -55,20 +50,17 @@ const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';
 
 const shortHash = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
-/** The parts that differ. */
 export const changedParts = (
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
 ): string[] =>
   [...new Set([...Object.keys(before), ...Object.keys(now)])].filter((name) => before[name] !== now[name]);
 
-/** What the parts of a run were when it began, and what they are. */
 interface Values {
   readonly before: Readonly<Record<string, string>>;
   readonly now: Readonly<Record<string, string>>;
 }
 
-/** What differs between the parts of a job then and now, in words. */
 export function changes(
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
@@ -78,7 +70,7 @@ export function changes(
   );
 }
 
-/** @throws UsageError naming what changed since the unfinished run began (faults 14 and 15) */
+/** @throws UsageError with what changed since the unfinished run began (faults 14 and 15) */
 export function assertSame(
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
@@ -92,7 +84,7 @@ export function assertSame(
     const [was, is] = [values.before[name], values.now[name]];
     if (name === 'input')
       return [pair('the content of the input', digestOf(before[name]), digestOf(now[name]))];
-    // A part that is not used has no value.
+    // An unused part has no value.
     return differences(name, was ?? 'none', is ?? 'none');
   });
   throw new UsageError(
@@ -113,7 +105,6 @@ const pair = (name: string, was: string, is: string): string => `${name} (${was}
 
 const short = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 
-/** What differs between two values of a part: the fields of an object, the first line of a text. */
 function differences(name: string, was: string, is: string): string[] {
   const [a, b] = [parsed(was), parsed(is)];
   if (isFields(a) && isFields(b)) {
@@ -137,13 +128,13 @@ const shown = (value: unknown): string => (value === undefined ? 'none' : short(
 const isFields = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A value, as far as it was kept: of a text that was cut, its beginning. */
+/** A kept value; for a shortened text, its beginning. */
 function parsed(text: string): unknown {
   for (const whole of [text, `${text}"`, `${text.slice(0, -1)}"`]) {
     try {
       return JSON.parse(whole);
     } catch {
-      // Cut in the middle of the text, or of an escape.
+      // Cut inside the text, or inside an escape.
     }
   }
   return undefined;

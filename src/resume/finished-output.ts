@@ -10,12 +10,12 @@ import { readOwn, sha256OfBytes } from '../output/own-file.js';
 import { differenceOf } from '../output/written.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
-/** What the summary beside an output says of it. `null`: there is no summary, or it does not say. */
+/** `null` when there is no summary, or it has no job file. */
 interface FinishedOutput {
   readonly jobFile: string | null;
 }
 
-/** @throws UsageError when it is not there, its run is not finished, or it is no output */
+/** @throws UsageError when the output does not exist, its run is not finished, or it is not an output */
 export function finishedOutput(output: string): FinishedOutput {
   const { part, summary } = outputFiles(output);
   if (!existsSync(output) || output.endsWith('.part')) {
@@ -39,10 +39,7 @@ export function finishedOutput(output: string): FinishedOutput {
   return { jobFile: existsSync(summary) ? (readSummary(summary).job_file ?? null) : null };
 }
 
-/**
- * Nobody is about to give the output to another file: then its summary is that file's already.
- * @throws UsageError `run_unfinished`
- */
+/** @throws UsageError `run_unfinished` when a run is replacing the output: the summary is that run's */
 export function assertNotReplaced({ output, manifest, part, rewritten }: OutputFiles): void {
   const isNamed = !existsSync(part) && !existsSync(rewritten);
   if (isNamed || !z.object({ finishing: z.literal(true) }).safeParse(parseJson(textOf(manifest))).success)
@@ -54,7 +51,7 @@ export function assertNotReplaced({ output, manifest, part, rewritten }: OutputF
   );
 }
 
-/** What is to be replaced by a new file, and is a plain one. @throws UsageError */
+/** @throws UsageError when the file to replace is not a plain one */
 export function plainFile(output: string): Stats {
   const found = lstatSync(output, { throwIfNoEntry: false });
   if (found?.isFile()) return found;
@@ -67,8 +64,8 @@ export function plainFile(output: string): Stats {
 }
 
 /**
- * The summary of a finished output that is, byte for byte, what Promptmill wrote last. Whatever replaces it or adds to it begins here:
- * rows have only their place to be known by.
+ * The summary of a finished output that is byte for byte as Promptmill wrote it. Everything that replaces or
+ * extends an output starts here: rows are identified by position only.
  * @throws UsageError when there is no such summary, or the output was changed since
  */
 export async function openFinished(files: OutputFiles): Promise<FinishedSummary> {
@@ -77,18 +74,14 @@ export async function openFinished(files: OutputFiles): Promise<FinishedSummary>
   return summary;
 }
 
-/**
- * A summary, held against its output.
- * @returns what is different in the output, in words; null where it is as it was written
- * @throws UsageError `output_unreadable`, and `output_damaged` for gzip that is not sound
- */
+/** @returns null for an unchanged output @throws UsageError `output_unreadable`, `output_damaged` (gzip) */
 async function held(
   output: string,
   summary: FinishedSummary,
 ): Promise<{ readonly summary: FinishedSummary; readonly difference: string | null }> {
   const { next, ...details } = summary.details;
   const sha256 = await sha256OfBytes(readable(output, outputBytes(output, null)));
-  // A merge of answers that was killed may have written its summary first, or its output as well.
+  // A killed merge of reviews may have written its summary first, or the output too.
   if (sha256 === next?.written.sha256) {
     const { written, merged_review } = next;
     return { summary: { ...summary, merged_review, details: { ...details, written } }, difference: null };
@@ -97,11 +90,7 @@ async function held(
   return { summary: { ...summary, details }, difference };
 }
 
-/**
- * What a command that only reads says of an output that was changed, before it goes on.
- * @param summary null where there is none, and nobody knows
- * @returns null for an output that is as it was written
- */
+/** Null for an unchanged output, and without a summary. */
 export async function warningOf(output: string, summary: FinishedSummary | null): Promise<string | null> {
   if (summary === null) return null;
   const { difference } = await held(output, summary);
@@ -118,7 +107,7 @@ export const outputChanged = ({ output, summary }: OutputFiles, difference: stri
     `Put the file back as it was, or ${summary} if that is the one that belongs to another output; or run the job again with --overwrite, which calls every row. To change answers by hand, use promptmill merge-review. Nothing was sent, and nothing was written.`,
   );
 
-/** The summary beside an output; null without one, and where it is that of another file. */
+/** Null without a summary, and for the summary of another file. */
 export function summaryIfAny(output: string): FinishedSummary | null {
   const { summary: path } = outputFiles(output);
   const summary = existsSync(path) ? readSummary(path) : null;

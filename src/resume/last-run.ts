@@ -10,19 +10,19 @@ import { modeOf, readOwn } from '../output/own-file.js';
 import { writeAside, writeDurably } from '../output/writer.js';
 import { filledPaths, hasPlaceholder, outputFiles } from './output-files.js';
 
-/** A finished run, by what it has left. */
 export interface LastRun {
   readonly output: string;
   readonly summary: StoredSummary;
 }
 
 /**
- * The last run of a job that finished with all rows of its input, as it is before this one gives its output the name: the
- * newest file at the job's output path, by name where a date or a run is in it, and else the one that this run replaces. A
- * file whose summary is gone, or is of another job or file, is passed over; so is a rehearsal by a run that is none, and the other way round.
- * @param run the run that asks, which is not its own last run
- * @param good only one that missed nothing of what its job asks: neither rejected, nor with an alarm of `drift`
- * @returns null where there is none, and where the output is standard output
+ * The job's last run that finished with all rows of its input, before this run names its output: the newest
+ * file at the output path if that has a date or a run, else the file that this run replaces. Skips files
+ * without a summary or with one of another job or file. Rehearsals see only rehearsals, and other runs only
+ * other runs.
+ * @param run the asking run, which is not its own last run
+ * @param good only a run that met all requirements: not rejected, and without an alarm of `drift`
+ * @returns null when there is none, and for standard output
  */
 export function lastRunOf(
   { job, output, emulated }: Pick<Settings, 'job' | 'output' | 'emulated'>,
@@ -37,8 +37,8 @@ export function lastRunOf(
     if (summary === null || summary.job !== job || summary.run === run) continue;
     if (summary.emulated !== emulated || summary.beyond !== undefined) continue;
     if (good && summary.missed !== null) continue;
-    // A run over the first rows leaves its manifest, and has fewer rows than its input. This run's own says nothing of the other,
-    // unless it adds rows to it: then these are its own first rows.
+    // A run over the first rows leaves its manifest. Ours is no sign of that, unless this run extends the
+    // output.
     const left = runAt(manifest);
     const isOver = !existsSync(manifest) || (left?.run === run && left.since === undefined);
     if (isOver && basename(summary.output) === basename(path) && existsSync(path))
@@ -48,19 +48,19 @@ export function lastRunOf(
 }
 
 /**
- * Keeps an output that is about to be replaced by one that missed what its job asks: drift is measured by it until a good one is there.
- * Done again, it does the same.
+ * Keeps an output that one below the requirements will replace: drift is measured against it. May be
+ * repeated.
  * @throws WriteError
  */
 export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
   const kept = outputFiles(marked(output, 'measure'));
-  // Those whom it was closed to may not read the copy.
+  // Whoever may not read the output may not read the copy.
   const mode = modeOf(output);
   await writeAside(kept.output, outputBytes(output, null), mode);
   await writeDurably(kept.summary, summaryText({ ...summary, output: kept.output }), mode);
 }
 
-/** What a run has said of the one before, in a summary that it wrote before it was killed. */
+/** The last run named in a summary that this run wrote before it was killed. */
 export function lastRunTold(summaryPath: string, run: string): StoredSummary['last_run'] {
   const own = summaryAt(summaryPath);
   return own?.run === run ? own.last_run : undefined;
@@ -75,7 +75,7 @@ const runAt = (manifest: string): z.output<typeof named> | undefined =>
 
 const named = z.object({ run: z.string(), since: z.unknown().optional() });
 
-/** What a file beside an output says; `undefined` where nothing can be read. */
+/** `undefined` when the file cannot be read. */
 function jsonAt(path: string): unknown {
   try {
     return parseJson(readOwn(path));

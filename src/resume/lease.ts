@@ -6,32 +6,25 @@ import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Store } from '../store/store.js';
 import type { Committer } from './committer.js';
 
-/**
- * Most rows between the queue and the output, and so the most that may be known and not on disk: enough that a row in its
- * longest pause holds nothing back.
- */
+/** Most rows that may be answered and not on disk. Enough that a row in its longest pause blocks nothing. */
 export const WINDOW_ROWS = 10_000;
 
-/** The rows behind one of which the ledger may know something. */
 const windowBehind = (row: number): number[] => Array.from({ length: WINDOW_ROWS }, (_, i) => row + 1 + i);
 
-/**
- * Answers that the ledger keeps for rows behind one. Of a row that was asked again and has ended it counts one.
- */
+/** Answers in the ledger for the rows after one. A row that was asked again and has ended counts once. */
 export async function unwrittenIn(ledger: Ledger, run: string, row: number): Promise<number> {
   const interim = await ledger.interim(run, windowBehind(row));
   const asked = [...interim.values()].reduce((sum, outcome) => sum + (outcome.asked ?? 1), 0);
   return (await ledger.waiting(run)) + asked;
 }
 
-/** The run as the ledger has it: open for this execution, as long as the lease is renewed. */
 export class RunLease {
   #renewAt = 0;
 
   /**
    * @param hold `limits.unknown_outcome: hold`: no row may be called twice
-   * @param halt ends the wait for a store that is away; pulled when the ledger has forgotten the run, and rows might be
-   *   called twice
+   * @param halt ends the wait for an unreachable store; pulled when the ledger has forgotten the run, as rows
+   * might then be called twice
    */
   constructor(
     private readonly store: Store,
@@ -41,11 +34,11 @@ export class RunLease {
   ) {}
 
   /**
-   * Opens the run for this execution. What an earlier one left in the queue is not wanted any more; its outcomes are in
-   * the ledger. A halt ends the wait for the store, and never a write to the disk.
-   * @param total rows that the run is to have
-   * @returns the counters of the executions before, how many outcomes wait to be written, how many answers were not written and
-   *   are lost because the store has none at all, and the rows of which processes of the run may have died
+   * Opens the run for this execution. Old queue entries are withdrawn; their outcomes are in the ledger. A
+   * halt ends the wait for the store, never a write to disk.
+   * @param total rows of the run
+   * @returns the counters of earlier executions, outcomes waiting to be written, unwritten answers lost with
+   * the store, and the rows that may have crashed processes of the run
    * @throws UsageError `ledger_lost`, `limit_too_small`
    */
   async take(
@@ -70,10 +63,10 @@ export class RunLease {
   }
 
   /**
-   * A run that finishes with its first rows forgets what is known of those behind them, and they would be called again.
+   * A run that ends with its first rows forgets the answers of later rows, which would be called again.
    * @param waiting outcomes in the ledger
-   * @param inFlight rows that were called, and are not to be called again though nothing came of it
-   * @throws UsageError when an execution with a larger limit has called rows that this one leaves out
+   * @param inFlight rows called without an outcome that may not be called again
+   * @throws UsageError when an execution with a larger limit has called rows beyond `total`
    */
   async #assertNoneBehind(total: number, waiting: number, inFlight: number): Promise<void> {
     const { ledger } = this.store;
@@ -96,12 +89,11 @@ export class RunLease {
     );
   }
 
-  /** Renews the lease when it is time to. */
   async keep(): Promise<void> {
     if (performance.now() >= this.#renewAt) await this.renew();
   }
 
-  /** Renews the lease; in a store that came back empty the run begins anew. */
+  /** The run begins again in a store that came back empty. */
   async renew(): Promise<void> {
     const { calls } = this.committer.manifest;
     const isOpen = await this.#open(this.hold ? null : { ...calls, in_flight: 0 });
@@ -110,10 +102,10 @@ export class RunLease {
     this.halt.pull({ kind: 'stop', fault: { code, message: `${message}. ${hint}` } });
   }
 
-  /** @param seed what the counters begin with in a store that does not know the run; null opens nothing there */
+  /** @param seed initial counters in a store that does not know the run; null does not open the run there */
   async #open(seed: Counters | null): Promise<boolean> {
     const { run, execution, rows } = this.committer.manifest;
-    // A store that is away is not asked a second time meanwhile.
+    // Does not ask an unreachable store a second time meanwhile.
     this.#renewAt = Number.POSITIVE_INFINITY;
     try {
       return await this.store.ledger.open(run, execution, rows, seed, !this.hold);
@@ -122,7 +114,7 @@ export class RunLease {
     }
   }
 
-  /** A store that came back empty does not know which rows were called. */
+  /** An emptied store does not know which rows were called. */
   #forgotten(): UsageError {
     return new UsageError(
       'ledger_lost',
@@ -133,7 +125,7 @@ export class RunLease {
   }
 }
 
-/** In a store that does not know the run any more, calls in flight were never heard of again. */
+/** In a store that no longer knows the run, calls in flight never get an outcome. */
 const withLost = ({ in_flight, ...calls }: Counters): Counters => ({
   ...calls,
   repeated: calls.repeated + Math.max(0, in_flight),

@@ -13,13 +13,12 @@ import { CALLS, eachOf } from '../store/counters.js';
 const count = z.int().nonnegative();
 
 const shape = z.object({
-  /** Counted up with every other form; one of another is refused. */
+  /** Incremented with each new form; other versions are refused. */
   v: z.literal(1),
   run: z.string().min(1),
   job: z.string(),
-  /** Number of the process that works on the run, from 1: counted up by every resume. */
+  /** Number of the process working on the run, from 1; each resume increments it. */
   execution: z.int().positive(),
-  /** The process that works on it, or was the last to do so. */
   process: z.object({
     pid: z.int().positive(),
     host: z.string(),
@@ -27,64 +26,56 @@ const shape = z.object({
     space: z.string(),
   }),
   started_at: z.string(),
-  /** Time that earlier executions worked on the run, in milliseconds. */
+  /** Milliseconds that earlier executions worked on the run. */
   worked_ms: z.number(),
-  /** What the records depend on, as hashes by part; a resume with another value is refused. */
+  /** Hashes of what the records depend on, by part; a resume with other values is refused. */
   fingerprint: z.record(z.string(), z.string()),
-  /** The same parts as they were, in short, to tell what changed. @see partValues */
+  /** The same parts, shortened, to show what changed. @see partValues */
   values: z.record(z.string(), z.string()),
   chunk_size: z.int().positive(),
-  /** The store that holds the run's ledger: its folder, or its address without the password. */
+  /** The store of the run's ledger: its folder, or its address without the password. */
   store: z.string().nullable(),
-  /** The ledger knows the run, and which of its rows are in flight. */
+  /** Whether the ledger knows the run and its rows in flight. */
   opened: z.boolean().exactOptional(),
-  /** Rows whose records are in the part file. */
   rows: count,
-  /**
-   * Answers that are paid for and not in the part file, as the process knew it; a store that has lost them cannot say. Those of
-   * interim outcomes count as well.
-   */
+  /** Known paid answers outside the part file, including interim ones: a store that lost them cannot tell. */
   unwritten: count,
-  /** The last row for which calls may have been made; behind `--limit`, where an execution before had a larger one. */
+  /** The last row that may have been called; beyond `--limit` when an earlier execution had a larger one. */
   reach: count.exactOptional(),
-  /** The last row that went ahead of the rest, where any did (`limits.canary`). */
+  /** The last row of the canary, if there was one (`limits.canary`). */
   canary: count.exactOptional(),
-  /** Bytes of the part file that count; what stands behind them is cut off by a resume. */
+  /** Bytes of the part file that count; a resume cuts off the rest. */
   bytes: count,
-  /** Hash of the end of these bytes, by which the part file is known from another. */
+  /** Hash of the end of these bytes, which identifies the part file. */
   seal: z.string(),
-  /** The output may replace a file of its name. */
+  /** Whether the output may replace a file of its name. */
   overwrite: z.boolean(),
-  /** Digest of the output whose place this one takes: with the first rows, or with those that are called again. */
+  /** Digest of the output to replace. */
   replaces: z.string().optional(),
-  /** Every row is written, and the output gets its name now. */
+  /** Every row is written, and the output is being named. */
   finishing: z.boolean(),
-  /** The rows for review are written, or will be now: what has their name may be replaced. */
+  /** The rows for review are or will be written: a file of that name may be replaced. */
   reviewing: z.boolean().exactOptional(),
   /**
-   * Only where the output that gets its name is not the part file but was written anew out of it: `bytes`, `seal` and `tally` are
-   * then of the output, and these of the part file, out of which the next execution can write it again.
+   * Set when the output is rewritten before the rename. These fields describe the part file, from which the
+   * next execution can rewrite it; the outer ones describe the rewritten output.
    */
   part: z.object({ bytes: count, seal: z.string(), tally: tallySchema }).exactOptional(),
-  /** What the last steps have found. With `require` the output gets the name of `rejectedFiles`. */
+  /** Results of the finishing steps. With `require` the output is named as in `rejectedFiles`. */
   steps: stepFactsSchema,
-  /**
-   * Only where rows of a finished output are called again: `rows`, `bytes` and `tally` are of these alone, and `replaces` is the
-   * digest of that output.
-   */
+  /** A retry: `rows`, `bytes` and `tally` are those of its rows; `replaces` is the digest of the output. */
   retry: z
     .object({
-      /** Which rows, as the command line says it. */
+      /** As on the command line. */
       asked: z.string(),
-      /** The summary of the output as it was. */
       before: finishedSchema.transform((summary): FinishedSummary => summary),
-      /** The tally that they are folded into. @see tallyToGoOn */
+      /** The tally without the retried rows. @see tallyToGoOn */
       rest: tallySchema,
-      /** The same with those of them that are written. */
+      /** The same with the retried rows written so far. */
       tally: tallySchema,
     })
     .exactOptional(),
-  /** What became of the output since it had its first rows; only where rows were appended to its input. */
+  /** Changes to the output since it had its first rows; only when its input was extended. */
   since: summarySchema.pick({ merged_review: true, retried: true }).exactOptional(),
   calls: z.object({
     ...eachOf(CALLS, () => count),
@@ -93,28 +84,25 @@ const shape = z.object({
     completion_tokens: z.int(),
   }),
   tally: tallySchema,
-  /** How the run went so far; not there before the first commit. */
+  /** Absent before the first commit. */
   timeline: timelineSchema.exactOptional(),
-  /**
-   * Set when the run has finished with the first rows of its input (`--limit`): the digest of its output, from which
-   * the same command goes on.
-   */
+  /** Set after a run over the first rows (`--limit`): the digest of the output from which it continues. */
   finished: z.object({ sha256: z.string() }).exactOptional(),
 });
 
 /**
- * What is known of an unfinished run, in `<output>.run.json` beside its part file. It is written after the
- * part file is on disk and before the ledger forgets, so it never says more than the part file holds.
+ * The state of an unfinished run, in `<output>.run.json` beside its part file. Written after the part file is
+ * on disk and before the ledger forgets, so it never counts more than the part file holds.
  */
 export type Manifest = Readonly<z.output<typeof shape>>;
 
-/** Reads a manifest; null when there is none. @throws UsageError when the file is no manifest */
+/** Null when there is none. @throws UsageError when the file is not a manifest */
 export function readManifest(path: string): Manifest | null {
   let text: string;
   try {
     text = readOwn(path);
   } catch (error) {
-    // ENOTDIR: a file is where the folder should be, so the manifest is not there either.
+    // ENOTDIR: a file is where the folder should be, so there is no manifest either.
     if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null;
     throw new UsageError(
       'manifest_unreadable',
@@ -139,7 +127,7 @@ export function readManifest(path: string): Manifest | null {
   );
 }
 
-/** The run as its part file has it, where the output was written anew out of that. */
+/** For an output that was rewritten from the part file. */
 export function ofPartFile({ part, ...manifest }: Manifest): Manifest {
   return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
 }

@@ -18,10 +18,7 @@ import { stemOf } from '../output/output-name.js';
 import { isTaken, readOwn } from '../output/own-file.js';
 import type { OutputFiles } from './output-files.js';
 
-/**
- * What a run will write to must be there to be written, and nobody else's.
- * @throws UsageError
- */
+/** @throws UsageError when a file that the run will write cannot be written, or belongs to something else */
 export function assertUsable(files: OutputFiles, settings: Settings): void {
   assertWritable(files);
   assertPlainFiles(files, settings);
@@ -29,7 +26,7 @@ export function assertUsable(files: OutputFiles, settings: Settings): void {
   assertNotInput(files, settings);
 }
 
-/** Everything that the run will write must be possible now: at its end the calls are paid for (fault 52). */
+/** Checked first: at the end of the run the calls are paid for (fault 52). */
 function assertWritable(files: OutputFiles): void {
   const folder = dirname(files.output);
   try {
@@ -45,16 +42,12 @@ function assertWritable(files: OutputFiles): void {
   }
 }
 
-/** The files for people, where the run will write them. */
 const forPeople = ({ review, report }: OutputFiles, settings: Settings): readonly string[] => [
   ...(abstains(settings.answer) ? [review] : []),
   ...(settings.report ? [report] : []),
 ];
 
-/**
- * With `--overwrite` the output would take the place of the input, which nothing brings back.
- * @throws UsageError `output_is_input`
- */
+/** @throws UsageError `output_is_input`: `--overwrite` would replace the input irrecoverably */
 export function assertNotInput(files: OutputFiles, settings: Settings): void {
   const { input } = settings;
   if (input.path === '-' || !existsSync(input.path)) return;
@@ -69,11 +62,7 @@ export function assertNotInput(files: OutputFiles, settings: Settings): void {
   }
 }
 
-/**
- * What stands at the names that a run writes to must be its to write: no link, which would lead elsewhere (fault 65), and
- * no pipe or device (fault 67).
- * @throws UsageError
- */
+/** @throws UsageError for links, which lead elsewhere (fault 65), and for pipes or devices (fault 67) */
 function assertPlainFiles(files: OutputFiles, settings: Settings): void {
   const { output, part, manifest, summary } = files;
   const names = [part, manifest, summary, ...forPeople(files, settings)];
@@ -89,7 +78,7 @@ function assertPlainFiles(files: OutputFiles, settings: Settings): void {
       'Remove it, or name another file with --output.',
     );
   }
-  // The output itself may be a link: its name is given to the finished file, and what it leads to stays.
+  // The output itself may be a link: its name is given to the finished file, and the link's target stays.
   const found = targetOf(output);
   if (found?.isDirectory())
     throw refused(
@@ -105,7 +94,7 @@ function assertPlainFiles(files: OutputFiles, settings: Settings): void {
   );
 }
 
-/** What the output's name leads to. @throws UsageError for links in a circle, and where a folder on the way is closed */
+/** @throws UsageError for circular links, and for a closed folder on the way */
 function targetOf(output: string): Stats | undefined {
   try {
     return statSync(output, { throwIfNoEntry: false });
@@ -118,7 +107,7 @@ const refused = (output: string, reason: string, hint: string): UsageError =>
   new UsageError('output_not_writable', `cannot write ${output}: ${reason}`, hint);
 
 /**
- * `reviews.csv` and `reviews.jsonl` beside each other would write one summary: the second is refused (fault 66). A summary
+ * `reviews.csv` and `reviews.jsonl` would share one summary: the second is refused (fault 66). A summary
  * whose output is gone may be replaced.
  * @throws UsageError `summary_in_use`
  */
@@ -146,12 +135,11 @@ function assertOwnStem({ output, summary }: OutputFiles, { retry }: Settings): v
   );
 }
 
-/** What a summary is about: the name of its output, and the job. Null when there is none, or it is no summary. */
 function summaryAt(path: string): { readonly output: string; readonly job: string } | null {
   try {
     const { output, job } = JSON.parse(readOwn(path));
     if (typeof output !== 'string' || typeof job !== 'string') return null;
-    // Anybody may have written it: what would control a terminal is not shown.
+    // Anyone may have written it: control characters are not shown.
     return { output: basename(output), job: job.replace(/\p{C}/gu, '\uFFFD') };
   } catch {
     return null;
@@ -159,8 +147,8 @@ function summaryAt(path: string): { readonly output: string; readonly job: strin
 }
 
 /**
- * Two jobs with one output would replace each other's answers at every tick (fault 108): a run that nobody looks at replaces only what
- * is its own job's.
+ * Two scheduled jobs with one output would replace each other's answers at every tick (fault 108): a
+ * scheduled run replaces only its own job's output.
  * @throws UsageError `output_of_another_job`, `output_exists`
  */
 export function assertOwn(files: OutputFiles, { job }: Settings): void {
@@ -182,7 +170,6 @@ export function assertOwn(files: OutputFiles, { job }: Settings): void {
   );
 }
 
-/** The job that a summary or a manifest is of; null where there is none, or it does not say. */
 function jobAt(path: string): string | null {
   try {
     const { job } = JSON.parse(readOwn(path));
@@ -192,7 +179,7 @@ function jobAt(path: string): string | null {
   }
 }
 
-/** Whose the file at the output's name is, in words, where no run goes on from it. */
+/** Used when no run continues the file. */
 export function ownerOf({ output, summary }: OutputFiles, job: string): string {
   const found = summaryAt(summary);
   if (found?.output !== basename(output))

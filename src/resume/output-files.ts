@@ -2,21 +2,18 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { marked, stemOf } from '../output/output-name.js';
 
-/** The files that belong to an output. */
 export interface OutputFiles {
   readonly output: string;
-  /** Where records go until every row is in it; never packed. */
+  /** Never packed. */
   readonly part: string;
-  /** The output as it is written anew out of the part file. */
   readonly rewritten: string;
   readonly manifest: string;
   readonly summary: string;
-  /** Rows that a person should see; only of a job that abstains. */
   readonly review: string;
   readonly report: string;
 }
 
-/** Names of the files beside an output: `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
+/** `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
 export function outputFiles(output: string): OutputFiles {
   const stem = stemOf(output);
   return {
@@ -31,8 +28,8 @@ export function outputFiles(output: string): OutputFiles {
 }
 
 /**
- * The files of a run whose answers are below what is required: its output, and what stands beside it, have names of their own. Until
- * it has a name it writes to the part file and the manifest of the output that it was to have.
+ * The files of a run below its requirements have names of their own. Until it finishes, it writes to the part
+ * file and the manifest of the intended output.
  */
 export function rejectedFiles(files: OutputFiles): OutputFiles {
   const { part, rewritten, manifest } = files;
@@ -46,15 +43,14 @@ export function fillOutputPath(path: string, run: string, now: Date): string {
   return path.replace(/\{\{\s*date\s*\}\}/g, date).replace(/\{\{\s*run\s*\}\}/g, run);
 }
 
-/** What stands for a placeholder in the path of an output. */
 const FILLED = { date: String.raw`\d{4}-\d\d-\d\d`, run: String.raw`\d{8}-\d{6}-[0-9a-f]{6}` } as const;
 const PLACEHOLDER = /\{\{\s*(date|run)\s*\}\}/g;
 
 export const hasPlaceholder = (path: string): boolean => path.search(PLACEHOLDER) !== -1;
 
 /**
- * Outputs whose path fits the one with placeholders, newest name first. Where it has none, nobody has looked for the file.
- * @param ending of the file beside the output that is looked for, `.run.json` for its manifest; empty for the output itself
+ * Newest name first. A path without placeholders is returned unchecked.
+ * @param ending of the file beside the output, `.run.json` for its manifest; empty for the output itself
  */
 export function filledPaths(path: string, ending: '.run.json' | ''): string[] {
   const segments = path.split('/');
@@ -70,7 +66,6 @@ export function filledPaths(path: string, ending: '.run.json' | ''): string[] {
     .reverse();
 }
 
-/** Entries of a folder that fit a name with placeholders. */
 function namesIn(folder: string, name: string): string[] {
   if (name === '' || !hasPlaceholder(name)) return [name];
   const pattern = name

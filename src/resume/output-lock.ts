@@ -8,27 +8,22 @@ import { stemOf } from '../output/output-name.js';
 import { WriteError } from '../output/writer.js';
 import { hasPlaceholder, outputFiles } from './output-files.js';
 
-/** Says a line to a person. */
 type Say = (line: string) => void;
 
 /**
- * Keeps the place of an output for one run alone (fault 60). The lock stands beside the output, so it is the same for every
- * run that could write there, whatever its working directory, state directory or container; it is taken before anything is
- * read.
+ * Reserves an output for one run (fault 60). The lock is beside the output, so it is the same for every run
+ * that could write there, whatever its working directory, state directory or container. It is taken before
+ * anything is read.
  *
- * It is named after the stem: `reviews.csv` and `reviews.jsonl` would have one summary (fault 66). A path with a date or a
- * run in it has a lock as it stands, before its placeholders are filled, and one for the file that it comes to.
+ * It is named after the stem: `reviews.csv` and `reviews.jsonl` share one summary (fault 66). A path with a
+ * date or a run has a lock for the unfilled path, and one for the resulting file.
  */
 export class OutputLock implements Lock {
   readonly #held: Lock[] = [];
 
   constructor(private readonly world: { readonly say: Say; readonly halt: Halt }) {}
 
-  /**
-   * Takes a place, or one more for the same run.
-   * @throws LockedError when another run has it
-   * @throws UsageError `output_not_writable`
-   */
+  /** @throws LockedError when another run has it, UsageError `output_not_writable` */
   async take(output: string): Promise<void> {
     const { say, halt } = this.world;
     this.#held.push(await lock(output, say, halt.signal));
@@ -84,7 +79,7 @@ function heldBy(output: string, isSame: boolean, { holder }: LockedError): Locke
   );
 }
 
-/** `out/reviews.csv` → `out/.reviews.lock`; with placeholders in the folder the lock is above them. */
+/** `out/reviews.csv` → `out/.reviews.lock`; above the folder if that has placeholders. */
 function lockPath(output: string): string {
   const segments = output.split('/');
   const first = segments.findIndex(hasPlaceholder);

@@ -23,35 +23,34 @@ import {
 import { OutputLock } from './output-lock.js';
 import { repair } from './repair.js';
 
-/** Where a run writes. */
 export interface OutputPlace {
-  /** Name of a new run; it may be in the path. */
+  /** Name of a new run; may be part of the path. */
   readonly run: string;
   readonly files: OutputFiles;
-  /** Keeps other runs away; null where nothing else runs. */
+  /** Null when nothing else can run. */
   readonly lock: OutputLock | null;
 }
 
-/** The output of a run and what is there of it already. */
 export interface OutputTarget extends OutputPlace {
-  /** The output has its name already, with the rows of the manifest in it: the run was killed then (fault 42). */
+  /** The output has its name already, with the rows of the manifest: the run was killed then (fault 42). */
   readonly renamed: boolean;
-  /** The run to continue, unfinished or finished with its first rows only; null for a new one. */
+  /** Unfinished, or finished with its first rows only; null for a new run. */
   readonly unfinished: Manifest | null;
-  /** The run that is given up: by `--restart`, or because a damaged part file is continued under another name. */
+  /** The run to give up: by `--restart`, or because a damaged part file continues under another name. */
   readonly discarded: Manifest | null;
-  /** What a person should know of the part file before rows are called again. */
+  /** Warning about the part file, shown before rows are called again. */
   readonly warning: string | null;
   /** What a new retry begins with; absent for any other run. */
   readonly retry?: Pick<Manifest, 'retry' | 'replaces'>;
 }
 
 /**
- * Decides where the records go, takes the place for this run alone, and finds out whether a run waits there to be continued.
- * Nothing was read yet.
- * @returns null when the output is standard output; it needs no lock
+ * Finds the place of the output, locks it for this run, and looks for a run to continue. Called before
+ * anything is read.
+ * @returns null for standard output, which needs no lock
  * @throws LockedError when another run has the place
- * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond
+ * repair
  */
 export async function takeOutput(
   settings: Settings,
@@ -65,7 +64,7 @@ export async function takeOutput(
     await lock.take(path);
     const place = placeOutput(settings, now, lock);
     if (place.files.output !== path) await lock.take(place.files.output);
-    // Somebody may be at work on the answers that an earlier run was refused for.
+    // Someone may be working on the rejected answers of an earlier run.
     if (settings.scheduled && settings.require !== null) await lock.take(rejectedFiles(place.files).output);
     return await findTarget(settings, now, place);
   } catch (error) {
@@ -74,49 +73,46 @@ export async function takeOutput(
   }
 }
 
-/** The name of a run that begins now. */
 export const newRun = (now: Date): string => newRunId(now, randomBytes(3).toString('hex'));
 
-/** Where the records go; a run of the job that goes on has decided that, where its path has a date or a run in it. */
+/** An unfinished run decides the place when the path has a date or a run. */
 function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputPlace {
   const left = hasPlaceholder(settings.output.path) ? findUnfinished(settings) : null;
   const place = newPlace(settings, now, lock);
   return left !== null && goesOn(left, settings) ? { ...place, files: left.files } : place;
 }
 
-/** Where a run writes that begins now. */
 function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): OutputPlace {
   const run = newRun(now);
   return { run, files: outputFiles(fillOutputPath(output.path, run, now)), lock };
 }
 
-/** A run that an earlier process has left. */
 interface Left {
   readonly manifest: Manifest;
   readonly files: OutputFiles;
 }
 
 /**
- * The unfinished run of this job's output. With `{{date}}` or `{{run}}` in the path it may have another name than
- * a new run would get: a run that began before midnight is continued after it.
+ * The unfinished run of this job's output. With `{{date}}` or `{{run}}` in the path its name may differ from
+ * a new run's: a run that began before midnight continues after it.
  */
 function findUnfinished({ output, job, restart }: Settings): Left | null {
   for (const path of filledPaths(output.path, '.run.json')) {
     const files = outputFiles(path);
     const manifest = readOrDiscard(files.manifest, restart);
-    // Another job's run is none of ours, however its name is made, and a retry is of an output that is finished.
+    // Skips other jobs' runs, whatever their names, and retries, which belong to a finished output.
     if (manifest?.job === job && manifest.retry === undefined) return { manifest, files };
   }
   return null;
 }
 
-/** Whether a run is there to be continued: one that has finished with its first rows is not, where it is to be replaced. */
+/** A run that finished with its first rows does not continue if it is to be replaced. */
 function goesOn({ files, manifest }: Left, { overwrite, restart }: Settings): boolean {
   if (manifest.finished === undefined) return true;
   return !overwrite && !restart && existsSync(files.output);
 }
 
-/** A damaged manifest is in the way of a resume, not of `--restart`. */
+/** A damaged manifest blocks a resume, but not `--restart`. */
 function readOrDiscard(path: string, restart: boolean): Manifest | null {
   try {
     return readManifest(path);
@@ -128,8 +124,9 @@ function readOrDiscard(path: string, restart: boolean): Manifest | null {
 }
 
 /**
- * Finds out whether a run waits at its place to be continued, before anything costly is done.
- * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond repair
+ * Looks for a run to continue, before anything costly is done.
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond
+ * repair
  */
 export async function findTarget(
   settings: Settings,
@@ -164,7 +161,6 @@ export async function findTarget(
   return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
 }
 
-/** A retry goes on with a retry, and a run with a run. */
 function assertSameKind({ output, manifest }: OutputFiles, { retry }: Manifest, settings: Settings): void {
   const { restart, overwrite } = settings;
   if (settings.retry !== null && retry === undefined) {
@@ -182,7 +178,7 @@ function assertSameKind({ output, manifest }: OutputFiles, { retry }: Manifest, 
   );
 }
 
-/** Somebody may have filled answers in. */
+/** The existing review may contain people's answers. */
 function assertNoReview({ review }: OutputFiles, { answer, overwrite }: Settings): void {
   if (!abstains(answer) || overwrite || !isTaken(review)) return;
   throw new UsageError(
@@ -194,7 +190,7 @@ function assertNoReview({ review }: OutputFiles, { answer, overwrite }: Settings
 
 const firstRows = (rows: number): string => (rows === 1 ? 'its first row' : `its first ${rows} rows`);
 
-/** `--restart` is for what is unfinished, and a run over the first rows is not. */
+/** `--restart` is for unfinished runs; a run over the first rows has finished. */
 const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
   new UsageError(
     'output_exists',
@@ -202,7 +198,7 @@ const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
     'Start over with --overwrite, or leave out --restart to go on with the rows behind them.',
   );
 
-/** A limit below what is written already asks for something that is there, or for less. */
+/** A limit below the written rows asks for rows that exist already. */
 function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }: Settings): void {
   if (input.limit === null || input.limit > rows || (input.limit === rows && finished === undefined)) return;
   const first = firstRows(rows);
@@ -223,7 +219,7 @@ function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
   throw new LockedError(files.output, { ...last, purpose: `writing ${files.output}` });
 }
 
-/** Continues a run; when its part file has lost what the manifest counts, with the records that are left. */
+/** Continues a run; with the remaining records if its part file has lost some. */
 async function continued(
   place: OutputPlace,
   left: Manifest,
@@ -240,7 +236,7 @@ async function continued(
   }
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
-  // A part file beside it is the same file under its first name, a copy that was begun to go on with, or what it was made of.
+  // The part file is the output under its first name, an unfinished copy of it, or the source of a rewrite.
   const isOld = left.retry !== undefined && part !== null && (await isReplaced(files.output, left));
   if (named !== null && !isOld && (part === null || left.finishing)) {
     if (await isFinished(files.output, named.size, left)) {
@@ -275,19 +271,19 @@ async function continued(
       'Restore the part file, or start over with --restart; rows already answered are then called again.',
     );
   }
-  // Nothing but the header was in it.
+  // Only the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
   return { ...target, files: place.files, ...(await repaired(files, size, manifest, settings, newRun(now))) };
 }
 
-/** A run over the first rows goes on from its output as that run left it. */
+/** A run over the first rows continues only from the unchanged output. */
 async function assertUnchanged(files: OutputFiles, sha256: string): Promise<void> {
   if ((await sha256Of(files.output)) === sha256) return;
   await openFinished(files);
   throw outputChanged(files, 'it is of another run than the one that is to go on');
 }
 
-/** The run under another name, with what is left of its part file. @throws UsageError `part_damaged` */
+/** The run under another name, with the rest of its part file. @throws UsageError `part_damaged` */
 async function repaired(
   files: OutputFiles,
   size: number | undefined,
@@ -296,7 +292,7 @@ async function repaired(
   run: string,
 ): Promise<Pick<OutputTarget, 'run' | 'unfinished' | 'discarded' | 'warning'>> {
   const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
-  // A missing file is more likely moved away than lost. The lost rows are called again, and with `hold` none may be.
+  // A missing file was probably moved away, not lost. With `hold` the lost rows may not be called again.
   const mayRepair = size !== undefined && settings.limits.unknownOutcome === 'retry';
   const unfinished = mayRepair ? await repair(files.part, size, manifest, settings, run) : null;
   if (unfinished === null) {
@@ -311,24 +307,23 @@ async function repaired(
   return { run, unfinished, discarded: manifest, warning };
 }
 
-/** True when the run was killed between giving the output its name and dropping the manifest (fault 42). */
+/** True when the run was killed between naming the output and removing the manifest (fault 42). */
 async function isFinished(output: string, size: number, manifest: Manifest): Promise<boolean> {
   const { finishing, bytes, seal } = manifest;
   return finishing && size === bytes && (await isSealed(output, bytes, seal));
 }
 
-/** Whether the output may take the place of what has its name: anything with `--overwrite`, else what it was made of. */
+/** Any file with `--overwrite`, else only the output that the new one was made from. */
 export async function mayReplace(output: string, manifest: Manifest): Promise<boolean> {
   return manifest.overwrite || (await isReplaced(output, manifest));
 }
 
-/** Whether the file is the one whose place the output takes. */
 export const isReplaced = async (output: string, { replaces }: Manifest): Promise<boolean> =>
   replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces;
 
 /**
- * The target that stands once the input is read. Where the date or the run is in the path, a run over the first rows of
- * another input or of another job is left as it is, and a new one begins beside it.
+ * With a date or a run in the path, a run over the first rows of another input or job stays, and a new run
+ * begins beside it.
  */
 export async function settleTarget(
   target: OutputTarget | null,

@@ -6,14 +6,15 @@ import { isWhole, type Output, readOutput, recordsWithEnds } from '../output/rea
 import type { Manifest } from './manifest.js';
 
 /**
- * A manifest for what is left of a part file that is shorter than its manifest says (fault 50): the whole records
- * stay, the rows behind them are called again and count as repeated, and the tally is made of the records.
+ * A manifest for the rest of a part file that is shorter than its manifest says (fault 50): whole records
+ * stay, the rows after them are called again and count as repeated, and the tally is recomputed from the
+ * records.
  *
- * The run goes on under a new name. The ledger never takes an outcome for a row that it has seen committed, which
- * the rows to be called again are; what it still holds of the old run is given up with it.
- * @param size bytes that the part file has
+ * The run continues under a new name, because the ledger rejects outcomes for rows it has seen committed,
+ * which the rows to call again are; what it still holds of the old run is given up.
+ * @param size bytes of the part file
  * @param run name of the new run
- * @returns null when the records do not have all columns that the tally is made of
+ * @returns null when the records lack columns that the tally needs
  */
 export async function repair(
   part: string,
@@ -24,7 +25,7 @@ export async function repair(
 ): Promise<Manifest | null> {
   const { output, gold: column } = settings;
   const job = recordOptions(settings);
-  // What the confidence was read from is in no record.
+  // Records do not contain what the confidence was read from.
   if (job.answer.confidenceOf !== undefined) return null;
   const { format } = output;
   const firstOf = (length: number): Output => ({ name: part, format, bytes: () => contentOf(part, length) });
@@ -39,7 +40,7 @@ export async function repair(
     mended = mended && fold(mended, ended);
   }
   const paidAgain = answered(manifest) - answered({ tally });
-  // Its rows are called again, and judged again when they are answered.
+  // The lost rows are called again, and the finishing steps start over.
   const { calls, retry, ...rest } = manifest;
   return {
     ...rest,
@@ -55,18 +56,15 @@ export async function repair(
   };
 }
 
-/** Rows that were called and answered. */
 export function answered({ tally: { rows, reused } }: Pick<Manifest, 'tally'>): number {
   const taken = reused === undefined ? 0 : reused.copied + reused.carried - reused.failed;
   return rows.completed + rows.filtered - taken;
 }
 
-/** The first bytes of a file. */
 async function* contentOf(path: string, bytes: number): AsyncGenerator<Buffer> {
   if (bytes > 0) yield* createReadStream(path, { end: bytes - 1 });
 }
 
-/** Length of the beginning of an output that holds only whole records, in bytes. */
 async function wholeRecords({ bytes, format }: Output): Promise<number> {
   let whole = 0;
   let last: Buffer | null = null;

@@ -5,21 +5,18 @@ import { modeOf, readOwn } from '../output/own-file.js';
 import { writeDurably } from '../output/writer.js';
 import type { OutputFiles } from './output-files.js';
 
-/* The page with the report beside an output. One of another run, or of the output as it was, is not left there. */
+/* The report page beside an output. A page of another run or an older output is removed. */
 
-/**
- * Writes the page of an output that has its name. Charts and tables are loaded for it only.
- * @returns its path
- */
+/** Charts and tables are loaded only here. @returns the path */
 export const writeReport = (files: OutputFiles, summary: StoredSummary): Promise<string> =>
   written(files, () => summary);
 
-/** Makes the page anew where one is there, because the output or its summary has changed. */
+/** For an output or a summary that has changed. */
 export async function renewReport(files: OutputFiles): Promise<void> {
   if (isThere(files)) await written(files, () => readSummary(files.summary));
 }
 
-/** Removes a page that is not of this output any more. One that cannot be removed stays. */
+/** Ignores a page that cannot be removed. */
 export async function removeReport(files: OutputFiles): Promise<void> {
   if (isThere(files)) await rm(files.report, { force: true }).catch(() => {});
 }
@@ -38,7 +35,7 @@ async function written(files: OutputFiles, summary: () => StoredSummary): Promis
   }
 }
 
-/** Whether a page is there that we have written: anything else is not ours to remove. */
+/** Other files are not ours to remove. */
 function isThere({ report }: OutputFiles): boolean {
   try {
     return readOwn(report).slice(0, 200).includes('<meta name="generator" content="Promptmill">');

@@ -21,7 +21,6 @@ import { RunLease, unwrittenIn } from './lease.js';
 import type { Manifest } from './manifest.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 
-/** What going on takes from the process around it. */
 interface World {
   readonly address: ServiceAddress;
   readonly halt: Halt;
@@ -31,56 +30,50 @@ interface World {
   readonly onBegun?: (manifest: string | null) => Promise<void>;
 }
 
-/** An input that was read once in full, and what comes of it. */
 interface Input {
   readonly survey: Survey;
-  /** Rows that the run is to have. */
+  /** Rows of the run. */
   readonly total: number;
 }
 
-/** What is settled of a run before anything of it is changed. */
 export interface Begun {
   readonly target: OutputTarget | null;
   readonly manifest: Manifest;
   readonly store: Store;
 }
 
-/** One process at work on a run: its files and its store are open, and the ledger knows it. */
 export interface Execution {
-  /** Null where the output is standard output. */
+  /** Null for standard output. */
   readonly target: OutputTarget | null;
   readonly store: Store;
   readonly queue: ChunkQueue;
   /** Null for a job that reuses nothing. */
   readonly reuse: Reuse | null;
-  /** Has the manifest of this execution. */
   readonly committer: Committer;
   readonly lease: RunLease;
-  /** The counters of the executions before. */
+  /** The counters of earlier executions. */
   readonly before: Counters;
-  /** Rows without an outcome, and how many processes of the run have died while they called them (fault 44). */
+  /** Rows without an outcome, and how many processes of the run died while calling them (fault 44). */
   readonly deaths: ReadonlyMap<number, number>;
-  /** Outcomes that the store has from them. */
   readonly kept: number;
-  /** Closes what is open still, and leaves the store. */
   close(): Promise<void>;
 }
 
 /**
- * Begins a run, or goes on with the one that waits at its output, in this order:
+ * Begins a run, or continues the one at its output, in this order:
  *
- * 1. which run it is, by the input and the job; what changed since it began is refused;
+ * 1. identify the run by input and job; refuse it if they changed since it began;
  * 2. the manifest of this execution;
- * 3. the store with its queue and ledger, and what the run has counted of its calls;
- * 4. the outcomes that other rows may take over, which can fail, and then no file was changed;
- * 5. the part file at the manifest's mark, and the manifest on disk: from here on the same command goes on;
- * 6. the run whose place this one takes is given up;
- * 7. the lease of the run in the ledger, without which no worker calls for it.
- * @param found what `takeOutput` has found before the input was read
+ * 3. the store with its queue and ledger, and the run's call counters;
+ * 4. the outcomes that other rows may reuse; a failure here leaves all files unchanged;
+ * 5. the part file at the manifest's mark, and the manifest on disk: from here on the same command resumes;
+ * 6. give up the run that this one replaces;
+ * 7. the run's lease in the ledger, without which no worker calls for it.
+ * @param found the result of `takeOutput`, from before the input was read
  * @param header first line of the output
- * @param tell told what is settled when the store is open, and nothing else was done
- * @throws UsageError when it cannot; then nothing was sent
- * @throws what ends a wait for the store when the run is halted
+ * @param tell called when the store is open and nothing else was done
+ * @throws UsageError when it cannot start; then nothing was sent
+ * @throws the error that ends a wait for the store when the run is halted
  */
 export async function goOn(
   found: OutputTarget | null,
@@ -114,7 +107,7 @@ export async function goOn(
       address: world.address,
       input,
       manifest,
-      // After its part file was repaired a run goes on under another name.
+      // After a repair of its part file a run continues under another name.
       from: target?.unfinished ? target.discarded?.run : undefined,
     });
     if (reuse !== null) opened.push(reuse);
@@ -137,7 +130,7 @@ export async function goOn(
       say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
 
     const queue = new ChunkQueue(store, queueOf(settings, world), settings.limits.attempts, world.log);
-    // Where the engine has not come to it: a `serve` would keep its connections.
+    // In case the engine never closes it: `serve` would keep its connections.
     opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
     const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
     const { before, waiting, lost, deaths } = await halt
@@ -156,7 +149,7 @@ export async function goOn(
   }
 }
 
-/** The manifest to work with: the unfinished one, counted up, or a new one. */
+/** The unfinished manifest for the next execution, or a new one. */
 export function beginManifest(
   target: OutputTarget | null,
   settings: Settings,
@@ -173,7 +166,7 @@ export function beginManifest(
       execution: unfinished.execution + 1,
       process: thisProcess(),
       overwrite: settings.overwrite || (finished === undefined && unfinished.overwrite),
-      // The ledger forgets a run that has finished, and then no call of it is unwritten.
+      // The ledger forgets a finished run, which then has no unwritten answer.
       ...(finished === undefined && opened !== undefined && { opened }),
       ...(finished === undefined && reach !== undefined && { reach }),
     };
@@ -203,25 +196,21 @@ export function beginManifest(
   };
 }
 
-/** The store of the run's queue and ledger: the one that it was begun with, where it is still there. */
+/** Prefers the store with which the run began, if it still exists. */
 async function openStoreOf({ store: preferred }: Manifest, settings: Settings, world: World): Promise<Store> {
   const onWarning = (message: string): void => world.say(`warning: ${message}`);
   const opening = openStore(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
   return await world.halt.orHalted(opening).catch((error) => {
-    // Halted meanwhile: whatever it opens yet is left at once.
+    // Halted meanwhile: close the store as soon as it is open.
     void opening.then((late) => late.close()).catch(() => {});
     throw error;
   });
 }
 
-/** The queue of a run. */
 const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =>
   queuesOf(emulated, address)(endpoint.deployment);
 
-/**
- * The counters to go on with. Of a run that goes on under another name, after its part file was repaired, the answers that are
- * not on disk will be asked for again, and count as repeated; so do its calls in flight.
- */
+/** After a repair, answers that are not on disk and calls in flight count as repeated. */
 async function callsOf(
   target: OutputTarget | null,
   { calls: own }: Manifest,
@@ -230,7 +219,7 @@ async function callsOf(
   const { discarded, unfinished } = target ?? {};
   if (!discarded || !unfinished) return own;
   const { run, execution, rows, calls: written } = discarded;
-  // As its next execution would: rows on disk are forgotten, and calls in flight count as repeated.
+  // As its next execution would: forgets rows on disk, and counts calls in flight as repeated.
   await ledger.open(run, execution + 1, rows, null);
   const { calls } = await ledger.progress(run, []);
   const known = calls.sent > written.sent ? calls : written;
@@ -239,10 +228,7 @@ async function callsOf(
   return { ...known, repeated: known.repeated + lost };
 }
 
-/**
- * Gives up the run whose place this one takes: its outcomes for other rows, its heartbeat, its entries in the queue, and what
- * the ledger has of it.
- */
+/** Removes the replaced run's outcomes for reuse, heartbeat, queue entries and ledger state. */
 async function giveUp(
   target: OutputTarget | null,
   stateDir: string,

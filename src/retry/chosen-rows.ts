@@ -6,32 +6,23 @@ import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Selection } from './selection.js';
 
-/** The rows of an output that are called again. */
 export interface Chosen {
-  /** Their numbers, in order. */
   readonly numbers: readonly number[];
-  /** What is counted of them where all of them failed; null where some did not. */
+  /** Null if some of the rows did not fail. */
   readonly failed: FailedRows | null;
 }
 
-/** Nothing more is counted of rows that failed, so their records need not have more. */
+/** Nothing else is counted of failed rows, so their records need no other columns. */
 export interface FailedRows {
   readonly rows: number;
-  /** Error code → rows; the code is empty where `output.columns` leaves it out. */
+  /** Error code → rows; the code is empty when `output.columns` leaves it out. */
   readonly codes: ReadonlyMap<string, number>;
   readonly copied: number;
   readonly carried: number;
-  /** Those whose right answer is known. */
   readonly gold: number;
 }
 
-/**
- * Finds the rows in one pass over the output.
- * @param format as the job writes it, and the output has it
- * @param signal ends it
- * @throws UsageError when the columns of the output leave out by what rows are chosen
- * @throws the reason of the signal
- */
+/** @throws UsageError when the output lacks columns for the selection; the reason of the signal */
 export async function chooseRows(
   settings: Settings,
   selection: Selection,
@@ -84,7 +75,6 @@ function wanting({ statuses, invalid, abstained, rows }: Selection): (record: Ou
   };
 }
 
-/** What the records lack by which rows are chosen is told before anything else. */
 function assertColumns(
   { names, parts }: RecordFormat,
   { invalid, abstained }: Selection,

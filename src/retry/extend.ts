@@ -23,9 +23,9 @@ import { assertSameLayout } from './layout.js';
 import { isUntouched } from './review-file.js';
 
 /**
- * Calls the rows that were appended to the input of a finished output: makes of it a run that has finished with its first rows,
- * and goes on with that. Where there is no such output, or its run is not finished, it runs the job.
- * @throws UsageError when the input is another, or the output cannot be gone on with; then nothing was sent
+ * Calls the rows appended to the input of a finished output, as a run that has finished with its first rows.
+ * Without a finished output it runs the job.
+ * @throws UsageError when the input was changed, or the output cannot be continued; then nothing was sent
  */
 export async function extendOutput(settings: Settings, world: Unconnected): Promise<RunResult> {
   assertExtendable(settings);
@@ -35,7 +35,7 @@ export async function extendOutput(settings: Settings, world: Unconnected): Prom
   let begun: FileId | null = null;
   try {
     await lock.take(files.output);
-    // Another process may have begun with it, and was killed.
+    // Another process began this and was killed.
     if (isTaken(files.manifest)) {
       lock.release();
       return await runJob(settings, world);
@@ -67,14 +67,14 @@ export async function extendOutput(settings: Settings, world: Unconnected): Prom
   try {
     return await runJob(settings, world);
   } catch (error) {
-    // Refused before it began: the output stays a finished one. Where another process has the lock, the run is that one's.
+    // Refused before it began: the output stays finished. Another process with the lock owns the run.
     if (!(error instanceof LockedError) && isSame(await fileAt(files.manifest), begun))
       removeManifest(files.manifest);
     throw error;
   }
 }
 
-/** @throws UsageError when no finished output is meant */
+/** @throws UsageError when the options discard rows, or the path may name several outputs */
 function assertExtendable({ output, overwrite, restart }: Settings): void {
   if (overwrite || restart) {
     throw new UsageError(
@@ -91,7 +91,7 @@ function assertExtendable({ output, overwrite, restart }: Settings): void {
   );
 }
 
-/** The manifest of a run that has finished with its first rows; null where the input has no others. */
+/** Null when the input has no further rows. */
 async function grown(
   settings: Settings,
   before: FinishedSummary,
@@ -150,7 +150,7 @@ async function grown(
   }
 }
 
-/** @throws UsageError when the job is another, or goes by all rows of its input at once */
+/** @throws UsageError when the job has changed, or needs all rows of its input at once */
 function assertExtends(settings: Settings, { details, output }: StoredSummary): void {
   const { answer, input, reuse } = settings;
   const refuse = (message: string, hint: string): never => {

@@ -8,10 +8,7 @@ import { toUtf8 } from '../source/encoding.js';
 import { beginsAsGzip, inflate } from '../source/open.js';
 import { type InputSpec, nameOf } from '../source/source.js';
 
-/**
- * Row n of the output is row n of the input only where the input is the one that the output was made of.
- * @throws UsageError when it was changed, or has grown
- */
+/** @throws UsageError when the input has changed or grown, so that row numbers may not match */
 export async function assertInput(
   input: Input,
   before: StoredSummary,
@@ -26,10 +23,7 @@ export async function assertInput(
   );
 }
 
-/**
- * The rows of the output are the first ones of the input.
- * @throws UsageError when the input was changed in another way than by adding rows
- */
+/** @throws UsageError when the input was changed other than by appending rows */
 export async function assertExtended(input: Input, before: StoredSummary): Promise<void> {
   if (input.survey.sha256 === before.input.sha256) return;
   if (!(await hasGrown(input, before))) throw changed(input, before);
@@ -41,7 +35,6 @@ export async function assertExtended(input: Input, before: StoredSummary): Promi
   );
 }
 
-/** Whether the file begins with what the output was made of. */
 async function hasGrown({ spec, survey }: Input, { input, details }: StoredSummary): Promise<boolean> {
   if (survey.bytes <= details.input_bytes) return false;
   return (await sha256OfBytes(beginningOf(spec.path, details.input_bytes))) === input.sha256;
@@ -56,10 +49,10 @@ const changed = ({ spec, survey }: Input, { input, output }: StoredSummary): Usa
 
 const ENDS: readonly (number | undefined)[] = [0x0a, 0x0d];
 
-/** Whether the first bytes of a file end with a line, or the next ones begin with its end (fault 93). */
+/** Whether the first bytes end with a line, or the next ones begin with a line end (fault 93). */
 async function isWholeLine(spec: InputSpec, bytes: number): Promise<boolean> {
   const isPacked = await beginsAsGzip(spec.path);
-  // In some encodings the byte of a line feed is half of another character.
+  // In some encodings the byte of a line feed is part of another character.
   const textOf = (file: AsyncIterable<Buffer>): AsyncIterable<Buffer> =>
     toUtf8(isPacked ? inflate(file) : file, nameOf(spec), spec.encoding);
   let length = 0;

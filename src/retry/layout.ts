@@ -3,10 +3,7 @@ import { isBlank, outputAt, readOutput, recordsWithEnds } from '../output/reader
 import type { RecordFormat } from '../output/record.js';
 import { PARTS } from '../output/result-columns.js';
 
-/**
- * New records stand between those that stay, so they must have the same columns in the same order.
- * @throws UsageError where the job writes others now
- */
+/** @throws UsageError when the job writes other columns than the records that stay */
 export async function assertSameLayout(output: string, records: RecordFormat): Promise<void> {
   const [there, now] = outputAt(output).format.hasHeader
     ? [await headerOf(output), records.header]
@@ -35,12 +32,12 @@ async function headerOf(path: string): Promise<string> {
   return '';
 }
 
-/** The names of the first record's members; null where there is none. @throws UsageError `output_edited` */
+/** Null for an output without records. @throws UsageError `output_edited` */
 async function membersIn(path: string): Promise<string | null> {
   for await (const [record] of readOutput(outputAt(path)))
     if (record !== undefined) return membersText(record.names());
   return null;
 }
 
-/** A row may ask for log probabilities that its job does not ask for. */
+/** A row may request log probabilities that its job does not request. */
 const membersText = (names: readonly string[]): string => names.filter((name) => name !== 'logprobs').join();

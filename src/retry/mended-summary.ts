@@ -10,7 +10,7 @@ import { partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
-/** Why the scores of an output are left out when some of its rows change; null where they are not, and where there are none. */
+/** Why the scores of an output are dropped when some rows change; null when they are not, or do not exist. */
 export function scoresLost(
   { gold, jobFile }: Settings,
   before: StoredSummary,
@@ -28,10 +28,9 @@ export function scoresLost(
 }
 
 /**
- * The summary of an output in which rows were called again. Rows and answers are counted as they are now, and what was paid both
- * times is added up.
- * @param own what that of the retry alone is made of
- * @param scored whether the scores can be made again
+ * Rows and answers are counted as they are now; costs of both runs are added.
+ * @param own the parts of the retry's own summary
+ * @param scored whether the scores can be recomputed
  */
 export function summaryWith(
   own: SummaryParts,
@@ -82,10 +81,7 @@ export function summaryWith(
   };
 }
 
-/**
- * What was found with all rows stays: the threshold of `answer.abstain`, though another share of the rows has an answer now, and
- * `drift`, though its alarm may have changed.
- */
+/** Keeps the threshold of `answer.abstain`, with its new coverage, and `drift`, with the current alarm. */
 function stepsNow({ abstain, drift, ...others }: StepFacts, tally: Tally, settings: Settings): StepFacts {
   const { rows, abstained = 0 } = tally;
   const answered = rows.completed - invalidOf(tally) - abstained;
@@ -97,7 +93,6 @@ function stepsNow({ abstain, drift, ...others }: StepFacts, tally: Tally, settin
   };
 }
 
-/** The retry stands behind the time that the output took before. */
 function detailsOf(
   own: SummaryParts,
   before: StoredSummary,

@@ -29,25 +29,21 @@ import {
 import type { RecordFormat } from '../output/record.js';
 import { type Chosen, columnsMissing, type FailedRows } from './chosen-rows.js';
 
-/** An output of which some rows are called again. */
 export interface RetriedOutput {
-  /** As its rows are called. */
+  /** With the threshold of `answer.abstain` fixed, as the rows are called. */
   readonly settings: Settings;
-  /** Its summary as it was. */
   readonly before: StoredSummary;
   readonly chosen: Chosen;
-  /** As the job writes records, and the output has them. */
   readonly format: RecordFormat;
-  /** Whether the scores can be made again. */
   readonly scored: boolean;
-  /** How the answers of the output were read; null where that is not known any more. */
+  /** How the answers of the output were read; null when unknown. */
   readonly answer: AnswerSpec | null;
 }
 
 /**
- * The tally that the rows are folded into as they are called: that of the output, because what its calls took stays. Of rows that failed it
- * is known what to leave out; where others are among them, {@link talliedAgain} counts the rows when all are there.
- * @throws UsageError when the columns of the output leave out what is needed
+ * Starts from the output's tally, because the cost of its calls stays. Failed rows are subtracted; with
+ * others among them, {@link talliedAgain} recounts in the end.
+ * @throws UsageError when the output lacks columns that this needs
  */
 export async function tallyToGoOn(retried: RetriedOutput): Promise<Tally> {
   const { settings, before, chosen, scored } = retried;
@@ -60,7 +56,7 @@ export async function tallyToGoOn(retried: RetriedOutput): Promise<Tally> {
   return { ...rest, ...(gold && scored && { gold }) };
 }
 
-/** What is counted of the rows must be in their records, which is told before anything is sent. @throws UsageError */
+/** Checked before anything is sent. @throws UsageError when the records lack what the tally counts */
 async function assertCounted(retried: RetriedOutput): Promise<void> {
   const { settings, before, format, answer } = retried;
   const { path } = settings.output;
@@ -81,13 +77,11 @@ const recordedJob = ({ settings, format, answer }: RetriedOutput): RecordedJob =
   inputs: format.inputs,
 });
 
-/** Rows of a fold at most: its histogram costs as much as many rows. And bytes of their records, which may be long. */
+/** A fold's histogram costs as much as many rows; records may be long. */
 const TOGETHER = { rows: 5_000, bytes: 8 * 2 ** 20 };
 
 /**
- * The tally of the new output, counted out of its records.
- * @param then that of the old one with the rows that were called again: what the calls of both took
- * @param signal ends it
+ * @param then the tally of the old output and the retried rows, for the cost of both
  * @throws the reason of the signal
  */
 export async function talliedAgain(
@@ -99,7 +93,7 @@ export async function talliedAgain(
   const { settings, before, chosen, format, scored } = retried;
   const gold = scored ? settings.gold : null;
   const isMerged = before.merged_review !== undefined;
-  // The job may read answers in another way than it did.
+  // The job may have changed how it reads answers.
   const recordThen = lineReader(output, recordedJob(retried));
   const recordNow = lineReader(output, recordedJob({ ...retried, answer: settings.answer }));
   let next = 0;
@@ -125,7 +119,7 @@ export async function talliedAgain(
   return withUnsaid(fold(tally, ended), then, format, settings);
 }
 
-/** With what was paid, and with what records do not say: it stays as it was. */
+/** Keeps what was paid, and what records do not contain. */
 function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
   const { usage, latency, estimated, without_confidence } = then;
   // A CSV may have no column for messages.
@@ -166,7 +160,7 @@ function withoutFailed(tally: Tally, { rows, codes, copied, carried, gold }: Fai
   const counter = new Counter(tally.errors, LIMITS.errors);
   for (const [code, times] of codes) counter.remove(code, times);
   const errors = counter.toCounts();
-  // The first message of a code that nobody has any more says nothing.
+  // The first message of a code without rows is dropped.
   const told = Object.entries(samples ?? {}).filter(([code]) => errors[code]);
   return {
     ...others,
@@ -185,8 +179,8 @@ function withoutFailed(tally: Tally, { rows, codes, copied, carried, gold }: Fai
 }
 
 /**
- * The errors of failed rows. Where records leave them out, those rows are all that the summary counts, or have the one code that it has.
- * @throws UsageError where the summary does not tell them apart
+ * Without codes in the records, the summary must count only these failed rows, or only one code.
+ * @throws UsageError when it does not
  */
 function codesOf(
   { codes }: FailedRows,
@@ -198,13 +192,13 @@ function codesOf(
   const known: Counts | null = failedCodes(before);
   const names = Object.keys(known ?? {});
   const isAll = untold === before.rows.failed;
-  // The right answer of a row that could not be read is not counted.
+  // The right answer of an unreadable row is not counted.
   if (known === null || (!isAll && names.length > 1) || (gold !== null && names.some(isUnreadable)))
     throw columnsMissing(output.path, ['error_code']);
   return new Map(names.map((code) => [code, (codes.get(code) ?? 0) + (isAll ? (known[code] ?? 0) : untold)]));
 }
 
-/** How the answers of an output were read; null where its summary has only a part of that. */
+/** Null when the summary contains only a part of it. */
 export const answerThen = ({ details }: StoredSummary): AnswerSpec | null =>
   answerSpec.safeParse(parseJson(details.settings['answer'] ?? '')).data ?? null;
 

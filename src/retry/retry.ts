@@ -24,14 +24,14 @@ import { answerThen, type RetriedOutput, talliedAgain, tallyToGoOn } from './new
 import { isUntouched } from './review-file.js';
 import type { Selection } from './selection.js';
 
-/** What came of a retry. When it has finished, the summary is that of the output. */
+/** When the retry has finished, the summary is that of the output. */
 type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
 
 /**
- * Calls rows of a finished output again, with the job as it is now, and puts their records in the places of the old ones. It is
- * a small run of its own over these rows, with its own part file and manifest; the output stays as it is until the new one takes
- * its name, and the same call goes on with one that was killed.
- * @param settings of the job, with the output as its output and the words of the selection as `retry`
+ * Calls rows of a finished output again with the current job, and replaces their records. It is a small run
+ * with its own part file and manifest: the output is unchanged until the end, and the same call resumes after
+ * a crash.
+ * @param settings of the job, with this output, and the selection as text in `retry`
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function retryOutput(
@@ -64,10 +64,9 @@ export async function retryOutput(
 
 interface Retry {
   readonly settings: Settings;
-  /** As rows are called: what goes by all rows of the output is settled. */
+  /** The settings for calling rows: settings that depend on all rows of the output are fixed. */
   readonly job: Settings;
   readonly target: OutputTarget;
-  /** The summary of the output as it is. */
   readonly before: FinishedSummary;
   readonly input: Input;
   readonly plan: Plan;
@@ -80,7 +79,7 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
   const { say } = around;
   if (!renamed) await assertSameLayout(path, plan.format);
   const { signal } = around.halt;
-  // Killed after the output got its name: nothing is left to be called.
+  // Killed after the output was named: nothing is left to call.
   const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
@@ -113,7 +112,7 @@ async function retry(parts: Retry, selection: Selection, around: Unconnected): P
       },
     }),
   };
-  // What the last run answered is what is called again.
+  // The answers of the last run are the ones to call again.
   const called = { ...job, reuse: { ...job.reuse, onlyNew: false } };
   const execution = await goOn(begun, rows, plan.header, called, world, (opened) =>
     announce(settings, world, rows, opened),
@@ -164,14 +163,14 @@ function retriedOutput(
   scored: boolean,
 ): RetriedOutput {
   const isSame = before.details.settings['answer'] === partValues(settings)['answer'];
-  // What the model said of rows that people have answered is read from its text again, which takes all of what the job said.
+  // Reading rows answered by people again needs the job's whole answer settings.
   const known = before.merged_review === undefined ? answerThen(before) : null;
   const then = isSame ? settings.answer : known;
   const answer = then && mendingJob({ ...settings, answer: then }, before).answer;
   return { settings: job, before, chosen, format: plan.format, scored, answer };
 }
 
-/** Neither the service pays for a rehearsal, nor do an emulator's answers stand among real ones. @throws UsageError */
+/** Rehearsals are not billed, and emulated answers do not mix with real ones. @throws UsageError */
 function assertSameService({ output, emulated }: FinishedSummary, settings: Settings): void {
   if (emulated === settings.emulated) return;
   throw emulated
@@ -187,7 +186,7 @@ function assertSameService({ output, emulated }: FinishedSummary, settings: Sett
       );
 }
 
-/** @throws UsageError when the retry that waits there is of other rows */
+/** @throws UsageError when the unfinished retry is of other rows */
 function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings): void {
   const { asked } = unfinished?.retry ?? {};
   if (asked === undefined || asked === retry) return;
@@ -198,7 +197,7 @@ function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings
   );
 }
 
-/** The summary of the output as it was before this retry. A retry that was killed may have replaced it already. */
+/** The summary before this retry, which a killed retry may have replaced already. */
 async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promise<FinishedSummary> {
   const { output } = files;
   if (unfinished?.retry !== undefined) return unfinished.retry.before;
@@ -206,10 +205,7 @@ async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promis
   return await openFinished(files);
 }
 
-/**
- * The job as rows of an output are called with it. The threshold of `answer.abstain` is found with all rows, and was: it stays.
- * @throws UsageError when the summary does not know it
- */
+/** The threshold of `answer.abstain` stays. @throws UsageError when the summary does not contain it */
 function mendingJob(settings: Settings, { output, details }: FinishedSummary): Settings {
   const { answer } = settings;
   if (answer.kind !== 'labels' || answer.abstainFor === undefined) return settings;
@@ -224,13 +220,12 @@ function mendingJob(settings: Settings, { output, details }: FinishedSummary): S
   );
 }
 
-/** There is no row of the kind. */
 function nothing(summary: FinishedSummary, files: OutputFiles): RetryResult {
   const { total } = summary.rows;
   return { summary, halted: null, files, review: null, report: null, beyond: 0, kept: total, retried: 0 };
 }
 
-/** The rows of the input that have these numbers, numbered from 1. */
+/** The rows with these numbers, renumbered from 1. */
 async function* picked(
   { rows }: Input,
   numbers: readonly number[],
@@ -246,7 +241,7 @@ async function* picked(
   }
 }
 
-/** An outcome that was taken over from another row of the retry names the row of the input. */
+/** Translates the number of a copied outcome's source from the retry to the input. */
 function real(outcome: Outcome, numberOf: (place: number) => number): Outcome {
   if (outcome.status === 'skipped' || outcome.origin === undefined || !('copied_from' in outcome.origin))
     return outcome;

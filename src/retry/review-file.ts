@@ -6,18 +6,14 @@ import { outputAt } from '../output/reader.js';
 import { review } from '../output/review.js';
 import type { Plan } from '../run/plan.js';
 
-/**
- * Whether the rows for review are as the run wrote them, made out of the output as it still is: a file in which nobody has
- * filled anything in may be written anew.
- * @param path of the file
- */
+/** Whether the review is exactly as the run wrote it: an unedited file may be rewritten. */
 export async function isUntouched(path: string, { reviewed }: Plan, { output }: Settings): Promise<boolean> {
   if (reviewed === null || !existsSync(path)) return true;
   try {
     const made = review(outputAt(output.path), reviewed, output.formulas);
     return (await sha256OfBytes(made)) === (await sha256Of(path));
   } catch (error) {
-    // A record that is too long to be read back: the run had no rows for review either.
+    // A record is too long to be read back: the run had no review either.
     if (error instanceof UsageError) return false;
     throw error;
   }

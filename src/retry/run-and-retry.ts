@@ -12,8 +12,7 @@ import { retryOutput } from './retry.js';
 import { readSelection, selectionText } from './selection.js';
 
 /**
- * Runs a job, and calls the rows that failed again, once. Where its output is finished already and has such rows, or such a
- * retry is unfinished, it does only that.
+ * Runs a job, then retries its failed rows once. A finished output is only retried.
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function runAndRetry(settings: Settings, world: Unconnected): Promise<RunResult> {
@@ -49,20 +48,19 @@ export async function runAndRetry(settings: Settings, world: Unconnected): Promi
   }
 }
 
-/** The output of a run that began now; where a date or a run is in its path, that of the job's unfinished retry, if there is one. */
+/** With a date or a run in the path, the output of the job's unfinished retry, if any, else a new one. */
 function outputNow({ job, output }: Settings): string {
   const { path } = output;
   if (!hasPlaceholder(path)) return path;
   for (const filled of filledPaths(path, '.run.json')) {
     const left = readManifest(outputFiles(filled).manifest);
-    // A run that is unfinished goes on first, and finds its file itself.
+    // An unfinished run continues first, and finds its file itself.
     if (left?.job === job) return left.retry === undefined ? path : filled;
   }
   const now = new Date();
   return fillOutputPath(path, newRun(now), now);
 }
 
-/** Whether the output of the job is there, and has rows that a retry is for. */
 function hasFailedRows(output: string, { overwrite }: Settings): boolean {
   const files = outputFiles(output);
   if (overwrite || !existsSync(files.output)) return false;

@@ -1,19 +1,16 @@
 import { either, UsageError } from '../errors.js';
 import { STATUSES } from '../model.js';
 
-/** Which rows of an output are called again: all for which one of these is true. */
+/** Rows of an output to call again: those for which one of these is true. */
 export interface Selection {
   /** The row ended with one of these. @default none */
   readonly statuses: readonly (typeof STATUSES)[number][];
-  /** Its answer is invalid. */
   readonly invalid: boolean;
-  /** Its label was left out for want of confidence. */
   readonly abstained: boolean;
-  /** Its number is in one of these ranges, both ends included; in order, and apart from each other. */
+  /** Row numbers, both ends included; in order and disjoint. */
   readonly rows: readonly (readonly [from: number, to: number])[];
 }
 
-/** As the command line has it. */
 export interface SelectionFlags {
   readonly status?: string | undefined;
   readonly invalid?: boolean | undefined;
@@ -21,10 +18,7 @@ export interface SelectionFlags {
   readonly row?: string | undefined;
 }
 
-/**
- * Reads which rows are meant. Without any word it is the failed ones.
- * @throws UsageError naming the option and the value received
- */
+/** Failed rows by default. @throws UsageError with the option and the value received */
 export function readSelection({ status, invalid, abstained, row }: SelectionFlags): Selection {
   const isNone = status === undefined && row === undefined && !invalid && !abstained;
   return {
@@ -35,7 +29,7 @@ export function readSelection({ status, invalid, abstained, row }: SelectionFlag
   };
 }
 
-/** The options that a selection is asked for by: `--status failed --row 17,20-30`. */
+/** The options of a selection: `--status failed --row 17,20-30`. */
 export function selectionText({ statuses, invalid, abstained, rows }: Selection): string {
   const ranges = rows.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`));
   return [
@@ -58,7 +52,6 @@ function statusesIn(text = ''): Selection['statuses'] {
   return STATUSES.filter((status) => names.includes(status));
 }
 
-/** `17,20-30` as ranges. */
 function rangesIn(text: string): Selection['rows'] {
   const ranges = text.split(',').map((part): [number, number] => {
     const [, from, to = from] = /^\s*([1-9]\d{0,14})(?:\s*-\s*([1-9]\d{0,14}))?\s*$/.exec(part) ?? [];

@@ -12,9 +12,8 @@ import type { Committer } from '../resume/committer.js';
 import type { FinishingStep } from './step.js';
 
 /**
- * `answer.abstain`: finds the threshold on the rows with gold, when every row is written, and writes the output anew without
- * the labels of which the model is less sure. It is a function of the part file alone, so an execution that is killed leaves
- * the next one nothing but to do it again.
+ * `answer.abstain`: finds the threshold on the rows with gold, and rewrites the output without the labels
+ * below it. Depends on the part file only, so after a crash the next execution just repeats it.
  */
 export const abstainStep: FinishingStep = {
   name: 'abstain',
@@ -68,5 +67,4 @@ async function abstain(committer: Committer, settings: Settings, format: RecordF
   });
 }
 
-/** What changes in the record of a row that abstains. */
 const ABSTAINING: ReadonlySet<Part> = new Set<Part>(['answer', 'abstained']);

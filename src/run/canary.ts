@@ -2,21 +2,20 @@ import { type Judged, missText, type Require, unusableText, usableOf } from '../
 import { StopError } from '../errors.js';
 
 /**
- * The first rows of a run, which go ahead of the rest: when none of them has a usable answer, or fewer than
- * `answer.require` asks for, the prompt, the parameters or the deployment are wrong, and the rest is not sent.
+ * Rows sent ahead of the rest. When none has a usable answer, or too few for `answer.require`, the prompt,
+ * the parameters or the deployment are wrong, and the rest is not sent.
  */
 export class Canary {
   #release: () => void = () => {};
   #refuse: (error: StopError) => void = () => {};
-  /** Settles when the first rows are written. Rejects with a StopError when they are not good enough. */
+  /** Settles when the first rows are written; rejects with a StopError when they are not good enough. */
   readonly passed: Promise<void>;
 
   /** Number of the last row that goes ahead; 0 when none does. */
   readonly last: number;
 
   /**
-   * @param rows how many rows go ahead; 0 is none
-   * @param require what is asked of the answers; null is nothing
+   * @param rows 0 for no canary
    * @param written the rows of earlier executions
    * @param before the last row that went ahead in them; undefined when none did
    */
@@ -31,11 +30,11 @@ export class Canary {
       this.#release = resolve;
       this.#refuse = reject;
     });
-    // Nobody may be waiting for it: the run stopped before.
+    // The run may stop before anything waits for it.
     this.passed.catch(() => {});
   }
 
-  /** Takes the rows that are written, after each commit. The first look at all that go ahead decides. */
+  /** Called after each commit. The first call with all rows of the canary decides. */
   looked(written: Judged): void {
     if (written.rows.total < this.last) return;
     const problem = problemOf(written, this.require);
@@ -51,15 +50,14 @@ export class Canary {
       );
   }
 
-  /** Lets the producer go: the run stops for another reason. */
   close(): void {
     this.#release();
   }
 }
 
 /**
- * A resume begins with a canary again while no row has a usable answer, and when the last one was not passed. One that a
- * kill has cut short ends at the same row, so that its chunks are the same.
+ * A resume has a new canary while no row has a usable answer, or when the last canary failed. A canary cut
+ * short by a crash ends at the same row, so that its chunks are the same.
  */
 function lastAhead(
   rows: number,
@@ -73,7 +71,6 @@ function lastAhead(
   return again || usableOf(written) === 0 ? total + rows : 0;
 }
 
-/** What is wrong with rows that went ahead, in words; null when the rest may follow. */
 function problemOf(written: Judged, require: Require | null): string | null {
   const { total, skipped } = written.rows;
   if (usableOf(written) === 0 && total > skipped) return unusableText(written);

@@ -10,33 +10,29 @@ import type { Plan } from './plan.js';
 import type { Rescue } from './rescue.js';
 import type { Window, WindowChunk, WindowRow } from './window.js';
 
-/** Pause between two looks at the ledger, and so the shortest time between two commits, in milliseconds. */
+/** Milliseconds between two looks at the ledger, and so the shortest time between two commits. */
 const LOOK_MS = 100;
-/** Chunks looked at in one go. */
 const LOOK_AHEAD = 256;
-/** Rows in one commit, at most: bounds the text that is built in memory. */
+/** Most rows in one commit: bounds the text built in memory. */
 const COMMIT_ROWS = 2_000;
 interface CollectorParts {
   readonly window: Window;
   readonly ledger: Ledger;
   readonly lease: RunLease;
   readonly committer: Committer;
-  /** The record of a row, and what the tally counts of it. */
   readonly recordOf: Plan['recordOf'];
-  /** Has the outcomes of rows that were not sent, and keeps others for them; null for a job that reuses nothing. */
+  /** Outcomes of rows that were not sent; null for a job that reuses nothing. */
   readonly reuse: Pick<Reuse, 'take' | 'keep'> | null;
-  /** Looks after the oldest chunk when it is stuck. */
   readonly rescue: Rescue;
   readonly events: RunEvents;
-  /** A worker asked for the run to stop. */
   readonly stop: (reason: Fault) => void;
-  /** Aborted when the run was halted and no call is in flight any more. */
+  /** Aborts when the run was halted and no call is in flight any more. */
   readonly drained: AbortSignal;
 }
 
 /**
  * Reads the ledger in input order, appends to the output, and forgets what is safely on disk. Ends when every
- * row is on disk, or, once the run is halted and its calls have ended, when nothing more is complete.
+ * row is on disk, or, after a halt and the end of all calls, when no further chunk is complete.
  */
 export async function collect(parts: CollectorParts): Promise<void> {
   const { window, committer, lease, rescue, events, drained } = parts;
@@ -64,7 +60,6 @@ export async function collect(parts: CollectorParts): Promise<void> {
   }
 }
 
-/** Outcomes of the chunks in view, and those that the store has lost since they were seen. */
 class SeenOutcomes {
   #counts: ReadonlyMap<number, number> = new Map();
   #lost = 0;
@@ -73,7 +68,6 @@ class SeenOutcomes {
     return this.#lost;
   }
 
-  /** @returns how many the ledger has now */
   look(counts: ReadonlyMap<number, number>): number {
     let sum = 0;
     for (const [first, known] of counts) {
@@ -87,22 +81,18 @@ class SeenOutcomes {
 
 interface Look {
   readonly complete: readonly WindowChunk[];
-  /** Outcomes that the ledger has of a chunk. */
   readonly knownOf: (chunk: WindowChunk) => number;
-  /** Outcomes that the ledger has of each chunk that was looked at, by its first row. */
+  /** Outcomes that the ledger has, by the first row of the chunk. */
   readonly counts: ReadonlyMap<number, number>;
-  /** Rows that are known and stand behind a row that is not. */
+  /** Rows with an outcome, behind a row without one. */
   readonly known: number;
-  /** Those of them that needed a call. */
   readonly called: number;
-  /** Rows of the oldest incomplete chunk that are known. */
   readonly headKnown: number;
   readonly calls: Counters;
   readonly opened: boolean;
   readonly stop: Fault | null;
 }
 
-/** What the ledger knows of the oldest chunks. */
 async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Look> {
   const heads = window.heads(LOOK_AHEAD);
   const called = heads.filter((chunk) => chunk.sent > 0);
@@ -124,7 +114,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
     complete,
     knownOf,
     counts: byChunk,
-    // A row that takes an outcome over needs nothing of its own any more.
+    // A row that reuses an outcome is not sent, so it counts as known.
     known: rest.reduce((sum, chunk) => sum + knownOf(chunk) + chunk.rows.length - chunk.sent, 0),
     called: rest.reduce((sum, chunk) => sum + knownOf(chunk), 0),
     headKnown: head === undefined ? 0 : knownOf(head),
@@ -135,7 +125,7 @@ async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Lo
 }
 
 /**
- * Commit order: append, fsync, manifest, forget. A crash between any two of them loses and doubles nothing.
+ * Commit order: append, fsync, manifest, forget. A crash between any two steps loses and doubles nothing.
  * @returns rows committed, and those of them that needed a call
  */
 async function commit(parts: CollectorParts, look: Look): Promise<{ rows: number; sent: number }> {
@@ -151,7 +141,7 @@ async function commit(parts: CollectorParts, look: Look): Promise<{ rows: number
   const known = new Map<number, KnownRow>();
   for (const [i, chunk] of look.complete.entries()) {
     const next = recordsOf(chunk, outcomes[i] ?? NO_OUTCOMES, known, run, parts);
-    // The store lost outcomes after it had counted them; they will be called again.
+    // The store lost outcomes after it had counted them: their rows will be called again.
     if (next === null) break;
     for (const record of next) records.push(record);
     written.push(chunk);
@@ -168,9 +158,8 @@ async function commit(parts: CollectorParts, look: Look): Promise<{ rows: number
 const NO_OUTCOMES: ReadonlyMap<number, CalledOutcome> = new Map();
 
 /**
- * The records of a chunk; null when the ledger does not know of all its rows.
- * @param called what the ledger has of the chunk
- * @param known outcomes of the commit that rows behind them may take over; those of the chunk are added
+ * Null when the ledger lacks outcomes of the chunk.
+ * @param known outcomes of this commit that later rows may reuse; those of the chunk are added
  */
 function recordsOf(
   chunk: WindowChunk,
@@ -191,7 +180,6 @@ function recordsOf(
   return records;
 }
 
-/** How a row ended; undefined when the ledger does not know of it. */
 function outcomeOf(
   { row, settled, looked }: WindowRow,
   called: ReadonlyMap<number, CalledOutcome>,
@@ -202,7 +190,7 @@ function outcomeOf(
   if (settled !== null) return settled;
   const outcome = called.get(row.number);
   if (looked === null || reuse === null) return outcome;
-  // Before a source: an earlier execution that knew less of other rows has paid for it.
+  // Comes before a source: an earlier execution that had not found the source has paid for this outcome.
   const taken = outcome === undefined ? looked.source && reuse.take(looked.source, known) : { outcome, run };
   if (taken !== null) known.set(row.number, { ...taken, keys: looked.keys });
   return taken?.outcome;

@@ -11,8 +11,8 @@ import type { Survey } from '../source/source.js';
 import type { Finishing, FinishingStep } from './step.js';
 
 /**
- * `drift`: compares the answers of a run that has all of its rows with those of the last run, whose output may be about to be
- * replaced. What keeps it from that is a warning: the rows are paid for.
+ * `drift`: compares the answers of a complete run with those of the last run, before its output may be
+ * replaced. A failure is only a warning: the rows are paid for.
  */
 export const driftStep: FinishingStep = { name: 'drift', check: checkDrift, run: findDrift };
 

@@ -31,23 +31,22 @@ import type { World } from './world.js';
 /** Most bytes of input and prompts in the window. */
 const WINDOW_BYTES = 32 * 1024 * 1024;
 
-/** How often a person is told how the run gets on, and its patience is asked, in milliseconds. */
+/** Milliseconds between progress reports, and between checks of the watchdog. */
 const PULSE_MS = 250;
 
-/** Longest time from the halt of a run to its end: the grace of the worker and some more, in milliseconds. */
+/** Longest time from the halt of a run to its end, in milliseconds: a bit more than the worker's grace. */
 const HALT_MS = 40_000;
-/** The longest wait for a store that is away when every row is on disk, in milliseconds. */
+/** Longest wait for an unreachable store when every row is on disk, in milliseconds. */
 const LEAVE_MS = 30_000;
 
-/** What the pipeline has opened for the run. */
 export interface EngineParts extends Execution {
   readonly input: Input;
   readonly plan: Plan;
 }
 
 /**
- * Producer, worker and collector together, until every row is on disk or the run is halted.
- * @returns rows that no later execution calls again: those on disk, and those whose outcome the store keeps
+ * Runs producer, worker and collector until every row is on disk or the run is halted.
+ * @returns rows that no later execution calls again: those on disk, and those with an outcome in the store
  */
 export async function runEngine(
   settings: Settings,
@@ -66,17 +65,16 @@ class Engine {
   readonly #events = new RunEvents();
   readonly #canary: Canary;
   readonly #producer: Producer;
-  /** The worker of this process; null where the fleet makes the calls. */
+  /** Null when the fleet makes the calls. */
   readonly #own: OwnWorker | null;
-  /** The workers of all processes. */
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   readonly #speed: SpeedGauge;
-  /** Outcomes that the store keeps and that are not on disk, when the run has been halted. */
+  /** After a halt: outcomes that the store keeps and that are not on disk. */
   #waiting = 0;
-  /** Answers that they have; null where the store cannot be asked. */
+  /** Answers for them; null when the store cannot be asked. */
   #kept: number | null = null;
-  /** Aborted when the run was halted and its calls have ended. */
+  /** Aborts when the run was halted and its calls have ended. */
   readonly #drained = new AbortController();
 
   constructor(
@@ -103,7 +101,7 @@ class Engine {
       onLost: (worker) => this.#events.emit({ type: 'worker lost', ...worker }),
     });
     this.#speed = new SpeedGauge(input.total, settings.limits, kept, steadyNow());
-    // Without those that the store has not taken: their calls count as lost where this process ends before it has.
+    // Without answers not yet in the store: they are lost if this process ends first.
     committer.countAnswers(() => {
       const worker = this.#own?.worker;
       return worker === undefined ? 0 : worker.totals(manifest.run).answers - worker.unrecorded;
@@ -137,7 +135,6 @@ class Engine {
     );
   }
 
-  /** From the first row to the last, or to the halt. */
   async run(): Promise<number> {
     const { committer, input } = this.parts;
     const { halt, say } = this.world;
@@ -160,7 +157,6 @@ class Engine {
     return committer.manifest.rows + this.#waiting;
   }
 
-  /** What is known of the rows may release the rest of them, or end the run. */
   #judge(event: RunEvent): void {
     const { manifest, ranMs } = this.parts.committer;
     const { tally } = manifest;
@@ -191,7 +187,7 @@ class Engine {
     });
     const fault = this.#watchdog.overdue(now);
     if (fault !== null) this.stop(fault);
-    // The collector renews the lease between two commits, and a reader may rest for longer than it lasts.
+    // The collector renews the lease between commits, and a reader may pause for longer than the lease lasts.
     if (committer.unreadSince !== null && this.world.halt.reason === null) lease.keep().catch(this.#failed);
   }
 
@@ -222,7 +218,7 @@ class Engine {
     this.world.halt.pull(haltReason(this.parts.store.health.stopFor(error)));
   };
 
-  /** The run was halted: nothing more is sent, and the collector goes on until the calls in flight have ended. */
+  /** After a halt nothing more is sent, and the collector continues until the calls in flight have ended. */
   async #finishCalls(reason: HaltReason): Promise<void> {
     const signal = reason.kind === 'signal' ? reason.signal : null;
     this.#events.emit({ type: 'run halted', signal, inFlight: this.#own?.worker.inFlight ?? 0 });
@@ -232,37 +228,36 @@ class Engine {
     this.#drained.abort();
   }
 
-  /** Leaves when the work is done, or when there is nothing left to wait for. */
   async #untilLeft(work: Promise<unknown>): Promise<'left' | 'late' | 'away'> {
     const { store } = this.parts;
     const over = new AbortController();
     const away = (afterMs?: number) => silenceOf(store, over.signal, afterMs).then(() => 'away' as const);
-    // A halted run ends, whatever state the store is in (faults 46 and 82): what is on disk is right at any moment.
+    // A halted run ends whatever state the store is in (faults 46 and 82): the files are always consistent.
     const halted = this.world.halt.pulled.then(() =>
       over.signal.aborted ? 'left' : Promise.race([away(), sleep(HALT_MS, 'late' as const, { ref: false })]),
     );
-    // Nor does one whose rows are all on disk need it any more.
+    // A run with all rows on disk does not need the store any more.
     const done = work.then(() => Promise.race([this.#leave(), away(LEAVE_MS)]));
     return await Promise.race([halted, done]).finally(() => over.abort());
   }
 
-  /** @param kept answers that the store keeps; null where it cannot be asked */
+  /** @param kept answers that the store keeps; null when it cannot be asked */
   #recount(kept: number | null): void {
     const { committer, before } = this.parts;
     const { run, calls } = committer.manifest;
     const worker = this.#own?.worker;
-    // What the workers of a fleet did only the ledger has counted.
+    // Only the ledger has the counts of a fleet's workers.
     if (worker === undefined) committer.recount(calls, NO_CALLS, kept);
     else committer.recount(before, worker.totals(run), kept);
   }
 
-  /** What the counters of the ledger lack of what this process knows. Calls in flight it knows by name. */
+  /** What the counters of the ledger lack. Calls in flight are excluded: the ledger knows them by name. */
   #lacking(calls: Counters): Partial<Counters> {
     const { calls: known } = this.parts.committer.manifest;
     return { ...eachOf(COUNTERS, (name) => known[name] - calls[name]), in_flight: 0 };
   }
 
-  /** Answers that the store keeps beside those that rows have ended with; none where no row is asked twice. */
+  /** Beside the final answer of each row; 0 when no row is asked again. */
   async #askedAgain(): Promise<number> {
     const { committer, store } = this.parts;
     if (this.settings.onInvalid === null) return 0;
@@ -282,15 +277,15 @@ class Engine {
     try {
       if (this.world.halt.reason !== null) await queue.withdraw(run);
       await queue.close();
-      // What ended with the worker's last calls.
+      // Includes what the worker's last calls changed.
       const { calls, opened } = await store.ledger.progress(run, []);
       if (opened) committer.count(calls);
-      // As the next execution will find it. To the collector rows that are not sent are known as well.
+      // As the next execution will find it. The collector also counts rows that are not sent as known.
       if (this.world.halt.reason !== null) {
         this.#waiting = await store.ledger.waiting(run);
         this.#kept = this.#waiting + (await this.#askedAgain());
         this.#recount(this.#kept);
-        // Where the ledger knows the run, the next execution goes on with what it has.
+        // The next execution continues with the counters of the ledger.
         if (opened) await store.ledger.write({ ...NOTHING, counts: new Map([[run, this.#lacking(calls)]]) });
       }
     } catch (error) {
@@ -301,12 +296,12 @@ class Engine {
   }
 }
 
-/** @param unrecorded answers of this process that the store has not taken */
+/** @param unrecorded answers of this process that are not in the store */
 const awayText = (unrecorded: number): string =>
   `the queue took nothing, so the run ended without it${unrecorded === 0 ? '' : `; ${unrecorded} answers that it did not take are called again`}`;
 
 function haltReason(error: unknown): HaltReason {
-  // Whoever reads standard output has seen enough (fault 51).
+  // The reader of standard output has closed it (fault 51).
   if (error instanceof StopError && isClosedPipe(error.cause)) return { kind: 'signal', signal: 'SIGPIPE' };
   if (!(error instanceof StopError)) return { kind: 'error', error };
   const message = error.hint === undefined ? error.message : `${error.message} ${error.hint}`;

@@ -13,9 +13,9 @@ import type { Counters } from '../store/counters.js';
 import type { CallEnded } from '../worker/caller.js';
 import type { Speed } from './speed.js';
 
-/** What happens in a run: numbers and ids, and never a prompt, an answer or a key. */
+/** What happens in a run: numbers and ids, never a prompt, an answer or a key. */
 export type RunEvent =
-  /** The run is open for this execution, and calls begin. Of its `total` rows `committed` are on disk already. */
+  /** The run is open for this execution, and calls begin; `committed` of its rows are on disk already. */
   | {
       readonly type: 'run started';
       readonly run: string;
@@ -23,13 +23,13 @@ export type RunEvent =
       readonly total: number;
       readonly committed: number;
     }
-  /** The input has more bytes than at first; what was added is no part of the run. */
+  /** The input has more bytes than at first; the added part is not in the run. */
   | { readonly type: 'input grown'; readonly from: number; readonly to: number }
-  /** Of the worker of this process; those of a fleet have logs and heartbeats of their own. */
+  /** From the worker of this process; a fleet's workers have their own logs and heartbeats. */
   | CallEnded
   /**
-   * The collector has looked: `known` rows have an outcome, in the ledger or on disk. Of the rows that need a call, this execution
-   * has found so many outcomes (`called`), and so many in the window have none yet (`toCall`).
+   * `known` rows have an outcome, in the ledger or on disk. Of the rows that need a call, `called` got an
+   * outcome in this execution, and `toCall` in the window have none yet.
    */
   | {
       readonly type: 'rows settled';
@@ -37,9 +37,9 @@ export type RunEvent =
       readonly called: number;
       readonly toCall: number;
     }
-  /** Further records are on disk: all together they are so many rows, which ended so, in `bytes` of the part file. */
+  /** More records are on disk: `rows` and `bytes` are totals of the part file. */
   | { readonly type: 'committed'; readonly rows: RowCounts; readonly bytes: number }
-  /** Four times a second: `inFlight` calls are under way, and what the run waits for, in words, if it does. */
+  /** Four times a second. `waiting` says what the run waits for; null when it does not wait. */
   | {
       readonly type: 'pulse';
       readonly known: number;
@@ -48,12 +48,12 @@ export type RunEvent =
       readonly inFlight: number;
       readonly waiting: string | null;
       readonly speed: Speed;
-      /** Of all executions: requests sent and refused, and tokens that were billed or may yet be. */
+      /** Totals of all executions: requests sent and refused, and tokens billed or possibly billed. */
       readonly calls: Pick<Counters, 'sent' | 'rate_limited' | 'prompt_tokens' | 'completion_tokens'>;
-      /** What is known of the quota; null while nothing is. */
+      /** Null while nothing is known of the quota. */
       readonly quota: Quota | null;
     }
-  /** A worker of another process is silent while others are heard, and its rows go to others. */
+  /** A worker of another process is silent while others are heard; its rows go to others. */
   | {
       readonly type: 'worker lost';
       readonly host: string;
@@ -61,14 +61,14 @@ export type RunEvent =
       readonly silentMs: number;
       readonly inFlight: number;
     }
-  /** The run stops early, by a signal or for a reason of its own; calls in flight are finished. */
+  /** The run stops early, by a signal or for its own reasons; calls in flight are finished. */
   | { readonly type: 'run halted'; readonly signal: string | null; readonly inFlight: number }
   /** Producer, worker and collector have ended. */
   | { readonly type: 'run ended'; readonly known: number };
 
 type RunReader = (event: RunEvent) => void;
 
-/** The one stream of events of a run. Nobody waits for a reader. */
+/** Readers are called synchronously, and not awaited. */
 export class RunEvents {
   readonly #readers: RunReader[] = [];
 
@@ -81,7 +81,6 @@ export class RunEvents {
   }
 }
 
-/** Writes what happens to the log, at the level `debug`; looks and pulses would fill it. */
 export function logReader(log: Logger): RunReader {
   if (!log.isLevelEnabled('debug')) return () => {};
   return ({ type, ...figures }) => {
@@ -89,23 +88,20 @@ export function logReader(log: Logger): RunReader {
   };
 }
 
-/** Where it is shown. */
 interface Shown {
   readonly stderr: TerminalStream & { readonly isTTY?: boolean };
   readonly quiet: boolean;
 }
 
-/** The run, as far as it is shown to a person. */
 interface Watched {
   readonly settings: Pick<Settings, 'answer' | 'limits' | 'prices'>;
-  /** Rows of the run, and how many of them earlier executions have written. */
+  /** Rows of the run, and how many of them earlier executions wrote. */
   readonly total: number;
   readonly done: number;
-  /** What is counted of the rows on disk; its names of answers are in no event. */
+  /** The counts of the rows on disk; events do not contain the names of answers. */
   readonly tally: () => Tally;
 }
 
-/** Shows a person how the run gets on: on a terminal as a screen that stays in its place, elsewhere in lines. */
 export function progressReader({ stderr, quiet }: Shown, run: Watched): RunReader {
   const { settings, total, done, tally } = run;
   const { limits, prices, answer } = settings;
@@ -147,10 +143,9 @@ export function progressReader({ stderr, quiet }: Shown, run: Watched): RunReade
   };
 }
 
-/** What "a minute" of the calls is measured over. */
+/** Milliseconds over which calls "a minute" are measured. */
 const MINUTE_MS = 60_000;
 
-/** What a signal has begun, and what another one does. */
 function stoppingText(
   { signal, inFlight }: Extract<RunEvent, { type: 'run halted' }>,
   unknown: Settings['limits']['unknownOutcome'],
@@ -163,7 +158,6 @@ function stoppingText(
   return `${stopping}; ${again} stops at once, and ${calls} may then ${fateOf(unknown)}`;
 }
 
-/** What becomes of a call whose process has ended. */
 const fateOf = (unknown: Settings['limits']['unknownOutcome']): string =>
   unknown === 'hold' ? 'end outcome_unknown' : 'be paid for twice';
 

@@ -6,18 +6,16 @@ import type { Quota } from '../pace/shared-pace.js';
 import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';
 
-/** Time from one look to the next, in milliseconds: as often as workers beat. */
+/** Milliseconds, the interval of the workers' heartbeats. */
 const EVERY_MS = 2_000;
 
 interface SeenFleet extends Fleet {
-  /** What one of them knows of the quota; null where none does. */
   readonly quota: Quota | null;
-  /** Calls that they have under way together. */
   readonly inFlight: number;
 }
 
 export interface FleetWatch {
-  /** What the last look found; null before it, and while the heartbeats cannot be read. */
+  /** Null before the first look, and while the heartbeats cannot be read. */
   readonly seen: SeenFleet | null;
   stop(): void;
 }
@@ -26,9 +24,9 @@ interface FleetWatchParts {
   readonly keyValue: Pick<KeyValue, 'list'>;
   readonly queue: string;
   readonly log: Logger;
-  /** Gives others what lost workers hold; told again at the next look when it fails. */
+  /** Requeues the chunks of lost workers; called again at the next look when it fails. */
   readonly takeBack: (workers: ReadonlySet<string>) => Promise<void>;
-  /** Told of each worker of the queue whose process was killed or is cut off, once others have its rows. */
+  /** Called for each worker that was killed or cut off, once others have its rows. */
   readonly onLost: (worker: LostWorker) => void;
 }
 
@@ -36,11 +34,9 @@ interface LostWorker {
   readonly host: string;
   readonly pid: number;
   readonly silentMs: number;
-  /** Calls that it had under way. */
   readonly inFlight: number;
 }
 
-/** Watches the workers that take rows of a queue. Nobody waits for it. */
 export function watchFleet({ keyValue, queue, log, takeBack, onLost }: FleetWatchParts): FleetWatch {
   let seen: SeenFleet | null = null;
   let looking = false;
@@ -96,7 +92,7 @@ function fleetOf(queue: string, beats: readonly SeenWorker[]): SeenFleet {
   };
 }
 
-/** Those that others miss: one that ended in order has taken its beat away, and that of a run is missed by its run alone. */
+/** A worker that ended in order has removed its heartbeat; only its own run misses the worker of a run. */
 const lostOf = (queue: string, beats: readonly SeenWorker[], lost: ReadonlySet<string>): LostWorker[] =>
   beats.flatMap(({ beat, ageMs }) => {
     const place = beat.queues.find((each) => each.queue === queue);

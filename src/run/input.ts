@@ -16,21 +16,20 @@ import type { World } from './world.js';
 
 type OnProgress = (bytesRead: number, totalBytes: number) => void;
 
-/** An input that was read once in full, and found whole. */
+/** An input that was read once in full without errors. */
 export interface Input {
   readonly spec: InputSpec;
   readonly survey: Survey;
-  /** Rows to run: all, or the first of them with `--limit`. */
+  /** Rows to run: all, or the first ones with `--limit`. */
   readonly total: number;
-  /** Reads them: their numbers go from 1 up, and more may follow. */
+  /** Row numbers count up from 1; rows beyond `total` may follow. */
   readonly rows: (options: RowsOptions) => AsyncIterable<Row>;
-  /** Drops the copy of standard input, when the run does not need it any more. */
   discard(): void;
 }
 
 /**
- * Reads the input once, before anything is sent, so that a broken file costs nothing. Gold is read as well.
- * @param onProgress called every 100 ms while the file is read
+ * One full read, gold included, before anything is sent, so that a broken file costs nothing.
+ * @param onProgress called every 100 ms
  */
 export async function openInput(
   settings: Settings,
@@ -59,7 +58,7 @@ export async function openInput(
   }
 }
 
-/** Before a person waits for what never comes, and before a pipe is copied that nobody can read. */
+/** Checked before waiting for input that never comes, and before copying a pipe in an unreadable format. */
 function assertPiped({ stdin }: Pick<World, 'stdin'>, spec: InputSpec): void {
   if (stdin.isTTY === true) {
     throw new UsageError(

@@ -2,25 +2,23 @@ import { invalidOf, type Judged, unusableText } from '../account/require.js';
 import { count, counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
 
-/** Limits of a job that end its run early, resumably. */
 interface RunLimits {
   /** Rows that may be without an answer: a count (1 or more), or a fraction of the rows so far (below 1). */
   readonly stopAfterFailures: {
-    /** Of those that failed or have an invalid answer. @default no limit */
+    /** Failed rows and rows with an invalid answer. @default no limit */
     readonly failures?: number | undefined;
-    /** Of those that abstained. @default no limit */
+    /** Rows that abstained. @default no limit */
     readonly abstained?: number | undefined;
   };
-  /** Longest time from the start of this process on, in milliseconds; `null` is no limit. */
+  /** Longest time since the start of this process, in milliseconds; `null` for no limit. */
   readonly deadlineMs: number | null;
 }
 
-/** A fraction of fewer rows than these says nothing. */
+/** A fraction of fewer rows than this is not significant. */
 const FEWEST_ROWS = 20;
 
 /**
- * The limit that a run has reached; null while it may go on.
- * @param written the rows that are written, those of earlier executions included
+ * @param written includes the rows of earlier executions
  * @param ms how long this execution has worked
  */
 export function reachedLimit(limits: RunLimits, written: Judged, ms: number): Fault | null {

@@ -6,13 +6,11 @@ import { rowRequest } from '../prompt/row-request.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
 
-/** Columns named in a message. */
 const NAMED = 5;
 
 /**
- * What of a job is sound, costs money, and is most likely not meant (fault 106).
- * @returns a sentence for each
- * @throws UsageError for what is not meant for sure: a prompt that is the same for each of several rows
+ * Valid parts of a job that cost money and are probably mistakes (fault 106).
+ * @throws UsageError for a certain mistake: a prompt that is the same for several rows
  */
 export async function mistakes(
   settings: Settings,
@@ -39,7 +37,6 @@ export async function mistakes(
 const inBraces = (column: string): string => `{${column}}`;
 const remedy = (column: string): string => `write {{ ${column} }} to put the column in`;
 
-/** Columns whose names stand in the prompt between single braces, as other tools have them. */
 function singleBraces({ prompt }: Settings, { survey }: Input): readonly string[] {
   const texts = [...(prompt ?? '').matchAll(/(?<!\{)\{([^{}]+)\}(?!\})/g)].map(([, name = '']) =>
     name.trim(),
@@ -54,7 +51,7 @@ function assertVaries(
   [column]: readonly string[],
 ): void {
   const { template } = requests;
-  // A line may bring a prompt of its own, and who writes a tag knows how to.
+  // A row may have its own prompt, and whoever writes a tag knows how to name a column.
   const isMeant = prompt === null || prompt.includes('{{') || rowParameters.length > 0;
   if (template === null || isMeant || survey.columns.includes('body') || total < 2) return;
   const [first = 'column'] = survey.columns;
@@ -67,7 +64,7 @@ function assertVaries(
   );
 }
 
-/** Looks at rows until two of them ask something different: the first two, nearly always. */
+/** Reads rows until two of them differ in their requests: nearly always the first two. */
 async function sameRequests(input: Input, { requests }: Plan, halt: Halt): Promise<readonly string[]> {
   let first: string | null = null;
   let same = 0;
@@ -83,7 +80,7 @@ async function sameRequests(input: Input, { requests }: Plan, halt: Halt): Promi
       same++;
     }
   } catch (error) {
-    // The run finds out by itself that its input was changed.
+    // The run itself will find that its input was changed.
     if (error instanceof StopError) return [];
     throw error;
   }

@@ -9,24 +9,21 @@ import { proxyFor, type ServiceProxy } from '../service/proxy.js';
 import { shellWord } from '../shell-word.js';
 import { exitOf, type RunResult } from './pipeline.js';
 
-/** What a job file asks for when a run has ended, ready to be done. */
 export interface Hooks {
   readonly command: {
     readonly argv: readonly string[];
     readonly timeoutMs: number;
     readonly cwd: string;
   } | null;
-  /** The variable's name is for messages: the address may hold a secret. */
+  /** The variable is for messages: the address may contain a secret. */
   readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
 }
 
 export interface HookWorld {
-  /** The environment that the command inherits, less the keys. */
   readonly env: NodeJS.ProcessEnv;
   readonly onWarning: (message: string) => void;
-  /** Ends what is under way. */
   readonly signal: AbortSignal;
-  /** Shorter times than a user has, for tests. */
+  /** Shorter times for tests. */
   readonly times?: HookTimes;
 }
 
@@ -43,19 +40,15 @@ const KEYS = [
   'PROMPTMILL_API_KEY',
   'PROMPTMILL_API_KEY_2',
   'PROMPTMILL_DASHBOARD_PASSWORD',
-  // Its address may have a password in it.
+  // Its address may contain a password.
   'PROMPTMILL_QUEUE',
 ];
 
 type HookedJob = Pick<Job, 'onFinish'> & { readonly file?: string };
 
-/** Where a program is looked for without a PATH. */
 const USUAL_PATH = '/usr/bin:/bin';
 
-/**
- * @param variable looks an environment variable up
- * @throws UsageError for a job whose `on_finish.command` names a program that is not there
- */
+/** @throws UsageError when the program of `on_finish.command` does not exist */
 export function assertProgram(
   { onFinish, file }: HookedJob,
   variable: (name: string) => string | undefined,
@@ -92,11 +85,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/**
- * Makes the hooks of a job file ready, before anything is sent.
- * @param variable looks an environment variable up
- * @throws UsageError when the program is not there, and when the variable with the address is missing, or holds none
- */
+/** @throws UsageError when the program does not exist, or the address variable is missing or invalid */
 export function readyHooks(job: HookedJob, variable: (name: string) => string | undefined): Hooks {
   assertProgram(job, variable);
   const { command, post, timeout } = job.onFinish ?? {};
@@ -121,12 +110,12 @@ function addressIn(name: string, value: string | undefined): URL {
 }
 
 /**
- * Runs the command and sends the POST, beside each other. A run that was interrupted by a signal has not ended: the
- * process has to leave, and the next one completes the run. Whatever goes wrong is a warning: the rows are safe.
+ * Runs the command and the POST in parallel. A run interrupted by a signal has not ended: the next process
+ * completes it. A failed hook is only a warning: the rows are safe.
  */
 export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld): Promise<void> {
   if (result.halted?.kind === 'signal') return;
-  // The prompt and the settings are nobody's but the folder's.
+  // The prompt and the settings must not leave the folder.
   const { details: _, ...figures } = result.summary;
   const body = `${JSON.stringify(figures)}\n`;
   const warned = (name: string, work: Promise<void>): Promise<void> =>
@@ -152,19 +141,19 @@ async function runCommand(
       PROMPTMILL_JOB: summary.job,
       PROMPTMILL_RUN: summary.run,
       PROMPTMILL_OUTPUT: files === null ? '-' : resolve(files.output),
-      // What the run was rejected for leaves this one as it is.
+      // The good output that the rejected run did not replace.
       ...(summary.rejected && {
         PROMPTMILL_GOOD_OUTPUT: summary.rejected.good_output ? resolve(summary.rejected.good_output) : '',
       }),
-      // A run that stopped early has no summary on disk yet; standard input has it in all cases.
+      // A run that stopped early has no summary on disk yet; standard input always has it.
       PROMPTMILL_SUMMARY: files === null || halted !== null ? '' : resolve(files.summary),
     },
     // Standard output carries only data.
     stdio: ['pipe', process.stderr, process.stderr],
-    // A group of its own, so that what it started ends with it.
+    // A process group, so that the command's children end with it.
     detached: true,
   });
-  // A command that does not read its input is no fault.
+  // A command may ignore its input.
   child.stdin.on('error', () => {});
   child.stdin.end(body);
   const end = (): void => {
@@ -201,7 +190,7 @@ async function runCommand(
   });
 }
 
-/** One POST, and a second one when the first did not arrive. Redirects are not followed: they would take it elsewhere. */
+/** The second POST is for a failed first one. Redirects are not followed: they would send it elsewhere. */
 async function post(
   { variable, url, proxy }: NonNullable<Hooks['post']>,
   body: string,

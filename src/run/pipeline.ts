@@ -30,31 +30,28 @@ export interface RunResult {
   readonly summary: StoredSummary;
   /** Why the run ended before its last row; null when it is finished. */
   readonly halted: HaltReason | null;
-  /** The files of the run; null where the output is standard output. */
+  /** Null when the output is standard output. */
   readonly files: OutputFiles | null;
-  /** The file with the rows that a person should see; null where the job has none, or the run did not finish. */
+  /** The file with the rows for review; null when the job has none, or the run did not finish. */
   readonly review: string | null;
-  /** The page with the report; null where the job has none, the run did not finish, or it could not be made. */
+  /** The report page; null when the job has none, the run did not finish, or the page could not be made. */
   readonly report: string | null;
   /** Rows of the input that `--limit` left out. */
   readonly beyond: number;
-  /** Rows that are written, and rows whose outcome the store keeps until the run goes on. */
+  /** Rows written, and rows with an outcome that the store keeps until the run continues. */
   readonly kept: number;
-  /** Rows of a finished output that were to be called again; with 0 nothing was changed. Absent for a run. */
+  /** Rows selected for retry; with 0, nothing was changed. Absent for a run. */
   readonly retried?: number;
 }
 
-/** The exit code of a run that was not interrupted. What was asked of it and missed says more than that rows failed. */
+/** The exit code of an uninterrupted run. A missed requirement is more important than failed rows. */
 export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'>): 0 | 1 | 3 | 4 {
   if (halted !== null) return 3;
   if (summary.missed !== null) return 4;
   return summary.rows.failed > 0 ? 1 : 0;
 }
 
-/**
- * Runs a job, or continues its unfinished run: from the input to the output and the summary.
- * @throws UsageError when it cannot start; then nothing was sent
- */
+/** Runs a job or continues its unfinished run. @throws UsageError when it cannot start; nothing was sent */
 export async function runJob(settings: Settings, around: Unconnected): Promise<RunResult> {
   const world = await around.connect();
   prepareStateDir(settings.stateDir);
@@ -79,13 +76,12 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
   }
 }
 
-/** How a run ends whose rows take the places of others, in an output that is finished. */
+/** The end of a run whose rows replace rows of a finished output. */
 interface Mending {
-  /** Takes the place of `FINISHING`: has the output written anew, out of its other records and those of the run. */
+  /** Replaces `FINISHING`: rewrites the output from its other records and those of the run. */
   readonly steps: readonly Pick<FinishingStep, 'run'>[];
-  /** The summary of the output. @param own what that of the run alone is made of */
+  /** @param own the parts of the run's own summary */
   summary(own: SummaryParts): StoredSummary;
-  /** Whether the rows for review may be written anew. */
   mayReview(committer: Committer): Promise<boolean>;
 }
 
@@ -93,11 +89,10 @@ interface RunParts extends EngineParts {
   readonly mending?: Mending;
 }
 
-/** From the first row to the summary. */
 export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
-  // As it stands, whenever it is asked; its times are in the end those that the files say, which took time to write.
+  // Recomputed at each call. At the end it has the times in the files, which took time to write.
   const summary = (): StoredSummary => ({
     ...summarise(summaryParts(settings, parts, world.halt.reason)),
     ...ended,
@@ -130,7 +125,6 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
   }
 }
 
-/** Gives the output its name when every row is in it; else leaves the run as the same command finds it. */
 async function endRun(
   kept: number,
   parts: RunParts,
@@ -142,7 +136,7 @@ async function endRun(
   let halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
   const beyond = input.survey.rows - input.total;
-  // A run over the first rows goes on: it has not all rows with gold yet, and would write over what people have filled in.
+  // A run over the first rows will continue: it lacks gold, and would overwrite a review being filled in.
   let isWhole = halted === null && beyond === 0;
   if (halted === null && !isWhole && answer.kind === 'labels' && answer.abstainFor !== undefined)
     say(NO_THRESHOLD);
@@ -161,7 +155,7 @@ async function endRun(
     lastRun,
     ...(isWhole && committer.manifest.steps.require && { rejected: { good_output: good?.output ?? null } }),
   };
-  // The summary of the last run may have been replaced by an execution that was killed then.
+  // A killed execution may already have replaced the summary of the last run.
   const told = isWhole && files && !lastRun ? lastRunTold(files.summary, committer.manifest.run) : undefined;
   const now = (isWhole && mending?.summary(own)) || summarise(own);
   let summary: StoredSummary = {
@@ -177,7 +171,7 @@ async function endRun(
   if (halted === null) {
     summary = await committer.finish(summary, {
       keep: async () => {
-        // Answers that are not good enough are none to carry over: every night behind this one would be rejected for them (fault 105).
+        // Answers below the requirement are not carried over: they would reject every later run (fault 105).
         await (committer.manifest.steps.require === undefined ? reuse?.finish() : reuse?.discard());
         const isReplaced = good !== null && good.output === files?.output;
         if (settings.drift !== null && summary.missed !== null && isReplaced) await keepMeasure(good);
@@ -201,7 +195,7 @@ async function endRun(
       },
     });
   } else await committer.pause();
-  // Without a file there is nothing to continue.
+  // Without a file there is nothing to resume.
   if (halted === null || target === null) {
     await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
@@ -212,7 +206,6 @@ async function endRun(
 const NO_THRESHOLD =
   'no row abstains yet: the threshold of answer.abstain is found when the run has all rows of its input';
 
-/** What a person can do about rows that were not called again. */
 const heldText = (rows: number, output: string, emulated: boolean): string =>
   `${counted(rows, 'row')} ended failed with outcome_unknown: perhaps answered and billed, and not called again` +
   (output === '-' ? '' : `. To call them all the same: ${retryCommandFor(output, emulated)}`);
@@ -226,7 +219,6 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
   return halted.kind === 'signal' ? 'interrupted' : 'stopped';
 }
 
-/** What is about to happen, in the words of a person who looks on. */
 export function announce(
   settings: Settings,
   { say, address }: World,
@@ -262,7 +254,7 @@ function summaryParts(
   const isWhole = halted === null && manifest.rows === input.total;
   const output = committer.files?.output ?? '-';
   const { drift: found, ...others } = isWhole ? manifest.steps : {};
-  // The alarm may have changed since it was found.
+  // The alarm may have changed since the step ran.
   const drift = found && settings.drift ? { ...found, alarm: settings.drift.alarm } : null;
   const steps = { ...others, ...(drift && { drift }) };
   return {

@@ -16,26 +16,22 @@ import { checkReuse } from '../reuse/keys.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 
-/** What happens to every row, settled before the first is sent. All of it is pure. */
+/** What happens to every row, decided before the first is sent. Pure. */
 export interface Plan {
-  /** First line of the output; empty for a format without one. */
+  /** Empty for a format without one. */
   readonly header: string;
-  /** What is sent for a row, or the outcome it has without being sent. */
   readonly requests: RequestPlan;
-  /** The names in a record of what a person needs to tell what the right answer is; null for a job that does not abstain. */
+  /** Record parts that a reviewer needs; null for a job that does not abstain. */
   readonly reviewed: readonly string[] | null;
   readonly recordOf: (row: Row, outcome: Outcome) => RowRecord;
   readonly format: RecordFormat;
 }
 
-/**
- * Checks the job against the columns of its input.
- * @throws UsageError for a template, a column or an answer schema that cannot be used
- */
+/** @throws UsageError for an invalid template, column or answer schema */
 export async function planRows(settings: Settings, survey: Survey): Promise<Plan> {
   const { parameters, input, output } = settings;
   const { name } = input;
-  // Without a row an input without a header has no columns to hold the job against, and no row that could miss one.
+  // An input with neither header nor rows has no columns to check.
   const isBlank = !survey.format.hasHeader && survey.rows === 0;
   const requests = isBlank
     ? NO_REQUESTS
@@ -78,10 +74,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   };
 }
 
-/**
- * Where no row can have a value of its own, `max_tokens` must leave room for a prompt of at least one token.
- * @throws UsageError when it does not: every row would end `failed`
- */
+/** @throws UsageError when no prompt can fit beside `max_tokens`: every row would fail */
 function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns }: Survey): void {
   const model = modelBehind(endpoint);
   const { max_tokens } = parameters;
@@ -95,12 +88,9 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
   );
 }
 
-/**
- * The rows for review are read back from the output.
- * @throws UsageError when its columns leave out by what they are known
- */
+/** @throws UsageError when the output lacks columns that the review reads back from it */
 function checkReviewed(names: readonly string[] | null): void {
-  // The code of an answer that cannot be used; in JSONL it is in the error.
+  // The code of an unusable answer; in JSONL it is part of the error.
   const code = names?.some((name) => name === 'error' || name === 'error_code') ? [] : ['error_code'];
   const lacking =
     names === null ? [] : [...['text', 'abstained'].filter((name) => !names.includes(name)), ...code];
@@ -112,10 +102,7 @@ function checkReviewed(names: readonly string[] | null): void {
   );
 }
 
-/**
- * The labels to leave out for an accuracy are found in the output when it has all rows.
- * @throws UsageError when that is not possible
- */
+/** @throws UsageError when the threshold of `answer.abstain` cannot be found in the complete output */
 function checkAbstention({ answer, gold, output, answerSource }: Settings, format: RecordFormat): void {
   if (answer.kind !== 'labels' || answer.abstainFor === undefined || gold === null) return;
   if (output.path === '-') {
@@ -139,10 +126,7 @@ function checkAbstention({ answer, gold, output, answerSource }: Settings, forma
   );
 }
 
-/**
- * The first token says how sure the model is of its label, so it must tell the labels apart.
- * @throws UsageError when it does not
- */
+/** @throws UsageError when labels share their first token, which is the one that gives the confidence */
 function checkBeginnings({ endpoint, answer }: Settings): void {
   const model = modelBehind(endpoint);
   if (model === null || answer.kind !== 'labels' || answer.confidence === undefined) return;
@@ -163,7 +147,6 @@ const NO_REQUESTS: RequestPlan = {
   fits: () => null,
 };
 
-/** The check against the model's context window; none for a deployment whose model is not known. */
 function fitsContext({ endpoint }: Settings): ReturnType<typeof contextCheck> {
   const model = modelBehind(endpoint);
   if (model === null) return () => null;

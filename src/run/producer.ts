@@ -9,9 +9,9 @@ import type { Input } from './input.js';
 import type { Plan } from './plan.js';
 import type { Window, WindowChunk, WindowRow } from './window.js';
 
-/** A chunk is closed when its rows pass this size, whatever its number of rows: long prompts stay small entries. */
+/** Bytes after which a chunk is closed, however few rows it has: long prompts stay small entries. */
 export const CHUNK_BYTES = 1024 * 1024;
-/** Chunks that share one write to the queue. */
+/** Chunks per write to the queue. */
 const BATCH = 16;
 
 interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before' | 'deaths'> {
@@ -19,14 +19,11 @@ interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' 
   readonly plan: Pick<Plan, 'requests'>;
 }
 
-/** From the source to the queue: rows become requests, requests become chunks, and the window is kept full. */
 export class Producer {
-  /** What all chunks of this execution have in common. */
   readonly #common: Omit<Chunk, 'first' | 'rows'>;
-  /** What that takes in each entry, about: thousands of labels may. */
+  /** Approximate size of that in each entry; thousands of labels may make it large. */
   readonly #commonBytes: number;
 
-  /** @param canary the rows that go ahead of the rest */
   constructor(
     settings: Settings,
     private readonly parts: ProducerParts,
@@ -50,8 +47,8 @@ export class Producer {
   }
 
   /**
-   * Adds the rows of the input that are not on disk yet. Ends with the input, or when stopped.
-   * @param onGrown told of the bytes of an input that has grown since it was read in full
+   * Ends with the input, or when stopped.
+   * @param onGrown called with the bytes of an input that has grown since it was read in full
    */
   async run(signal: AbortSignal, onGrown: (to: number) => void): Promise<void> {
     const { window, canary } = this;
@@ -86,7 +83,7 @@ export class Producer {
         const looked = reuse?.look(row, request.prompt, request.parameters) ?? null;
         if (!looked?.source) requests.push(toSend(row, request));
         rows.push({ row, settled: null, looked });
-        // Also when it is not sent: a resume that knows less of earlier rows must end its chunks at the same ones.
+        // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
         bytes += request.prompt.length;
         held += request.prompt.length;
       } else {
@@ -106,21 +103,21 @@ export class Producer {
     window.close();
   }
 
-  /** The queue's form of a chunk that is in the window already, rendered again; null when nothing of it is sent. */
+  /** Null when none of the chunk's rows are sent. */
   again(chunk: WindowChunk): Chunk | null {
     if (chunk.sent === 0) return null;
     return { ...this.#common, first: chunk.first, rows: sentAgain(chunk, this.parts.plan.requests) };
   }
 }
 
-/** Null for a job whose workers need not read the answers. */
+/** Null when workers need not read the answers. */
 function asksOf({ onInvalid, answer }: Settings): Asks | null {
   if (onInvalid === null || (onInvalid.askAgain === 0 && onInvalid.deployment === null)) return null;
   const { askAgain: again, prompt, deployment } = onInvalid;
   return { answer, again, prompt, deployment };
 }
 
-/** The rows of a chunk that are sent, without those that take an outcome over. */
+/** Rows that reuse an outcome are not sent. */
 export const sentAgain = ({ rows }: WindowChunk, requests: RequestPlan): readonly ChunkRow[] =>
   rows.flatMap(({ row, looked }) => {
     const request = looked?.source ? null : rowRequest(row, requests);

@@ -2,7 +2,7 @@ import { missOf, noneAnswered } from '../account/require.js';
 import { rejectedFiles } from '../resume/output-files.js';
 import type { FinishingStep } from './step.js';
 
-/** Nobody looks at a scheduled run when it ends: what is below what its job asks does not take the place of what is good. */
+/** Scheduled runs end unattended: an output below the job's requirements does not replace a good one. */
 export const requireStep: FinishingStep = {
   name: 'require',
   async run({ committer, settings: { scheduled, require } }) {

@@ -8,27 +8,26 @@ import { type Ledger, NO_DEATHS, NOTHING } from '../store/ledger.js';
 import type { Producer } from './producer.js';
 import type { Window, WindowChunk } from './window.js';
 
-/** The oldest chunk is looked after when nothing has come of it for this time, in milliseconds. */
+/** Milliseconds without progress after which the oldest chunk is rescued. */
 const STUCK_MS = 5_000;
-/** The same for a chunk that was taken apart: its rows go into the queue one after the other. */
+/** The same for a chunk that was taken apart: its rows are queued one at a time. */
 const APART_MS = 250;
 /**
- * An entry without a lock that passes for active is added again after this time, in milliseconds. BullMQ hands out one whose
- * lock ran out before that, where a worker is there; of one whose lock is gone it may never know (fault 109).
+ * Milliseconds after which an active entry without a lock is added again. BullMQ hands out an entry whose
+ * lock expired sooner, if there is a worker; it may never notice a lock that is gone (fault 109).
  */
 const UNLOCKED_MS = 120_000;
-/** A store that loses entries again and again is told of no more often than this, in milliseconds. */
+/** Shortest time between two reports of lost entries, in milliseconds. */
 const TOLD_EVERY_MS = 60_000;
 
 /**
- * Looks after the oldest chunk when nothing has come of it for a while. The queue is disposable: an entry that
- * is gone (a store that came back empty, a lease that ran out) is added again, and a chunk whose workers
- * crashed again and again is taken apart, so that only the culprit ends `failed` (faults 35 and 44).
+ * Rescues the oldest chunk when it makes no progress. The queue is disposable: a lost entry (an empty store,
+ * an expired lease) is added again, and a chunk that crashed its workers repeatedly is taken apart, so that
+ * only the culprit ends `failed` (faults 35 and 44).
  */
 export class Rescue {
-  /** The oldest chunk, how many of its rows were known, and since when. */
+  /** The oldest chunk, its number of known rows, and since when. */
   #oldest = { first: 0, known: 0, since: performance.now(), lookedAt: performance.now() };
-  /** The first rows of chunks that were taken apart. */
   readonly #apart = new Set<number>();
   #toldAt = Number.NEGATIVE_INFINITY;
 
@@ -42,11 +41,7 @@ export class Rescue {
     private readonly deaths: Execution['deaths'] = NO_DEATHS,
   ) {}
 
-  /**
-   * Told of each look at the ledger.
-   * @param head the oldest chunk that is not complete
-   * @param known how many of its rows have an outcome
-   */
+  /** @param known rows of the head that have an outcome */
   async looked(head: WindowChunk | undefined, known: number): Promise<void> {
     const now = performance.now();
     if (this.deaths.size > 0) {
@@ -91,12 +86,11 @@ export class Rescue {
     }
   }
 
-  /** An entry that passes for active and has no lock would have been handed out again by now. */
+  /** By now an active entry without a lock would have been handed out again. */
   get #isUnlocked(): boolean {
     return performance.now() - this.#oldest.since > UNLOCKED_MS;
   }
 
-  /** The chunks of the window that want calls and have no entry, or perhaps one that nobody works on. */
   async #lost({ run, execution }: Chunk): Promise<readonly Chunk[]> {
     const { window, queue, ledger, producer } = this;
     const queued = window.all().filter(({ first, sent }) => sent > 0 && !this.#apart.has(first));
@@ -122,14 +116,14 @@ export class Rescue {
     this.log[level]({ entries }, 'the queue lost entries; they are added again');
   }
 
-  /** One row of a chunk that was taken apart, and only one: beside the culprit, innocents would crash with it. */
+  /** Tries one row of the chunk at a time: beside the culprit, innocent rows would crash too. */
   async #rescueNextRow(chunk: Chunk): Promise<void> {
     const { queue, ledger } = this;
     const known = await ledger.outcomes(chunk);
     const row = chunk.rows.find((each) => !known.has(each.row));
     if (row === undefined) return;
     const id = chunkId(chunk.run, chunk.execution, chunk.first, row.row);
-    // Tried alone, it has taken a process of the run with it once more.
+    // Tried alone, it crashed a process of the run again.
     const isCulprit = (this.deaths.get(row.row) ?? 0) > MOST_LOSSES;
     const state = isCulprit ? 'failed' : await queue.state(id);
     if (state === 'missing') {
@@ -141,7 +135,7 @@ export class Rescue {
         message: 'every worker that called this row ended before it answered',
       };
       const failed = { status: 'failed', error, attempts: 1, latency_ms: null } as const;
-      // An answer that did not fit is more than none.
+      // An answer that is invalid is better than none.
       const outcome = (await ledger.interim(chunk.run, [row.row])).get(row.row) ?? failed;
       const settled = [{ run: chunk.run, first: chunk.first, row: row.row, call: null, outcome }];
       await ledger.write({ ...NOTHING, settled });

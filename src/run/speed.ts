@@ -4,26 +4,22 @@ import type { Settings } from '../config/settings.js';
 import type { Quota } from '../pace/shared-pace.js';
 import type { Window } from './window.js';
 
-/** How fast a run calls its rows. Rows that need no call (skipped, copied, carried over) count nowhere here. */
+/** How fast a run calls its rows. Rows without a call (skipped, copied, carried over) are not counted. */
 export interface Speed {
-  /** Rows that needed a call and got their outcome, in this execution. */
+  /** Rows that needed a call and got an outcome, in this execution. */
   readonly called: number;
-  /** The same a second, over the last half minute; null while there is nothing to measure. */
+  /** Rows a second over the last half minute; null while there is nothing to measure. */
   readonly perSecond: number | null;
-  /** Seconds until the rows that are to be called have their outcomes; null while it is not known. */
+  /** Seconds until all rows to call have outcomes; null while unknown. */
   readonly secondsLeft: number | null;
 }
 
-/** Measures how fast rows are called, and says how long those that are left take. The clock is the caller's. */
 export class SpeedGauge {
   #called = 0;
   #toCall = 0;
   #window: RateWindow;
 
-  /**
-   * @param total rows of the run
-   * @param kept outcomes that the store had before this execution called anything
-   */
+  /** @param kept outcomes that the store had before this execution called anything */
   constructor(
     private readonly total: number,
     private readonly limits: Pick<Settings['limits'], 'promptsPerRequest'>,
@@ -33,13 +29,11 @@ export class SpeedGauge {
     this.#window = sampled([], { at: now, done: 0 });
   }
 
-  /** The collector has looked. */
   looked({ called, toCall }: { readonly called: number; readonly toCall: number }): void {
     this.#called = Math.max(0, called - this.kept);
     this.#toCall = toCall;
   }
 
-  /** @param tally of the rows that are written */
   at(
     now: number,
     window: Pick<Window, 'rows' | 'sent'>,
@@ -48,7 +42,7 @@ export class SpeedGauge {
   ): Speed {
     this.#window = sampled(this.#window, { at: now, done: this.#called });
     const perSecond = rateOf(this.#window);
-    // Of rows that were not read yet as many need a call as of those in the window: files are often sorted by what is in them.
+    // Assumes that unread rows need calls as often as rows in the window: files are often sorted by content.
     const share = window.rows === 0 ? 1 : window.sent / window.rows;
     const unread = Math.max(0, this.total - tally.rows.total - window.rows);
     const toCall = this.#toCall + unread * share;
@@ -57,7 +51,7 @@ export class SpeedGauge {
     return { called: this.#called, perSecond, secondsLeft };
   }
 
-  /** What the quota allows of the rows: for a while calls may be faster. */
+  /** The limit of the quota, in rows a second; calls may be faster for a while. */
   #mostPerSecond(tally: Pick<Tally, 'rows' | 'reused' | 'usage'>, quota: Quota | null): number {
     const called = rowsCalled(tally);
     const tokens = called === 0 ? 0 : tally.usage.total_tokens / called;

@@ -5,24 +5,23 @@ import type { Committer } from '../resume/committer.js';
 import type { Survey } from '../source/source.js';
 import type { World } from './world.js';
 
-/** A run that has every row of its input, before its output gets the name. */
+/** A run with every row of its input, before its output is named. */
 export interface Finishing extends Pick<World, 'say' | 'halt'> {
   readonly settings: Settings;
   readonly survey: Pick<Survey, 'sha256' | 'rows'>;
   readonly format: RecordFormat;
-  /** Has the records, and takes what the step finds. */
   readonly committer: Committer;
 }
 
 /**
- * Something that is done once with all rows of a run. An execution that is killed meanwhile leaves it to the next, which begins
- * it again: what it does depends on the part file and on the facts in the manifest alone.
+ * A step after all rows of a run are known. It depends on the part file and the manifest only, so after a
+ * crash the next execution repeats it.
  */
 export interface FinishingStep {
-  /** By which the manifest and the summary have what it finds. */
+  /** The key of its result in the manifest and the summary. */
   readonly name: keyof StepFacts;
-  /** Tells before anything is sent that the job cannot have it. @throws UsageError */
+  /** Called before anything is sent. @throws UsageError when the job cannot have this step */
   check?(settings: Settings, survey: Survey, format: RecordFormat): void;
-  /** Does nothing for a job that does not ask for it. @returns whether it came to its end before the halt */
+  /** Does nothing for a job that does not use it. @returns false when the halt interrupted it */
   run(finishing: Finishing): Promise<boolean>;
 }

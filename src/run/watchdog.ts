@@ -2,60 +2,55 @@ import { counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
 import { type Calling, clock, serviceWait } from '../worker/service-wait.js';
 
-/** The ledger answers in milliseconds; after this time without an answer a person is told, in milliseconds. */
+/** Milliseconds without an answer from the ledger (usually a few) after which the run reports it. */
 const SILENT_MS = 5_000;
-/** Workers on other machines are missed after this time, in milliseconds. */
+/** Milliseconds after which workers on other machines are reported missing. */
 const IDLE_MS = 30_000;
-/** A service that answers nothing for this time, or for this part of a call's time, is told of, in milliseconds. */
+/** Silence of the service is reported after `ms` milliseconds, or this part of a call's time-out. */
 const UNANSWERED = { ms: 30_000, part: 1 / 4 };
-/** Time after which an outage is put down to the rows, when hardly any others are left, in milliseconds. */
+/** Milliseconds after which an outage is blamed on the rows, when hardly any others are left. */
 const BLAME_MS = 15 * 60_000;
-/** Rows that may be left and were not called in an outage that is put down to the rows. */
+/** Most untried rows that may be left when an outage is blamed on the rows. */
 const UNTRIED_ROWS = 20;
-/** Rows may be in a pause between two attempts for this time, in milliseconds. */
+/** Longest pause of rows between two attempts, in milliseconds. */
 const LONGEST_PAUSE_MS = 60_000;
 
-/** The workers of other processes that take rows of the run's queue, as their heartbeats show them. */
 export interface Fleet {
   readonly workers: number;
-  /** What one of them waits for, in words. */
+  /** What one of them waits for, as text. */
   readonly waiting: string | null;
 }
 
-/** The worker, as far as the watchdog looks at it. */
 interface Watched extends Calling {
-  /** Calls under way; each has a deadline of its own. */
+  /** Calls in flight; each has its own deadline. */
   readonly inFlight: number;
-  /** Takes the rows that fail, and not the service, for the cause of an outage. */
+  /** Treats the failing rows, not the service, as the cause of an outage. */
   blameRows(): void;
-  /** What it waits for on the side of another deployment, in words. @default there is none */
+  /** What it waits for at another deployment, as text. @default never waits */
   otherWait?(now: number): string | null;
 }
 
 interface WatchdogOptions {
-  /** Null where workers on other machines make the calls. */
+  /** Null when workers on other machines make the calls. */
   readonly worker: Watched | null;
-  /** What the heartbeats last showed of those workers; null before it has. @default nothing is known of them */
+  /** Null before the first heartbeats. @default unknown */
   readonly fleet?: () => Fleet | null;
-  /** Time without an answered row after which the run is given up, in milliseconds. */
+  /** Milliseconds without an answered row after which the run gives up. */
   readonly giveUpMs: number;
-  /** Longest time of one call, in milliseconds. */
   readonly timeoutMs: number;
-  /** Rows of the run. */
   readonly total: number;
-  /** Where the queue is, for messages. */
   readonly queue: string;
-  /** What the store refuses, and since when by the clock of the caller; null while it takes what it is given. */
+  /** What the store refuses, and since when by the caller's clock; null while it accepts writes. */
   readonly refusal?: () => { readonly since: number; readonly message: string } | null;
-  /** Since when records wait for their reader, by the clock of the caller; null while none do. @default none ever do */
+  /** Since when records wait for their reader, by the caller's clock; null while none do. @default never */
   readonly unreadSince?: () => number | null;
 }
 
-/** Knows what a run waits for, since when, and when it has waited long enough. The clock is the caller's. */
+/** Knows what a run waits for, since when, and when to give up. The clock is the caller's. */
 export class Watchdog {
   #known: number;
   #progressAt: number;
-  /** From when the patience of the run counts: waits that have a known end use none of it up. */
+  /** Start of the silence that counts towards giving up; waits with a known end do not count. */
   #quietFrom: number;
   #lookedAt: number;
 
@@ -70,12 +65,10 @@ export class Watchdog {
     this.#lookedAt = now;
   }
 
-  /** Rows whose outcome is known. */
   get known(): number {
     return this.#known;
   }
 
-  /** The ledger answered: so many rows are known. */
   looked(known: number, now: number): void {
     if (known !== this.#known) {
       this.#progressAt = now;
@@ -85,12 +78,12 @@ export class Watchdog {
     this.#lookedAt = now;
   }
 
-  /** Time without a row answered while rows are left, in milliseconds. */
+  /** Milliseconds without an answered row; 0 when no rows are left. */
   idleMs(now: number): number {
     return this.#known < this.options.total ? now - this.#progressAt : 0;
   }
 
-  /** What the run waits for, in words; null while it gets on. */
+  /** Null while the run makes progress. */
   waiting(now: number): string | null {
     const { worker, queue } = this.options;
     const refusal = this.options.refusal?.() ?? null;
@@ -101,7 +94,7 @@ export class Watchdog {
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
     const idle = this.idleMs(now);
-    // Only its own rows wait for another deployment; the others may get on.
+    // Only some rows wait for another deployment; the others may make progress.
     const other = (): string | null => (idle > SILENT_MS ? (worker?.otherWait?.(now) ?? null) : null);
     if (worker !== null) return serviceWait(worker, now) ?? other() ?? this.#unanswered(worker, now);
     const fleet = this.options.fleet?.() ?? null;
@@ -115,10 +108,10 @@ export class Watchdog {
     return `waiting since ${clock(this.#progressAt)} for workers`;
   }
 
-  /** A server that shuts down may hold its connections open: then nothing comes until the calls time out. */
+  /** A server that shuts down may keep connections open; then nothing arrives until the calls time out. */
   #unanswered({ inFlight }: Watched, now: number): string | null {
     const { timeoutMs } = this.options;
-    // Not from before a pause that the service asked for.
+    // Does not count a pause that the service asked for.
     const since = Math.max(this.#progressAt, this.#quietFrom);
     if (inFlight === 0 || now - since <= Math.min(UNANSWERED.ms, timeoutMs * UNANSWERED.part)) return null;
     return (
@@ -127,24 +120,24 @@ export class Watchdog {
     );
   }
 
-  /** Why the run should stop; null while there is hope. Workers on other machines may be started at any time. */
+  /** Why the run should stop; null to continue. Workers on other machines may be started at any time. */
   overdue(now: number): Fault | null {
     const { worker, giveUpMs, queue, total } = this.options;
-    // A reader may take its time. The ledger is looked at again when it goes on.
+    // A reader may take its time; the ledger is read again when it continues.
     if ((this.options.unreadSince?.() ?? null) !== null) {
       this.#lookedAt = now;
       this.#quietFrom = now;
       return null;
     }
     const silent = now - this.#lookedAt > SILENT_MS;
-    // The service knows when it will have quota again; the pauses of an outage look alike, and are none.
+    // The service knows when it will have quota again; the pauses of an outage have no known end.
     if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))
       this.#quietFrom = now;
     const quiet = now - this.#quietFrom;
     const outage = worker?.outage;
     const few = outage?.connected === true && total - this.#known <= outage.rows + UNTRIED_ROWS;
     if (worker !== null && few && !silent && quiet >= Math.min(giveUpMs, BLAME_MS)) {
-      // Nearly every row that is left was called and failed: the rows are the likelier cause, and they may fail.
+      // Nearly every row left was called and failed, so the rows are the likely cause, and may fail.
       worker.blameRows();
       this.#quietFrom = now;
       return null;

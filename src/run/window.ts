@@ -1,32 +1,27 @@
 import type { Outcome, Row } from '../model.js';
 import type { Looked } from '../reuse/reuse.js';
 
-/** A row on its way through the queue, or past it. */
 export interface WindowRow {
   readonly row: Row;
-  /** The outcome that it has without a call: skipped, or failed before sending; null where it may need one. */
+  /** Outcome without a call: skipped, or failed before sending; null when the row may need a call. */
   readonly settled: Outcome | null;
-  /** Under what its outcome is kept for others, or whose it takes over; null where nothing is reused. */
+  /** Key that keeps its outcome for others, or the source of its outcome; null when nothing is reused. */
   readonly looked: Looked | null;
 }
 
-/** Consecutive rows on their way through the queue. */
 export interface WindowChunk {
   /** Number of the first row; also the chunk's name in the ledger. */
   readonly first: number;
   readonly rows: readonly WindowRow[];
-  /** How many of them are sent: so many the ledger has to know before the chunk can be written. */
+  /** Rows that are sent: the outcomes that the ledger must have before the chunk can be written. */
   readonly sent: number;
-  /** Bytes that the rows hold in memory and in the store, about. */
+  /** Approximate bytes of the rows in memory and in the store. */
   readonly bytes: number;
-  /** Processes of the run may have died of one of its rows: they are tried one by one, and the chunk is not in the queue. */
+  /** A row may have crashed processes: the rows are tried one by one, outside the queue. */
   readonly isApart: boolean;
 }
 
-/**
- * The rows that are handed to the queue and not yet written to the output, in input order. It bounds what
- * waits in memory and in the store: the producer waits for room, the collector makes it.
- */
+/** Rows between queue and output, in input order. Bounds memory and store: the producer waits for room. */
 export class Window {
   readonly #chunks: WindowChunk[] = [];
   #rows = 0;
@@ -36,9 +31,8 @@ export class Window {
   #closed = false;
 
   constructor(
-    /** Most rows in the window. */
     private readonly maxRows: number,
-    /** Most bytes in the window; a single chunk may pass it, alone. */
+    /** A single larger chunk is allowed, alone. */
     private readonly maxBytes: number,
   ) {}
 
@@ -46,7 +40,6 @@ export class Window {
     return this.#rows;
   }
 
-  /** Those of the rows that need a call. */
   get sent(): number {
     return this.#sent;
   }
@@ -55,7 +48,6 @@ export class Window {
     return this.#rows > 0 && (this.#rows >= this.maxRows || this.#bytes >= this.maxBytes);
   }
 
-  /** Everything that was added is on disk, and nothing more comes. */
   get done(): boolean {
     return this.#closed && this.#chunks.length === 0;
   }
@@ -64,12 +56,11 @@ export class Window {
     return this.#chunks;
   }
 
-  /** The oldest chunks, at most `count`. */
   heads(count: number): readonly WindowChunk[] {
     return this.#chunks.slice(0, count);
   }
 
-  /** Resolves when there is room, or when the window is closed. Only the producer waits here. */
+  /** Resolves when there is room, or when the window is closed. For one waiter, the producer. */
   async room(): Promise<void> {
     while (!this.#closed && this.full) {
       await new Promise<void>((resolve) => {
@@ -85,7 +76,6 @@ export class Window {
     this.#bytes += chunk.bytes;
   }
 
-  /** Drops the oldest chunks: they are on disk. */
   release(count: number): void {
     for (const chunk of this.#chunks.splice(0, count)) {
       this.#rows -= chunk.rows.length;
@@ -95,7 +85,7 @@ export class Window {
     this.#wake?.();
   }
 
-  /** Nothing more comes: the input has ended, or the run stops, and then a waiting producer may go. */
+  /** Also releases a waiting producer. */
   close(): void {
     this.#closed = true;
     this.#wake?.();

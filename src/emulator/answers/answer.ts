@@ -4,16 +4,15 @@ import { type Possibility, spelled } from './possible.js';
 import { type Reading, summaryOf, wordsOf } from './reading.js';
 
 /**
- * What stands in for the text of a model: a label, JSON, a number, a summary or some sentences, with the whitespace that
- * completions begin with. A function of its arguments; `random` decides what the prompt leaves open.
+ * A model's text for a prompt. Depends on its arguments only; `random` decides what the prompt leaves open.
  */
 export function answer(reading: Reading, random: () => number, temperature: number): string {
   return leadFor(reading.prompt) + contentOf(reading, random, temperature);
 }
 
 /**
- * Everything that may be answered where there are labels, in the spellings of a model, and how likely it is; what
- * {@link answer} gives at temperature 0 for the same `random` comes first. `null` for all other prompts.
+ * Every possible answer to a prompt with labels, with its probability. The first is what {@link answer} gives
+ * at temperature 0 for the same `random`. `null` for all other prompts.
  */
 export function possibleAnswers(reading: Reading, random: () => number): readonly Possibility[] | null {
   const { prompt, spec, subject } = reading;
@@ -42,7 +41,7 @@ function contentOf(reading: Reading, random: () => number, temperature: number):
   }
 }
 
-/** Completions begin with a space after a cue, and with an empty line after a prompt that ends in a sentence. */
+/** Completions begin with a space after a cue, and with an empty line after a finished sentence. */
 function leadFor(prompt: string): string {
   if (/\s$|[{["]$/.test(prompt)) return '';
   return prompt.endsWith(':') ? ' ' : '\n\n';
@@ -56,7 +55,6 @@ const SENTENCES = [
   'With $ it helps to start simple and to add only what proves necessary.',
 ];
 
-/** Two to four sentences about whatever the prompt is about. */
 function sentencesAbout(prompt: string, random: () => number): string {
   const words = wordsOf(prompt.slice(-2_000)).filter(({ length }) => length > 5);
   const topic = words[Math.floor(random() * words.length)] ?? 'this';

@@ -8,20 +8,20 @@ import { type Reading, summaryOf, wordsOf } from './reading.js';
 type Schema = Extract<AnswerSpec, { kind: 'json' }>['schema'];
 
 interface Task {
-  /** The text, and what the prompt says of it beside: its date, its sender. */
+  /** The text, and `known` with what the prompt adds to it: its date, its sender. */
   readonly subject: string;
   readonly known: string;
   readonly random: () => number;
   readonly temperature: number;
-  /** Where `$ref` leads. */
+  /** Where `$ref` points. */
   readonly root: Schema;
-  /** How many more values are made: a schema may contain itself, or ask for many items. */
+  /** How many more values may be made: a schema may contain itself, or ask for many items. */
   left: number;
 }
 
 const MOST_VALUES = 200;
 
-/** Keys whose values are of another type than text, where the schema does not say. */
+/** Keys whose values are not text when the schema has no type. */
 const NUMBER =
   /amount|price|total|cost|quantity|rating|stars|score|confidence|probability|percent|(?:^|_)(?:count|age|year)(?:$|_)/i;
 const BOOLEAN = /^(?:is|has|was|would|will|should|can|needs)(?:_|[A-Z])/;
@@ -31,7 +31,6 @@ const PROSE =
 
 const SENTIMENTS = ['positive', 'negative', 'neutral'].map((name) => term(name));
 
-/** What a key asks for, the pattern that finds it in a text, and what stands in for it. */
 const VALUES: ReadonlyArray<readonly [key: RegExp, found: RegExp, otherwise: string]> = [
   [/e.?mail/i, /\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}/, 'someone@example.com'],
   [/phone|mobile/i, /\+\d[\d ().-]{6,18}\d\b/, '+1 555 0100'],
@@ -46,7 +45,7 @@ const VALUES: ReadonlyArray<readonly [key: RegExp, found: RegExp, otherwise: str
   ],
 ];
 
-/** JSON of a schema. Values that a pattern finds in the text are the text's, the others are made up. */
+/** JSON for a schema: values found in the text by a pattern, and made-up ones for the rest. */
 export function jsonAnswer(
   { instruction, subject }: Reading,
   root: Schema,
@@ -56,7 +55,7 @@ export function jsonAnswer(
   const [, beside = ''] = /\n[^\S\n]*\n([\s\S]*)/.exec(instruction) ?? [];
   const known = `${subject}\n${beside}`;
   const task = { subject, known, random, temperature, root, left: MOST_VALUES };
-  // On one line, with the spaces that a model writes.
+  // On one line, with the spaces a model writes.
   return JSON.stringify(valueFor('', root, task), null, 1)
     .replace(/(?<=[[{])\n\s*|\n\s*(?=[\]}])/g, '')
     .replace(/\n\s*/g, ' ');
@@ -94,7 +93,6 @@ function valueFor(name: string, given: Schema, task: Task): Json {
   }
 }
 
-/** A schema behind a reference, or the first variant that is not `null`. */
 function resolved(schema: Schema, root: Schema): Schema {
   const { $ref: reference, anyOf, oneOf, allOf } = schema;
   if (typeof reference === 'string') return reference.split('/').slice(1).reduce(objectIn, root);
@@ -104,7 +102,6 @@ function resolved(schema: Schema, root: Schema): Schema {
   return { ...resolved(variant, root), nullable: variants.some(({ type }) => type === 'null') };
 }
 
-/** A member that is an object, or an empty one. */
 function objectIn(body: Schema, member: string): Schema {
   const value = body[member];
   return isObject(value) ? value : {};
@@ -116,7 +113,7 @@ function typeFor(name: string, schema: Schema): string {
   return BOOLEAN.test(name) ? 'boolean' : 'string';
 }
 
-/** A number in the range of a schema: by the tone of the text where it is a rating. */
+/** A number in the range of a schema; a rating follows the tone of the text. */
 export function numberFor(
   name: string,
   { type, minimum, maximum }: { readonly [limit in 'type' | 'minimum' | 'maximum']?: Json | undefined },
@@ -140,7 +137,7 @@ function textFor(
   { subject, known, random, temperature }: Task,
 ): string | null {
   if (/sentiment|polarity|mood/i.test(name)) return choose(subject, SENTIMENTS, random, temperature);
-  // A value of an example is valid, whatever the key means.
+  // A value from the examples is valid, whatever the key means.
   const examples = [schema['examples'] ?? []].flat().filter((example) => typeof example === 'string');
   const given = examples[Math.floor(random() * examples.length)];
   const [, pattern, otherwise] = VALUES.find(([key]) => key.test(name)) ?? [];

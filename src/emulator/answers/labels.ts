@@ -2,13 +2,12 @@ import { opinionOf } from './opinion.js';
 import { drawn, inShares, type Possibility } from './possible.js';
 import { definitionsIn, type Reading, wordsOf } from './reading.js';
 
-/** A label, and the words that say what it means; empty where there are none. */
+/** A label and the instruction's words that explain it; `meaning` is empty when there are none. */
 export interface Term {
   readonly name: string;
   readonly meaning: string;
 }
 
-/** Where a label stands between negative and positive. */
 const POLES: ReadonlyArray<readonly [pole: number, RegExp]> = [
   [-1, /^(?:neg|bad|unhappy|unfavou?r|dissatisf)/i],
   [0, /^(?:neutr|mixed)/i],
@@ -17,7 +16,6 @@ const POLES: ReadonlyArray<readonly [pole: number, RegExp]> = [
 
 export const term = (name: string, meaning = ''): Term => ({ name, meaning });
 
-/** Labels with what the instruction says that they mean. */
 export function termsOf(labels: readonly string[], { instruction }: Reading): readonly Term[] {
   const meanings = new Map(
     definitionsIn(instruction).map(([name, meaning]) => [name.toLowerCase(), meaning]),
@@ -25,7 +23,6 @@ export function termsOf(labels: readonly string[], { instruction }: Reading): re
   return labels.map((name) => term(name, meanings.get(name.toLowerCase())));
 }
 
-/** One of the labels: the likeliest at temperature 0, drawn by what they are likely above it. */
 export function choose(
   text: string,
   terms: readonly Term[],
@@ -36,20 +33,20 @@ export function choose(
   return temperature === 0 ? (shares[0]?.text ?? '') : drawn(shares, temperature, random);
 }
 
-/** What a label weighs that is one place of the scale away from where a text leans to: e to the power of −{@link SPREAD}. */
+/** A label that is d places of the scale away from where a text leans weighs e^(−{@link SPREAD} × d²). */
 const SPREAD = 0.4;
-/** Places of the scale in one unit of {@link Opinion.leaning}. */
+/** Places of the scale per unit of {@link Opinion.leaning}. */
 const STRIDE = 2.5;
-/** The share that all labels have alike, whatever the text says: the reading is that often beside the point. */
+/** Probability spread evenly over all labels: the reading is wrong about this often. */
 const LAPSE = 0.15;
-/** The label that is answered at temperature 0 is likelier than any other by this factor at least. */
+/** The answer at temperature 0 is likelier than any other label by at least this factor. */
 const LEAD_OF_FIRST = 1.05;
 
 /**
- * How likely each label is, the likeliest first: it is the answer at temperature 0. That is: by the tone of the text where they
- * are poles of a sentiment or steps of a scale, by the words that they and their meanings share with it otherwise, and by
- * chance where neither tells. The three numbers above were chosen so that the ratings of some 1,100 reviews agree with the
- * answers about as often as the shares say.
+ * The probability of each label, the likeliest (the answer at temperature 0) first. Labels on a sentiment or
+ * number scale are weighed by the tone of the text, others by shared words, else by chance. The three numbers
+ * above were chosen so that ratings of about 1,100 reviews agree with the answers about as often as the
+ * shares say.
  */
 export function sharesOf(text: string, terms: readonly Term[], random: () => number): Possibility[] {
   const places = terms.map(({ name }, index) => placeOf(name, index / (terms.length - 1)));
@@ -81,7 +78,7 @@ export function sharesOf(text: string, terms: readonly Term[], random: () => num
   return inShares(weighed).sort((a, b) => b.share - a.share);
 }
 
-/** From −2 to 2: where a label stands on a scale of sentiment, or a number on that of its list. */
+/** Position from −2 to 2 of a label on the sentiment scale, or of a number in its list. */
 function placeOf(label: string, share: number): number | null {
   if (/^\d+$/.test(label)) return 4 * share - 2;
   const [, negation, strong, plain = ''] =
@@ -92,7 +89,6 @@ function placeOf(label: string, share: number): number | null {
     : pole * (negation === undefined ? 1 : -1) * (strong === undefined ? 1 : 2);
 }
 
-/** How many words of a text begin like one of a label or of its meaning. */
 function overlap(source: string, words: readonly string[]): number {
   const long = wordsOf(source).filter(({ length }) => length > 3);
   const stems = long.map((word) => word.slice(0, Math.max(4, word.length - 2)));

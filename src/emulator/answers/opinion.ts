@@ -1,31 +1,29 @@
 import { wordsOf } from './reading.js';
 
-/** English words of opinion by their beginnings. */
 const GOOD =
   /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|good|nice|beautiful|lovely|comf|happy|pleas|glad|enjoy|recommend|satisf|helpful|friendly|fast|easy|reliab|best|better|brilliant|superb|delight|favou?rite|impress|quiet|sturdy|solid|durable|warm|bright|flatter|cute|soft|worth|quality|compliment|thank|gorgeous|clever|handy|smooth|finally|works|lasts|survive)/;
 const BAD =
   /^(?:terribl|horribl|awful|worst|worse|disappoint|hate|useless|garbage|poor|bad|broke|refund|return|waste|cheap|flimsy|leak|crack|rust|stuck|jam|slip|smell|noisy|loud|slow|late|wrong|problem|issue|fault|fail|damage|defect|ripped|torn|tore|hole|itchy|uncomfort|shapeless|unfortunate|sad|annoy|frustrat|rude|missing|junk|scam|dead|died|stopped|avoid|unhappy|nothing|never|weird|odd|thin|tight|huge|stiff|overpric|expensive|complain|unus|mess|fell|burn|melt|wobbl|squeak|cold|hurt|pain|meh|support|too$)/;
 const NEGATION = /^(?:not|no|never|hardly|barely|without|cannot|\p{L}+n't)$/u;
 
-/** Words of opinion that leave little doubt, unless they are negated. */
+/** Opinion words that leave little doubt, unless they are negated. */
 const PLAIN =
   /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|beautiful|gorgeous|comf|happy|glad|compliment|recommend|best|superb|enjoy|finally|easy|refund|return|broke|leak|crack|rust|disappoint|worst|awful|terribl|horribl|unfortunate|flimsy|hole|died|burn|waste|useless|poor|stopped|hate|avoid|ripped|torn|smell)/;
 
-/** What the other words of opinion weigh beside those. */
+/** Weight of the other opinion words, where {@link PLAIN} ones weigh 1. */
 const VAGUE = 0.4;
 
-/** A negation turns around what follows within so many words. */
+/** A negation reverses the opinion words among the next so many words. */
 const NEGATION_REACH = 3;
 
-/** The opinion of an English text. */
 export interface Opinion {
   /** From −2 to 2. */
   readonly tone: number;
-  /** How far the text leans to one side: by plain words more than by vague ones, less where some say the opposite. About −5 to 5. */
+  /** Lean to one side, about −5 to 5. Plain words count more than vague ones; contradictions reduce it. */
   readonly leaning: number;
 }
 
-/** `null` for a text without an English word of opinion. What follows "but" counts twice. */
+/** `null` for a text without an English opinion word. Words after "but" count twice. */
 export function opinionOf(text: string): Opinion | null {
   let [isSaid, sum, weight, negated, leaning, evidence] = [false, 0, 1, 0, 0, 0];
   for (const word of wordsOf(text)) {

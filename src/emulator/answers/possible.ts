@@ -1,20 +1,17 @@
-/** A text that may be answered. */
 export interface Possibility {
   readonly text: string;
-  /** How likely it is at temperature 1. */
+  /** Probability at temperature 1. */
   readonly share: number;
 }
 
-/** The same texts, with shares that add up to 1. */
 export function inShares(weighed: readonly Possibility[]): Possibility[] {
   const total = weighed.reduce((sum, { share }) => sum + share, 0);
   return weighed.map(({ text, share }) => ({ text, share: share / total }));
 }
 
-/** One of the texts, by their shares; a temperature above 1 makes these more alike, one below 1 less. */
 export function drawn(possible: readonly Possibility[], temperature: number, random: () => number): string {
   const most = Math.max(...possible.map(({ share }) => share));
-  // Against the largest, so that a very low temperature leaves something.
+  // Relative to the largest, so that a very low temperature does not make every share 0.
   const tempered = inShares(
     possible.map(({ text, share }) => ({ text, share: (share / most) ** (1 / temperature) })),
   );
@@ -26,18 +23,15 @@ export function drawn(possible: readonly Possibility[], temperature: number, ran
   return tempered.at(-1)?.text ?? '';
 }
 
-/** Texts that are answered at times although they are none of the labels, each half as often as the one before it. */
+/** Occasional answers that are none of the labels, each half as likely as the one before it. */
 const NO_LABEL = ['mixed', 'unclear', 'It depends.', 'I am not sure.'] as const;
 
-/** How often it is one of these, how often a label has another capital, and how often other white space before it. */
+/** Probability of such an answer, of a label in another case, and of other leading white space. */
 const NO_LABEL_SHARE = 0.02;
 const OTHER_CASE_SHARE = 0.03;
 const OTHER_LEAD_SHARE = 0.03;
 
-/**
- * The texts that a model gives labels in.
- * @param lead white space before an answer
- */
+/** @param lead white space before an answer */
 export function spelled(labels: readonly Possibility[], lead: string): Possibility[] {
   const otherLead = lead === ' ' ? '' : ' ';
   return [

@@ -1,11 +1,9 @@
 import type { AnswerSpec } from '../../answer/answer-spec.js';
 
-/** A prompt as a model would read it: on which text it asks for what, and after which cue the answer begins. */
+/** A prompt as a model would read it. */
 export interface Reading {
   readonly prompt: string;
-  /** What is to be answered. */
   readonly spec: AnswerSpec;
-  /** What stands before the text. */
   readonly instruction: string;
   /** The text to classify, extract from or summarise. */
   readonly subject: string;
@@ -18,19 +16,20 @@ const LONGEST_READ = 24_000;
 
 const CUE = /\n[^\S\n]*([^:\n]{1,60}):[\s"{[]*$/;
 
-/** What the text stands behind: its caption, else the first paragraph, else the first line. */
+/** What precedes the text: its caption, else the first paragraph, else the first line. */
 const BEFORE_TEXT = [
   /^\W{0,5}(?:text|message|review|e?mail|comment|feedback|content|post|article|complaint|ticket|tweet|document)[\w #()]{0,15}:/im,
   /\n[ \t]*\n/,
   /\n/,
 ];
 
-/** The longest integer scale whose steps are answered as labels are, with a probability each. */
+/** The longest integer scale answered like labels, with a probability for each step. */
 const LONGEST_SCALE = 20;
 
 /**
- * Reads a prompt; of one that is longer than prose of a context window can be, its beginning and end.
- * @param told what the job reads from its answers; a text where nobody knows, and then the prompt itself says what it asks for
+ * Reads a prompt. One longer than a context window of prose is read at its beginning and end only.
+ * @param told what the job reads from its answers; text when the job is unknown, and then the prompt itself
+ * decides
  */
 export function readingOf(prompt: string, told: AnswerSpec): Reading {
   const half = LONGEST_READ / 2;
@@ -52,7 +51,6 @@ export function readingOf(prompt: string, told: AnswerSpec): Reading {
   };
 }
 
-/** A short scale of whole numbers as its steps. */
 function asScale(spec: AnswerSpec): AnswerSpec {
   if (spec.kind !== 'number') return spec;
   const { min, max, integer } = spec;
@@ -67,7 +65,7 @@ function asScale(spec: AnswerSpec): AnswerSpec {
 const WORD = String.raw`(?<![\p{L}\p{N}])[\p{L}\p{N}][\p{L}\p{N}'’_/-]{0,30}`;
 const NAME = `${WORD}(?: (?!or )${WORD}){0,2}`;
 
-/** `one of A, B, C`, or `A, B or C` at the end of a sentence; lists are bounded, so that the search takes linear time. */
+/** `one of A, B, C`, or `A, B or C` at the end of a sentence. Bounded lists keep the search linear. */
 const LABELS = new RegExp(
   String.raw`(?<=\bone of(?: the\w* [\w ]{1,20}:|:)? )${NAME}(?:, (?:or )?${NAME})+` +
     `|(?:(?:not|very|strongly) )?${WORD}(?:, ${NAME}){0,60},? or ${NAME}(?=[ ]?(?:[.:;?!)]|$))`,
@@ -78,18 +76,15 @@ const LABELS = new RegExp(
 const KEYS =
   /\bJSON\b[^\n]{0,100}?\b(?:keys?|fields?)\b:? ((?:(?:, (?:and )?| and )?["'`]?[\w-]{1,40}["'`]?){1,60})/i;
 
-/** Lines behind one that ends in a colon. */
 const LINES = /:[^\S\n]*\n((?:[^\n]+(?:\n|$)){2,})/;
 
-/** A line that says what a label or a key means: `name - meaning`, `- "name": meaning`, `1. name (meaning)`. */
+/** A line that defines a label or a key: `name - meaning`, `- "name": meaning`, `1. name (meaning)`. */
 const DEFINITION =
   /^[^\p{L}\p{N}\n]{0,9}(?:\d{1,2}[.)] )?["'`*]{0,3}([^\n:=(]{1,60}?)["'`*]{0,3}(?:\s[-–—]\s|[:=(])(.*)$/gmu;
 
-/** The names that lines of a text define, and their meanings. */
 export const definitionsIn = (text: string): [name: string, meaning: string][] =>
   [...text.matchAll(DEFINITION)].map(([, name = '', meaning = '']) => [name, meaning]);
 
-/** What a prompt asks for by itself. */
 function recognised(instruction: string): AnswerSpec {
   const defined = definitionsIn(LINES.exec(instruction)?.[1] ?? '');
   const keys = KEYS.exec(instruction)?.[1]?.match(/[\w-]+(?=["'`]|,| and |$)/g) ?? [];
@@ -110,7 +105,6 @@ function labelsIn(text: string): string[] {
   return list?.split(/,? or |, /i) ?? [];
 }
 
-/** The words of a text, in lower case. */
 export function wordsOf(text: string): string[] {
   return (
     text
@@ -120,10 +114,8 @@ export function wordsOf(text: string): string[] {
   );
 }
 
-/** Most words of a summary. */
 const SUMMARY_WORDS = 30;
 
-/** A text's first sentence, with an end. */
 export function summaryOf(text: string): string {
   const plain = text.replace(/\s+/g, ' ').trim();
   const words = (/^.{15,}?[.!?](?=\s|$)/.exec(plain)?.[0] ?? plain).split(' ');

@@ -1,11 +1,11 @@
 import { pick } from '../random.js';
 import type { Reading } from './reading.js';
 
-/** Ways in which a model answers that nobody asked for. `cut` shortens any answer; the others change what it says. */
+/** Answers against the instructions. `cut` shortens any answer; the others change its content. */
 export const UNWANTED = ['invalid', 'fenced', 'cut', 'chatty', 'broken'] as const;
 export type Unwanted = (typeof UNWANTED)[number];
 
-/** None has a digit or a bracket in it, so that it is no number and no JSON. */
+/** None contains a digit or a bracket, so none reads as a number or as JSON. */
 const INVALID = [
   'I am not sure.',
   'N/A',
@@ -13,10 +13,7 @@ const INVALID = [
   'As a language model, I cannot tell.',
 ] as const;
 
-/**
- * Makes answers to a prompt such as nobody asked for.
- * @param random decides the words of an invalid one
- */
+/** @param random chooses the words of an invalid answer */
 export function unwanted(
   way: Unwanted,
   { spec, cue }: Reading,
