@@ -7,14 +7,7 @@ export const MOST_BUCKETS = 120;
 const FIRST_WIDTH_MS = 250;
 
 /** Per bucket. The sum over all buckets is the figure of the run. */
-const COUNTED = [
-  'rows',
-  'failed',
-  'prompt_tokens',
-  'completion_tokens',
-  'sent',
-  'rate_limited',
-] as const;
+const COUNTED = ['rows', 'failed', 'prompt_tokens', 'completion_tokens', 'sent', 'rate_limited'] as const;
 
 const series = z.array(amount).max(MOST_BUCKETS).readonly();
 
