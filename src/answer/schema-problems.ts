@@ -92,7 +92,7 @@ export function unknownKeywords(schema: unknown, path: Path = []): readonly Sche
     const near = nearest(name, KEYWORDS);
     return near === null
       ? []
-      : [{ path: [...path, name], message: `is no keyword of JSON Schema: did you mean ${near}?` }];
+      : [{ path: [...path, name], message: `is not a keyword of JSON Schema: did you mean ${near}?` }];
   });
   const first = members[0]?.[0];
   if (
@@ -100,7 +100,7 @@ export function unknownKeywords(schema: unknown, path: Path = []): readonly Sche
     first !== undefined &&
     !members.some(([name]) => isKeyword(name) || /^x-/.test(name))
   ) {
-    const message = `is no keyword of JSON Schema: name a property as type: object, properties: { ${first}: { type: string } }`;
+    const message = `is not a keyword of JSON Schema: name a property as type: object, properties: { ${first}: { type: string } }`;
     return [{ path: [...path, first], message }];
   }
   const inner = members.flatMap(([name, value]) => {

@@ -17,7 +17,7 @@ interface Options {
 const EXAMPLES = `
 Examples:
   $ promptmill compare out/monday.csv out/tuesday.csv
-      the same input twice: rows are told by their number
+      the same input twice: rows are matched by row number
   $ promptmill compare out/monday.csv out/tuesday.csv --by review_id
       inputs that differ: rows are told by a column that both have
   $ promptmill compare old.csv new.jsonl --output changed.csv

@@ -158,7 +158,7 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   const left = readManifest(outputFiles(path).manifest);
   const print = fingerprint(settings, await sha256Of(settings.input.path));
   const isSame = left !== null && changedParts(left.fingerprint, print).length === 0;
-  if (isSame && left.finished !== undefined && left.rows === settings.input.limit) {
+  if (isSame && left.stage === 'finished' && left.rows === settings.input.limit) {
     process.stderr.write(told(`${path} is answered already\n`));
     return null;
   }

@@ -47,7 +47,7 @@ function verdict({ rows, changed, agreement, kappa }: CompareReport): string {
 }
 
 function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareReport): string {
-  const told = by === null ? 'told by their number' : `told by ${JSON.stringify(by)}`;
+  const told = by === null ? 'matched by row number' : `matched by ${JSON.stringify(by)}`;
   const only = [
     ...(only_in_a === 0 ? [] : [`${count(only_in_a)} only in a`]),
     ...(only_in_b === 0 ? [] : [`${count(only_in_b)} only in b`]),
@@ -56,7 +56,7 @@ function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareRe
     answered.rows === rows || answered.agreement === null
       ? []
       : [
-          `of the ${counted(answered.rows, 'row')} that neither has as failed or skipped, ${percent(answered.agreement, 1)} have the same answer`,
+          `of the ${counted(answered.rows, 'row')} answered in both, ${percent(answered.agreement, 1)} have the same answer`,
         ];
   return [`${count(rows)} in both, ${told}`, ...only, ...ended, ...notes].join('; ');
 }

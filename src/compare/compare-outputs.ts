@@ -266,8 +266,8 @@ function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): stri
   throw new UsageError(
     'compare_needs_id',
     isSameInput
-      ? `${a.name} has ${counted(summaryA.rows.total, 'row')} and ${b.name} ${count(summaryB.rows.total)}, so their rows cannot be told by their numbers`
-      : `${a.name} and ${b.name} are of different inputs, so their rows cannot be told by their numbers`,
+      ? `${a.name} has ${counted(summaryA.rows.total, 'row')} and ${b.name} ${count(summaryB.rows.total)}, so their rows cannot be matched by row number`
+      : `${a.name} and ${b.name} are of different inputs, so their rows cannot be matched by row number`,
     `Name a column of the input that has another value in each row: --by COLUMN. Columns of both: ${shared.slice(0, 20).join(', ') || 'none'}.`,
   );
 }

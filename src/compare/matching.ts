@@ -106,7 +106,7 @@ export class Matching {
       restA > 0 ? [this.a.output.name, this.b.output.name] : [this.b.output.name, this.a.output.name];
     throw new UsageError(
       'compare_needs_id',
-      `${longer} has ${count(restA + restB)} more rows than ${shorter}, so their rows cannot be told by their numbers`,
+      `${longer} has ${count(restA + restB)} more rows than ${shorter}, so their rows cannot be matched by row number`,
       'Name a column of the input that is in both and has another value in each row: --by COLUMN.',
     );
   }

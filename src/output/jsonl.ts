@@ -1,15 +1,10 @@
 import { memberTexts, parseExact } from '../json.js';
-import type { Confidence } from '../model.js';
+import type { Confidence, Fault } from '../model.js';
 import { jsonMembers } from './json-members.js';
 import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
 import {
-  ABSTAINED,
-  ANSWER_SOURCE,
   answerFacts,
-  CONFIDENCE,
-  createdAt,
-  LOGPROBS,
-  ORIGINS,
+  columnOf,
   PARTS,
   type Part,
   REVIEWED,
@@ -34,7 +29,8 @@ export const jsonl: OutputFormat = {
  */
 function jsonlRecords(layout: RecordLayout): RecordFormat {
   const parts = PARTS.filter((part) => layout.parts.has(part));
-  const withLogprobs: readonly Part[] = [...parts, 'logprobs'];
+  const members = parts.map((part) => memberOf(part, layout));
+  const withLogprobs = [...members, memberOf('logprobs', layout)];
   return {
     header: '',
     reviewed: parts.filter((part) => REVIEWED.has(part)),
@@ -45,61 +41,51 @@ function jsonlRecords(layout: RecordLayout): RecordFormat {
       const facts = recordFacts(row, outcome, answer);
       const isMore =
         layout.isWhole && facts.completion?.logprobs !== undefined && !layout.parts.has('logprobs');
-      const all = isMore ? withLogprobs : parts;
-      return `{${all.map((part) => `"${part}":${partJson(part, facts, layout)}`).join(',')}}\n`;
+      const all = isMore ? withLogprobs : members;
+      return `{${all.map(({ part, json }) => `"${part}":${json(facts)}`).join(',')}}\n`;
     },
     values(names, answer) {
       const facts = answerFacts(answer);
-      const changed = parts.filter((part) => names.has(part));
-      return new Map(changed.map((part) => [part, partJson(part, facts, layout)]));
+      const changed = members.filter(({ part }) => names.has(part));
+      return new Map(changed.map(({ part, json }) => [part, json(facts)]));
     },
   };
 }
 
-function partJson(part: Part, facts: RecordFacts, layout: RecordLayout): string {
-  const { row, outcome, completion, filters } = facts;
+interface Member {
+  readonly part: Part;
+  readonly json: (facts: RecordFacts) => string;
+}
+
+function memberOf(part: Part, layout: RecordLayout): Member {
+  const { fields } = layout;
+  const probabilities = layout.answer.confidenceOf ?? [];
   switch (part) {
-    case 'row':
-      return String(row.number);
     case 'input':
-      return inputJson(facts, layout.fields);
+      return { part, json: (facts) => inputJson(facts, fields) };
     case 'answer':
-      return answerJson(facts, layout);
-    case 'filters':
-      return JSON.stringify({ prompt: filters.prompt, completion: filters.completion });
-    case 'error': {
-      const error = recordError(facts);
-      return JSON.stringify(error && { code: error.code, message: error.message });
-    }
-    case 'status':
-      return JSON.stringify(outcome.status);
-    case 'text':
-    case 'finish_reason':
-    case 'usage':
-    case 'model':
-      return JSON.stringify(completion?.[part] ?? null);
-    case 'completion_id':
-      return JSON.stringify(completion?.id ?? null);
-    case 'created':
-      return JSON.stringify(createdAt(facts));
-    case 'attempts':
-    case 'latency_ms':
-      return JSON.stringify(part in outcome && 'attempts' in outcome ? outcome[part] : null);
-    case 'copied_from':
-    case 'carried_from':
-      return JSON.stringify(ORIGINS[part].value(facts));
-    case 'answer_source':
-      return JSON.stringify(ANSWER_SOURCE.value(facts));
-    case 'confidence':
-      return JSON.stringify(CONFIDENCE.value(facts));
+      return { part, json: (facts) => answerJson(facts, layout) };
     case 'answer_probabilities':
-      return probabilitiesJson(facts.answer?.confidence ?? null, layout.answer.confidenceOf ?? []);
-    case 'abstained':
-      return JSON.stringify(ABSTAINED.value(facts));
-    case 'logprobs':
-      return JSON.stringify(LOGPROBS.value(facts));
+      return { part, json: ({ answer }) => probabilitiesJson(answer?.confidence ?? null, probabilities) };
+    case 'filters':
+      return {
+        part,
+        json: ({ filters: { prompt, completion } }) => JSON.stringify({ prompt, completion }),
+      };
+    case 'error':
+      return { part, json: (facts) => errorJson(recordError(facts)) };
+    case 'text':
+    case 'usage':
+      return { part, json: ({ completion }) => JSON.stringify(completion?.[part] ?? null) };
+    default: {
+      const { value } = columnOf(part);
+      return { part, json: (facts) => JSON.stringify(value(facts)) };
+    }
   }
 }
+
+const errorJson = (error: Fault | null): string =>
+  JSON.stringify(error && { code: error.code, message: error.message });
 
 /** A row that is no JSON object (fault 11) stays the text of its line. */
 function inputJson({ row }: RecordFacts, fields: readonly string[] | null): string {

@@ -202,6 +202,15 @@ export const REVIEWED: ReadonlySet<Part> = new Set([
   'abstained',
 ]);
 
+const SINGLE = [ROW, STATUS, ...RESULTS, ...Object.values(ORIGINS), ANSWER_SOURCE, CONFIDENCE, ABSTAINED, LOGPROBS];
+
+/** The column of a part that has only one, with the same value in every format. */
+export function columnOf(part: Part): Column {
+  const column = SINGLE.find((each) => each.part === part);
+  if (column === undefined) throw new Error(`the part ${part} has no column of its own`);
+  return column;
+}
+
 function originOf(outcome: Outcome, name: OriginColumn): number | string | null {
   const origin = 'origin' in outcome ? outcome.origin : undefined;
   if (origin === undefined) return null;
@@ -216,7 +225,7 @@ export function recordError({ outcome, answer }: RecordFacts): Fault | null {
 }
 
 /** The service's Unix seconds as ISO 8601; `null` if they are no date. */
-export function createdAt({ completion }: RecordFacts): string | null {
+function createdAt({ completion }: RecordFacts): string | null {
   const date = new Date((completion?.created ?? Number.NaN) * 1000);
   return Number.isNaN(date.getTime()) ? null : date.toISOString().replace('.000Z', 'Z');
 }

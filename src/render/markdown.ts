@@ -31,7 +31,7 @@ function blockParts(block: Block): string[] {
     case 'table':
       return [
         table(
-          block.columns.map(({ name }) => name),
+          [...block.columns.map(({ name }) => name), ...(block.rows.some(({ note }) => note) ? [''] : [])],
           block.rows.map(({ cells, note }) => (note === undefined ? cells : [...cells, note.text])),
         ),
       ];

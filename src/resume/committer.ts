@@ -114,7 +114,7 @@ export class Committer {
           ...left,
           bytes: writer.bytes,
           seal: writer.seal,
-          finishing: renamed,
+          stage: renamed ? 'finishing' : 'working',
           reach: Math.max(total, manifest.reach ?? 0),
           ...(goesOn && { replaces }),
         },
@@ -394,7 +394,7 @@ export class Committer {
       const written = await writing(whole, () => writtenOf(whole, output, packing));
       const stored = { ...summary, details: { ...summary.details, written } };
       await writeDurably(summaryPath, summaryText(stored), this.mode);
-      this.#manifest = { ...this.#manifest, finishing: true, ...(review !== null && { reviewing: true }) };
+      this.#manifest = { ...this.#manifest, stage: 'finishing', ...(review !== null && { reviewing: true }) };
       await this.#save();
       if (review !== null)
         await writeReview(this.#target.files.review, outputBytes(whole, packing), review, this.mode);
@@ -404,8 +404,7 @@ export class Committer {
       if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
       await named();
       if (more) {
-        const finished = { sha256: written.sha256 };
-        this.#manifest = { ...this.#manifest, finished, finishing: false, replaces: undefined };
+        this.#manifest = { ...this.#manifest, stage: 'finished', replaces: written.sha256 };
         await this.#save(this.workedMs);
       } else await writing(manifest, async () => removeManifest(manifest));
       return stored;
@@ -422,8 +421,8 @@ export class Committer {
 
   /** @throws StopError when a review file appeared meanwhile: it may contain people's answers */
   #assertNoReview({ files: { review } }: OutputTarget): void {
-    const { overwrite, finishing, reviewing } = this.#manifest;
-    if (isTaken(review) && !overwrite && !finishing && !reviewing) throw outOfPlace('review taken', review);
+    const { overwrite, stage, reviewing } = this.#manifest;
+    if (isTaken(review) && !overwrite && stage === 'working' && !reviewing) throw outOfPlace('review taken', review);
   }
 
   /** @throws StopError when the output to replace has changed: the new summary would describe another file */
@@ -497,7 +496,7 @@ async function copyFinished({ files, unfinished }: OutputTarget, mode?: number):
     mode,
   );
   const sha256 = digest.digest('hex');
-  if (sha256 === (unfinished?.finished?.sha256 ?? sha256)) return sha256;
+  if (unfinished?.stage !== 'finished' || sha256 === unfinished.replaces) return sha256;
   await rm(part, { force: true });
   throw outputChanged(files, 'it was changed while the input was read');
 }

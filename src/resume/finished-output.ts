@@ -42,7 +42,7 @@ export function finishedOutput(output: string): FinishedOutput {
 /** @throws UsageError `run_unfinished` when a run is replacing the output: the summary is that run's */
 export function assertNotReplaced({ output, manifest, part, rewritten }: OutputFiles): void {
   const isNamed = !existsSync(part) && !existsSync(rewritten);
-  if (isNamed || !z.object({ finishing: z.literal(true) }).safeParse(parseJson(textOf(manifest))).success)
+  if (isNamed || !z.object({ stage: z.literal('finishing') }).safeParse(parseJson(textOf(manifest))).success)
     return;
   throw new UsageError(
     'run_unfinished',

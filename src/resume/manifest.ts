@@ -50,10 +50,13 @@ const shape = z.object({
   seal: z.string(),
   /** Whether the output may replace a file of its name. */
   overwrite: z.boolean(),
-  /** Digest of the output to replace. */
+  /** Digest of the output that this run replaces; when `finished`, of its own. */
   replaces: z.string().optional(),
-  /** Every row is written, and the output is being named. */
-  finishing: z.boolean(),
+  /**
+   * `finishing`: every row is written, and the output gets its name. `finished`: the output has the first rows of
+   * the input (`--limit`, `--extend`), and a later execution adds the others.
+   */
+  stage: z.enum(['working', 'finishing', 'finished']),
   /** The rows for review are or will be written: a file of that name may be replaced. */
   reviewing: z.boolean().exactOptional(),
   /**
@@ -86,8 +89,6 @@ const shape = z.object({
   tally: tallySchema,
   /** Absent before the first commit. */
   timeline: timelineSchema.exactOptional(),
-  /** Set after a run over the first rows (`--limit`): the digest of the output from which it continues. */
-  finished: z.object({ sha256: z.string() }).exactOptional(),
 });
 
 /**
@@ -129,7 +130,7 @@ export function readManifest(path: string): Manifest | null {
 
 /** For an output that was rewritten from the part file. */
 export function ofPartFile({ part, ...manifest }: Manifest): Manifest {
-  return part === undefined ? manifest : { ...manifest, ...part, finishing: false };
+  return part === undefined ? manifest : { ...manifest, ...part, stage: 'working' };
 }
 
 export function removeManifest(path: string): void {

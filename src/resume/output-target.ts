@@ -108,7 +108,7 @@ function findUnfinished({ output, job, restart }: Settings): Left | null {
 
 /** A run that finished with its first rows does not continue if it is to be replaced. */
 function goesOn({ files, manifest }: Left, { overwrite, restart }: Settings): boolean {
-  if (manifest.finished === undefined) return true;
+  if (manifest.stage !== 'finished') return true;
   return !overwrite && !restart && existsSync(files.output);
 }
 
@@ -143,14 +143,14 @@ export async function findTarget(
     }
   }
   const left = readOrDiscard(files.manifest, settings.restart);
-  if (left !== null && left.finished === undefined) assertLeft(files, left);
+  if (left !== null && left.stage !== 'finished') assertLeft(files, left);
   if (left !== null) assertSameKind(files, left, settings);
   if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
     return await continued(place, left, settings, now);
   if (settings.retry !== null)
     return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
-    if (left?.finished !== undefined) throw beginsAnew(files, left);
+    if (left?.stage === 'finished') throw beginsAnew(files, left);
     throw new UsageError(
       'output_exists',
       `${files.output} exists: ${ownerOf(files, settings.job)}`,
@@ -199,15 +199,15 @@ const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
   );
 
 /** A limit below the written rows asks for rows that exist already. */
-function assertMore(files: OutputFiles, { rows, finished }: Manifest, { input }: Settings): void {
-  if (input.limit === null || input.limit > rows || (input.limit === rows && finished === undefined)) return;
+function assertMore(files: OutputFiles, { rows, stage }: Manifest, { input }: Settings): void {
+  if (input.limit === null || input.limit > rows || (input.limit === rows && stage !== 'finished')) return;
   const first = firstRows(rows);
   throw new UsageError(
     'output_exists',
-    finished === undefined
+    stage !== 'finished'
       ? `${files.part} has ${first} already, more than --limit ${input.limit}`
       : `${files.output} has finished already with ${first}`,
-    finished === undefined
+    stage !== 'finished'
       ? 'Go on with a larger --limit, or without one for all rows; --restart discards what is there.'
       : 'Go on with a larger --limit, or without one for all rows; --overwrite starts over.',
   );
@@ -230,15 +230,15 @@ async function continued(
   const { run } = left;
   assertMore(files, left, settings);
   const found = { ...place, files, run, discarded: null, renamed: true, warning: null };
-  if (left.finished !== undefined) {
-    await assertUnchanged(files, left.finished.sha256);
+  if (left.stage === 'finished') {
+    await assertUnchanged(files, left.replaces);
     return { ...found, unfinished: left };
   }
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
   // The part file is the output under its first name, an unfinished copy of it, or the source of a rewrite.
   const isOld = left.retry !== undefined && part !== null && (await isReplaced(files.output, left));
-  if (named !== null && !isOld && (part === null || left.finishing)) {
+  if (named !== null && !isOld && (part === null || left.stage === 'finishing')) {
     if (await isFinished(files.output, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       return { ...found, unfinished: left };
@@ -277,7 +277,7 @@ async function continued(
 }
 
 /** A run over the first rows continues only from the unchanged output. */
-async function assertUnchanged(files: OutputFiles, sha256: string): Promise<void> {
+async function assertUnchanged(files: OutputFiles, sha256: Manifest['replaces']): Promise<void> {
   if ((await sha256Of(files.output)) === sha256) return;
   await openFinished(files);
   throw outputChanged(files, 'it is of another run than the one that is to go on');
@@ -309,8 +309,8 @@ async function repaired(
 
 /** True when the run was killed between naming the output and removing the manifest (fault 42). */
 async function isFinished(output: string, size: number, manifest: Manifest): Promise<boolean> {
-  const { finishing, bytes, seal } = manifest;
-  return finishing && size === bytes && (await isSealed(output, bytes, seal));
+  const { stage, bytes, seal } = manifest;
+  return stage === 'finishing' && size === bytes && (await isSealed(output, bytes, seal));
 }
 
 /** Any file with `--overwrite`, else only the output that the new one was made from. */
@@ -331,7 +331,7 @@ export async function settleTarget(
   print: Record<string, string>,
   now: Date,
 ): Promise<OutputTarget | null> {
-  if (target?.unfinished?.finished === undefined) return target;
+  if (target?.unfinished?.stage !== 'finished') return target;
   if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
   const place = newPlace(settings, now, target.lock);
   if (place.files.output === target.files.output) return target;

@@ -158,17 +158,19 @@ export function beginManifest(
 ): Manifest {
   const { unfinished, files } = target ?? {};
   if (unfinished && files) {
+    const isOver = unfinished.stage === 'finished';
     const values = { before: unfinished.values, now: partValues(settings) };
-    assertSame(unfinished.fingerprint, print, files.manifest, unfinished.finished !== undefined, values);
-    const { finished, opened, reach, ...left } = unfinished;
+    assertSame(unfinished.fingerprint, print, files.manifest, isOver, values);
+    const { opened, reach, ...left } = unfinished;
     return {
       ...left,
+      stage: 'working',
       execution: unfinished.execution + 1,
       process: thisProcess(),
-      overwrite: settings.overwrite || (finished === undefined && unfinished.overwrite),
+      overwrite: settings.overwrite || (!isOver && unfinished.overwrite),
       // The ledger forgets a finished run, which then has no unwritten answer.
-      ...(finished === undefined && opened !== undefined && { opened }),
-      ...(finished === undefined && reach !== undefined && { reach }),
+      ...(!isOver && opened !== undefined && { opened }),
+      ...(!isOver && reach !== undefined && { reach }),
     };
   }
   return {
@@ -188,7 +190,7 @@ export function beginManifest(
     bytes: 0,
     seal: '',
     overwrite: settings.overwrite,
-    finishing: false,
+    stage: 'working',
     calls: NO_CALLS,
     tally: emptyTally(),
     steps: {},

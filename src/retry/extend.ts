@@ -127,7 +127,8 @@ async function grown(
       unwritten: 0,
       ...size,
       overwrite: false,
-      finishing: false,
+      stage: 'finished',
+      replaces: details.written.sha256,
       ...(plan.reviewed !== null && { reviewing: true }),
       ...(packingOf(path) && { part: { bytes: await lengthOf(outputBytes(path)), seal: '', tally } }),
       calls: {
@@ -143,7 +144,6 @@ async function grown(
         ...(before.merged_review && { merged_review: before.merged_review }),
         ...(before.retried && { retried: before.retried }),
       },
-      finished: { sha256: before.details.written.sha256 },
     };
   } finally {
     input.discard();

@@ -125,7 +125,7 @@ export class OutcomeReader {
     return new StopError(
       'outcomes_damaged',
       `${this.path} has no outcome at byte ${place}, and it had one when the run began.`,
-      'Run the same command again: what is missing is called.',
+      'Run the same command again: it calls the missing rows.',
     );
   }
 

@@ -46,7 +46,7 @@ function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): v
   if (id !== null || last === null || isSameInput(last, survey)) return;
   throw new UsageError(
     'drift_needs_id',
-    `drift: ${input.name} is not the input of the last run (${last.output}), so rows cannot be told by their numbers`,
+    `drift: ${input.name} is not the input of the last run (${last.output}), so rows cannot be matched by row number`,
     'Name the column that has another value in each row: input.id. Or take drift out of the job file.',
   );
 }

@@ -3,6 +3,7 @@ import { invalidOf } from '../account/require.js';
 import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
 import { errorCode, StopError } from '../errors.js';
+import { counted } from '../figures.js';
 import type { RunHeartbeat } from '../fleet/heartbeat.js';
 import type { HaltReason } from '../halt.js';
 import type { Fault } from '../model.js';
@@ -290,7 +291,7 @@ class Engine {
       }
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
-      this.world.log.debug({ err: error }, 'the store refused the last words of the run');
+      this.world.log.debug({ err: error }, 'could not close the run in the store');
     }
     return 'left';
   }
@@ -298,7 +299,7 @@ class Engine {
 
 /** @param unrecorded answers of this process that are not in the store */
 const awayText = (unrecorded: number): string =>
-  `the queue took nothing, so the run ended without it${unrecorded === 0 ? '' : `; ${unrecorded} answers that it did not take are called again`}`;
+  `the queue was unreachable, so the run ended without it${unrecorded === 0 ? '' : `; ${counted(unrecorded, 'answer')} could not be saved and will be called again`}`;
 
 function haltReason(error: unknown): HaltReason {
   // The reader of standard output has closed it (fault 51).

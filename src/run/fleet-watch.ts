@@ -42,7 +42,7 @@ export function watchFleet({ keyValue, queue, log, takeBack, onLost }: FleetWatc
   let looking = false;
   const lostWorkers = new LostWorkers();
   const notTaken = (error: unknown): void =>
-    log.debug({ err: error }, 'what lost workers hold stays with them for now');
+    log.debug({ err: error }, 'could not requeue the chunks of lost workers; trying again later');
   const look = async (): Promise<void> => {
     if (looking) return;
     looking = true;
@@ -59,7 +59,7 @@ export function watchFleet({ keyValue, queue, log, takeBack, onLost }: FleetWatc
       }
     } catch (error) {
       seen = null;
-      log.debug({ err: error }, 'the heartbeats do not say who works');
+      log.debug({ err: error }, 'cannot read the heartbeats of workers');
     } finally {
       looking = false;
     }

@@ -211,8 +211,7 @@ const heldText = (rows: number, output: string, emulated: boolean): string =>
   (output === '-' ? '' : `. To call them all the same: ${retryCommandFor(output, emulated)}`);
 
 const TOO_MANY_KEYS =
-  'there were more different rows than are remembered; of those behind them, rows were called that need not have been, ' +
-  'so the counts of copied and carried rows are the least there are';
+  'too many distinct rows to remember: later duplicates were called again, so the counts of copied and carried rows are lower bounds';
 
 function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted' {
   if (halted === null) return 'finished';

@@ -115,7 +115,7 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
     if (key === ROW) return String(record.number);
     const id = record.input(key);
     if (id !== undefined) return valueText(id);
-    const use = { code: 'gold_id_missing', user: `${file} tells rows by`, owner: `${output} has` };
+    const use = { code: 'gold_id_missing', user: `${file} names its rows by`, owner: `${output} has` };
     throw unknownNames(use, [key], record.names());
   };
   return {
@@ -129,7 +129,7 @@ async function fileSource(file: string, named: string | null, parts: GoldParts):
       const strange = [...entries.values()].filter(({ found }) => !found).length;
       const told =
         key === ROW && entries.size > 0
-          ? [`the rows of ${file} are told by its column "row": the number of a row of ${output}, from 1`]
+          ? [`the rows of ${file} are matched by its column "row": the number of a row of ${output}, from 1`]
           : [];
       if (strange === 0) return told;
       if (strange < entries.size)

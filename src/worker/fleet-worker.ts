@@ -108,7 +108,7 @@ export class FleetWorker {
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
       // Current work goes on.
-      log.debug({ err: error }, 'the heartbeats do not say what there is to do');
+      log.debug({ err: error }, 'cannot read the heartbeats of runs; not looking for new work');
     }
     if (this.#closing !== null) return;
     const ms = this.#hands.size === 0 ? LOOK_MS.idle : LOOK_MS.busy;
@@ -141,7 +141,7 @@ export class FleetWorker {
       // The leaving worker and its successor share the limit of calls.
       if (hand !== undefined) {
         const { deployment, limits } = want;
-        this.options.log.info({ deployment, limits }, 'a later run has other limits; going by them');
+        this.options.log.info({ deployment, limits }, 'using the limits of a later run');
         this.#dismiss(hand.worker);
       } else {
         this.options.say(`taking rows of ${want.deployment}`);

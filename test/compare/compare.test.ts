@@ -88,7 +88,7 @@ describe('compare', () => {
     expect(written).not.toContain('<img');
     expect(written).toContain('2 of 6 rows have the same answer');
     expect(written).toContain(
-      'of the 4 rows that neither has as failed or skipped, 25.0 % have the same answer',
+      'of the 4 rows answered in both, 25.0 % have the same answer',
     );
     // What a row is called where a phone shows no heads.
     expect(written.split('data-label="row"')).toHaveLength(changed + 1);
@@ -412,7 +412,7 @@ describe('compare says in a sentence, and writes nothing', () => {
     writeFileSync(files.path('begun.csv.part'), '');
     await refused(a, files.path('begun.csv'), 'id', /is not finished/);
     const ending = files.write('ending.csv', AFTER);
-    writeFileSync(`${ending}.run.json`, '{"finishing":true}');
+    writeFileSync(`${ending}.run.json`, '{"stage":"finishing"}');
     writeFileSync(`${ending}.part.tmp`, '');
     await refused(a, ending, 'id', /ending.csv is about to be replaced/);
     const { columns } = { columns: ['id', 'status'] };

@@ -154,7 +154,7 @@ describe('promptmill report', () => {
     work.write('begun/out.csv.part', 'id\n');
     for (const name of ['out.csv', 'out.summary.json']) work.write(`ending/${name}`, work.read(name));
     work.write('ending/out.csv.part', work.read('out.csv'));
-    work.write('ending/out.csv.run.json', '{"finishing":true}');
+    work.write('ending/out.csv.run.json', '{"stage":"finishing"}');
     mkdirSync(work.path('folder'));
     symlinkSync('nowhere', work.path('link'));
     const before = readdirSync(work.folder, { recursive: true }).sort();

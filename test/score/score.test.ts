@@ -315,7 +315,7 @@ describe('right answers', () => {
     // The model said negative of row 2 with 0.6.
     expect(alone.scores.calibration).toEqual([{ from: 0.5, to: 0.6, rows: 1, confidence: 0.6, accuracy: 1 }]);
     expect(alone.notes[0]).toBe(
-      'the rows of filled.csv are told by its column "row": the number of a row of out.csv, from 1',
+      'the rows of filled.csv are matched by its column "row": the number of a row of out.csv, from 1',
     );
     const both = await scored('out.csv', '--gold', 'filled.csv', '--gold', 'Truth');
     expect(both.gold).toEqual(['filled.csv', 'Truth']);
@@ -393,7 +393,7 @@ describe('right answers', () => {
     [
       'an id that the output does not have',
       ['--gold', 'foreign.csv'],
-      'foreign.csv tells rows by "key", but out.csv has no such column',
+      'foreign.csv names its rows by "key", but out.csv has no such column',
     ],
     [
       'several columns',
