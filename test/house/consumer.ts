@@ -1,4 +1,4 @@
-/** What a program does with the package. `package.test.ts` checks its types where the package is installed; nobody runs it. */
+/** What a program does with the package. `.ci/run` checks its types where the package is installed; nobody runs it. */
 import {
   check,
   compare,

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readEnvironment } from '../../src/config/environment.js';
 import { readCompose } from '../support/compose.js';
 
@@ -139,25 +139,6 @@ describe('the Dockerfile', () => {
       .map((line) => line.slice(1));
     expect(copied.flat().sort()).toEqual(allowed.sort());
     expect(read('.dockerignore')).toMatch(/^\*$/m);
-  });
-
-  describe('with what it copies, and nothing else', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'promptmill-image-'));
-    beforeAll(() => {
-      mkdirSync(join(folder, 'app'));
-      for (const name of copied.flat())
-        cpSync(join(ROOT, name), join(folder, 'app', name), { recursive: true });
-      symlinkSync(join(ROOT, 'node_modules'), join(folder, 'app/node_modules'));
-      execFileSync('npm', ['run', 'build'], { cwd: join(folder, 'app'), stdio: 'ignore' });
-    });
-    afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-    it('builds a promptmill that starts by a link to it', () => {
-      symlinkSync('app/dist/cli.js', join(folder, 'promptmill'));
-      const { version } = JSON.parse(read('package.json'));
-      const said = execFileSync(join(folder, 'promptmill'), ['--version'], { encoding: 'utf8' });
-      expect(said.trim()).toBe(version);
-    });
   });
 });
 

@@ -272,5 +272,5 @@ describeEachStore(
       expect(summary()).toMatchObject({ calls: { sent: place.service.calls() } });
     });
   },
-  ['embedded', 'redis'],
+  ['embedded'],
 );

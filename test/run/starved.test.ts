@@ -37,5 +37,5 @@ describeEachStore(
       );
     });
   },
-  ['embedded', 'redis'],
+  ['embedded'],
 );
