@@ -202,7 +202,16 @@ export const REVIEWED: ReadonlySet<Part> = new Set([
   'abstained',
 ]);
 
-const SINGLE = [ROW, STATUS, ...RESULTS, ...Object.values(ORIGINS), ANSWER_SOURCE, CONFIDENCE, ABSTAINED, LOGPROBS];
+const SINGLE = [
+  ROW,
+  STATUS,
+  ...RESULTS,
+  ...Object.values(ORIGINS),
+  ANSWER_SOURCE,
+  CONFIDENCE,
+  ABSTAINED,
+  LOGPROBS,
+];
 
 /** The column of a part that has only one, with the same value in every format. */
 export function columnOf(part: Part): Column {

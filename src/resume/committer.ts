@@ -422,7 +422,8 @@ export class Committer {
   /** @throws StopError when a review file appeared meanwhile: it may contain people's answers */
   #assertNoReview({ files: { review } }: OutputTarget): void {
     const { overwrite, stage, reviewing } = this.#manifest;
-    if (isTaken(review) && !overwrite && stage === 'working' && !reviewing) throw outOfPlace('review taken', review);
+    if (isTaken(review) && !overwrite && stage === 'working' && !reviewing)
+      throw outOfPlace('review taken', review);
   }
 
   /** @throws StopError when the output to replace has changed: the new summary would describe another file */
