@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { compareDocument } from '../compare/compare-document.js';
 import { type ComparePage, compareOutputs } from '../compare/compare-outputs.js';
 import { Halt } from '../halt.js';
+import { OUTPUT_ENDINGS } from '../output/format.js';
 import { show } from '../render/terminal.js';
 import { told } from '../render/terminal-text.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
@@ -19,22 +20,22 @@ Examples:
   $ promptmill compare out/monday.csv out/tuesday.csv
       the same input twice: rows are matched by row number
   $ promptmill compare out/monday.csv out/tuesday.csv --by review_id
-      inputs that differ: rows are told by a column that both have
+      inputs that differ: rows are matched by a column that both have
   $ promptmill compare old.csv new.jsonl --output changed.csv
       and the rows that changed, with both answers
   $ promptmill compare old.csv new.csv --html changed.html
       one page that loads nothing, for a browser
   $ promptmill compare old.csv new.csv --json | jq .transitions
 
-Without --by rows are told by the column that input.id of their jobs names, else
-by their number where both outputs are of one input. Nothing is called. Exit
+Without --by rows are matched by the column that input.id of their jobs names,
+else by row number if both outputs have the same input. Nothing is called. Exit
 codes: 0 compared; 2 they could not be; 130, 143 interrupted.
 `;
 
 export function compareCommand(exit: Exit): Command {
   return new Command('compare')
     .description('say what changed from one finished output to another; sends nothing')
-    .argument('<a>', 'the output of a run, .csv or .jsonl, each also with .gz')
+    .argument('<a>', `the output of a run, ${OUTPUT_ENDINGS}`)
     .argument('<b>', 'another one')
     .option('--by <column>', 'column of the input that tells rows from each other')
     .option('--output <file>', 'write the rows that changed to this .csv file')

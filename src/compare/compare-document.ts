@@ -56,7 +56,7 @@ function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareRe
     answered.rows === rows || answered.agreement === null
       ? []
       : [
-          `of the ${counted(answered.rows, 'row')} answered in both, ${percent(answered.agreement, 1)} have the same answer`,
+          `of the ${counted(answered.rows, 'row')} not failed or skipped in either, ${percent(answered.agreement, 1)} have the same answer`,
         ];
   return [`${count(rows)} in both, ${told}`, ...only, ...ended, ...notes].join('; ');
 }

@@ -589,8 +589,8 @@ const jobFileSchema = z
     drift: driftSchema
       .optional()
       .describe(
-        'Compare the answers of each run with those of the last one, row by row. Rows are told by input.id; without it by their number, where ' +
-          'both runs are over the same input.',
+        'Compare the answers of each run with those of the last one, row by row. Rows are matched by input.id; without it by row number, if ' +
+          'both runs have the same input.',
       ),
     report: z
       .boolean()

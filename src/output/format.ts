@@ -3,7 +3,7 @@ import type { AnswerReader } from '../answer/answer.js';
 import { either, UsageError } from '../errors.js';
 import { csv } from './csv.js';
 import { jsonl } from './jsonl.js';
-import { plainName } from './output-bytes.js';
+import { PACKED_ENDINGS, plainName } from './output-bytes.js';
 import { type OutputFormat, type RecordFormat, recordLayout } from './record.js';
 import type { OriginColumn } from './result-columns.js';
 
@@ -11,7 +11,7 @@ import type { OriginColumn } from './result-columns.js';
 export const OUTPUT_FORMATS: readonly [OutputFormat, ...OutputFormat[]] = [csv, jsonl];
 
 /** `.csv or .jsonl, each also with .gz` */
-export const OUTPUT_ENDINGS = `${either(OUTPUT_FORMATS.map(({ endings: [first] }) => first))}, each also with .gz`;
+export const OUTPUT_ENDINGS = `${either(OUTPUT_FORMATS.map(({ endings: [first] }) => first))}, each also with ${either(PACKED_ENDINGS)}`;
 
 export function knownFormatOf(path: string): OutputFormat | null {
   const ending = extname(plainName(path)).toLowerCase();

@@ -5,6 +5,8 @@ import { type Packing, PIECE } from './packing.js';
 
 const PACKINGS: readonly Packing[] = [gzip];
 
+export const PACKED_ENDINGS = PACKINGS.map(({ ending }) => ending);
+
 /** The packing that the name of an output asks for; null for records as they are. */
 export const packingOf = (path: string): Packing | null =>
   PACKINGS.find(({ ending }) => path.toLowerCase().endsWith(ending)) ?? null;

@@ -124,7 +124,7 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   const { usage, latency, estimated, without_confidence } = then;
   // A CSV may have no column for messages.
   const untold = Object.entries(then.samples ?? {}).filter(
-    ([code]) => now.errors[code] && !now.samples?.[code],
+    ([code]) => Object.hasOwn(now.errors, code) && !Object.hasOwn(now.samples ?? {}, code),
   );
   const { parts, names } = format;
   // A CSV has columns for some categories only.
@@ -161,7 +161,7 @@ function withoutFailed(tally: Tally, { rows, codes, copied, carried, gold }: Fai
   for (const [code, times] of codes) counter.remove(code, times);
   const errors = counter.toCounts();
   // The first message of a code without rows is dropped.
-  const told = Object.entries(samples ?? {}).filter(([code]) => errors[code]);
+  const told = Object.entries(samples ?? {}).filter(([code]) => Object.hasOwn(errors, code));
   return {
     ...others,
     rows: { ...tally.rows, total: tally.rows.total - rows, failed: tally.rows.failed - rows },

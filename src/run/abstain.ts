@@ -16,7 +16,6 @@ import type { FinishingStep } from './step.js';
  * below it. Depends on the part file only, so after a crash the next execution just repeats it.
  */
 export const abstainStep: FinishingStep = {
-  name: 'abstain',
   async run({ committer, settings, format }) {
     await abstain(committer, settings, format);
     return true;

@@ -14,7 +14,7 @@ import type { Finishing, FinishingStep } from './step.js';
  * `drift`: compares the answers of a complete run with those of the last run, before its output may be
  * replaced. A failure is only a warning: the rows are paid for.
  */
-export const driftStep: FinishingStep = { name: 'drift', check: checkDrift, run: findDrift };
+export const driftStep: FinishingStep = { check: checkDrift, run: findDrift };
 
 function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): void {
   const { drift, output, input, reuse } = settings;

@@ -79,7 +79,7 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
 /** The end of a run whose rows replace rows of a finished output. */
 interface Mending {
   /** Replaces `FINISHING`: rewrites the output from its other records and those of the run. */
-  readonly steps: readonly Pick<FinishingStep, 'run'>[];
+  readonly steps: readonly FinishingStep[];
   /** @param own the parts of the run's own summary */
   summary(own: SummaryParts): StoredSummary;
   mayReview(committer: Committer): Promise<boolean>;
@@ -92,9 +92,10 @@ interface RunParts extends EngineParts {
 export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
+  let halted = (): HaltReason | null => world.halt.reason;
   // Recomputed at each call. At the end it has the times in the files, which took time to write.
   const summary = (): StoredSummary => ({
-    ...summarise(summaryParts(settings, parts, world.halt.reason)),
+    ...summarise(summaryParts(settings, parts, halted())),
     ...ended,
   });
   const heartbeat = new RunHeartbeat(
@@ -113,6 +114,8 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
   try {
     const kept = await runEngine(settings, world, parts, heartbeat);
     const result = await endRun(kept, parts, settings, world);
+    // A halt that comes after the last step changes nothing.
+    halted = () => result.halted;
     if (parts.mending === undefined) {
       const { finished_at, duration_s, rows_per_second } = result.summary;
       ended = { finished_at, duration_s, rows_per_second };

@@ -4,7 +4,6 @@ import type { FinishingStep } from './step.js';
 
 /** Scheduled runs end unattended: an output below the job's requirements does not replace a good one. */
 export const requireStep: FinishingStep = {
-  name: 'require',
   async run({ committer, settings: { scheduled, require } }) {
     const { tally, steps } = committer.manifest;
     if (!scheduled || require === null || committer.files === null) return true;

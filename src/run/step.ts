@@ -1,4 +1,3 @@
-import type { StepFacts } from '../account/steps.js';
 import type { Settings } from '../config/settings.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Committer } from '../resume/committer.js';
@@ -18,8 +17,6 @@ export interface Finishing extends Pick<World, 'say' | 'halt'> {
  * crash the next execution repeats it.
  */
 export interface FinishingStep {
-  /** The key of its result in the manifest and the summary. */
-  readonly name: keyof StepFacts;
   /** Called before anything is sent. @throws UsageError when the job cannot have this step */
   check?(settings: Settings, survey: Survey, format: RecordFormat): void;
   /** Does nothing for a job that does not use it. @returns false when the halt interrupted it */

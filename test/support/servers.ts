@@ -84,10 +84,17 @@ export default async function setup(): Promise<() => void> {
   // Asked again for each project of a configuration.
   if (!havePostgres() || process.env[TEMPLATE] !== undefined) return () => {};
   const folder = mkdtempSync(join(tmpdir(), 'promptmill-postgres-'));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
   const template = join(folder, 'template');
-  await initdb(folder, template, postgresUser());
+  try {
+    await initdb(folder, template, postgresUser());
+  } catch {
+    // The suites that need a server say why.
+    remove();
+    return () => {};
+  }
   process.env[TEMPLATE] = template;
-  return () => rmSync(folder, { recursive: true, force: true });
+  return remove;
 }
 
 type User = ReturnType<typeof unprivilegedUser>;

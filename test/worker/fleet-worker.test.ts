@@ -78,7 +78,9 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       await shown(['most 8', 'lm-35 8']);
 
       await put(runBeat({ run: 'second', queue }, 'reviews', '2026-11-21T03:00:00Z'));
-      await expect.poll(() => logged.join(''), { timeout: 60_000 }).toContain('a later run has other limits');
+      await expect
+        .poll(() => logged.join(''), { timeout: 60_000 })
+        .toContain('using the limits of a later run');
       await shown(['most 8', 'lm-35 8']);
 
       await put(runBeat({ run: 'there', queue: serviceQueue('lm-35', { ...address, segment: 'other' }) }));
@@ -89,7 +91,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       await put({ ...first, state: 'finished' });
       await put(runBeat({ run: 'second', queue, state: 'stopped' }));
       await shown(['most 8']);
-      const changes = logged.filter((line) => line.includes('a later run has other limits'));
+      const changes = logged.filter((line) => line.includes('using the limits of a later run'));
       expect(changes, 'once, and not with each look').toHaveLength(1);
       expect(changes[0]).toContain('"requests_per_minute":600');
       expect(said).toEqual([
