@@ -26,7 +26,7 @@ export default defineConfig({
     testNamePattern: new RegExp(CLAIM.source),
     globalSetup: './test/support/servers.ts',
     reporters: ['./test/faults/table.ts'],
-    // Only what hangs for good should fail by it: three times what the longest of those without a limit of their own take.
+    // Only what hangs for good should fail by it: on a slow machine the longest take half of it.
     testTimeout: 300_000,
     hookTimeout: 120_000,
     // Of one second by default.

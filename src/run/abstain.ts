@@ -3,30 +3,22 @@ import { invalidOf, LEAST_ANSWERED } from '../account/require.js';
 import { AbstainingTally } from '../account/tally.js';
 import type { Gold } from '../answer/gold.js';
 import { recordOptions } from '../config/record-options.js';
-import type { Settings } from '../config/settings.js';
 import { type OutputRecord, readOutput } from '../output/reader.js';
-import type { RecordFormat } from '../output/record.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten } from '../output/rewrite.js';
-import type { Committer } from '../resume/committer.js';
-import type { FinishingStep } from './step.js';
+import type { Finishing, FinishingStep } from './step.js';
 
 /**
  * `answer.abstain`: finds the threshold on the rows with gold, and rewrites the output without the labels
  * below it. Depends on the part file only, so after a crash the next execution just repeats it.
  */
-export const abstainStep: FinishingStep = {
-  async run({ committer, settings, format }) {
-    await abstain(committer, settings, format);
-    return true;
-  },
-};
+export const abstainStep: FinishingStep = { run: abstain };
 
-async function abstain(committer: Committer, settings: Settings, format: RecordFormat): Promise<void> {
+async function abstain({ committer, settings, format }: Finishing): Promise<boolean> {
   const { answer: spec, gold: column, output } = settings;
-  if (spec.kind !== 'labels' || spec.abstainFor === undefined || column === null) return;
+  if (spec.kind !== 'labels' || spec.abstainFor === undefined || column === null) return true;
   const bytes = committer.written();
-  if (bytes === null) return;
+  if (bytes === null) return true;
   const written = { name: 'the output', format: output.format, bytes };
   const job = { ...recordOptions(settings), inputs: format.inputs };
   const goldOf = (record: OutputRecord): Gold | null => {
@@ -64,6 +56,7 @@ async function abstain(committer: Committer, settings: Settings, format: RecordF
     ...{ answered: found?.answered ?? all.answered, accuracy: (found ?? all).accuracy },
     coverage: rows.completed === 0 ? 0 : (rows.completed - invalidOf(before) - abstained) / rows.completed,
   });
+  return true;
 }
 
 const ABSTAINING: ReadonlySet<Part> = new Set<Part>(['answer', 'abstained']);

@@ -92,10 +92,11 @@ interface RunParts extends EngineParts {
 export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
-  let halted = (): HaltReason | null => world.halt.reason;
-  // Recomputed at each call. At the end it has the times in the files, which took time to write.
+  let result: RunResult | null = null;
+  // Recomputed at each call. At the end it has the times in the files, which took time to write. A halt after the
+  // last step changes nothing.
   const summary = (): StoredSummary => ({
-    ...summarise(summaryParts(settings, parts, halted())),
+    ...summarise(summaryParts(settings, parts, result === null ? world.halt.reason : result.halted)),
     ...ended,
   });
   const heartbeat = new RunHeartbeat(
@@ -113,9 +114,7 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
   );
   try {
     const kept = await runEngine(settings, world, parts, heartbeat);
-    const result = await endRun(kept, parts, settings, world);
-    // A halt that comes after the last step changes nothing.
-    halted = () => result.halted;
+    result = await endRun(kept, parts, settings, world);
     if (parts.mending === undefined) {
       const { finished_at, duration_s, rows_per_second } = result.summary;
       ended = { finished_at, duration_s, rows_per_second };

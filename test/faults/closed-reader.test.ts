@@ -2,7 +2,6 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 
-// A machine at work on other things takes its time to start a process.
 describe('fault 51: a reader that has gone', () => {
   const state = new Workplace();
   let work: Workplace;

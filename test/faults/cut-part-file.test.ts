@@ -40,10 +40,6 @@ const OUTCOMES: { note: string; outcome: Outcome }[] = [
 /** Rows that were committed when the file was cut; the rest was still to come. */
 const COMMITTED = OUTCOMES.length - 1;
 
-/** Every byte about the end of a record, and in the middle of one, where all bytes are alike, each seventh. */
-const isTelling = (cut: number, ends: readonly number[]): boolean =>
-  cut % 7 === 0 || ends.some((end) => Math.abs(cut - end) <= 4);
-
 describe('fault 50: a part file that was cut', () => {
   let folder = '';
   beforeEach(() => {
@@ -64,7 +60,7 @@ describe('fault 50: a part file that was cut', () => {
   }
 
   it.each(['csv', 'jsonl'])(
-    'about any end of a record, and within, of a %s gives the same output and the same summary',
+    'at any byte of a %s gives the same output and the same summary',
     async (format) => {
       const path = join(folder, `out.${format}`);
       const settings = settingsFor(path, { answer: labels });
@@ -88,8 +84,7 @@ describe('fault 50: a part file that was cut', () => {
         ),
       );
 
-      const places = Array.from({ length: part.length + 1 }, (_, cut) => cut).toReversed();
-      for (const cut of places.filter((cut) => isTelling(cut, [0, rows.header.length, ...ends]))) {
+      for (let cut = part.length; cut >= 0; cut--) {
         writeFileSync(`${path}.part`, part.subarray(0, cut));
         writeFileSync(`${path}.run.json`, manifest);
 

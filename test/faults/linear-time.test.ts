@@ -25,7 +25,7 @@ import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
 
-const SMALL = 100_000;
+const SMALL = 130_000;
 const FACTOR = 8;
 
 /** So many characters of a text again and again. */
