@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { section } from '../../src/render/document.js';
+import { type Block, section, type TableRow } from '../../src/render/document.js';
 import { renderMarkdown } from '../../src/render/markdown.js';
 import { HOSTILE, sampleDocument } from './documents.js';
 
@@ -18,19 +18,15 @@ it('a document is headings, tables and blocks of code', () => {
 });
 
 it('a table has a column for the notes of its rows, where there are any', () => {
-  const columns = [{ name: 'run' }, { name: 'rows' }];
-  const table = (note?: { text: string }) => ({
-    kind: 'table' as const,
-    caption: 'Runs',
-    columns,
-    rows: [{ cells: ['a', '1'], ...(note && { note }) }],
-  });
-  const markdownOf = (block: ReturnType<typeof table>): string =>
-    renderMarkdown({ ...sampleDocument('x'), sections: [section('runs', 'Runs', [block])] });
-  expect(markdownOf(table({ text: 'lost' }))).toContain(
+  const markdownOf = (row: TableRow): string => {
+    const columns = [{ name: 'run' }, { name: 'rows' }];
+    const table: Block = { kind: 'table', caption: 'Runs', columns, rows: [row] };
+    return renderMarkdown({ ...sampleDocument('x'), sections: [section('runs', 'Runs', [table])] });
+  };
+  expect(markdownOf({ cells: ['a', '1'], note: { text: 'lost', tone: 'bad' } })).toContain(
     '| run | rows |  |\n| --- | --- | --- |\n| a | 1 | lost |\n',
   );
-  expect(markdownOf(table())).toContain('| run | rows |\n| --- | --- |\n| a | 1 |\n');
+  expect(markdownOf({ cells: ['a', '1'] })).toContain('| run | rows |\n| --- | --- |\n| a | 1 |\n');
 });
 
 it('has the rows to look at, wherever they stand, and a few others', () => {
