@@ -6,7 +6,7 @@ import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { told, wrapped } from '../render/terminal-text.js';
-import { callUrl, type ServiceAccess } from '../service/endpoint.js';
+import { deploymentsUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
 import { withoutPassword } from '../store/address.js';
@@ -118,7 +118,7 @@ function serviceAccess({ baseUrl, segment, keys, variable }: Environment): Servi
   }
   // The same checks as for a run; the deployment comes with the rows.
   const place = { baseUrl, segment };
-  const url = callUrl(place, { deployment: 'any', apiVersion: 'any', style: 'deployments' });
+  const url = deploymentsUrl(place);
   return { address: { ...place, proxy: proxyFor(url, variable) }, keys: new KeyRing(keys) };
 }
 

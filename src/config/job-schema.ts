@@ -661,6 +661,7 @@ export const jobSchema = jobFileSchema.transform((file) => {
   return {
     ...job,
     endpoint: {
+      operation: 'completions',
       deployment: service.deployment,
       ...(service.model !== undefined && { model: service.model }),
       apiVersion: service.api_version,

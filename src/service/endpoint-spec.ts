@@ -1,7 +1,9 @@
 import * as z from 'zod';
+import { OPERATION_NAMES } from './operation.js';
 
 /** The endpoint as the job has it; address and keys come from the worker. Queue entries use these names. */
 export const endpointSpecSchema = z.strictObject({
+  operation: z.enum(OPERATION_NAMES),
   deployment: z.string().min(1),
   /** Model id, when the job names one; for counting tokens. */
   model: z.string().min(1).optional(),

@@ -4,7 +4,7 @@ import { type Client, createClient } from './client.js';
 import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';
 import type { KeyRing } from './keys.js';
-import { completions, type Operation } from './operation.js';
+import { operationOf } from './operation.js';
 import { DEFAULT_MAX_TOKENS } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
 import { type Verdict, verdicts } from './verdict.js';
@@ -28,8 +28,6 @@ export interface ServiceRequest {
   /** Names of the parameters set by the row itself. @default none */
   readonly ownFields?: readonly string[];
 }
-
-const OPERATION: Operation = completions;
 
 export class Endpoint {
   readonly #spec: EndpointSpec;
@@ -71,7 +69,7 @@ export class Endpoint {
   ): readonly Verdict[] {
     const withLogprobs = typeof parameters.logprobs === 'number';
     const choices = parameters.n ?? 1;
-    const operation = OPERATION;
+    const operation = operationOf(this.#spec);
     const path = this.#path;
     const asked = { prompts: prompts.length, choices, withLogprobs, operation, ownFields, path };
     return verdicts(exchange, Date.now(), asked, attempts);
@@ -84,22 +82,26 @@ export class Endpoint {
 }
 
 /** @throws UsageError when the base URL is missing or is no plain http(s) address */
-export function callUrl(
-  { baseUrl, segment }: ServiceAddress,
-  { deployment, apiVersion, style }: Omit<EndpointSpec, 'timeoutMs'>,
-): string {
-  const base = plainBase(baseUrl);
-  if (style === 'openai') return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${OPERATION.path}`;
-  const query = new URLSearchParams({ 'api-version': apiVersion });
-  return `${base}/${pathSegment(segment)}/deployments/${pathSegment(deployment)}/${OPERATION.path}?${query}`;
+export function callUrl(address: ServiceAddress, spec: EndpointSpec): string {
+  const { path } = operationOf(spec);
+  if (spec.style === 'openai') {
+    const base = plainBase(address.baseUrl);
+    return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${path}`;
+  }
+  const query = new URLSearchParams({ 'api-version': spec.apiVersion });
+  return `${deploymentsUrl(address)}/${pathSegment(spec.deployment)}/${path}?${query}`;
 }
+
+/** Checks the address of a worker, whose rows name their deployments. @throws UsageError like `callUrl` */
+export const deploymentsUrl = ({ baseUrl, segment }: ServiceAddress): string =>
+  `${plainBase(baseUrl)}/${pathSegment(segment)}/deployments`;
 
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
-  spec: Pick<EndpointSpec, 'deployment' | 'style'>,
+  spec: Pick<EndpointSpec, 'operation' | 'deployment' | 'style'>,
   fields = encodedFields(parameters, spec),
 ): string {
-  const asked = JSON.stringify(OPERATION.prompts(prompts.map((prompt) => prompt.toWellFormed())));
+  const asked = JSON.stringify(operationOf(spec).prompts(prompts.map((prompt) => prompt.toWellFormed())));
   return fields === '{}' ? asked : `${fields.slice(0, -1)},${asked.slice(1)}`;
 }
 

@@ -103,7 +103,7 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
       withLogprobs || isLong || others.length > 0
         ? {
             ...said,
-            ...(withLogprobs && logprobsOf(choice['logprobs'])),
+            ...(withLogprobs && logprobsOf(operation.logprobs(choice))),
             ...(isLong && { damaged: 'cut' as const }),
             ...(others.length > 0 && { others: furtherChoices(choice, others, operation) }),
           }

@@ -7,6 +7,7 @@ import type { CalledOutcome, Fault } from '../model.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { withDeployment } from '../service/endpoint-spec.js';
+import { operationOf } from '../service/operation.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
 import {
   type Answer,
@@ -151,7 +152,9 @@ export class ChunkRun {
   async #ask(rows: readonly ChunkRow[], way: Way): Promise<void> {
     const { asking, attempt } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
-    const most = way.feedback.packSize(way.chunk.promptsPerRequest, attempt);
+    const { promptsPerRequest, endpoint } = way.chunk;
+    const mostAsked = Math.min(promptsPerRequest, operationOf(endpoint).promptsPerCall);
+    const most = way.feedback.packSize(mostAsked, attempt);
     await this.#callAll(packs(asked, most, way.chunk.parameters), way);
     // Now, not with the next attempt: neither the rows nor the service are at fault.
     const alone = this.#mixedUp.splice(0);

@@ -34,6 +34,7 @@ describeEachStore(
       execution: 1,
       first: 1,
       endpoint: {
+        operation: 'completions',
         deployment: DEPLOYMENT,
         apiVersion: '2023-09-15-preview',
         style: 'deployments',

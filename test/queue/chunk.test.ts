@@ -6,6 +6,7 @@ const chunk = (model?: string, asks: Asks | null = null): Chunk => ({
   execution: 2,
   first: 21,
   endpoint: {
+    operation: 'completions',
     deployment: 'd',
     ...(model !== undefined && { model }),
     apiVersion: '2022-12-01',

@@ -16,6 +16,7 @@ const chunk = (run: string, first: number): Chunk => ({
   execution: 1,
   first,
   endpoint: {
+    operation: 'completions',
     deployment: 'lm-35-turbo-instruct',
     apiVersion: '2023-09-15-preview',
     style: 'deployments',

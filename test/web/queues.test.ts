@@ -19,6 +19,7 @@ const CHUNK: Chunk = {
   execution: 1,
   first: 21,
   endpoint: {
+    operation: 'completions',
     deployment: 'lm-35-turbo-instruct',
     apiVersion: '2023-09-15-preview',
     style: 'deployments',

@@ -8,6 +8,7 @@ const CHUNK: Chunk = {
   ...{ run: 'run', execution: 1, first: 1, promptsPerRequest: 1, parameters: {}, rows: [] },
   ...{ budget: null, hold: false, asks: null },
   endpoint: {
+    operation: 'completions',
     deployment: 'lm-35-turbo-instruct',
     apiVersion: '2022-12-01',
     style: 'deployments',
