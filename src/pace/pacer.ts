@@ -1,5 +1,5 @@
 import { PaceCell, type PaceValues } from './pace-cell.js';
-import { QuotaWait } from './pauses.js';
+import { Pause } from './pauses.js';
 import { type Admission, type Given, Permits, Spacing } from './permits.js';
 import { hold, pause, refuse } from './refusal.js';
 import {
@@ -55,7 +55,7 @@ export class Pacer {
   readonly #permits: Permits;
   readonly #changes: PaceChanges;
   readonly #spacing = new Spacing();
-  readonly #quota = new QuotaWait();
+  readonly #pause = new Pause();
   readonly #clock: () => number;
   #looking: NodeJS.Timeout | null = null;
   #asked: Promise<void> | null = null;
@@ -83,7 +83,7 @@ export class Pacer {
 
   /** How long nobody may call, in ms: the service asked to wait, or is down. 0 when calls may be made. */
   get waitingMs(): number {
-    return this.#quota.remaining(this.#clock());
+    return this.#pause.remaining(this.#clock());
   }
 
   get takesPermits(): boolean {
@@ -139,7 +139,7 @@ export class Pacer {
    * @param advertised the quota in the response
    */
   answered(tokens: number, advertised: PaceLimits): void {
-    this.#quota.admitted();
+    this.#pause.admitted();
     this.#usage.took(tokens);
     if (this.#usage.said(advertised)) void this.#reportQuota();
     if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
@@ -147,7 +147,7 @@ export class Pacer {
 
   /** A call failed for another reason than the quota. `connected`: it reached the service. */
   async failed(connected: boolean): Promise<void> {
-    if (connected) this.#quota.admitted();
+    if (connected) this.#pause.admitted();
     const local = this.#clock();
     this.#start.failed(local);
     if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.estimate === null) return;
@@ -192,7 +192,7 @@ export class Pacer {
    * @returns false after too many refusals without an admitted call
    */
   async refused(hint: number | null, startedAt: number, tokens: number): Promise<boolean> {
-    const wait = this.#quota.refused(hint, startedAt, this.#clock());
+    const wait = this.#pause.refused(hint, startedAt, this.#clock());
     if (wait === null) return false;
     this.withdrawn(tokens);
     const call = { startedAt: startedAt + this.#shared.offset, wait };
@@ -208,7 +208,7 @@ export class Pacer {
 
   /** Stops the whole fleet: the service is down. */
   async pause(ms: number): Promise<void> {
-    this.#quota.joined(ms, this.#clock());
+    this.#pause.joined(ms, this.#clock());
     await this.#shared.change((before, now) => ({ pace: pause(before, ms, now), result: null }));
     await this.#joinPause();
   }
@@ -287,7 +287,7 @@ export class Pacer {
   async #joinPause(): Promise<void> {
     const ms = this.#pauseMs;
     if (ms === 0) return;
-    this.#quota.joined(ms, this.#clock());
+    this.#pause.joined(ms, this.#clock());
     this.#start.paused(this.#clock() + ms);
     const { waitUntil } = this.#shared.pace;
     if (waitUntil <= this.#joined + SAME_MS) return;

@@ -8,9 +8,11 @@ const SHORTEST_PAUSE_MS = 1_000;
 const MOST_IN_A_ROW = 30;
 
 /**
- * However many calls in flight see the same refusal, it is one episode; only a later hint extends the pause.
+ * Until when this process makes no call: the service refused one, or is down, here or at another worker of the
+ * queue. However many calls in flight see the same refusal, it is one episode; only a later hint extends the
+ * pause.
  */
-export class QuotaWait {
+export class Pause {
   #until = 0;
   #episodes = 0;
 
@@ -90,8 +92,8 @@ export class Outage {
   #since = 0;
   #last: FailedCall | null = null;
   #pauses = 0;
+  /** End of its last pause: calls that began before belong to that. */
   #until = 0;
-  #probing: Promise<void> | null = null;
   /** What all calls since the last answer got, if their requests may be the cause; null when it differs. */
   #said: string | null = null;
   /** Set while a plain call decides. */
@@ -103,39 +105,9 @@ export class Outage {
     return { since: this.#since, until: this.#until, fault, connected, rows: this.#all.size };
   }
 
-  /** Rest of the pause, in ms; 0 when a call may be made. */
-  remaining(now: number): number {
-    return Math.max(0, this.#until - now);
-  }
-
   /** Resolves when the plain call has decided. */
   get certain(): Promise<void> | undefined {
     return this.#doubt?.over;
-  }
-
-  /**
-   * Makes a call; during an outage it waits for the current probe.
-   * @returns null when the call was not made because the service is still down
-   */
-  through<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
-    if (this.#doubt !== null) return this.#doubt.over.then(() => this.through(now, call));
-    return this.#pauses === 0 ? call() : this.#probe(now, call);
-  }
-
-  async #probe<T>(now: () => number, call: () => Promise<T>): Promise<T | null> {
-    if (this.remaining(now()) > 0) return null;
-    if (this.#probing === null) {
-      const probe = call();
-      this.#probing = probe.then(
-        () => {},
-        () => {},
-      );
-      return probe.finally(() => {
-        this.#probing = null;
-      });
-    }
-    await this.#probing;
-    return this.through(now, call);
   }
 
   /**
@@ -204,3 +176,21 @@ export class Outage {
     this.#all.delete(row);
   }
 }
+
+/** What a worker's own calls wait for. */
+export interface Calling {
+  readonly waitingMs: number;
+  readonly outage: OutageView | null;
+}
+
+/** In words; null while it calls. */
+export function serviceWait({ outage, waitingMs }: Calling, now: number): string | null {
+  if (outage) {
+    const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
+    return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
+  }
+  return waitingMs >= 1000 ? `the service asked to wait until ${clock(now + waitingMs)}` : null;
+}
+
+/** `10:42:05` in local time. */
+export const clock = (at: number): string => new Date(at).toTimeString().slice(0, 8);

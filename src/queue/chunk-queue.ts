@@ -21,6 +21,12 @@ export const MOST_LOSSES = 3;
 /** Seconds and entries. They tell the producer that a chunk crashed its workers; it removes those. */
 export const KEEP_FAILED = { age: 24 * 3600, count: 1000 };
 
+/**
+ * `queue.rateLimit` pauses only workers with a limiter, by counting more than `max` entries as taken. This
+ * one never triggers by itself: no worker takes so many entries in a second.
+ */
+export const ENTRY_LIMIT = { max: 1_000_000_000, duration: 1_000 } as const;
+
 const NO_TOKEN = '0';
 
 /** Prefix of a worker's reason to refuse an entry; the same in every version, as fleets change one by one. */

@@ -46,6 +46,9 @@ export interface Chunk {
   readonly rows: readonly ChunkRow[];
 }
 
+/** Names the execution that the chunk belongs to. */
+export const executionOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;
+
 export interface ChunkData {
   readonly v: 1;
   readonly run: string;

@@ -1,6 +1,6 @@
 import { counted, duration } from '../figures.js';
 import type { Fault } from '../model.js';
-import { type Calling, clock, serviceWait } from '../worker/service-wait.js';
+import { type Calling, clock, serviceWait } from '../pace/pauses.js';
 
 /** Milliseconds without an answer from the ledger (usually a few) after which the run reports it. */
 const SILENT_MS = 5_000;

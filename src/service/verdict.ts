@@ -67,6 +67,8 @@ export type Verdict = Final | Unsettled | Wait | NoRoom;
 export interface Final {
   readonly kind: 'final';
   readonly outcome: CalledOutcome;
+  /** Set when the answer does not fit: how often the row was asked so far. It is asked again. */
+  readonly interim?: number;
   /**
    * Set when the service's token counts were invalid. `sent`: no counts yet. `counted`, `guessed`: ours, with
    * or without the model's tokenizer.

@@ -3,7 +3,7 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import type { FastifyInstance } from 'fastify';
 import { type QueueView, withoutPrompts } from '../queue/queue-views.js';
-import { ENTRY_LIMIT } from '../worker/entry-limit.js';
+import { ENTRY_LIMIT } from '../queue/chunk-queue.js';
 import { BULL_BOARD_HEADERS } from './guard.js';
 
 const PATH = '/queues';

@@ -1,13 +1,18 @@
-import type { AnswerReader } from '../answer/answer.js';
+import { type AnswerReader, answerReader } from '../answer/answer.js';
+import type { AnswerSpec } from '../answer/answer-spec.js';
 import type { CalledOutcome, Completed, Usage } from '../model.js';
 import { followUp } from '../prompt/follow-up.js';
 import type { Asks, ChunkRow } from '../queue/chunk.js';
+import type { Final } from '../service/verdict.js';
 
-/** `outcome` is interim (`Settlement.interim`) when its answer does not fit. */
-export interface Judged {
-  readonly outcome: CalledOutcome;
-  /** Times the row was asked so far; set when it must be asked again. */
-  readonly interim?: number;
+/** One for thousands of labels or a large schema is slow to build; chunks of an execution share their spec. */
+const readers = new WeakMap<AnswerSpec, AnswerReader>();
+
+/** @throws UsageError for an invalid JSON Schema */
+function readerOf(spec: AnswerSpec): AnswerReader {
+  const reader = readers.get(spec) ?? answerReader(spec);
+  readers.set(spec, reader);
+  return reader;
 }
 
 /**
@@ -20,7 +25,7 @@ export class Asking {
 
   constructor(
     private readonly asks: Asks,
-    private readonly reader: AnswerReader,
+    private readonly reader: AnswerReader = readerOf(asks.answer),
   ) {}
 
   /** Takes over the interim answers of earlier leases. */
@@ -42,8 +47,8 @@ export class Asking {
   }
 
   /** Judges an outcome; usage and attempts include those of the earlier answers. */
-  judge(row: ChunkRow, outcome: CalledOutcome): Judged {
-    if (outcome.status !== 'completed') return { outcome: this.lasting(row, outcome) };
+  judge(row: ChunkRow, outcome: CalledOutcome): Final {
+    if (outcome.status !== 'completed') return { kind: 'final', outcome: this.lasting(row, outcome) };
     const earlier = this.#earlier.get(row.row);
     const asked = this.#askedOf(row) + 1;
     const { again, deployment } = this.asks;
@@ -51,10 +56,10 @@ export class Asking {
     const answer_source = this.isEscalated(row) ? 'escalated' : 'asked_again';
     const judged: Completed =
       earlier === undefined ? outcome : { ...together(outcome, earlier, outcome), asked, answer_source };
-    if (isLast || this.#problemOf(outcome) === null) return { outcome: judged };
+    if (isLast || this.#problemOf(outcome) === null) return { kind: 'final', outcome: judged };
     const interim = { ...judged, asked };
     this.#earlier.set(row.row, interim);
-    return { outcome: interim, interim: asked };
+    return { kind: 'final', outcome: interim, interim: asked };
   }
 
   /** When the last call brought no answer, the earlier one stands although it does not fit. */

@@ -1,10 +1,10 @@
-import type { Chunk, ChunkBudget } from '../queue/chunk.js';
+import { type Chunk, type ChunkBudget, executionOf } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
 
 /** Pause before the ledger is asked again whether others left room, in ms; up to twice as long, at random. */
 const AGAIN_MS = 200;
 /** This long after its deadline, a call is taken to belong to a dead process, in ms. */
-const GONE_MS = 10_000;
+export const GONE_MS = 10_000;
 /** Waiters ask several times a second, so a longer gap than this means that nobody waited, in ms. */
 const GAP_MS = 5_000;
 
@@ -49,11 +49,11 @@ export class BudgetWait {
   }
 
   wake(chunk: Chunk): void {
-    for (const wake of this.#runs.get(nameOf(chunk))?.waiting ?? []) wake();
+    for (const wake of this.#runs.get(executionOf(chunk))?.waiting ?? []) wake();
   }
 
   #runOf(chunk: Chunk): RunWait {
-    const name = nameOf(chunk);
+    const name = executionOf(chunk);
     const known = this.#runs.get(name);
     if (known !== undefined) return known;
     const now = this.parts.now();
@@ -104,5 +104,3 @@ export class BudgetWait {
     known.askedAt = this.parts.now();
   }
 }
-
-const nameOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;

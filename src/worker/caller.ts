@@ -1,12 +1,14 @@
+import type { Logger } from 'pino';
 import { NO_TOKENS } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
-import type { Parameters, Tokens } from '../model.js';
+import type { Parameters } from '../model.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
 import type { Unsettled, Verdict } from '../service/verdict.js';
+import type { Batcher } from './batcher.js';
 import { withRowUsage } from './row-usage.js';
 import { TokenRatio } from './token-ratio.js';
 
@@ -26,7 +28,13 @@ export interface CallEnded {
 
 type CallFor = Pick<CallEnded, 'run' | 'row' | 'rows' | 'attempt'>;
 
-type CountCall = (run: string, what: 'sent' | 'retried' | 'rate_limited' | keyof Tokens, by?: number) => void;
+/** What a process calls with. */
+export interface CallAccess extends ServiceAccess {
+  readonly concurrency: number;
+  readonly batcher: Batcher;
+  readonly onCall: (call: CallEnded) => void;
+  readonly log: Logger;
+}
 
 /** Calls the service for rows. The address is this process's own, never taken from a chunk (fault 58). */
 export class Caller {
@@ -42,16 +50,10 @@ export class Caller {
   #crowdedAt = Number.NEGATIVE_INFINITY;
   #advertised: AdvertisedQuota = { requestsPerMinute: null, tokensPerMinute: null };
 
+  /** @param reached false while nothing ever answered: then a failed connection means a wrong address */
   constructor(
-    private readonly access: ServiceAccess,
-    private readonly concurrency: number,
-    /** False while nothing ever answered: a failed connection then means a wrong address, not an outage. */
+    private readonly access: CallAccess,
     reached: boolean,
-    /** Called for every exchange but the first of a call, which its reservation counted. */
-    private readonly count: CountCall,
-    /** Called once, without the key, when the service refuses a key and the next takes over. */
-    private readonly onKeyRefused: () => void,
-    private readonly onCall: (call: CallEnded) => void = () => {},
   ) {
     this.#streak = new StopStreak(reached);
   }
@@ -68,7 +70,7 @@ export class Caller {
    * Calls once for rows with equal parameters. Again only with the other key, when the service refuses the
    * first, and in halves, when one prompt gets the request refused: the culprit ends up alone.
    * @param attempt from 1
-   * @param isCounted whether the first exchange is counted already. @default true
+   * @param isCounted whether the first exchange is counted already, with the reservation. @default true
    * @returns a verdict for each row, in their order
    */
   async call(
@@ -97,7 +99,7 @@ export class Caller {
       if (this.#tooLarge.size >= MOST_TOO_LARGE) this.#tooLarge.clear();
       this.#tooLarge.add(name);
     }
-    if (first?.kind === 'wait') this.count(chunk.run, 'rate_limited');
+    if (first?.kind === 'wait') this.access.batcher.count(chunk.run, 'rate_limited');
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && first?.kind === 'final';
     if (!refused || rows.length === 1)
@@ -117,8 +119,8 @@ export class Caller {
     const [verdict] = exchange === null ? [] : endpoint.verdicts(exchange, PLAIN, 1);
     if (verdict?.kind !== 'final' || verdict.outcome.status === 'failed') return false;
     const { prompt_tokens, completion_tokens } = verdict.outcome.completion?.usage ?? NO_TOKENS;
-    this.count(run, 'prompt_tokens', prompt_tokens);
-    this.count(run, 'completion_tokens', completion_tokens);
+    this.access.batcher.count(run, 'prompt_tokens', prompt_tokens);
+    this.access.batcher.count(run, 'completion_tokens', completion_tokens);
     return true;
   }
 
@@ -129,11 +131,11 @@ export class Caller {
     request: ServiceRequest,
     isCounted: boolean,
   ): Promise<Exchange | null> {
-    const { keys } = this.access;
+    const { keys, batcher, log, onCall } = this.access;
     let refusal: Exchange | null = null;
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
-      if (refusal !== null) this.count(of.run, 'retried');
-      if (refusal !== null || !isCounted) this.count(of.run, 'sent');
+      if (refusal !== null) batcher.count(of.run, 'retried');
+      if (refusal !== null || !isCounted) batcher.count(of.run, 'sent');
       if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;
       try {
@@ -143,13 +145,14 @@ export class Caller {
       }
       const status = exchange.kind === 'response' ? String(exchange.status) : exchange.code;
       const { run, row, rows, attempt } = of;
-      this.onCall({ type: 'call ended', run, row, rows, attempt, status, latency_ms: exchange.latency_ms });
+      onCall({ type: 'call ended', run, row, rows, attempt, status, latency_ms: exchange.latency_ms });
       if (exchange.kind === 'failure' || exchange.status !== 401) {
         if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;
       }
       refusal = exchange;
-      if (keys.refuse(key) && keys.current() !== null) this.onKeyRefused();
+      if (keys.refuse(key) && keys.current() !== null)
+        log.warn('the service refused the first key; going on with the second');
     }
     return keys.current() === null ? null : refusal;
   }
@@ -158,7 +161,7 @@ export class Caller {
     let endpoint = this.#endpointOf.get(spec);
     if (endpoint !== undefined) return endpoint;
     const form = JSON.stringify(spec);
-    endpoint = this.#endpoints.get(form) ?? new Endpoint(this.access.address, spec, this.concurrency);
+    endpoint = this.#endpoints.get(form) ?? new Endpoint(this.access.address, spec, this.access.concurrency);
     this.#endpoints.set(form, endpoint);
     this.#endpointOf.set(spec, endpoint);
     return endpoint;

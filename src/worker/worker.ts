@@ -7,7 +7,6 @@ import {
   WaitingError,
   Worker,
 } from 'bullmq';
-import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { backoffMs } from '../backoff.js';
 import { steadyNow, watchClock } from '../clock.js';
@@ -16,24 +15,16 @@ import type { WorkerBeat } from '../fleet/beats.js';
 import type { WantedQueue } from '../fleet/demand.js';
 import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
 import type { Fault } from '../model.js';
-import { Pacer, type PacerParts } from '../pace/pacer.js';
-import { Outage, type OutageView } from '../pace/pauses.js';
-import { TokenEstimate } from '../pace/usage.js';
-import { type Chunk, type ChunkData, decodeChunk } from '../queue/chunk.js';
-import { KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
-import type { ServiceAccess } from '../service/endpoint.js';
-import type { Store } from '../store/store.js';
-import { AnswerReaders } from './answer-readers.js';
+import { type OutageView, serviceWait } from '../pace/pauses.js';
+import type { Quota } from '../pace/shared-pace.js';
+import { type Chunk, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
+import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
 import { Asking } from './asking.js';
 import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
-import { type CallEnded, Caller } from './caller.js';
-import { ChunkRun, type ChunkRunParts, type Lane } from './chunk-run.js';
-import { ENTRY_LIMIT } from './entry-limit.js';
-import { FairLimit } from './fair-limit.js';
-import { Feedback } from './feedback.js';
-import { serviceWait } from './service-wait.js';
+import { type CallPlace, Lanes } from './lanes.js';
+import { type Host, type Lease, Visit } from './visit.js';
 
 /**
  * Lifetime of an unrenewed lock, in ms: outlasts a busy process or a short outage of the store. The entries
@@ -59,42 +50,33 @@ const OF_THE_RUN = new Set([
   'rate_limited',
 ]);
 
-export interface WorkPlace extends ServiceAccess {
-  readonly store: Store;
+export interface WorkPlace extends CallPlace {
   /** Name of this process's heartbeat; the entries it takes carry it. */
   readonly name: string;
-  readonly queueOf: (deployment: string) => string;
-  readonly concurrency: number;
-  /** The limit shared by the workers of several queues in one process. @default only `concurrency` */
-  readonly slots?: LimitFunction;
-  readonly batcher: Batcher;
   /** The run that this process works on. @default none: it calls for the runs of others */
   readonly ownRun?: string;
-  readonly onCall: (call: CallEnded) => void;
   /** Called before the store is asked to tell others. */
   readonly onStop: (fault: Fault) => void;
-  readonly log: Logger;
   /** For tests only, in milliseconds. */
   readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number } | undefined;
 }
 
-interface Held {
+interface Held extends Lease {
   readonly job: Job<ChunkData>;
   readonly token: string;
-  /** True when the entry is back in the queue or with another worker, which then takes the uncalled rows. */
+  /** True when the entry is back in the queue or with another worker. */
   isLost: boolean;
 }
 
 /** Takes chunks of one deployment and calls the service for their rows, under one limit for the process. */
-export class ChunkWorker {
+export class ChunkWorker implements Host {
+  readonly lanes: Lanes;
+  readonly batcher: Batcher;
+  readonly budgets: BudgetWait;
+  readonly mostBilled = new MostBilled();
+  readonly log: Logger;
   readonly #worker: Worker<ChunkData>;
   readonly #queue: Queue<ChunkData>;
-  readonly #batcher: Batcher;
-  readonly #lane: Lane;
-  /** To other deployments, by name, for rows whose answers did not fit. */
-  readonly #otherLanes = new Map<string, Lane>();
-  readonly #readers = new AnswerReaders();
-  readonly #parts: ChunkRunParts;
   readonly #baseSlots: number;
   readonly #lockMs: number;
   readonly #clock: NodeJS.Timeout;
@@ -106,8 +88,7 @@ export class ChunkWorker {
   /** Executions of runs stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
-  /** Uncalled rows go back to the queue: the worker is closing, or a run must stop. */
-  #releasing = false;
+  #isLeaving = false;
 
   constructor(
     private readonly place: WorkPlace,
@@ -116,7 +97,14 @@ export class ChunkWorker {
     const { store, concurrency, times, log } = place;
     const { queue, limits } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
-    this.#batcher = place.batcher;
+    this.batcher = place.batcher;
+    this.log = log;
+    this.budgets = new BudgetWait({
+      inFlight: (run) => place.batcher.totals(run).in_flight,
+      now: steadyNow,
+      random: Math.random,
+    });
+    this.lanes = new Lanes(place, wanted, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
@@ -140,84 +128,15 @@ export class ChunkWorker {
       },
       store.backendFactory,
     );
-    this.#lane = this.#laneTo(wanted, (ms) => this.#keepEntries(ms));
-    this.#parts = {
-      ...this.#lane,
-      laneOf: (deployment) => this.#laneOf(deployment),
-      inSlot: place.slots ?? ((job) => job()),
-      looked: () => this.#looked(),
-      batcher: this.#batcher,
-      budgets: new BudgetWait({
-        inFlight: (run) => this.#batcher.totals(run).in_flight,
-        now: steadyNow,
-        random: Math.random,
-      }),
-      mostBilled: new MostBilled(),
-      releasing: () => this.#releasing,
-      isStopped: (chunk) => this.#stopped.size > 0 && this.#stopped.has(nameOf(chunk)),
-      onRequest: () => this.#takeAnotherChunkIfLast(),
-      stop: (chunk, fault) => this.#stop(chunk, fault),
-    };
     this.#clock = watchClock((ms) => void this.#clockWasSetBack(ms));
     this.#renewal = setInterval(() => void this.#renewOnce(), Math.min(this.#lockMs / 2, RENEW_MS));
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker connection'));
     this.#queue.on('error', (error) => log.debug({ err: error }, 'worker connection'));
   }
 
-  #laneOf(deployment: string): Lane {
-    const { place, wanted } = this;
-    let lane = this.#otherLanes.get(deployment);
-    if (lane === undefined) {
-      // The quota in the job is that of its own deployment.
-      const limits = { ...wanted.limits, requests_per_minute: null, tokens_per_minute: null };
-      lane = this.#laneTo(
-        { queue: place.queueOf(deployment), limits, answered: true },
-        // The entries of its rows are delayed one by one.
-        async () => {},
-      );
-      this.#otherLanes.set(deployment, lane);
-    }
-    return lane;
-  }
-
-  #laneTo(
-    { queue, limits, answered }: Pick<WantedQueue, 'queue' | 'limits' | 'answered'>,
-    onPause: PacerParts['onPause'],
-  ): Lane {
-    const { place } = this;
-    const { store, concurrency, log } = place;
-    const limit = new FairLimit(concurrency);
-    const caller = new Caller(
-      place,
-      concurrency,
-      answered,
-      (run, what, by) => this.#batcher.count(run, what, by),
-      () => log.warn('the service refused the first key; going on with the second'),
-      place.onCall,
-    );
-    const pacer = new Pacer({
-      values: store.keyValue,
-      queue,
-      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
-      ceiling: concurrency,
-      underWay: () => limit.activeCount,
-      onConcurrency: (most) => {
-        limit.concurrency = most;
-      },
-      onPause,
-      clock: steadyNow,
-      onChange: (change) => log.info(change, 'the pace changed'),
-      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
-    });
-    limit.concurrency = pacer.concurrency;
-    const estimate = new TokenEstimate(limits.token_estimate);
-    const parts = { caller, outage: new Outage(), pacer, estimate, limit, log };
-    return { ...parts, feedback: new Feedback(parts, answered) };
-  }
-
-  /** The own deployment's first. */
-  get #lanes(): readonly Lane[] {
-    return [this.#lane, ...this.#otherLanes.values()];
+  /** Uncalled rows go back to the queue: the worker closes, or a run must stop. */
+  get isLeaving(): boolean {
+    return this.#isLeaving;
   }
 
   /** One renewal at a time, abandoned before the locks run out if the store does not answer. */
@@ -231,7 +150,7 @@ export class ChunkWorker {
   }
 
   /** After a sleep so long that others may have its rows, the process checks before it calls. */
-  #looked(): Promise<void> | undefined {
+  looked(): Promise<void> | undefined {
     return this.#slept ? this.#renewOnce() : undefined;
   }
 
@@ -279,7 +198,7 @@ export class ChunkWorker {
   }
 
   get inFlight(): number {
-    return this.#lanes.reduce((sum, { caller }) => sum + caller.inFlight, 0);
+    return this.lanes.all.reduce((sum, { caller }) => sum + caller.inFlight, 0);
   }
 
   get heartbeat(): WorkerBeat['queues'][number] {
@@ -287,7 +206,7 @@ export class ChunkWorker {
     return {
       queue: this.wanted.queue,
       deployment: this.wanted.deployment,
-      concurrency: this.#lane.limit.concurrency,
+      concurrency: this.lanes.own.limit.concurrency,
       in_flight: this.inFlight,
       waiting: serviceWait(this, steadyNow()),
       quota: quota && {
@@ -299,27 +218,27 @@ export class ChunkWorker {
   }
 
   get unrecorded(): number {
-    return this.#batcher.unrecorded;
+    return this.batcher.unrecorded;
   }
 
   /** Milliseconds the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
-    return this.#lane.pacer.waitingMs;
+    return this.lanes.own.pacer.waitingMs;
   }
 
   /** The current outage as this process sees it, or null. */
   get outage(): OutageView | null {
-    return this.#lane.outage.view;
+    return this.lanes.own.outage.view;
   }
 
   /** Null while unknown. */
-  get quota(): Pacer['quota'] {
-    return this.#lane.pacer.quota;
+  get quota(): Quota | null {
+    return this.lanes.own.pacer.quota;
   }
 
   /** What rows that go to another deployment wait for, in words; null when nothing. */
   otherWait(now: number): string | null {
-    for (const [deployment, { outage, pacer }] of this.#otherLanes) {
+    for (const { deployment, outage, pacer } of this.lanes.all.slice(1)) {
       const wait = serviceWait({ outage: outage.view, waitingMs: pacer.waitingMs }, now);
       if (wait !== null) return `${deployment}: ${wait}`;
     }
@@ -327,12 +246,12 @@ export class ChunkWorker {
   }
 
   totals(run: string): Totals {
-    return this.#batcher.totals(run);
+    return this.batcher.totals(run);
   }
 
   /** Ends an outage that the failing rows have probably caused: from now on they use up attempts. */
   blameRows(): void {
-    this.#lane.outage.answered();
+    this.lanes.own.outage.answered();
   }
 
   /**
@@ -345,16 +264,16 @@ export class ChunkWorker {
   }
 
   async #leave(): Promise<void> {
-    this.#releasing = true;
+    this.#isLeaving = true;
     clearInterval(this.#clock);
-    for (const { pacer } of this.#lanes) pacer.close();
+    for (const { pacer } of this.lanes.all) pacer.close();
     // BullMQ's own close waits forever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
       this.place.log.warn({ err: error }, 'calls in flight were given up'),
     );
     clearInterval(this.#renewal);
-    await Promise.all(this.#lanes.map(({ caller }) => caller.close()));
-    await within(LEAVE_MS, Promise.all([this.#batcher.flushed(), this.#queue.close()])).catch(() => {});
+    await Promise.all(this.lanes.all.map(({ caller }) => caller.close()));
+    await within(LEAVE_MS, Promise.all([this.batcher.flushed(), this.#queue.close()])).catch(() => {});
   }
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
@@ -369,39 +288,42 @@ export class ChunkWorker {
     const id = job.id ?? '';
     // After a freeze, or a lost store, the entry comes back while its first lease goes on.
     while (this.#leases.has(id)) await this.#leases.get(id)?.over;
-    const held: Held = { job, token, isLost: false };
-    const work = this.#work(chunk, held, asking);
+    const held: Held = {
+      ...{ job, token, chunk, asking, isLost: false },
+      attempt: job.attemptsMade + 1,
+      attempts: job.opts.attempts ?? 1,
+      isOwn: this.place.ownRun === chunk.run,
+    };
+    const work = this.#work(held);
     this.#leases.set(id, { held, over: work.catch(() => {}) });
     try {
       await work;
     } finally {
       this.#leases.delete(id);
       // Back to the usual number of chunks, but only while rows wait; otherwise another chunk is due.
-      if (this.#lane.limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
+      if (this.lanes.own.limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
         this.#worker.concurrency--;
     }
+  }
+
+  isStopped(chunk: Chunk): boolean {
+    return this.#stopped.size > 0 && this.#stopped.has(executionOf(chunk));
   }
 
   /** Null when answers are not read; undefined when this process cannot read them. */
   #askingFor({ asks }: Chunk): Asking | null | undefined {
     try {
-      return asks && new Asking(asks, this.#readers.of(asks.answer));
+      return asks && new Asking(asks);
     } catch (error) {
       this.place.log.warn({ err: error }, 'what is expected of the answers cannot be read');
       return undefined;
     }
   }
 
-  async #work(chunk: Chunk, held: Held, asking: Asking | null): Promise<void> {
-    if (this.#stopped.has(nameOf(chunk))) return;
-    const { job, token } = held;
-    const attempts = job.opts.attempts ?? 1;
-    const isOwn = this.place.ownRun === chunk.run;
-    const end = await new ChunkRun(this.#parts, {
-      ...{ chunk, attempts, isOwn, asking },
-      attempt: job.attemptsMade + 1,
-      isLost: () => held.isLost,
-    }).run();
+  async #work(held: Held): Promise<void> {
+    const { job, token, chunk } = held;
+    if (this.isStopped(chunk)) return;
+    const end = await new Visit(this, held).run();
     switch (end.kind) {
       case 'done':
         return;
@@ -434,16 +356,16 @@ export class ChunkWorker {
    * Nothing can succeed until a person fixes the cause: tells the run's collector, wherever it is. This
    * process stops calling, unless the fault is that of another process's run.
    */
-  async #stop(chunk: Chunk, fault: Fault): Promise<void> {
+  async stop(chunk: Chunk, fault: Fault): Promise<void> {
     const { store, ownRun } = this.place;
     const { run, execution } = chunk;
     if (fault.code === 'budget' || (OF_THE_RUN.has(fault.code) && run !== ownRun)) {
       await store.ledger.stop(run, execution, fault);
-      this.#stopped.add(nameOf(chunk));
+      this.#stopped.add(executionOf(chunk));
       return;
     }
-    this.#releasing = true;
-    for (const { pacer } of this.#lanes) pacer.close();
+    this.#isLeaving = true;
+    for (const { pacer } of this.lanes.all) pacer.close();
     this.place.onStop(fault);
     await this.#worker.pause(true);
     await store.ledger.stop(run, execution, fault);
@@ -454,15 +376,13 @@ export class ChunkWorker {
    * so one chunk more than usual is taken. BullMQ reads a new concurrency only when an entry ends, so it is
    * nudged.
    */
-  #takeAnotherChunkIfLast(): void {
+  calls(): void {
     const most = this.place.concurrency + 1;
-    if (this.#lane.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
-    if (this.#releasing || this.#worker.concurrency >= most) return;
+    if (this.lanes.own.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
+    if (this.#isLeaving || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
     void this.#worker.pause(true).then(() => {
-      if (!this.#releasing) void this.#worker.resume();
+      if (!this.#isLeaving) void this.#worker.resume();
     });
   }
 }
-
-const nameOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { RequestCount } from '../../src/check/inspection.js';
 import type { Parameters } from '../../src/model.js';
 import { answerBytes, LARGEST_ANSWER } from '../../src/service/answer-size.js';
-import { packs } from '../../src/worker/packs.js';
+import { packs } from '../../src/worker/visit.js';
 
 /** Tokens of which the answers to two prompts have room in one answer, and those to three have not. */
 const LARGE = Math.floor(LARGEST_ANSWER / 12 / 2.5);

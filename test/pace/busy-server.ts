@@ -104,7 +104,7 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
   };
   const callMore = (): void => {
     // In an outage one call at a time tries.
-    const most = outage.view === null ? start.limit : outage.remaining(now) > 0 ? 0 : 1;
+    const most = outage.view === null ? start.limit : outage.view.until > now ? 0 : 1;
     while (inFlight < most) {
       const call = { row: rows++, startedAt: now, ended: false };
       inFlight++;

@@ -67,8 +67,9 @@ describe('an outage', () => {
     const pauses = [];
     failEach(outage, 10);
     for (let probe = 0; probe < 8; probe++) {
-      pauses.push(outage.remaining(now));
-      now += outage.remaining(now);
+      const ms = (outage.view?.until ?? 0) - now;
+      pauses.push(ms);
+      now += ms;
       outage.failed(call(1, now), now, 0);
     }
     expect(pauses).toEqual([1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000]);
@@ -83,46 +84,7 @@ describe('an outage', () => {
     const outage = new Outage();
     failEach(outage, 10, 100);
     expect(outage.failed(call(11, 50), 600, 0)).toBe(500);
-    expect(outage.remaining(1100)).toBe(0);
-  });
-
-  it('lets one call probe after the pause, and the others through when it was answered', async () => {
-    const outage = new Outage();
-    failEach(outage, 10);
-    const made: string[] = [];
-    const now = (): number => 1000;
-    let answer = (): void => {};
-    const probe = outage.through(now, async () => {
-      made.push('probe');
-      await new Promise<void>((resolve) => {
-        answer = resolve;
-      });
-      outage.answered();
-      return 'probe';
-    });
-    const others = ['a', 'b'].map((name) =>
-      outage.through(now, async () => {
-        made.push(name);
-        return name;
-      }),
-    );
-    expect(made).toEqual(['probe']);
-    answer();
-    expect(await Promise.all([probe, ...others])).toEqual(['probe', 'a', 'b']);
-  });
-
-  it('makes no other call when the probe fails', async () => {
-    const outage = new Outage();
-    failEach(outage, 10);
-    const now = (): number => 1000;
-    const made: number[] = [];
-    const through = (row: number) =>
-      outage.through(now, async () => {
-        made.push(row);
-        return outage.failed(call(row, now()), now(), 0);
-      });
-    expect(await Promise.all([through(1), through(2), through(3)])).toEqual([2000, null, null]);
-    expect(made).toEqual([1]);
+    expect(outage.view?.until).toBe(1100);
   });
 
   const alike = (row: number, message = 'cannot do that (HTTP 500)'): FailedCall =>
@@ -165,36 +127,5 @@ describe('an outage', () => {
     const outage = new Outage();
     for (let row = 1; row < 10; row++) outage.failed(alike(row, `fault ${row}`), 0, 0);
     expect(outage.failed(alike(10), 0, 0)).toBe(1000);
-  });
-
-  it('keeps all other calls until the plain one has ended', async () => {
-    const outage = new Outage();
-    failAlike(outage);
-    const made: number[] = [];
-    const through = (row: number) =>
-      outage.through(
-        () => 5,
-        async () => made.push(row),
-      );
-    const kept = [through(1), through(2)];
-    await Promise.resolve();
-    expect(made).toEqual([]);
-    outage.decided(true, 5, 0);
-    await Promise.all(kept);
-    expect(made).toEqual([1, 2]);
-  });
-
-  it('lets the next one probe when a probe made no call after all', async () => {
-    const outage = new Outage();
-    failEach(outage, 10);
-    const now = (): number => 1000;
-    const ends = await Promise.all([
-      outage.through(now, async () => 'not wanted'),
-      outage.through(now, async () => {
-        outage.answered();
-        return 'answered';
-      }),
-    ]);
-    expect(ends).toEqual(['not wanted', 'answered']);
   });
 });

@@ -10,7 +10,7 @@ import {
 } from 'bullmq';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Store } from '../../src/store/store.js';
-import { ENTRY_LIMIT } from '../../src/worker/entry-limit.js';
+import { ENTRY_LIMIT } from '../../src/queue/chunk-queue.js';
 import { describeEachStore } from '../support/stores.js';
 
 /** No lock runs out and no entry is due within a test: an hour, in milliseconds. */

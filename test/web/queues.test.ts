@@ -5,7 +5,7 @@ import type { Chunk } from '../../src/queue/chunk.js';
 import { ChunkQueue } from '../../src/queue/chunk-queue.js';
 import { QueueViews } from '../../src/queue/queue-views.js';
 import type { Store } from '../../src/store/store.js';
-import { ENTRY_LIMIT } from '../../src/worker/entry-limit.js';
+import { ENTRY_LIMIT } from '../../src/queue/chunk-queue.js';
 import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 import { MemoryBeats, runBeat } from './beats.js';
 import { type Dashboard, startDashboard } from './dashboard.js';

@@ -25,7 +25,7 @@ const failed: CalledOutcome = {
 
 it('settles an answer that fits as it is', () => {
   const answer = said('yes');
-  expect(asking().judge(row(), answer)).toEqual({ outcome: answer });
+  expect(asking().judge(row(), answer)).toEqual({ kind: 'final', outcome: answer });
 });
 
 it('asks again with what was wrong, up to n times, and adds up what that took', () => {
@@ -77,6 +77,7 @@ it('keeps the answer that there is when a later call fails or is filtered, and w
     error: { code: 'content_filter', message: 'blocked' },
   };
   expect(chunk.judge(row(), filtered)).toEqual({
+    kind: 'final',
     outcome: expect.objectContaining({
       status: 'completed',
       completion: expect.objectContaining({
@@ -104,5 +105,5 @@ it('settles an answer whose reading fails: it is paid for, and the collector say
   };
   const chunk = new Asking({ answer: LABELS, again: 2, prompt: null, deployment: null }, { ...reader, read });
   const answer = said('yes');
-  expect(chunk.judge(row(), answer)).toEqual({ outcome: answer });
+  expect(chunk.judge(row(), answer)).toEqual({ kind: 'final', outcome: answer });
 });

@@ -1,6 +1,8 @@
+import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import type { Chunk } from '../../src/queue/chunk.js';
 import { KeyRing } from '../../src/service/keys.js';
+import type { Batcher } from '../../src/worker/batcher.js';
 import { Caller } from '../../src/worker/caller.js';
 import { startScriptedService } from '../support/scripted-service.js';
 
@@ -16,6 +18,8 @@ const CHUNK: Chunk = {
   },
 };
 
+const UNCOUNTED = { count: () => {} } as unknown as Batcher;
+
 it('calls are in flight from when they go out until they have ended, however that is', async () => {
   let release: () => void = () => {};
   const released = new Promise<void>((resolve) => {
@@ -28,14 +32,9 @@ it('calls are in flight from when they go out until they have ended, however tha
   const access = {
     address: { baseUrl: service.url, segment: 'openai' },
     keys: new KeyRing(['a-key-for-tests-only']),
+    ...{ concurrency: 4, batcher: UNCOUNTED, onCall: () => {}, log: pino({ level: 'silent' }) },
   };
-  const caller = new Caller(
-    access,
-    4,
-    true,
-    () => {},
-    () => {},
-  );
+  const caller = new Caller(access, true);
   try {
     expect(caller.inFlight).toBe(0);
     const calls = ['answer', 'reset'].map((prompt, i) =>
@@ -60,14 +59,9 @@ it('fault 113: a row that had no room alone says nothing of the calls at once wh
   const access = {
     address: { baseUrl: service.url, segment: 'openai' },
     keys: new KeyRing(['a-key-for-tests-only']),
+    ...{ concurrency: 4, batcher: UNCOUNTED, onCall: () => {}, log: pino({ level: 'silent' }) },
   };
-  const caller = new Caller(
-    access,
-    4,
-    true,
-    () => {},
-    () => {},
-  );
+  const caller = new Caller(access, true);
   const kindOf = async (row: number): Promise<string | undefined> =>
     (await caller.call(CHUNK, [{ row, prompt: `${row}`, parameters: null }], 1))[0]?.kind;
   try {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Parameters } from '../../src/model.js';
 import { answerBytes, LARGEST_ANSWER } from '../../src/service/answer-size.js';
-import { packs } from '../../src/worker/packs.js';
+import { packs } from '../../src/worker/visit.js';
 import { shareUsage } from '../../src/worker/row-usage.js';
 
 describe('rows that share a request', () => {

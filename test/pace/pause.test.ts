@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { backoffMs } from '../../src/backoff.js';
-import { QuotaWait } from '../../src/pace/pauses.js';
+import { Pause } from '../../src/pace/pauses.js';
 
 describe('a wait for the quota', () => {
   it('lasts as long as asked, and a later hint only makes it longer', () => {
-    const wait = new QuotaWait();
+    const wait = new Pause();
     expect(wait.refused(5_000, 0, 100)).toBe(5_000);
     expect(wait.refused(2_000, 0, 200)).toBe(4_900);
     expect(wait.remaining(1_100)).toBe(4_000);
@@ -12,12 +12,12 @@ describe('a wait for the quota', () => {
   });
 
   it('fault 17: lasts at least a second for a date in the past, and at most an hour', () => {
-    expect(new QuotaWait().refused(0, 0, 0)).toBe(1_000);
-    expect(new QuotaWait().refused(8 * 3_600_000, 0, 0)).toBe(3_600_000);
+    expect(new Pause().refused(0, 0, 0)).toBe(1_000);
+    expect(new Pause().refused(8 * 3_600_000, 0, 0)).toBe(3_600_000);
   });
 
   it('without a hint doubles from one second to a minute', () => {
-    const wait = new QuotaWait();
+    const wait = new Pause();
     const pauses = Array.from({ length: 8 }, (_, i) => {
       const now = i * 100_000;
       return wait.refused(null, now, now);
@@ -26,14 +26,14 @@ describe('a wait for the quota', () => {
   });
 
   it('counts the calls that saw one refusal together as one', () => {
-    const wait = new QuotaWait();
+    const wait = new Pause();
     for (let call = 0; call < 200; call++) {
       expect(wait.refused(0, 10, 20 + call)).toBeGreaterThan(0);
     }
   });
 
   it('fault 18: is given up after 30 refusals with nothing admitted between them', () => {
-    const wait = new QuotaWait();
+    const wait = new Pause();
     const waits = Array.from({ length: 31 }, (_, i) => wait.refused(1_000, i * 10_000, i * 10_000));
     expect(waits.indexOf(null)).toBe(30);
     wait.admitted();

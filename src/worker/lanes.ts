@@ -1,23 +1,28 @@
+import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
 import { NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
+import type { WantedQueue } from '../fleet/demand.js';
 import type { Fault, Tokens } from '../model.js';
+import { Gate } from '../pace/gate.js';
 import { LateCalls } from '../pace/late-calls.js';
-import type { Pacer } from '../pace/pacer.js';
-import type { Outage } from '../pace/pauses.js';
+import { Pacer, type PacerParts } from '../pace/pacer.js';
+import { Outage } from '../pace/pauses.js';
 import { StarvedCalls } from '../pace/starved-calls.js';
-import type { Reserved, TokenEstimate } from '../pace/usage.js';
+import { type Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Chunk } from '../queue/chunk.js';
 import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
-import type { Caller } from './caller.js';
+import type { Store } from '../store/store.js';
+import { type CallAccess, Caller } from './caller.js';
+import { FairLimit } from './fair-limit.js';
 import { completionOf } from './row-usage.js';
 
-export interface FeedbackParts {
-  readonly caller: Caller;
-  readonly outage: Outage;
-  readonly pacer: Pacer;
-  readonly estimate: TokenEstimate;
-  readonly log: Logger;
+/** The process, as far as its calls go. */
+export interface CallPlace extends CallAccess {
+  readonly store: Store;
+  readonly queueOf: (deployment: string) => string;
+  /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
+  readonly slots?: LimitFunction;
 }
 
 interface Ended {
@@ -56,8 +61,22 @@ const TOO_MANY = {
     'No attempt is used up by it. Give the server a larger context (llama.cpp: --ctx-size, which its slots share), or lower limits.concurrency',
 };
 
-/** Learns from calls: whether the service is down or out of quota, and how many tokens an answer takes. */
-export class Feedback {
+/**
+ * Calls one deployment. Learns from each call when the next may be made, how many at once, and how many tokens
+ * an answer takes.
+ */
+export class Lane {
+  readonly deployment: string;
+  readonly caller: Caller;
+  readonly gate: Gate;
+  /** One limit over all its calls in the process; runs take turns. */
+  readonly limit: FairLimit;
+  readonly outage = new Outage();
+  readonly pacer: Pacer;
+  readonly estimate: TokenEstimate;
+  readonly #log: Logger;
+  /** Whether any row was answered. */
+  #answered: boolean;
   #mixedUp = 0;
   readonly #noticed = new Set<Notice>();
   readonly #starved = new StarvedCalls();
@@ -70,10 +89,34 @@ export class Feedback {
   #alike = { run: '', times: 0 };
 
   constructor(
-    private readonly parts: FeedbackParts,
-    /** Whether any row was answered. */
-    private answered: boolean,
-  ) {}
+    place: CallPlace,
+    { queue, deployment, limits, answered }: WantedQueue,
+    onPause: PacerParts['onPause'],
+  ) {
+    const { store, concurrency, log, slots } = place;
+    this.deployment = deployment;
+    this.#log = log;
+    this.#answered = answered;
+    this.caller = new Caller(place, answered);
+    this.estimate = new TokenEstimate(limits.token_estimate);
+    this.limit = new FairLimit(concurrency);
+    this.pacer = new Pacer({
+      values: store.keyValue,
+      queue,
+      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
+      ceiling: concurrency,
+      underWay: () => this.limit.activeCount,
+      onConcurrency: (most) => {
+        this.limit.concurrency = most;
+      },
+      onPause,
+      clock: steadyNow,
+      onChange: (change) => log.info(change, 'the pace changed'),
+      onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
+    });
+    this.limit.concurrency = this.pacer.concurrency;
+    this.gate = new Gate(this.pacer, this.outage, slots ?? ((call) => call()));
+  }
 
   /** @param asked most rows in one request, as the job asks */
   packSize(asked: number, attempt: number): number {
@@ -83,12 +126,18 @@ export class Feedback {
   }
 
   /**
-   * Learns at once: later it would undo what newer calls taught.
-   * @returns why the run must stop, or null; a promise when other workers must be told, or a plain call is
-   *   made
+   * Learns at once: later it would undo what newer calls taught. May tell other workers, and make a plain call
+   * to see whether the service is down.
+   * @returns why the run must stop, or null
    */
-  learn(call: Ended): Fault | null | Promise<Fault | null> {
-    const { caller, outage, pacer, estimate } = this.parts;
+  async observe(call: Ended): Promise<Fault | null> {
+    const fault = await this.#learn(call);
+    const stop = call.verdicts.find(({ kind }) => kind === 'stop');
+    return fault ?? (stop?.kind === 'stop' ? stop.fault : null);
+  }
+
+  #learn(call: Ended): Fault | null | Promise<Fault | null> {
+    const { caller, outage, pacer, estimate } = this;
     const { verdicts, reserved } = call;
     this.#ofPack(verdicts);
     this.#notice(verdicts);
@@ -106,7 +155,7 @@ export class Feedback {
       return null;
     }
     this.#answeredIn(call);
-    this.answered ||= verdicts.some(({ kind }) => kind === 'final');
+    this.#answered ||= verdicts.some(({ kind }) => kind === 'final');
     const usage = usageOf(verdicts);
     // Larger than the whole quota: never admitted, so its tokens are not used up.
     const beyond = verdicts.every(exceedsQuota)
@@ -121,7 +170,7 @@ export class Feedback {
       if (verdict.kind !== 'final' || verdict.notice === undefined || this.#noticed.has(verdict.notice))
         continue;
       this.#noticed.add(verdict.notice);
-      this.parts.log.warn(NOTICES[verdict.notice]);
+      this.#log.warn(NOTICES[verdict.notice]);
     }
   }
 
@@ -132,7 +181,7 @@ export class Feedback {
     if (!verdicts.some((verdict) => isRetry(verdict) && verdict.alone)) return;
     this.#mixedUp++;
     if (this.#mixedUp !== MIXED_UP) return;
-    this.parts.log.warn(
+    this.#log.warn(
       'answers to several prompts in one request have choices with wrong indexes; rows are called one by one from now on',
     );
   }
@@ -141,7 +190,7 @@ export class Feedback {
     const { timeoutMs } = chunk.endpoint;
     const now = steadyNow();
     this.#starved.answered(startedAt, now - startedAt, timeoutMs);
-    if (this.#late.answered(startedAt, timeoutMs, now)) this.parts.pacer.late();
+    if (this.#late.answered(startedAt, timeoutMs, now)) this.pacer.late();
   }
 
   /** Whether the call timed out because too many are made at once. */
@@ -155,7 +204,7 @@ export class Feedback {
     if (!this.#starved.isStarved(startedAt)) return false;
     const ms = this.#starved.starved(startedAt, steadyNow());
     if (ms !== null) {
-      const half = Math.max(1, Math.floor(this.parts.pacer.concurrency / 2));
+      const half = Math.max(1, Math.floor(this.pacer.concurrency / 2));
       this.#lower('starved', half, startedAt, `calls time out while others are answered in ${inTime(ms)}`);
     }
     return true;
@@ -163,7 +212,7 @@ export class Feedback {
 
   /** Calls wait in the server's queue until they time out. */
   #isLate({ startedAt, chunk }: Ended): boolean {
-    const { pacer, log } = this.parts;
+    const { pacer } = this;
     const { timeoutMs } = chunk.endpoint;
     const late = this.#late.timedOut(startedAt, timeoutMs, pacer.atOnce, pacer.pausedUntil, steadyNow());
     if (late === 'odd') return false;
@@ -173,7 +222,7 @@ export class Feedback {
       this.#lower('late', late.most, startedAt, why);
     } else {
       pacer.raise(late.back);
-      log.warn(
+      this.#log.warn(
         { concurrency: late.back },
         'calls time out, and making fewer at once did not help: they take so long by themselves. Raise limits.timeout_seconds',
       );
@@ -183,7 +232,7 @@ export class Feedback {
 
   /** The concurrent calls exceed the server's context. */
   #noRoom({ startedAt, verdicts }: Ended, { fault }: NoRoom): void {
-    const { pacer } = this.parts;
+    const { pacer } = this;
     if (verdicts.length > 1) this.#mostInPack = Math.min(this.#mostInPack, Math.ceil(verdicts.length / 2));
     const half = Math.max(1, Math.floor(pacer.atOnce / 2));
     const why = `the server has no room for the calls at once: ${fault.message}`;
@@ -194,12 +243,12 @@ export class Feedback {
   }
 
   #lower(cause: keyof typeof TOO_MANY, most: number, startedAt: number, why: string, firstMs?: number): void {
-    const { pacer, log } = this.parts;
+    const { pacer } = this;
     if (!pacer.lower(most, startedAt, firstMs)) return;
     const { concurrency } = pacer;
     const level = this.#told.has(cause) ? 'info' : 'warn';
     this.#told.add(cause);
-    log[level](
+    this.#log[level](
       { concurrency },
       `${why}; at most ${concurrency} at once for now; more are tried later, one by one. ${TOO_MANY[cause]}`,
     );
@@ -207,7 +256,7 @@ export class Feedback {
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used. */
   async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
-    const { outage, pacer, log } = this.parts;
+    const { outage, pacer } = this;
     const { fault, notReady, mayBeRequest = false } = failure;
     // A server still loading its model counts as not connected: that is never the row's fault.
     const connected = failure.connected && !notReady;
@@ -216,7 +265,7 @@ export class Feedback {
     // A server that answers others is not down.
     if (fault.code !== 'aborted' && !this.#isTooMany(call, failure)) {
       const now = steadyNow();
-      const before = outage.remaining(now);
+      const before = pacer.waitingMs;
       const { name, startedAt } = call;
       const failed = { rows: [name], fault, connected, mayBeRequest, startedAt };
       let ms = outage.failed(failed, now, Math.random());
@@ -230,7 +279,7 @@ export class Feedback {
         if (passed) stop = this.#ofTheRows(call, fault);
       }
       if (ms !== null && ms > before) {
-        log.info({ ms, ...fault }, 'the service is down; pausing');
+        this.#log.info({ ms, ...fault }, 'the service is down; pausing');
         await pacer.pause(ms);
       }
     }
@@ -240,7 +289,7 @@ export class Feedback {
   }
 
   async #passes({ chunk }: Ended): Promise<boolean> {
-    const { caller, pacer } = this.parts;
+    const { caller, pacer } = this;
     const admission = await pacer.admit(1);
     return typeof admission === 'object' && (await caller.answersPlain(chunk));
   }
@@ -251,8 +300,8 @@ export class Feedback {
     this.#alike = { run, times };
     const said =
       'the service fails every row alike and answers a plain request: the requests of the rows are the cause';
-    this.parts.log[times === 1 ? 'warn' : 'info']({ run, message }, said);
-    if (this.answered || times < ALL_ALIKE) return null;
+    this.#log[times === 1 ? 'warn' : 'info']({ run, message }, said);
+    if (this.#answered || times < ALL_ALIKE) return null;
     return {
       code: 'not_supported',
       message:
@@ -263,12 +312,44 @@ export class Feedback {
 
   /** No quota: every worker of the queue pauses without using attempts. Too many refusals stop the run. */
   async #refused({ startedAt, reserved }: Ended, { ms: hint, fault }: Wait): Promise<Fault | null> {
-    const { pacer, log } = this.parts;
+    const { pacer } = this;
     const before = pacer.waitingMs;
     const goesOn = pacer.refused(hint, startedAt, reserved.tokens);
     const ms = pacer.waitingMs;
-    if (ms > before) log.info({ ms, ...fault }, 'the service asked to wait');
+    if (ms > before) this.#log.info({ ms, ...fault }, 'the service asked to wait');
     return (await goesOn) ? null : fault;
+  }
+}
+
+/**
+ * The lanes of a worker: its own deployment's first, then those asked last for rows whose answers did not fit.
+ */
+export class Lanes {
+  readonly all: [own: Lane, ...others: Lane[]];
+
+  /** @param onPause when the own lane pauses */
+  constructor(
+    private readonly place: CallPlace,
+    private readonly wanted: WantedQueue,
+    onPause: PacerParts['onPause'],
+  ) {
+    this.all = [new Lane(place, wanted, onPause)];
+  }
+
+  get own(): Lane {
+    return this.all[0];
+  }
+
+  to(deployment: string): Lane {
+    const known = this.all.find((lane) => lane.deployment === deployment);
+    if (known !== undefined) return known;
+    const queue = this.place.queueOf(deployment);
+    // The quota in the job is that of its own deployment.
+    const limits = { ...this.wanted.limits, requests_per_minute: null, tokens_per_minute: null };
+    // The entries of its rows are delayed one by one.
+    const lane = new Lane(this.place, { queue, deployment, limits, answered: true }, async () => {});
+    this.all.push(lane);
+    return lane;
   }
 }
 

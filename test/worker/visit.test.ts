@@ -5,8 +5,8 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { NO_TOKENS, plus } from '../../src/budget/budget.js';
 import type { CalledOutcome, Fault, Tokens } from '../../src/model.js';
-import type { Pacer } from '../../src/pace/pacer.js';
-import type { Outage } from '../../src/pace/pauses.js';
+import { Gate } from '../../src/pace/gate.js';
+import { Outage } from '../../src/pace/pauses.js';
 import { TokenEstimate } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
 import type { Verdict } from '../../src/service/verdict.js';
@@ -14,12 +14,11 @@ import { type Counters, NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState, Settlement } from '../../src/store/ledger.js';
 import { Asking } from '../../src/worker/asking.js';
 import { Batcher, mostAhead } from '../../src/worker/batcher.js';
-import type { MostBilled } from '../../src/worker/billing.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 import type { Caller } from '../../src/worker/caller.js';
-import { type ChunkEnd, ChunkRun, type ChunkRunParts } from '../../src/worker/chunk-run.js';
 import { FairLimit } from '../../src/worker/fair-limit.js';
-import type { Feedback } from '../../src/worker/feedback.js';
+import type { Lane } from '../../src/worker/lanes.js';
+import { type Host, Visit, type VisitEnd } from '../../src/worker/visit.js';
 import { outcome } from '../store/samples.js';
 
 const TIMEOUT_MS = 60_000;
@@ -104,7 +103,7 @@ class TestWorker {
   waitingMs = 0;
   otherWaitingMs = 0;
   readonly batcher: Batcher;
-  readonly #parts: ChunkRunParts;
+  readonly #host: Host;
 
   /** @param spent before this worker called anything */
   constructor(
@@ -118,55 +117,52 @@ class TestWorker {
       call: async (_, rows) =>
         Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),
     };
-    const waitingMs = (): number => this.waitingMs;
-    const takesPermits = (): boolean => this.takesPermits;
-    const pacer: Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs' | 'takesPermits'> = {
-      get waitingMs() {
-        return waitingMs();
-      },
-      get takesPermits() {
-        return takesPermits();
-      },
-      admit: async () => ({ permit: 0 }),
-      space: async () => {},
-      withdrawn: () => {},
+    const inSlot = pLimit(concurrency);
+    const lane = (deployment: string, waitingMs: () => number): Lane => {
+      const outage = new Outage();
+      const takesPermits = (): boolean => this.takesPermits;
+      const pacer = {
+        get waitingMs() {
+          return waitingMs();
+        },
+        get takesPermits() {
+          return takesPermits();
+        },
+        admit: async () => ({ permit: 0 }),
+        space: async () => {},
+        withdrawn: () => {},
+      };
+      const used: Pick<
+        Lane,
+        'deployment' | 'outage' | 'gate' | 'limit' | 'estimate' | 'packSize' | 'observe'
+      > = {
+        ...{ deployment, outage, gate: new Gate(pacer, outage, inSlot), limit: new FairLimit(concurrency) },
+        estimate: new TokenEstimate('full'),
+        packSize: () => 1,
+        observe: async () => null,
+      };
+      return { ...used, caller } as unknown as Lane;
     };
-    const outage: Pick<Outage, 'view' | 'through' | 'settled'> = {
-      view: null,
-      through: (_, call) => call(),
-      settled: () => {},
-    };
-    const feedback: Pick<Feedback, 'learn' | 'packSize'> = {
-      learn: async () => null,
-      packSize: () => 1,
-    };
-    // A prompt says itself what it can be billed.
-    const mostBilled: Pick<MostBilled, 'of'> = {
-      of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })),
-    };
-    this.#parts = {
-      // What a chunk uses of them.
-      ...({ caller, pacer, outage, feedback, mostBilled } as unknown as ChunkRunParts),
+    const own = lane('d', () => this.waitingMs);
+    const other = lane('larger', () => this.otherWaitingMs);
+    const releasing = (): boolean => this.releasing;
+    this.#host = {
+      lanes: { own, to: () => other },
       batcher: this.batcher,
-      limit: new FairLimit(concurrency),
-      laneOf: () => ({
-        ...this.#parts,
-        pacer: { ...pacer, waitingMs: this.otherWaitingMs } as Pacer,
-        outage: { ...outage, remaining: () => 0 } as unknown as Outage,
-        limit: new FairLimit(concurrency),
-      }),
-      inSlot: pLimit(concurrency),
-      looked: async () => this.onLook(),
-      estimate: new TokenEstimate('full'),
       budgets: new BudgetWait({
         inFlight: (run) => this.batcher.totals(run).in_flight,
         now: () => this.now,
         random: () => -0.95,
       }),
+      // A prompt says itself what it can be billed.
+      mostBilled: { of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })) },
       log: pino({ level: 'silent' }),
-      releasing: () => this.releasing,
+      get isLeaving() {
+        return releasing();
+      },
+      looked: async () => this.onLook(),
       isStopped: () => this.ledger.stopped !== null,
-      onRequest: () => {},
+      calls: () => {},
       stop: async (_, fault) => {
         this.ledger.stopped ??= fault;
       },
@@ -201,13 +197,16 @@ class TestWorker {
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
       ...changed,
     };
-    return new ChunkRun(this.#parts, {
+    const isLost = (): boolean => this.isLost;
+    return new Visit(this.#host, {
       chunk,
       attempt: 1,
       attempts: this.attempts,
       isOwn: true,
       asking: chunk.asks && new Asking(chunk.asks, answerReader(chunk.asks.answer)),
-      isLost: () => this.isLost,
+      get isLost() {
+        return isLost();
+      },
     }).run();
   }
 
@@ -601,7 +600,7 @@ describe('a chunk of a run with a budget', () => {
             limit,
           );
         });
-        const ends: ChunkEnd[] = await Promise.all(working);
+        const ends: VisitEnd[] = await Promise.all(working);
         expect(ends.every(({ kind }) => kind === 'done')).toBe(true);
         expect(highest).toBeLessThanOrEqual(limit);
         if (ledger.stopped !== null) expect(billed).toBeGreaterThan(limit - 100);

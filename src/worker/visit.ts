@@ -1,0 +1,475 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { boundsOf, budgetFault, NO_TOKENS, plus } from '../budget/budget.js';
+import { steadyNow } from '../clock.js';
+import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
+import type { CalledOutcome, Fault, Parameters } from '../model.js';
+import type { Entry } from '../pace/gate.js';
+import type { Reserved } from '../pace/usage.js';
+import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
+import { withDeployment } from '../service/endpoint-spec.js';
+import { operationOf } from '../service/operation.js';
+import type { Final, Unsettled } from '../service/verdict.js';
+import {
+  type Answer,
+  type InFlight,
+  OWN,
+  type Reservation,
+  type RowMost,
+  type RowState,
+  type Settlement,
+} from '../store/ledger.js';
+import type { Asking } from './asking.js';
+import { type Ahead, type Batcher, sumOf } from './batcher.js';
+import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
+import { type BudgetWait, GONE_MS } from './budget-wait.js';
+import { parametersOf } from './caller.js';
+import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
+import type { Job } from './fair-limit.js';
+import type { Lane, Lanes } from './lanes.js';
+
+/** Pause before rows return to the queue because the store refused, in ms. */
+const STORE_PAUSE_MS = 1_000;
+/** Pause between two looks at rows in flight elsewhere, in ms. */
+const LOOK_MS = 500;
+/** Lifetime of a grant, in ms. After a longer freeze others may have answered the rows (faults 31, 43). */
+const GRANT_MS = WORKER_SAFE_MS;
+/** The same for a grant reserved ahead, which waits for its slot through any sleep of the process. */
+const AHEAD_MS = 2_000;
+
+/** Shortest delay of rows that another deployment will be asked for, in ms. */
+const LATER_MS = 1_000;
+
+export type VisitEnd =
+  | { readonly kind: 'done' | 'wait' | 'left' }
+  /** Rows wait this long for another deployment, in ms. */
+  | { readonly kind: 'later'; readonly ms: number }
+  | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
+
+/** The worker, as far as its visits go. */
+export interface Host {
+  readonly lanes: Pick<Lanes, 'own' | 'to'>;
+  readonly batcher: Batcher;
+  readonly budgets: BudgetWait;
+  readonly mostBilled: Pick<MostBilled, 'of'>;
+  readonly log: Logger;
+  /** True when it closes: uncalled rows go back to the queue. */
+  readonly isLeaving: boolean;
+  /** True when the run was stopped: its rows come again with its next execution. */
+  isStopped(chunk: Chunk): boolean;
+  /** Stops the run: nothing can succeed until a person fixes the cause. */
+  stop(chunk: Chunk, fault: Fault): Promise<void>;
+  /** After a sleep: resolves when the process has checked which entries are still its own. */
+  looked(): Promise<void> | undefined;
+  /** Told before each call. */
+  calls(): void;
+}
+
+/** A worker's hold on a chunk. */
+export interface Lease {
+  readonly chunk: Chunk;
+  /** From 1. */
+  readonly attempt: number;
+  /** Most attempts. */
+  readonly attempts: number;
+  readonly isOwn: boolean;
+  /** Null where answers are recorded as they are. */
+  readonly asking: Asking | null;
+  /** True when another worker has the entry: it takes over the uncalled rows and records the failures. */
+  readonly isLost: boolean;
+}
+
+interface FailedCall {
+  readonly row: ChunkRow;
+  readonly fate: Unsettled;
+}
+
+/**
+ * A worker's visit to a chunk. It looks up the rows in the ledger; then each request passes the gate, is
+ * reserved and called, and the fate of its rows is settled.
+ */
+export class Visit {
+  /** Names its calls: `own:` or `any:`, the execution, a random id. */
+  readonly #name: string;
+  /** False once nobody collects the rows. */
+  #wanted = true;
+  /** Rows for the next attempt, and the number of requests they were in. */
+  readonly #failed: FailedCall[] = [];
+  #failedRequests = 0;
+  #mixedUp: FailedCall[] = [];
+  /** Rows to call again in this visit: their answers did not fit, or the server had no room for them. */
+  readonly #again = new Set<number>();
+  /** Rows return to the queue: nobody may call now (`waits`), or another worker may take them (`leaves`). */
+  #waits = false;
+  #leaves = false;
+  /** Delay of rows that another deployment will be asked for, in ms. */
+  #laterMs = 0;
+  /** Resolves when the last settlement, and so all before it, is in the ledger. */
+  #settled: Promise<void> = Promise.resolve();
+  /** Resolve when unused grants are returned. */
+  readonly #givenBack: Promise<void>[] = [];
+
+  constructor(
+    private readonly host: Host,
+    private readonly lease: Lease,
+  ) {
+    const { isOwn, chunk } = lease;
+    this.#name = `${isOwn ? OWN : 'any:'}${chunk.execution}:${randomBytes(6).toString('base64url')}`;
+  }
+
+  async run(): Promise<VisitEnd> {
+    const { chunk, asking } = this.lease;
+    const { lanes } = this.host;
+    const { rows: states, interim } = await this.#look(chunk.rows);
+    asking?.resume(interim);
+    const heldElsewhere = this.#awaitHeld(chunk.rows, states);
+    const isEscalated = (row: ChunkRow): boolean => asking?.isEscalated(row) ?? false;
+    let rows = chunk.rows.filter((_, i) => states[i] === 'granted');
+    while (rows.length > 0) {
+      const escalated = rows.filter(isEscalated);
+      await this.#send(
+        rows.filter((row) => !isEscalated(row)),
+        lanes.own,
+      );
+      if (chunk.asks?.deployment && escalated.length > 0)
+        await this.#send(escalated, lanes.to(chunk.asks.deployment));
+      rows = chunk.rows.filter(({ row }) => this.#again.delete(row));
+    }
+    await heldElsewhere;
+    const end = this.#end();
+    await Promise.all([this.#settled, ...this.#givenBack]);
+    return end;
+  }
+
+  async #send(rows: readonly ChunkRow[], lane: Lane): Promise<void> {
+    const { asking, attempt, chunk } = this.lease;
+    const asked = asking === null ? rows : rows.map((row) => asking.next(row));
+    const { promptsPerCall } = operationOf(chunk.endpoint);
+    const most = lane.packSize(Math.min(chunk.promptsPerRequest, promptsPerCall), attempt);
+    await this.#takeTurns(packs(asked, most, chunk.parameters), lane);
+    // Now, not with the next attempt: neither the rows nor the service are at fault.
+    const alone = this.#mixedUp.splice(0);
+    this.#countRetries(alone, alone.length);
+    await this.#takeTurns(
+      alone.map(({ row }) => [row]),
+      lane,
+    );
+  }
+
+  async #takeTurns(inOrder: readonly (readonly ChunkRow[])[], lane: Lane): Promise<void> {
+    // In an outage the first request probes: it must not be the same row every time.
+    const requests = lane.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
+    const jobs = requests.map((rows): Job => {
+      let ahead: Ahead | null = null;
+      return {
+        prepare: () => {
+          ahead = this.#reserveAhead(rows, lane);
+          return ahead !== null;
+        },
+        run: () => this.#request(rows, ahead, lane),
+      };
+    });
+    await lane.limit.run(this.lease.chunk.run, jobs);
+  }
+
+  /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
+  async #request(rows: readonly ChunkRow[], ahead: Ahead | null, lane: Lane): Promise<void> {
+    const { log, batcher } = this.host;
+    try {
+      const prompts = rows.map(({ prompt }) => prompt);
+      const reserved = lane.estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
+      const entry = await lane.gate.enter(reserved.tokens, this.#isOver, async (permit) => {
+        const granted = await this.#reserve(rows, permit, ahead, lane);
+        if (granted.length > 0) await this.#call(granted, reserved, lane);
+        return granted.length > 0;
+      });
+      this.#goesOn(entry, lane);
+    } catch (error) {
+      log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
+      await sleep(STORE_PAUSE_MS);
+      this.#leaves = true;
+    } finally {
+      const unused = ahead?.take();
+      if (ahead && unused)
+        this.#givenBack.push(unused.then((reply) => batcher.giveBack(ahead.reservation, reply)));
+    }
+  }
+
+  /** True when no more of its rows are to be called. */
+  readonly #isOver = (): boolean => {
+    if (this.host.isStopped(this.lease.chunk)) this.#wanted = false;
+    return !this.#wanted || this.host.isLeaving || this.lease.isLost;
+  };
+
+  /** When it may not, the rows go back to the queue. */
+  #goesOn(entry: Entry, lane: Lane): boolean {
+    if (entry === 'go') return true;
+    if (entry === 'closed') this.#leaves = true;
+    else this.#wait(lane);
+    return false;
+  }
+
+  /** The queue pauses for its own deployment only, so rows of another one delay their entry. */
+  #wait(lane: Lane): void {
+    if (lane === this.host.lanes.own) this.#waits = true;
+    else this.#laterMs = Math.max(this.#laterMs, LATER_MS, lane.gate.waitingMs);
+  }
+
+  /**
+   * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
+   * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
+   */
+  #reserveAhead(rows: readonly ChunkRow[], { gate, limit }: Lane): Ahead | null {
+    const { hold, budget } = this.lease.chunk;
+    if (hold || budget !== null || !gate.isOpen || this.#isOver()) return null;
+    return this.host.batcher.reserveAhead(this.#reservation(rows.map(unpriced), false), () =>
+      limit.prepare(),
+    );
+  }
+
+  /**
+   * Waits for as long as the store is away or the budget is full. Rows known or unwanted are done, the rest
+   * go back to the queue.
+   * @returns the rows to call
+   */
+  async #reserve(
+    asked: readonly ChunkRow[],
+    permit: number,
+    ahead: Ahead | null,
+    lane: Lane,
+  ): Promise<readonly ReservedRow[]> {
+    const { batcher, budgets, mostBilled } = this.host;
+    const chunk = this.#chunkAt(lane);
+    const mayCall = (): boolean => this.#goesOn(lane.gate.ask(this.#isOver), lane);
+    const rows = mostBilled.of(chunk, asked);
+    for (let refusals = 0; ; ) {
+      await this.host.looked();
+      if (!mayCall()) return [];
+      const early = ahead?.take() ?? null;
+      const reservation = (early && ahead?.reservation) ?? this.#reservation(rows, false);
+      const reply = await (early ?? batcher.reserve(reservation));
+      if (reply.rows.includes('unwanted')) this.#wanted = false;
+      const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
+      const isFull = reply.rows.includes('no_room');
+      if (granted.length === 0 && isFull && chunk.budget !== null) {
+        if (await budgets.room(chunk, chunk.budget, reply, refusals++ === 0)) continue;
+        const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
+        await this.host.stop(chunk, budgetFault(chunk.budget, reply.spent, sumOf(full)));
+        continue;
+      }
+      if (granted.length > 0) await lane.gate.space(permit);
+      const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
+      if (granted.length === 0 || (isGood && mayCall())) {
+        if (isFull || reply.rows.some(isHeld)) this.#leaves = true;
+        return granted;
+      }
+      this.#givenBack.push(batcher.giveBack(reservation, reply));
+    }
+  }
+
+  /**
+   * Calls for granted rows. The slot is free before the ledger has the outcomes, but the next call needs a
+   * grant of a later batch. So a crash leaves at most `concurrency` calls unknown, and without the store no
+   * calls are made.
+   */
+  async #call(rows: readonly ReservedRow[], reserved: Reserved, lane: Lane): Promise<void> {
+    const { batcher, budgets, log } = this.host;
+    const { attempt, asking } = this.lease;
+    const chunk = this.#chunkAt(lane);
+    this.host.calls();
+    const startedAt = steadyNow();
+    const verdicts = await lane.caller.call(chunk, rows, attempt);
+    const observed = lane.observe({ chunk, name: this.#nameOf(rows[0]), verdicts, reserved, startedAt });
+    const wasDown = lane.outage.view !== null;
+    // May make a plain call, in this call's slot and reservation.
+    const fault = await observed;
+    const isDown = wasDown || lane.outage.view !== null;
+    const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
+    if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
+    if (failure?.kind === 'retry' || failure?.kind === 'no_room')
+      log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
+
+    const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
+    this.#goOn(rows, fates, isDown, lane);
+    const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i], lane));
+    const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
+    this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
+    if (chunk.budget !== null) budgets.wake(chunk);
+    if (fault === null) return;
+    await this.host.stop(chunk, this.#named(fault, lane));
+    this.#wanted = false;
+  }
+
+  /** Notes how the rows of a call go on. */
+  #goOn(rows: readonly ChunkRow[], fates: readonly Fate[], isDown: boolean, lane: Lane): void {
+    const failed: FailedCall[] = [];
+    for (const [i, row] of rows.entries()) {
+      const fate = fates[i];
+      if (fate?.kind === 'retry') failed.push({ row, fate });
+      else if (fate?.kind === 'wait') this.#wait(lane);
+      else if (fate?.kind === 'left') {
+        if (fate.possiblyBilled) this.host.batcher.count(this.lease.chunk.run, 'repeated');
+        this.#leaves = true;
+      } else if (fate?.kind === 'no_room' || fate?.interim) this.#again.add(row.row);
+    }
+    if (failed.length === 0) return;
+    if (isDown) {
+      // In an outage a failure uses no attempt.
+      this.#wait(lane);
+      this.#countRetries(failed, 1);
+      return;
+    }
+    const attempted = failed.filter(({ fate }) => !fate.alone);
+    this.#mixedUp.push(...failed.filter(({ fate }) => fate.alone));
+    this.#failed.push(...attempted);
+    if (attempted.length > 0) this.#failedRequests++;
+  }
+
+  #end(): VisitEnd {
+    const { attempt, attempts, isLost, asking } = this.lease;
+    const failed = this.#failed;
+    const isLast = this.#wanted && !this.#waits && !isLost && attempt >= attempts;
+    if (!isLast) this.#countRetries(failed, this.#failedRequests);
+    if (!this.#wanted) return { kind: 'done' };
+    if (isLost) return { kind: 'left' };
+    // Before the failed rows: a wait uses no attempt, and they are retried along with it.
+    if (this.#waits) return { kind: 'wait' };
+    if (isLast) {
+      for (const { row, fate } of failed) {
+        const outcome = failedRow(fate, attempt);
+        this.#record(row, asking === null ? outcome : asking.lasting(row, outcome));
+      }
+    } else if (failed.length > 0) {
+      const codes = [...new Set(failed.map(({ fate }) => fate.fault.code))];
+      return { kind: 'retry', rows: failed.length, codes };
+    }
+    if (this.#laterMs > 0) return { kind: 'later', ms: this.#laterMs };
+    return { kind: this.#leaves ? 'left' : 'done' };
+  }
+
+  /** Counts retries; those of a call that may have been billed may be paid for twice (fault 21). */
+  #countRetries(failed: readonly FailedCall[], requests: number): void {
+    const { batcher } = this.host;
+    const billed = failed.filter(({ fate }) => fate.possiblyBilled).length;
+    if (requests > 0) batcher.count(this.lease.chunk.run, 'retried', requests);
+    if (billed > 0) batcher.count(this.lease.chunk.run, 'repeated', billed);
+  }
+
+  #chunkAt({ deployment }: Lane): Chunk {
+    const { chunk } = this.lease;
+    if (deployment === chunk.endpoint.deployment) return chunk;
+    return { ...chunk, endpoint: withDeployment(chunk.endpoint, deployment) };
+  }
+
+  #named(fault: Fault, lane: Lane): Fault {
+    if (lane === this.host.lanes.own) return fault;
+    const message = fault.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
+    return { ...fault, message: `${lane.deployment}: ${message}` };
+  }
+
+  /** Reserves nothing. */
+  async #look(rows: readonly ChunkRow[]): Promise<Answer> {
+    const answer = await this.host.batcher.reserve(this.#reservation(rows.map(unpriced), true));
+    if (answer.rows.includes('unwanted')) this.#wanted = false;
+    return answer;
+  }
+
+  #reservation(rows: readonly RowMost[], looks: boolean): Reservation {
+    const { run, execution, first, hold, budget } = this.lease.chunk;
+    const bounds = budget === null || looks ? null : boundsOf(budget);
+    return { run, execution, first, hold, call: this.#name, rows, bounds, looks };
+  }
+
+  /**
+   * Rows in flight elsewhere end with that call's outcome, or as cut off when its process is dead. When the
+   * call was not made, or its result is uncertain, they can be called again.
+   */
+  async #awaitHeld(asked: readonly ChunkRow[], known: readonly RowState[]): Promise<void> {
+    let [rows, states] = [asked, known];
+    for (;;) {
+      const held: ChunkRow[] = [];
+      for (const [i, row] of rows.entries()) {
+        const state = states[i];
+        if (!isHeld(state)) continue;
+        if (this.#isGone(state)) this.#record(row, cutOffRow());
+        else held.push(row);
+      }
+      if (held.length === 0) return;
+      if (this.host.isLeaving || this.lease.isLost) {
+        this.#leaves = true;
+        return;
+      }
+      await sleep(LOOK_MS);
+      [rows, states] = [held, (await this.#look(held)).rows];
+      if (states.includes('granted')) this.#leaves = true;
+    }
+  }
+
+  /** Whether nobody will settle a call any more: its process is dead, or sleeps. */
+  #isGone({ call, ageMs }: InFlight): boolean {
+    const { execution, endpoint } = this.lease.chunk;
+    // Only one process at a time works on a run, so the one of an earlier execution has ended.
+    if (call.startsWith(OWN) && Number(call.split(':')[1]) < execution) return true;
+    return ageMs > endpoint.timeoutMs + GONE_MS;
+  }
+
+  #record(row: ChunkRow, outcome: CalledOutcome): void {
+    const settlement = this.#settlement(row, null, { kind: 'final', outcome }, this.host.lanes.own);
+    this.#settled = this.host.batcher.settle(this.lease.chunk.run, [settlement]);
+  }
+
+  #settlement(row: ChunkRow, call: string | null, fate: Fate | undefined, { outage }: Lane): Settlement {
+    const { run, first } = this.lease.chunk;
+    const { outcome, interim }: Partial<Final> = fate?.kind === 'final' ? fate : {};
+    if (outcome !== undefined) outage.settled(this.#nameOf(row));
+    const settlement = { run, first, row: row.row, call, outcome: outcome ?? null };
+    return interim ? { ...settlement, interim } : settlement;
+  }
+
+  #nameOf(row: ChunkRow | undefined): string {
+    return `${this.lease.chunk.run}:${row?.row}`;
+  }
+}
+
+/** A row of a run without a budget, or one that is only looked up. */
+const unpriced = ({ row }: ChunkRow): RowMost => ({ row, most: NO_TOKENS });
+
+const isHeld = (state: RowState | undefined): state is InFlight => typeof state === 'object';
+
+/**
+ * Requests of at most `most` rows, in input order. All rows of a request have equal parameters, and its
+ * response fits {@link LARGEST_ANSWER}.
+ * @param parameters of the job; those of a row override them
+ */
+export function packs(
+  rows: readonly ChunkRow[],
+  most: number,
+  parameters: Parameters,
+): readonly (readonly ChunkRow[])[] {
+  if (most === 1) return rows.map((row) => [row]);
+  const open = new Map<string, { readonly rows: ChunkRow[]; bytes: number }>();
+  const all: ChunkRow[][] = [];
+  for (const row of rows) {
+    const own = JSON.stringify(row.parameters);
+    const bytes = answerBytes({ ...parameters, ...row.parameters }, row.prompt);
+    const pack = open.get(own);
+    if (pack !== undefined && pack.rows.length < most && pack.bytes + bytes <= LARGEST_ANSWER) {
+      pack.rows.push(row);
+      pack.bytes += bytes;
+    } else {
+      const next = { rows: [row], bytes };
+      open.set(own, next);
+      all.push(next.rows);
+    }
+  }
+  return all;
+}
+
+export function shuffled<T>(requests: readonly T[], random: () => number): readonly T[] {
+  return requests
+    .map((each) => ({ each, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ each }) => each);
+}
