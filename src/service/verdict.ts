@@ -2,6 +2,7 @@ import type { CalledOutcome, Completion, Fault, Filters, Tokens } from '../model
 import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
+import { ADVICE, means } from './quirks.js';
 import {
   type Asked,
   anyFiltered,
@@ -13,51 +14,9 @@ import {
 } from './response.js';
 
 /**
- * Decides what an exchange means. The table below is the whole policy, first match wins; it is also the only
- * place that branches on the words of a message.
- *
- * | what happened | verdict | fault |
- * | --- | --- | --- |
- * | 2xx with a text, even an empty one | final: `completed`, or `filtered` when a filter blocked | `content_filter` |
- * | 2xx whose text a filter removed | final: `filtered` | `content_filter` |
- * | 2xx in the form of another operation | stop, possibly billed | `operation_not_supported` |
- * | 2xx with a choice without a text | retry, possibly billed; stop when row after row has none | `no_text` |
- * | 2xx with choices that cannot be told apart | retry, each row alone, possibly billed | `choices_mixed_up` |
- * | 2xx with one choice instead of several | retry, possibly billed; stop when row after row has one | `choices_missing` |
- * | 2xx that is a web page | stop, possibly billed | `not_json` |
- * | 2xx not JSON, `{error}`, no choices | retry, possibly billed | `not_json`, `error_in_answer`, `no_choices` |
- * | 3xx | stop | `redirected` |
- * | 4xx `content_filter` | final: `filtered` | `content_filter` |
- * | 401 | retry; the caller tries the other key first, and stops when none is left | `unauthorized` |
- * | 407, also to the CONNECT of a tunnel | stop | `proxy_unauthorized` |
- * | 400, 404 conversation model | stop | `operation_not_supported` |
- * | 400, 404 api-version | stop | `api_version_not_supported` |
- * | `insufficient_quota`, `budget_exceeded`, 402 | stop | `insufficient_quota` |
- * | 429 with a hint of exactly 86,400 s | final: `failed` | `request_exceeds_quota` |
- * | 429 | wait | `rate_limited` |
- * | 403 | stop | `forbidden` |
- * | 400, 404 `DeploymentNotFound`, `model_not_found`, or words for it | stop | `deployment_not_found` |
- * | 404, 405, 410 | stop | `not_found` |
- * | 408 | retry, possibly billed | `timeout` |
- * | 409, 424, 425 | retry | `conflict`, `failed_dependency`, `too_early` |
- * | 502, 504 | retry, possibly billed: the gateway gave up, the model may have answered | `server_error` |
- * | "maximum context length", "context length is only", "exceeds the available context size" | final: `failed` | `context_length_exceeded` |
- * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`), for a field set by the row | final: `failed` | `not_supported` |
- * | 400, 5xx that begin with words for fewer choices than `n` asks for | stop | `not_supported` |
- * | 501, other 5xx that begin with "unsupported", 400, 422 that begin with "suffix is not supported" (also `best_of`, `echo`, `logprobs`, `logit_bias`) | stop | `not_supported` |
- * | 503 while the server loads its model | retry, treated like a refused connection | `not_ready` |
- * | 503 | retry | `server_error` |
- * | other 5xx that begin with "Context size has been exceeded", "Input prompt is too big compared to KV size" | retry; beside other calls, again when fewer are in flight | `context_length_exceeded` |
- * | other 5xx | retry; when all rows get the same, a plain call tells whether their requests are the cause | `server_error` |
- * | 413 | final: `failed` | `request_too_large` |
- * | other 4xx | final: `failed` | `invalid_request` |
- * | never connected: no file descriptor left | stop | `too_many_open_files` |
- * | never connected: no address space left | stop | `no_memory` |
- * | TLS to a port that speaks plain HTTP | stop | `plain_http` |
- * | never connected | retry | `dns_failure`, `connection_refused`, `proxy_refused`, `connection_failed`, `tls_failure`, `timeout` |
- * | kept connection closed before the request was read | retry | `connection_closed` |
- * | an encoded response that cannot be read | stop, possibly billed | `unknown_encoding` |
- * | cut off after the request left | retry, possibly billed | `connection_reset`, `truncated_response`, `response_too_large`, `invalid_http`, `timeout`, `aborted` |
+ * Decides what an exchange means: `ofReading` for a success, the first match of `RULES` for an error, `ofFailure`
+ * where no whole response arrived. With `quirks.ts` this is the only place that branches on the words of a
+ * message.
  *
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
  * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
@@ -237,9 +196,6 @@ const checkDeployment = ({ name }: Operation): string =>
 const WITHOUT_VOTES =
   'A server that does not know the parameter n cannot vote: take answer.votes out of the job.';
 
-const FEWER_VOTES =
-  'The server gives fewer choices than answer.votes asks for: lower answer.votes or take it out of the job (llama.cpp gives as many as it has slots, --parallel, and one before December 2025).';
-
 const otherDeployment = (operation: Operation): string =>
   `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
@@ -294,9 +250,7 @@ type Rule = {
   | {
       readonly kind: 'retry';
       readonly possiblyBilled: boolean;
-      readonly notReady?: true;
-      readonly mayBeRequest?: true;
-      readonly noRoom?: true;
+      readonly sign?: Pick<Unsettled, 'notReady' | 'mayBeRequest' | 'noRoom'>;
     }
 );
 
@@ -308,54 +262,6 @@ const statusIs =
 /** Words count only with 400 and 404, so that no other text can stop a run. */
 const says = (error: ServiceError, words: RegExp): boolean =>
   (error.status === 400 || error.status === 404) && words.test(error.message);
-
-/**
- * llama.cpp: 500 "Unsupported param: suffix", "Only no echo is supported", or for embedding models "the
- * current context does not logits computation"; 501 "This server does not support …". vLLM: 400, Text
- * Generation Inference: 422 "Suffix is not supported". No pause mends that. Only the beginning of the message
- * counts, since a server may quote the prompt later on.
- */
-const isUnsupported = ({ status, message }: ServiceError): boolean =>
-  status === 501 ||
-  (status >= 500 &&
-    /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|the current context does not\b|only no \w+ is supported\b)/i.test(
-      message,
-    )) ||
-  ((status === 400 || status === 422) &&
-    /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i.test(message));
-
-/** llama.cpp: 500 from builds with one choice; 400, in older and newer words, with one per slot. */
-const isTooManyChoices = ({ status, message }: ServiceError): boolean =>
-  (status >= 500 && /^only one completion choice is allowed\b/i.test(message)) ||
-  (status === 400 &&
-    /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i.test(message));
-
-/** llama.cpp, to all calls when they outgrow the context shared by its slots: in words of 2026 and 2025. */
-const isOutOfRoom = ({ status, message }: ServiceError): boolean =>
-  status >= 500 &&
-  /^(context size has been exceeded|input prompt is too big compared to kv size)\b/i.test(message);
-
-/** Exactly one name between the words, so that a message that begins with a prompt does not match. */
-const NO_MODEL = [
-  /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i,
-  // Nothing may follow the name: `Unsupported model parameter: suffix` does not match.
-  /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? [`'"]?(?!param|type|input|output|arg|option|setting|config|format|version|field|value|prompt|error|re(sponse|quest)|kwargs|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
-  /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?[.!]?$/i,
-  /^model (does )?not exist\b/i,
-];
-
-/**
- * Unknown model: 404 (the hosted service, vLLM, Ollama) or 400 (llama.cpp's router, LM Studio, the LiteLLM
- * proxy). With 400 the words must begin the message, since a server may quote the prompt later on.
- */
-const isUnknownModel = ({ status, code, message }: ServiceError): boolean =>
-  ((status === 400 || status === 404) &&
-    (code === 'DeploymentNotFound' ||
-      code === 'model_not_found' ||
-      NO_MODEL.some((words) => words.test(message)) ||
-      /^(invalid model (identifier|id)|failed to load model|no models? loaded)\b/i.test(message) ||
-      /\binvalid model name passed\b/i.test(message))) ||
-  (status === 404 && /\bmodel\b.*\b(does not exist|not found)\b/i.test(message));
 
 const namedIn =
   (message: string) =>
@@ -397,12 +303,7 @@ const RULES: readonly Rule[] = [
     hint: 'Set service.api_version to a version that the service offers, for example 2023-09-15-preview.',
   },
   {
-    when: (error) =>
-      error.status === 402 ||
-      error.code === 'insufficient_quota' ||
-      error.type === 'insufficient_quota' ||
-      // The LiteLLM proxy, with 400 or 429.
-      error.type === 'budget_exceeded',
+    when: means('no_credit'),
     kind: 'stop',
     code: 'insufficient_quota',
     hint: 'The account has no quota or credit left: raise it, then run the same command again.',
@@ -416,7 +317,7 @@ const RULES: readonly Rule[] = [
     hint: "The service refuses this machine or this resource: check the resource's network rules and its state.",
   },
   {
-    when: isUnknownModel,
+    when: means('unknown_model'),
     kind: 'stop',
     code: 'deployment_not_found',
     hint: 'Set service.deployment to a deployment of this resource, or a model of this server; a new one takes some minutes to appear.',
@@ -432,55 +333,40 @@ const RULES: readonly Rule[] = [
   { when: statusIs(424), kind: 'retry', code: 'failed_dependency', possiblyBilled: false },
   { when: statusIs(425), kind: 'retry', code: 'too_early', possiblyBilled: false },
   { when: statusIs(502, 504), kind: 'retry', code: 'server_error', possiblyBilled: true },
+  { when: means('too_long'), kind: 'failed', code: 'context_length_exceeded' },
   {
-    when: (error) =>
-      // llama.cpp, with 400 or 500.
-      error.type === 'exceed_context_size_error' ||
-      /exceeds the available context size/i.test(error.message) ||
-      (error.status < 500 &&
-        // vLLM of 2026 says "the model's context length is only".
-        (error.code === 'context_length_exceeded' ||
-          /maximum context length|context length is only/i.test(error.message))),
-    kind: 'failed',
-    code: 'context_length_exceeded',
-  },
-  {
-    when: (error, ownFields) => isUnsupported(error) && ownFields.some(namedIn(error.message)),
+    when: (error, ownFields) => means('unsupported')(error) && ownFields.some(namedIn(error.message)),
     kind: 'failed',
     code: 'not_supported',
   },
-  { when: isTooManyChoices, kind: 'stop', code: 'not_supported', hint: FEWER_VOTES },
+  { when: means('too_many_choices'), kind: 'stop', code: 'not_supported', hint: ADVICE.fewer_choices },
   {
-    when: isUnsupported,
+    when: means('unsupported'),
     kind: 'stop',
     code: 'not_supported',
     hint: 'The server cannot do what the request asks for: take the field that it names out of parameters and row_parameters, or check PROMPTMILL_BASE_URL.',
   },
   {
-    // llama.cpp while it loads its model.
-    when: ({ status, type, message }) =>
-      status === 503 &&
-      (type === 'unavailable_error' || /\bloading model\b|\bmodel is loading\b/i.test(message)),
+    when: means('loading'),
     kind: 'retry',
     code: 'not_ready',
     possiblyBilled: false,
-    notReady: true,
+    sign: { notReady: true },
   },
   { when: statusIs(503), kind: 'retry', code: 'server_error', possiblyBilled: false },
   {
-    when: isOutOfRoom,
+    when: means('out_of_room'),
     kind: 'retry',
     code: 'context_length_exceeded',
     possiblyBilled: false,
-    mayBeRequest: true,
-    noRoom: true,
+    sign: { mayBeRequest: true, noRoom: true },
   },
   {
     when: ({ status }) => status >= 500,
     kind: 'retry',
     code: 'server_error',
     possiblyBilled: false,
-    mayBeRequest: true,
+    sign: { mayBeRequest: true },
   },
   { when: statusIs(413), kind: 'failed', code: 'request_too_large' },
 ];
@@ -516,14 +402,7 @@ function ofError(
       return { kind: 'stop', ...unsettled, hint: text, certainty, possiblyBilled: false };
     }
     case 'retry':
-      return {
-        kind: 'retry',
-        ...unsettled,
-        possiblyBilled: rule.possiblyBilled,
-        ...(rule.notReady && { notReady: true }),
-        ...(rule.mayBeRequest && { mayBeRequest: true }),
-        ...(rule.noRoom && { noRoom: true }),
-      };
+      return { ...unsettled, ...rule.sign, kind: 'retry', possiblyBilled: rule.possiblyBilled };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);
       if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, fault };

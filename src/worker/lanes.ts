@@ -11,6 +11,7 @@ import { Outage } from '../pace/pauses.js';
 import { StarvedCalls } from '../pace/starved-calls.js';
 import { type Reserved, TokenEstimate } from '../pace/usage.js';
 import type { Chunk } from '../queue/chunk.js';
+import { ADVICE } from '../service/quirks.js';
 import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Store } from '../store/store.js';
 import { type CallAccess, Caller } from './caller.js';
@@ -39,27 +40,13 @@ const MIXED_UP = 3;
 /** Times that all rows fail alike while a plain call succeeds, after which a run without any answer stops. */
 const ALL_ALIKE = 2;
 
-const NOTICES: { readonly [notice in Notice]: string } = {
-  short_usage:
-    'the service counts far fewer tokens than the prompts or the choices of a request have, as if it counted the first alone: ' +
-    'such requests are counted here, and marked estimated (limits.prompts_per_request: 1 avoids it, without answer.votes)',
-  prompt_cut:
-    'the service has read far fewer tokens than a prompt has: it cuts prompts that are too long for it, and answers all the same; ' +
-    'those rows are marked prompt_cut. Give it a larger context (llama.cpp: --ctx-size, which its slots share)',
-};
-
 /** After "no room" one more call is tried after so many call durations, within these bounds in ms. */
 const ROUNDS = 4;
 const SHORTEST_FIRST_MS = 1_000;
 const LONGEST_FIRST_MS = 60_000;
 
-const TOO_MANY = {
-  starved:
-    'Set limits.concurrency to what the server takes at once, or have it take more (llama.cpp: --threads-http, --parallel)',
-  late: 'Set limits.concurrency to what the server takes at once, have it take more (llama.cpp: --parallel), or raise limits.timeout_seconds',
-  no_room:
-    'No attempt is used up by it. Give the server a larger context (llama.cpp: --ctx-size, which its slots share), or lower limits.concurrency',
-};
+/** Why fewer calls are made at once. */
+type TooMany = 'starved' | 'late' | 'no_room';
 
 /**
  * Calls one deployment. Learns from each call when the next may be made, how many at once, and how many tokens
@@ -82,7 +69,7 @@ export class Lane {
   readonly #starved = new StarvedCalls();
   readonly #late = new LateCalls();
   /** Reasons already logged as a warning. */
-  readonly #told = new Set<keyof typeof TOO_MANY>();
+  readonly #told = new Set<TooMany>();
   /** Most prompts in a request that the server had room for, as far as known. */
   #mostInPack = Number.POSITIVE_INFINITY;
   /** The last run whose rows all failed alike while a plain call succeeded, and how often. */
@@ -170,7 +157,7 @@ export class Lane {
       if (verdict.kind !== 'final' || verdict.notice === undefined || this.#noticed.has(verdict.notice))
         continue;
       this.#noticed.add(verdict.notice);
-      this.#log.warn(NOTICES[verdict.notice]);
+      this.#log.warn(ADVICE[verdict.notice]);
     }
   }
 
@@ -242,7 +229,7 @@ export class Lane {
     this.#lower('no_room', half, startedAt, why, firstMs);
   }
 
-  #lower(cause: keyof typeof TOO_MANY, most: number, startedAt: number, why: string, firstMs?: number): void {
+  #lower(cause: TooMany, most: number, startedAt: number, why: string, firstMs?: number): void {
     const { pacer } = this;
     if (!pacer.lower(most, startedAt, firstMs)) return;
     const { concurrency } = pacer;
@@ -250,7 +237,7 @@ export class Lane {
     this.#told.add(cause);
     this.#log[level](
       { concurrency },
-      `${why}; at most ${concurrency} at once for now; more are tried later, one by one. ${TOO_MANY[cause]}`,
+      `${why}; at most ${concurrency} at once for now; more are tried later, one by one. ${ADVICE[cause]}`,
     );
   }
 
