@@ -69,9 +69,12 @@ export function createClient(settings: ClientSettings): Client {
     factory: (to) => new Connection(to, options, connect),
   });
 
-  const waiting = new WaitingCalls(settings.timeoutMs);
-  const kept = new KeptConnections();
-  const largeBodies = new LargeBodies();
+  const shared: Shared = {
+    ...{ where, maxBytes, timeoutMs: settings.timeoutMs, forwarder: forwarder?.address },
+    waiting: new WaitingCalls(settings.timeoutMs),
+    kept: new KeptConnections(),
+    largeBodies: new LargeBodies(),
+  };
   const cleanOfProxy = proxyCleaner(forwarder?.user ?? '');
   let keyed: Keyed | null = null;
   const keyedBy = (key: string): Keyed => {
@@ -87,24 +90,27 @@ export function createClient(settings: ClientSettings): Client {
     call: (body, key) =>
       new Promise((resolve) => {
         const { headers, clean } = keyedBy(key);
-        const call = new Call(
-          where,
-          clean,
-          largeBodies.reader(),
-          waiting,
-          kept,
-          settings.timeoutMs,
-          maxBytes,
-          resolve,
-          forwarder?.address,
-        );
-        const dispatched: Dispatched = { path, method: 'POST', headers, body, reset: kept.areClosed, call };
+        const call = new Call(shared, clean, resolve);
+        const reset = shared.kept.areClosed;
+        const dispatched: Dispatched = { path, method: 'POST', headers, body, reset, call };
         pool.dispatch(dispatched, call);
       }),
     close: async () => {
       await Promise.all([pool.destroy(), tunnel?.close()]);
     },
   };
+}
+
+/** By the calls of a client. */
+interface Shared {
+  readonly where: string;
+  readonly timeoutMs: number;
+  readonly maxBytes: number;
+  /** Address of the proxy that gets the calls themselves. */
+  readonly forwarder: string | undefined;
+  readonly waiting: WaitingCalls;
+  readonly kept: KeptConnections;
+  readonly largeBodies: LargeBodies;
 }
 
 interface Keyed {
@@ -168,13 +174,7 @@ interface Line {
 
 /** A raw undici handler: only it knows whether the request left, and it takes a third less CPU. */
 class Call implements Dispatcher.DispatchHandler {
-  readonly #host: string;
-  readonly #clean: KeyCleaner;
   readonly #large: LargeBody;
-  readonly #waiting: WaitingCalls;
-  readonly #kept: KeptConnections;
-  readonly #maxBytes: number;
-  readonly #resolve: (exchange: Exchange) => void;
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
   #clockSince = 0;
@@ -189,24 +189,12 @@ class Call implements Dispatcher.DispatchHandler {
   #chunks: Buffer[] = [];
 
   constructor(
-    host: string,
-    clean: KeyCleaner,
-    large: LargeBody,
-    waiting: WaitingCalls,
-    kept: KeptConnections,
-    timeoutMs: number,
-    maxBytes: number,
-    resolve: (exchange: Exchange) => void,
-    private readonly forwarder: string | undefined,
+    private readonly shared: Shared,
+    private readonly clean: KeyCleaner,
+    private readonly resolve: (exchange: Exchange) => void,
   ) {
-    this.#host = host;
-    this.#clean = clean;
-    this.#large = large;
-    this.#waiting = waiting;
-    this.#kept = kept;
-    this.#maxBytes = maxBytes;
-    this.#resolve = resolve;
-    this.#leftMs = timeoutMs;
+    this.#large = shared.largeBodies.reader();
+    this.#leftMs = shared.timeoutMs;
     this.#startClock();
   }
 
@@ -240,12 +228,12 @@ class Call implements Dispatcher.DispatchHandler {
     this.#controller = controller;
     this.#stage = 'sent';
     this.#started = performance.now();
-    if (this.#line?.isHeard === false) this.#waiting.add(this, this.#started);
+    if (this.#line?.isHeard === false) this.shared.waiting.add(this, this.#started);
   }
 
   onResponseStart(_: unknown, status: number, headers: Record<string, unknown>): void {
     this.#stage = 'answered';
-    this.#waiting.delete(this);
+    this.shared.waiting.delete(this);
     if (this.#line !== null) this.#line.isHeard = true;
     this.#status = status;
     const encoding = [headers['content-encoding'] ?? []].flat().join(', ').trim().toLowerCase();
@@ -253,7 +241,7 @@ class Call implements Dispatcher.DispatchHandler {
     const read: { [name: string]: string } = {};
     for (const name of READ_HEADERS) {
       const value = headers[name];
-      if (typeof value === 'string') read[name] = this.#clean(value);
+      if (typeof value === 'string') read[name] = this.clean(value);
     }
     this.#headers = read;
   }
@@ -272,7 +260,7 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    const isHungUp = this.#waiting.answered(this.#started, performance.now());
+    const isHungUp = this.shared.waiting.answered(this.#started, performance.now());
     const socket = this.#line?.socket;
     if (isHungUp) socket?.destroy();
     const latency = this.#elapsed();
@@ -280,21 +268,21 @@ class Call implements Dispatcher.DispatchHandler {
     const bytes = first !== undefined && others.length === 0 ? first : Buffer.concat(this.#chunks);
     this.#chunks = [];
     const exchange = this.#read(bytes, latency);
-    if (!socket || isHungUp || !this.#kept.watches) {
+    if (!socket || isHungUp || !this.shared.kept.watches) {
       this.#end(exchange);
       return;
     }
     // The response is complete: what follows is not call time.
     this.#stopClock();
-    void this.#kept.look(socket).then(() => this.#end(exchange));
+    void this.shared.kept.look(socket).then(() => this.#end(exchange));
   }
 
   #read(bytes: Buffer, latency: number): Exchange {
     if (this.#encoding === '' || bytes.length === 0) return this.#response(bytes, latency);
     try {
-      return this.#response(decoded(bytes, this.#encoding, this.#maxBytes), latency);
+      return this.#response(decoded(bytes, this.#encoding, this.shared.maxBytes), latency);
     } catch (error) {
-      return failureOf(error, this.#stage, this.#host, latency);
+      return failureOf(error, this.#stage, this.shared.where, latency);
     }
   }
 
@@ -304,9 +292,9 @@ class Call implements Dispatcher.DispatchHandler {
       status: this.#status,
       headers: this.#headers,
       // Some servers send a byte-order mark, which JSON does not allow.
-      body: this.#clean(bytes.toString('utf8', BOM.equals(bytes.subarray(0, 3)) ? 3 : 0)),
+      body: this.clean(bytes.toString('utf8', BOM.equals(bytes.subarray(0, 3)) ? 3 : 0)),
       ...(!isUtf8(bytes) && { notUtf8: true }),
-      ...(this.forwarder !== undefined && { proxy: this.forwarder }),
+      ...(this.shared.forwarder !== undefined && { proxy: this.shared.forwarder }),
       latency_ms,
     };
   }
@@ -317,8 +305,8 @@ class Call implements Dispatcher.DispatchHandler {
 
   #fail(error: Error): void {
     const isHeard = this.#line?.isHeard === true;
-    if (isHeard && this.#stage === 'sent' && this.#kept.wasClosedBefore(error)) this.#stage = 'unread';
-    const failure = failureOf(error, this.#stage, this.#host, this.#elapsed());
+    if (isHeard && this.#stage === 'sent' && this.shared.kept.wasClosedBefore(error)) this.#stage = 'unread';
+    const failure = failureOf(error, this.#stage, this.shared.where, this.#elapsed());
     const unheard = this.#stage === 'sent' && !isHeard;
     this.#end(unheard ? { ...failure, unheard } : failure);
   }
@@ -327,10 +315,10 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#done) return;
     this.#done = true;
     clearTimeout(this.#timer);
-    this.#waiting.delete(this);
+    this.shared.waiting.delete(this);
     this.#large.end();
     this.#chunks = [];
-    this.#resolve(exchange);
+    this.resolve(exchange);
   }
 
   #elapsed(): number {

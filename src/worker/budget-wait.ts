@@ -1,5 +1,7 @@
+import { steadyNow } from '../clock.js';
 import { type Chunk, type ChunkBudget, executionOf } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
+import type { Batcher } from './batcher.js';
 
 /** Pause before the ledger is asked again whether others left room, in ms; up to twice as long, at random. */
 const AGAIN_MS = 200;
@@ -7,13 +9,6 @@ const AGAIN_MS = 200;
 export const GONE_MS = 10_000;
 /** Waiters ask several times a second, so a longer gap than this means that nobody waited, in ms. */
 const GAP_MS = 5_000;
-
-interface BudgetWaitParts {
-  readonly inFlight: (run: string) => number;
-  /** In milliseconds. */
-  readonly now: () => number;
-  readonly random: () => number;
-}
 
 interface RunWait {
   readonly waiting: Set<() => void>;
@@ -28,7 +23,12 @@ export class BudgetWait {
   /** By run and execution. */
   readonly #runs = new Map<string, RunWait>();
 
-  constructor(private readonly parts: BudgetWaitParts) {}
+  /** @param clock in milliseconds */
+  constructor(
+    private readonly batcher: Pick<Batcher, 'totals'>,
+    private readonly clock = steadyNow,
+    private readonly random = Math.random,
+  ) {}
 
   /**
    * Resolves when the ledger should be asked again: at once the first time, along with all waiters, since a
@@ -56,7 +56,7 @@ export class BudgetWait {
     const name = executionOf(chunk);
     const known = this.#runs.get(name);
     if (known !== undefined) return known;
-    const now = this.parts.now();
+    const now = this.clock();
     for (const [other, { waiting, askedAt }] of this.#runs) {
       if (waiting.size === 0 && now - askedAt > GAP_MS) this.#runs.delete(other);
     }
@@ -73,11 +73,11 @@ export class BudgetWait {
     { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
   ): boolean {
     const said = JSON.stringify([inFlight, spent]);
-    const now = this.parts.now();
+    const now = this.clock();
     // After a gap (the service paused all calls, say), the calls in flight get their full time again.
     if (said !== known.said || now - known.askedAt > GAP_MS) [known.said, known.saidAt] = [said, now];
     known.askedAt = now;
-    const own = this.parts.inFlight(run);
+    const own = this.batcher.totals(run).in_flight;
     // Calls an earlier execution left in flight are lost, unless its workers outlived it: then the sums move.
     const lost = own === 0 && inFlight <= orphaned;
     const deadline = known.saidAt + (lost ? 0 : endpoint.timeoutMs) + GONE_MS;
@@ -96,11 +96,11 @@ export class BudgetWait {
         () => {
           for (const each of waiting) each();
         },
-        AGAIN_MS * (1 + this.parts.random()),
+        AGAIN_MS * (1 + this.random()),
       );
     });
     waiting.delete(wake);
     clearTimeout(timer);
-    known.askedAt = this.parts.now();
+    known.askedAt = this.clock();
   }
 }

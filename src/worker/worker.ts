@@ -99,11 +99,7 @@ export class ChunkWorker implements Host {
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.batcher = place.batcher;
     this.log = log;
-    this.budgets = new BudgetWait({
-      inFlight: (run) => place.batcher.totals(run).in_flight,
-      now: steadyNow,
-      random: Math.random,
-    });
+    this.budgets = new BudgetWait(place.batcher);
     this.lanes = new Lanes(place, wanted, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Chunk } from '../../src/queue/chunk.js';
+import { NO_CALLS } from '../../src/store/counters.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 
 const TIMEOUT_MS = 60_000;
@@ -11,7 +12,12 @@ describe('requests that wait for a budget', () => {
 
   function begin() {
     const clock = { ms: 1_000_000 };
-    const waits = new BudgetWait({ inFlight: () => 1, now: () => clock.ms, random: () => 0 });
+    const batcher = { totals: () => ({ ...NO_CALLS, in_flight: 1, answers: 0 }) };
+    const waits = new BudgetWait(
+      batcher,
+      () => clock.ms,
+      () => 0,
+    );
     /** Asks as a request does that was refused before, and wakes it at once. */
     const ask = async (): Promise<boolean> => {
       const room = waits.room(chunk, budget, answer, false);

@@ -149,11 +149,11 @@ class TestWorker {
     this.#host = {
       lanes: { own, to: () => other },
       batcher: this.batcher,
-      budgets: new BudgetWait({
-        inFlight: (run) => this.batcher.totals(run).in_flight,
-        now: () => this.now,
-        random: () => -0.95,
-      }),
+      budgets: new BudgetWait(
+        this.batcher,
+        () => this.now,
+        () => -0.95,
+      ),
       // A prompt says itself what it can be billed.
       mostBilled: { of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })) },
       log: pino({ level: 'silent' }),
