@@ -132,59 +132,55 @@ function marked(reading: Reading): Reading {
 const mark = <C extends { readonly text: string | null }>(choice: C): C =>
   choice.text?.includes('\ufffd') ? { ...choice, damaged: 'bytes' } : choice;
 
-const FAILURES: { readonly [code in FailureCode]: string } = {
-  timeout: 'timeout',
-  dns: 'dns_failure',
-  refused: 'connection_refused',
-  unreachable: 'connection_failed',
-  tls: 'tls_failure',
-  plain_http: 'plain_http',
-  proxy: 'proxy_refused',
-  proxy_auth: 'proxy_unauthorized',
-  reset: 'connection_reset',
-  closed: 'connection_closed',
-  encoded: 'unknown_encoding',
-  truncated: 'truncated_response',
-  too_large: 'response_too_large',
-  not_http: 'invalid_http',
-  aborted: 'aborted',
-  no_descriptor: 'too_many_open_files',
-  no_memory: 'no_memory',
-};
-
 const PROXY_USER =
   'Put user and password of the proxy into HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT.';
 
+/** The code of the fault, and what to fix where no pause mends it. */
+const FAILURES: {
+  readonly [code in FailureCode]: readonly [fault: string, hint?: string, certainty?: Certainty];
+} = {
+  timeout: ['timeout'],
+  dns: ['dns_failure'],
+  refused: ['connection_refused'],
+  unreachable: ['connection_failed'],
+  tls: ['tls_failure'],
+  plain_http: [
+    'plain_http',
+    'Write http:// in place of https:// in PROMPTMILL_BASE_URL, or name the port that speaks https.',
+  ],
+  proxy: ['proxy_refused'],
+  proxy_auth: ['proxy_unauthorized', PROXY_USER],
+  reset: ['connection_reset'],
+  closed: ['connection_closed'],
+  encoded: [
+    'unknown_encoding',
+    'Have the server, or the gateway before it, answer without compression: Promptmill asks for none, and reads gzip, deflate and br.',
+  ],
+  truncated: ['truncated_response'],
+  too_large: ['response_too_large'],
+  not_http: ['invalid_http'],
+  aborted: ['aborted'],
+  no_descriptor: ['too_many_open_files', 'Raise the limit (ulimit -n 1024) or lower --concurrency.', 'sure'],
+  no_memory: [
+    'no_memory',
+    'Raise the limit (ulimit -v unlimited): a process that connects reserves 10 GB of addresses, and uses few of them.',
+    'sure',
+  ],
+};
+/** Never after the request was sent. */
+const UNSENT: ReadonlySet<FailureCode> = new Set(['proxy_auth', 'no_descriptor', 'no_memory']);
+
 function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verdict {
+  const [fault, hint, certainty = 'likely'] = FAILURES[code];
   const failed = {
-    fault: { code: FAILURES[code], message },
+    fault: { code: fault, message },
     latency_ms,
     // For an aborted call this is unknown.
     connected: phase !== 'connect' || code === 'aborted' || code === 'closed',
-    possiblyBilled: phase === 'exchange',
+    possiblyBilled: phase === 'exchange' && !UNSENT.has(code),
     ...(unheard && { unheard }),
   };
-  if (code === 'proxy_auth') {
-    return { kind: 'stop', ...failed, hint: PROXY_USER, certainty: 'likely', possiblyBilled: false };
-  }
-  if (code === 'plain_http') {
-    const hint =
-      'Write http:// in place of https:// in PROMPTMILL_BASE_URL, or name the port that speaks https.';
-    return { kind: 'stop', ...failed, hint, certainty: 'likely' };
-  }
-  if (code === 'encoded') {
-    const hint =
-      'Have the server, or the gateway before it, answer without compression: Promptmill asks for none, and reads gzip, deflate and br.';
-    return { kind: 'stop', ...failed, hint, certainty: 'likely' };
-  }
-  if (code === 'no_descriptor' || code === 'no_memory') {
-    const hint =
-      code === 'no_memory'
-        ? 'Raise the limit (ulimit -v unlimited): a process that connects reserves 10 GB of addresses, and uses few of them.'
-        : 'Raise the limit (ulimit -n 1024) or lower --concurrency.';
-    return { kind: 'stop', ...failed, hint, certainty: 'sure', possiblyBilled: false };
-  }
-  return { kind: 'retry', ...failed };
+  return hint === undefined ? { kind: 'retry', ...failed } : { kind: 'stop', ...failed, hint, certainty };
 }
 
 const CHECK_ADDRESS =

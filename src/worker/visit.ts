@@ -467,7 +467,7 @@ export function packs(
   return all;
 }
 
-export function shuffled<T>(requests: readonly T[], random: () => number): readonly T[] {
+function shuffled<T>(requests: readonly T[], random: () => number): readonly T[] {
   return requests
     .map((each) => ({ each, at: random() }))
     .sort((a, b) => a.at - b.at)
