@@ -20,16 +20,14 @@ export interface Totals extends Counters {
   readonly answers: number;
 }
 
-/** `askedAt` is in steady time: the grant is as old as that. */
 interface Reply extends Answer {
+  readonly reservation: Reservation;
+  /** In steady time: the grant is as old as that. */
   readonly askedAt: number;
 }
 
-export interface Ahead {
-  readonly reservation: Reservation;
-  /** For the one call that uses it; null from the second time on. */
-  readonly take: () => Promise<Reply> | null;
-}
+/** Takes a reservation made ahead, for the one call that uses it; null from the second time on. */
+export type Ahead = () => Promise<Reply> | null;
 
 /**
  * Most calls reserved ahead: with this many grants at hand, no call waits for a store whose writes take a
@@ -90,7 +88,7 @@ export class Batcher {
     this.#ahead++;
     const batch = this.#batch();
     let reply: Promise<Reply> | null = reserveIn(batch, reservation);
-    const take = (): Promise<Reply> | null => {
+    return () => {
       const taken = reply;
       if (taken === null) return null;
       reply = null;
@@ -99,7 +97,6 @@ export class Batcher {
       onTaken();
       return taken;
     };
-    return { reservation, take };
   }
 
   /**
@@ -129,7 +126,8 @@ export class Batcher {
   }
 
   /** Returns unused grants; resolves when that is in the ledger. */
-  async giveBack({ run, first, call, rows }: Reservation, reply: Reply): Promise<void> {
+  async giveBack(reply: Reply): Promise<void> {
+    const { run, first, call, rows } = reply.reservation;
     const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
     if (granted.length === 0) return;
     this.count(run, 'sent', -1);
@@ -206,7 +204,7 @@ export class Batcher {
         for (const [i, { reservation, reply }] of asked.entries()) {
           const answer = answers[i] ?? NO_ANSWER;
           this.#countGranted(reservation, answer.rows);
-          reply({ ...answer, askedAt });
+          reply({ ...answer, reservation, askedAt });
         }
         return;
       } catch (error) {

@@ -191,9 +191,8 @@ export class Visit {
       await sleep(STORE_PAUSE_MS);
       this.#leaves = true;
     } finally {
-      const unused = ahead?.take();
-      if (ahead && unused)
-        this.#givenBack.push(unused.then((reply) => batcher.giveBack(ahead.reservation, reply)));
+      const unused = ahead?.();
+      if (unused) this.#givenBack.push(unused.then((reply) => batcher.giveBack(reply)));
     }
   }
 
@@ -247,9 +246,8 @@ export class Visit {
     for (let refusals = 0; ; ) {
       await this.host.looked();
       if (!mayCall()) return [];
-      const early = ahead?.take() ?? null;
-      const reservation = (early && ahead?.reservation) ?? this.#reservation(rows, false);
-      const reply = await (early ?? batcher.reserve(reservation));
+      const early = ahead?.() ?? null;
+      const reply = await (early ?? batcher.reserve(this.#reservation(rows, false)));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
       const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
       const isFull = reply.rows.includes('no_room');
@@ -265,7 +263,7 @@ export class Visit {
         if (isFull || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;
       }
-      this.#givenBack.push(batcher.giveBack(reservation, reply));
+      this.#givenBack.push(batcher.giveBack(reply));
     }
   }
 
