@@ -63,8 +63,8 @@ export interface Host {
   stop(chunk: Chunk, fault: Fault): Promise<void>;
   /** After a sleep: resolves when the process has checked which entries are still its own. */
   looked(): Promise<void> | undefined;
-  /** Told before each call. */
-  calls(): void;
+
+  beforeCall(): void;
 }
 
 /** A worker's hold on a chunk. */
@@ -276,7 +276,7 @@ export class Visit {
     const { batcher, budgets, log } = this.host;
     const { attempt, asking } = this.lease;
     const chunk = this.#chunkAt(lane);
-    this.host.calls();
+    this.host.beforeCall();
     const startedAt = steadyNow();
     const verdicts = await lane.caller.call(chunk, rows, attempt);
     const observed = lane.observe({ chunk, name: this.#nameOf(rows[0]), verdicts, reserved, startedAt });

@@ -372,7 +372,7 @@ export class ChunkWorker implements Host {
    * so one chunk more than usual is taken. BullMQ reads a new concurrency only when an entry ends, so it is
    * nudged.
    */
-  calls(): void {
+  beforeCall(): void {
     const most = this.place.concurrency + 1;
     if (this.lanes.own.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
     if (this.#isLeaving || this.#worker.concurrency >= most) return;

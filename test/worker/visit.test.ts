@@ -162,7 +162,7 @@ class TestWorker {
       },
       looked: async () => this.onLook(),
       isStopped: () => this.ledger.stopped !== null,
-      calls: () => {},
+      beforeCall: () => {},
       stop: async (_, fault) => {
         this.ledger.stopped ??= fault;
       },
