@@ -1,100 +1,93 @@
 import type { ServiceError } from './response.js';
 
-/**
- * What single servers say in words of their own. A server that says something else for one of these is one more
- * entry here.
- */
-
+/** What single servers say in words of their own. All that is given must match. */
 interface Saying {
-  /** Who says it; `any` where several do. */
-  readonly of: string;
   readonly status: readonly (number | '4xx' | '5xx')[];
-  /** All that is given must match. The words usually begin the message: a server may quote the prompt later on. */
   readonly code?: string;
   readonly type?: string;
+  /** They usually begin the message: a server may quote the prompt later on. */
   readonly words?: RegExp;
 }
 
-/** Exactly one name between the words, so that a message that begins with a prompt does not match. */
-const NO_MODEL =
-  /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i;
-/** Nothing may follow the name: `Unsupported model parameter: suffix` does not match. */
-const NO_SUCH_MODEL =
-  /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? [`'"]?(?!param|type|input|output|arg|option|setting|config|format|version|field|value|prompt|error|re(sponse|quest)|kwargs|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i;
+/** 404: the hosted service, vLLM, Ollama. 400: llama.cpp's router, LM Studio, the LiteLLM proxy. */
+const NO_MODEL: Saying['status'] = [400, 404];
 
 const SAYINGS = {
   /** A field of the request: no pause mends that. */
   unsupported: [
-    { of: 'any', status: [501] },
+    { status: [501] },
+    // llama.cpp: "Unsupported param: suffix"; for embedding models "the current context does not logits computation".
     {
-      // "Unsupported param: suffix", "Only no echo is supported", and for embedding models "the current context
-      // does not logits computation".
-      of: 'llama.cpp',
       status: ['5xx'],
       words:
         /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|the current context does not\b|only no \w+ is supported\b)/i,
     },
+    // vLLM: 400. Text Generation Inference: 422.
     {
-      of: 'vLLM (400), Text Generation Inference (422)',
       status: [400, 422],
       words: /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i,
     },
   ],
   too_many_choices: [
+    // llama.cpp: before December 2025 it gave one; since then one for each slot, refused in older and newer words.
+    { status: ['5xx'], words: /^only one completion choice is allowed\b/i },
     {
-      of: 'llama.cpp before December 2025',
-      status: ['5xx'],
-      words: /^only one completion choice is allowed\b/i,
-    },
-    {
-      of: 'llama.cpp, with one choice for each slot',
       status: [400],
       words: /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i,
     },
   ],
-  /** To all calls, when they outgrow the context that its slots share. */
+  /** llama.cpp of 2026 and 2025, to all calls when they outgrow the context that its slots share. */
   out_of_room: [
     {
-      of: 'llama.cpp of 2026 and 2025',
       status: ['5xx'],
       words: /^(context size has been exceeded|input prompt is too big compared to kv size)\b/i,
     },
   ],
   loading: [
-    { of: 'llama.cpp', status: [503], type: 'unavailable_error' },
-    { of: 'any', status: [503], words: /\bloading model\b|\bmodel is loading\b/i },
+    // llama.cpp.
+    { status: [503], type: 'unavailable_error' },
+    { status: [503], words: /\bloading model\b|\bmodel is loading\b/i },
   ],
   too_long: [
-    { of: 'llama.cpp, with 400 or 500', status: ['4xx', '5xx'], type: 'exceed_context_size_error' },
-    { of: 'llama.cpp', status: ['4xx', '5xx'], words: /exceeds the available context size/i },
-    { of: 'any', status: ['4xx'], code: 'context_length_exceeded' },
-    { of: 'any; vLLM of 2026', status: ['4xx'], words: /maximum context length|context length is only/i },
+    // llama.cpp, with 400 or 500.
+    { status: ['4xx', '5xx'], type: 'exceed_context_size_error' },
+    { status: ['4xx', '5xx'], words: /exceeds the available context size/i },
+    { status: ['4xx'], code: 'context_length_exceeded' },
+    // vLLM of 2026 says "the model's context length is only".
+    { status: ['4xx'], words: /maximum context length|context length is only/i },
   ],
-  /** 404: the hosted service, vLLM, Ollama. 400: llama.cpp's router, LM Studio, the LiteLLM proxy. */
   unknown_model: [
-    { of: 'the service', status: [400, 404], code: 'DeploymentNotFound' },
-    { of: 'any', status: [400, 404], code: 'model_not_found' },
-    { of: 'any', status: [400, 404], words: NO_MODEL },
-    { of: 'any', status: [400, 404], words: NO_SUCH_MODEL },
+    { status: NO_MODEL, code: 'DeploymentNotFound' },
+    { status: NO_MODEL, code: 'model_not_found' },
+    // Exactly one name between the words, so that a message that begins with a prompt does not match.
     {
-      of: 'any',
-      status: [400, 404],
-      words: /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?[.!]?$/i,
+      status: NO_MODEL,
+      words:
+        /^(the )?(requested )?(model|deployment):? ([`'"][^`'"]{1,200}[`'"]|[^\s`'"]{1,200}) ((was |is )?not found|does not exist|is not available|(is )?not loaded)\b/i,
     },
-    { of: 'any', status: [400, 404], words: /^model (does )?not exist\b/i },
+    // Nothing may follow the name: `Unsupported model parameter: suffix` does not match.
     {
-      of: 'LM Studio',
-      status: [400, 404],
+      status: NO_MODEL,
+      words:
+        /^(no such|unknown|unsupported|invalid|(could|can) ?not find)( the)? (model|deployment)( name| id)?:? [`'"]?(?!param|type|input|output|arg|option|setting|config|format|version|field|value|prompt|error|re(sponse|quest)|kwargs|name|id\b)[^\s`'"]{1,200}[`'"]?[.!]?$/i,
+    },
+    { status: NO_MODEL, words: /^[`'"]?[^\s`'"]{1,200}[`'"]? is not a valid model( id| name)?[.!]?$/i },
+    { status: NO_MODEL, words: /^model (does )?not exist\b/i },
+    // LM Studio.
+    {
+      status: NO_MODEL,
       words: /^(invalid model (identifier|id)|failed to load model|no models? loaded)\b/i,
     },
-    { of: 'LiteLLM', status: [400, 404], words: /\binvalid model name passed\b/i },
-    { of: 'any', status: [404], words: /\bmodel\b.*\b(does not exist|not found)\b/i },
+    // LiteLLM.
+    { status: NO_MODEL, words: /\binvalid model name passed\b/i },
+    { status: [404], words: /\bmodel\b.*\b(does not exist|not found)\b/i },
   ],
   no_credit: [
-    { of: 'any', status: [402] },
-    { of: 'any', status: ['4xx', '5xx'], code: 'insufficient_quota' },
-    { of: 'any', status: ['4xx', '5xx'], type: 'insufficient_quota' },
-    { of: 'LiteLLM, with 400 or 429', status: ['4xx', '5xx'], type: 'budget_exceeded' },
+    { status: [402] },
+    { status: ['4xx', '5xx'], code: 'insufficient_quota' },
+    { status: ['4xx', '5xx'], type: 'insufficient_quota' },
+    // LiteLLM, with 400 or 429.
+    { status: ['4xx', '5xx'], type: 'budget_exceeded' },
   ],
 } satisfies Record<string, readonly Saying[]>;
 
