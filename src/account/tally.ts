@@ -264,8 +264,9 @@ class FilterCounter {
   }
 }
 
+/** A severity of the name under which blocked rows are counted is told apart by brackets. */
 function severityOf({ severity, detected }: FilterVerdict): string | null {
-  if (severity !== undefined) return severity;
+  if (severity !== undefined) return severity === 'filtered' ? '(filtered)' : severity;
   if (detected !== undefined) return detected ? 'detected' : 'not_detected';
   return null;
 }
