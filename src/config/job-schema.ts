@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { AnswerSpec } from '../answer/answer-spec.js';
 import { schemaProblems } from '../answer/json-answer.js';
-import { SEPARATOR } from '../answer/several-labels.js';
+import { SEPARATOR } from '../answer/label-answer.js';
 import { either } from '../errors.js';
 import type { Parameters } from '../model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
-import { followUpTemplate } from '../prompt/follow-up.js';
+import { followUpTemplate } from '../prompt/template.js';
 import { whole } from './numbers.js';
 
 const MOST = 10;

@@ -3,8 +3,8 @@ import { parse } from 'yaml';
 import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
 import type { Json } from '../model.js';
+import { fingerprintOf, randomFrom } from '../random.js';
 import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
-import { fingerprintOf, randomFrom } from './random.js';
 
 /** A fault for a random share of all requests. */
 export interface FaultRate {

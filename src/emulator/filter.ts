@@ -1,4 +1,4 @@
-import { pick, randomFrom } from './random.js';
+import { pick, randomFrom } from '../random.js';
 
 /**
  * A stand-in for the content filter: a short list of phrases, each with a category and a severity. It

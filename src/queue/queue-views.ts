@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import type { Logger } from 'pino';
-import { within } from '../deadline.js';
+import { within } from '../clock.js';
 import type { Store } from '../store/store.js';
 import { decodeChunk } from './chunk.js';
 

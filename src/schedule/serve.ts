@@ -1,11 +1,11 @@
 import { join } from 'node:path';
+import { within } from '../clock.js';
 import { nextTimes } from '../config/cron.js';
-import { within } from '../deadline.js';
 import { errorText, UsageError } from '../errors.js';
 import { makePrivateFolder, prepareStateDir } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock } from '../lock.js';
-import { silenceOf } from '../store/silence.js';
+import { silenceOf } from '../store/store.js';
 import { type Found, findScheduledJobs, type ScheduledJob } from './job-files.js';
 import { listenForTicks, openScheduleStore, Schedule } from './schedule.js';
 import { Scheduler, type SchedulerOptions } from './scheduler.js';

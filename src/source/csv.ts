@@ -1,12 +1,11 @@
 import { type CsvError, Parser } from 'csv-parse';
 import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Json, Row } from '../model.js';
-import { readBeginning } from './beginning.js';
 import { CellScanner } from './cells.js';
 import { dialectOf, parserOptions } from './dialect.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
-import { refuseOtherThanTable } from './kind.js';
+import { readBeginning, refuseOtherThanTable } from './kind.js';
 import { lineBreaks, RECORD_LIMIT, recordTooLarge } from './lines.js';
 
 export const csv: InputFormat = table('csv', '.csv', ',');

@@ -1,6 +1,6 @@
 import type { AnswerReader } from '../answer/answer.js';
 import type { CalledOutcome, Completed, Usage } from '../model.js';
-import { followUp } from '../prompt/follow-up.js';
+import { followUp } from '../prompt/template.js';
 import type { Asks, ChunkRow } from '../queue/chunk.js';
 
 /** `outcome` is interim (`Settlement.interim`) when its answer does not fit. */

@@ -2,19 +2,24 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { UsageError } from '../../errors.js';
 import type { CalledOutcome } from '../../model.js';
-import { answerOf, byRun, NO_ANSWER, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../counters.js';
 import {
   type Answer,
+  answerOf,
   type Batch,
+  byRun,
   type ChunkKey,
+  LEDGER_TIMES,
   type Ledger,
+  type LedgerTimes,
+  NO_ANSWER,
   NO_DEATHS,
   type Progress,
   type Reservation,
+  type RowReply,
+  type RunBatch,
 } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
-import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
