@@ -210,7 +210,7 @@ const NO_CALIBRATION: Calibration = {
   squares: 0,
 };
 
-const byName = new Intl.Collator('en', { numeric: true });
+export const byName = new Intl.Collator('en', { numeric: true });
 
 /** As a matrix, labels sorted by name. */
 export function confusionOf({ labels, counts, several }: LabelPairs): Confusion {

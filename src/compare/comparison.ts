@@ -1,5 +1,6 @@
-import { MOST_LABELS } from '../account/gold-tally.js';
+import { byName, MOST_LABELS } from '../account/gold-tally.js';
 import { type Confusion, cohenKappa } from '../account/score.js';
+import { NAME_LENGTH, OTHER } from '../account/tally.js';
 import type { Said } from './said.js';
 
 export interface Agreement {
@@ -103,13 +104,6 @@ class Count {
 }
 
 export type Transitions = { readonly [from: string]: { readonly [to: string]: number } };
-
-const OTHER = '(other)';
-
-/** Characters; an answer may be a text of any length. */
-const NAME_LENGTH = 200;
-
-const byName = new Intl.Collator('en', { numeric: true });
 
 /** Names in brackets stand for rows without an answer, and come last. */
 const isWord = (name: string): boolean => name.startsWith('(') && name.endsWith(')');
