@@ -16,6 +16,9 @@ export const counted = (value: number, what: string): string =>
 export const percent = (part: number, whole: number): string =>
   `${oneDecimal.format((part / whole) * 100)} %`;
 
+/** Of a share from 0 to 1. */
+export const share = (value: number): string => percent(value, 1);
+
 /** `0.095939`; prices have no currency of their own. */
 export const cost = (value: number): string => money.format(value);
 

@@ -49,13 +49,16 @@ export function prepareStateDir(stateDir: string): void {
     for (const name of ours) close(join(stateDir, name));
     if (ours.length > 0 && ours.length === names.length) close(stateDir);
   } catch (error) {
-    throw new UsageError(
-      'bad_state_dir',
-      `cannot write in the state directory ${stateDir}: ${errorText(error)}`,
-      'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
-    );
+    throw unwritable(stateDir, error);
   }
 }
+
+export const unwritable = (stateDir: string, error: unknown): UsageError =>
+  new UsageError(
+    'bad_state_dir',
+    `cannot write in the state directory ${stateDir}: ${errorText(error)}`,
+    'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
+  );
 
 /** Skips links, sticky folders, and what belongs to other users. */
 function close(path: string): void {

@@ -18,8 +18,7 @@ export {
   type CompareReport,
   compareOutputs as compare,
 } from './compare/compare-outputs.js';
-export type { Agreement, PartAgreement } from './compare/comparison.js';
-export type { Transitions } from './compare/pairs.js';
+export type { Agreement, PartAgreement, Transitions } from './compare/comparison.js';
 export type { Latency } from './emulator/delivery.js';
 export type { FaultRate, ScriptRule } from './emulator/fault-plan.js';
 export type { FilterSide } from './emulator/filter.js';

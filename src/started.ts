@@ -27,3 +27,6 @@ export function asStarted(text: string, env: NodeJS.ProcessEnv = process.env): s
   const isNpx = command === 'exec' && /^['"]?promptmill\b/.test(script);
   return isNpx ? text.replace(COMMAND, 'npx promptmill ') : text;
 }
+
+export const shellWord = (word: string): string =>
+  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { count, counted, percent } from '../figures.js';
 import type { Fault } from '../model.js';
 import { marked } from '../output/output-name.js';
-import { shellWord } from '../shell-word.js';
+import { shellWord } from '../started.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
 
 const share = z.number().transform((value) => Math.min(Math.max(0, value), 1));

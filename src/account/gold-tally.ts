@@ -1,7 +1,6 @@
 import { type Gold, type GoldValue, isRight, saysRight } from '../answer/gold.js';
 import type { Answer, Confidence } from '../model.js';
-import { BINS, binOf, brierOf, type Calibration } from './calibration.js';
-import type { Confusion } from './score.js';
+import { BINS, binOf, brierOf, type Calibration, type Confusion } from './score.js';
 
 /** Counts of rows with gold. Plain data in the tally: survives JSON, and does not grow with the input. */
 export interface GoldTally {
@@ -211,7 +210,7 @@ const NO_CALIBRATION: Calibration = {
   squares: 0,
 };
 
-const byName = new Intl.Collator('en', { numeric: true });
+export const byName = new Intl.Collator('en', { numeric: true });
 
 /** As a matrix, labels sorted by name. */
 export function confusionOf({ labels, counts, several }: LabelPairs): Confusion {

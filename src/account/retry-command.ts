@@ -1,5 +1,5 @@
 import { damageOf } from '../output/result-columns.js';
-import { shellWord } from '../shell-word.js';
+import { shellWord } from '../started.js';
 import type { StoredSummary } from './summary.js';
 import { type Counts, sumOf } from './tally.js';
 

@@ -1,7 +1,16 @@
 import * as z from 'zod';
-import { BINS, brierScore, type ConfidenceBin, calibrationError } from './calibration.js';
 import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
-import { type Confusion, cohenKappa, labelScores, macroF1, shareOf } from './score.js';
+import {
+  BINS,
+  brierScore,
+  type ConfidenceBin,
+  type Confusion,
+  calibrationError,
+  cohenKappa,
+  labelScores,
+  macroF1,
+  shareOf,
+} from './score.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
 
 /** Clamps, whatever a heartbeat says. */

@@ -264,8 +264,9 @@ class FilterCounter {
   }
 }
 
+/** A severity of the name under which blocked rows are counted is told apart by brackets. */
 function severityOf({ severity, detected }: FilterVerdict): string | null {
-  if (severity !== undefined) return severity;
+  if (severity !== undefined) return severity === 'filtered' ? '(filtered)' : severity;
   if (detected !== undefined) return detected ? 'detected' : 'not_detected';
   return null;
 }
@@ -274,10 +275,10 @@ export type Counts = { readonly [name: string]: number };
 
 export const sumOf = (counts: Counts): number => Object.values(counts).reduce((sum, n) => sum + n, 0);
 
-const OTHER = '(other)';
+export const OTHER = '(other)';
 
 /** Characters; some names come from the service, which may send anything. */
-const NAME_LENGTH = 200;
+export const NAME_LENGTH = 200;
 
 /** Bounded: beyond `limit` distinct names, further ones go to `(other)`. A map, for `__proto__` (fault 9). */
 export class Counter {

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { eachOf } from '../store/counters.js';
 import { amount, type DeepReadonly } from './untrusted.js';
 
 /** With one more, neighbours are merged in pairs. */
@@ -18,12 +19,7 @@ export const timelineSchema = z
     width_ms: amount,
     /** Its end, in milliseconds of work since the run began. */
     until_ms: amount,
-    rows: series,
-    failed: series,
-    prompt_tokens: series,
-    completion_tokens: series,
-    sent: series,
-    rate_limited: series,
+    ...eachOf(COUNTED, () => series),
     /** Rows whose last call has a latency, the sum of these latencies, and their maximum. */
     timed: series,
     latency_sum_ms: series,
@@ -55,7 +51,7 @@ export function beginTimeline(workedMs: number, standing: Standing): Timeline {
   const empty = {
     width_ms: Math.max(FIRST_WIDTH_MS, Math.round(workedMs)),
     until_ms: 0,
-    ...bucketsOf(() => []),
+    ...eachOf(SERIES, (): number[] => []),
   };
   return workedMs === 0 ? empty : advanced(empty, workedMs, standing);
 }
@@ -121,13 +117,13 @@ export const periodsOf = (timeline: Timeline | undefined, most: number): readonl
 
 function reaching(timeline: Timeline, untilMs: number, most: number): { width: number; buckets: Buckets } {
   let width = timeline.width_ms;
-  let buckets = bucketsOf((name) => [...timeline[name]]);
+  let buckets: Buckets = eachOf(SERIES, (name) => [...timeline[name]]);
   // A bucket includes its end.
   const needed = (): number => Math.max(1, Math.ceil(untilMs / width), buckets.rows.length);
   while (needed() > most) {
     width *= 2;
     const wide = buckets;
-    buckets = bucketsOf((name) => paired(wide[name], name === 'latency_max_ms' ? Math.max : add));
+    buckets = eachOf(SERIES, (name) => paired(wide[name], name === 'latency_max_ms' ? Math.max : add));
   }
   const missing = needed() - buckets.rows.length;
   for (const name of SERIES) buckets[name].push(...new Array<number>(missing).fill(0));
@@ -140,18 +136,6 @@ const paired = (list: readonly number[], join: (a: number, b: number) => number)
 const add = (a: number, b: number): number => a + b;
 const sum = (list: readonly number[]): number => list.reduce(add, 0);
 
-const bucketsOf = (listOf: (name: (typeof SERIES)[number]) => number[]): Buckets => ({
-  rows: listOf('rows'),
-  failed: listOf('failed'),
-  prompt_tokens: listOf('prompt_tokens'),
-  completion_tokens: listOf('completion_tokens'),
-  sent: listOf('sent'),
-  rate_limited: listOf('rate_limited'),
-  timed: listOf('timed'),
-  latency_sum_ms: listOf('latency_sum_ms'),
-  latency_max_ms: listOf('latency_max_ms'),
-});
-
 export function pointsOf(timeline: Timeline): TimelinePoint[] {
   const { width_ms: width, until_ms: until, timed } = timeline;
   return timed.map((n, i) => {
@@ -159,12 +143,7 @@ export function pointsOf(timeline: Timeline): TimelinePoint[] {
     return {
       from_s: (i * width) / 1000,
       to_s: Math.min((i + 1) * width, Math.max(until, i * width)) / 1000,
-      rows: at('rows'),
-      failed: at('failed'),
-      prompt_tokens: at('prompt_tokens'),
-      completion_tokens: at('completion_tokens'),
-      sent: at('sent'),
-      rate_limited: at('rate_limited'),
+      ...eachOf(COUNTED, at),
       latency_mean_ms: n === 0 ? null : at('latency_sum_ms') / n,
       latency_max_ms: n === 0 ? null : at('latency_max_ms'),
     };

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { clipped } from '../figures.js';
 
 /**
  * Schemas for heartbeats of runs and workers. Others can write to the store, so odd values are made fit to be
@@ -12,10 +13,7 @@ const LONGEST_NAME = 200;
 /** Distinct names of one count: a few times what the tally keeps. */
 const MOST_NAMES = 1_000;
 
-const cut = (most: number) => (text: string) =>
-  text.length <= most ? text : `${text.slice(0, most - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
-
-export const words = z.string().transform(cut(LONGEST));
+export const words = z.string().transform((text) => clipped(text, LONGEST));
 
 export const amount = z.number().transform((value) => Math.min(Math.max(0, value), Number.MAX_SAFE_INTEGER));
 
@@ -26,7 +24,7 @@ export const counts = z.record(z.string(), amount).transform((named) =>
   Object.fromEntries(
     Object.entries(named)
       .slice(0, MOST_NAMES)
-      .map(([name, n]) => [cut(LONGEST_NAME)(name), n]),
+      .map(([name, n]) => [clipped(name, LONGEST_NAME), n]),
   ),
 );
 

@@ -4,10 +4,9 @@ import type { Answer, Json, Row } from '../model.js';
 import { nearest } from '../nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
 import type { AnswerSpec } from './answer-spec.js';
-import { namesOf } from './label-answer.js';
+import { NONE, namesOf, SEPARATOR } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';
-import { NONE, SEPARATOR } from './several-labels.js';
 import { excerpt, listed } from './text.js';
 
 export type Gold =

@@ -1,11 +1,19 @@
-import type { Answer, Fault } from '../model.js';
+import type { Answer, Fault, Json } from '../model.js';
 import type { AnswerSpec } from './answer-spec.js';
 import { LabelIndex, type LabelMention, type Names } from './label-index.js';
-import { distinct, ENOUGH, endsLine, isExplained, isFirst, negationBefore } from './mention.js';
-import { severalReader } from './several-labels.js';
+import {
+  distinct,
+  ENOUGH,
+  endsLine,
+  isExplained,
+  isFirst,
+  type Negation,
+  negationBefore,
+  withoutCaption,
+} from './mention.js';
 import { composed, excerpt, listed } from './text.js';
 
-const NONE = '(none)';
+const NO_LABEL = '(none)';
 
 /**
  * Reads the label that a text names.
@@ -43,7 +51,7 @@ export function labelReader({
         ? `is none of the labels ${listed(labels)}`
         : `names more than one label: ${named.map(({ label }) => labels[label]).join(', ')}${named.length === ENOUGH ? ', …' : ''}`;
     const fault: Fault = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
-    return { values: [null], counted: [NONE], fault };
+    return { values: [null], counted: [NO_LABEL], fault };
   };
 }
 
@@ -57,3 +65,125 @@ export const namesOf = ({
 
 const decides = (text: string, first: LabelMention, second: LabelMention): boolean =>
   isFirst(text, first) && (endsLine(text, first) || isExplained(text, first, second));
+
+export const SEPARATOR = ';';
+
+/** No label applies: in a text, in a cell, and in the summary. */
+export const NONE = 'none';
+
+const INVALID = '(invalid)';
+
+/** `price;delivery`, or `none`. */
+export const labelsCell = (labels: Json): Json =>
+  Array.isArray(labels) ? labels.join(SEPARATOR) || NONE : labels;
+
+/**
+ * Reads all labels that a text names, in the order of the job. Mentions count as in label-answer.ts.
+ *
+ * - Prose names what it mentions: "It is about the price, and about delivery".
+ * - A list alone on its lines counts alone (models often go on with the next example). "- price" starts no
+ *   such list, because words may follow each point. More labels in the explanation of a list make the text
+ *   ambiguous.
+ * - Labels may have values: "price: yes, delivery: no". Scores ("price: 0.2") are unclear.
+ * - "None" is an answer when the text begins with it, is an empty list, or denies every label; but not if a
+ *   label is called "none".
+ */
+export function severalReader(
+  labels: readonly string[],
+  index: LabelIndex,
+  negated: Negation,
+): (text: string | null) => Answer {
+  const mayBeNone = !index.has(NONE);
+
+  return (text) => {
+    const whole = composed(text ?? '');
+    const invalid = (why: string): Answer => {
+      const fault: Fault = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
+      return { values: [null], counted: [INVALID], fault };
+    };
+    const answer = (places: ReadonlySet<number>): Answer => {
+      const named = [...places].sort((a, b) => a - b).map((place) => labels[place] ?? '');
+      return { values: [named], counted: named.length > 0 ? named : [NONE], fault: null };
+    };
+
+    const named: LabelMention[] = [];
+    const denied = new Set<number>();
+    // The "no" of one label does not negate the next.
+    let said = 0;
+    for (const mention of index.mentions(whole)) {
+      if (negated(whole, mention.start, said)) continue;
+      const { value, end } = valueBehind(whole, mention);
+      said = end;
+      if (value === 'unclear') return invalid('does not say clearly which labels apply');
+      if (value === 'no') denied.add(mention.label);
+      else named.push(mention);
+    }
+    const isNone = mayBeNone && (saysNone(whole) || denied.size === labels.length);
+    const [first] = named;
+    if (first === undefined) {
+      return isNone ? answer(new Set()) : invalid(`is none of the labels ${listed(labels)}`);
+    }
+    if (isNone) return invalid('says none, and names labels');
+
+    const all = placesOf(named);
+    const length = listLength(whole, named);
+    const [last, next] = [named[length - 1], named[length]];
+    const list = placesOf(named.slice(0, length));
+    if (list.size < all.size && last && next && isFirst(whole, first) && !isPoint(whole, first)) {
+      if (endsLine(whole, last)) return answer(list);
+      if (isExplained(whole, last, next)) return invalid('names further labels behind its list');
+    }
+    return answer(all);
+  };
+}
+
+const placesOf = (mentions: readonly LabelMention[]): ReadonlySet<number> =>
+  new Set(mentions.map(({ label }) => label));
+
+const NO = /^["'’”*_`]*[ \t]*[:=][ \t]*["'‘“*_`]*(?:no|not|none|never|false|0)(?![\p{L}\p{N}%]|[.,]\d)/iu;
+const ENDS = /^["'’”*_`]*[ \t]*(?:[,;.)}\]\r\n]|$)/u;
+/** After a colon 0 and 1 mean no and yes. A quantity ("delivery: 3 days") is no score. */
+const SCORE =
+  /^["'’”*_`]*[ \t]*(?:[:=][ \t]*["'‘“*_`]*(?![01](?![\d%]|[.,]\d))|[(–—-][ \t]*["'‘“*_`]*)\d+(?:[.,]\d+)?%?(?![\d%]|[.,]\d|[ \t]*\p{L})/u;
+
+const NEAR = 60;
+
+/** "price: no", "price: not mentioned", "price (0.2)"; `end` is where it ends. */
+function valueBehind(text: string, { end }: LabelMention): { value: 'yes' | 'no' | 'unclear'; end: number } {
+  const behind = text.slice(end, end + NEAR);
+  if (SCORE.test(behind)) return { value: 'unclear', end };
+  const no = NO.exec(behind)?.[0];
+  if (no === undefined) return { value: 'yes', end };
+  return { value: ENDS.test(behind.slice(no.length)) ? 'no' : 'unclear', end: end + no.length };
+}
+
+const BEGINS_NONE = /^[^\p{L}\p{N}]*none(?![\p{L}\p{N}])/iu;
+const EMPTY_LIST = /^[^\p{L}\p{N}]*\[\s*\][^\p{L}\p{N}]*$/u;
+const FENCE = /^```\w*\s*/;
+
+const BEGINNING = 200;
+
+function saysNone(text: string): boolean {
+  const beginning = text.trim().slice(0, BEGINNING).replace(FENCE, '');
+  const answer = withoutCaption(beginning);
+  return BEGINS_NONE.test(beginning) || BEGINS_NONE.test(answer) || EMPTY_LIST.test(answer);
+}
+
+/** No words but "and" and "or"; numbers may only number points. */
+const JOINS = /^[^\p{L}]*(?:(?:and|or)[^\p{L}]*)?$/iu;
+const LONGEST_JOINT = 1_000;
+
+/** How many mentions follow each other without words between. */
+function listLength(text: string, mentions: readonly LabelMention[]): number {
+  const breaks = mentions.findIndex(({ start }, at) => {
+    const end = mentions[at - 1]?.end ?? start;
+    return start - end > LONGEST_JOINT || !JOINS.test(text.slice(end, start));
+  });
+  return breaks < 0 ? mentions.length : breaks;
+}
+
+const POINT = /(?:^|\n)[ \t]*[-*+•][ \t][^\n]*$/u;
+
+/** Whether the mention's line is a bullet, which may hold an explanation. */
+const isPoint = (text: string, { start }: LabelMention): boolean =>
+  POINT.test(text.slice(Math.max(0, start - NEAR), start));

@@ -19,62 +19,23 @@ const TYPES_ELSEWHERE: Readonly<Record<string, string>> = {
   ...{ decimal: 'number', bool: 'boolean', list: 'array', dict: 'object', map: 'object', none: 'null' },
 };
 
+const words = (text: string): string[] => text.split(/\s+/);
+
 /** Keywords whose value is a schema, a list of schemas, or schemas by name. */
-const ONE = [
-  'additionalItems',
-  'additionalProperties',
-  'contains',
-  'contentSchema',
-  'else',
-  'if',
-  'items',
-  'not',
-].concat(...['propertyNames', 'then', 'unevaluatedItems', 'unevaluatedProperties']);
+const ONE = words(
+  `additionalItems additionalProperties contains contentSchema else if items not propertyNames then
+   unevaluatedItems unevaluatedProperties`,
+);
 const SEVERAL = ['allOf', 'anyOf', 'items', 'oneOf', 'prefixItems'];
 const NAMED = ['$defs', 'definitions', 'dependencies', 'dependentSchemas', 'patternProperties', 'properties'];
 const KEYWORDS = [
   ...new Set([...ONE, ...SEVERAL, ...NAMED]),
-  ...[
-    '$anchor',
-    '$comment',
-    '$dynamicAnchor',
-    '$dynamicRef',
-    '$id',
-    '$ref',
-    '$schema',
-    '$vocabulary',
-    'const',
-  ],
-  ...[
-    'contentEncoding',
-    'contentMediaType',
-    'default',
-    'dependentRequired',
-    'deprecated',
-    'description',
-    'enum',
-  ],
-  ...[
-    'examples',
-    'exclusiveMaximum',
-    'exclusiveMinimum',
-    'format',
-    'maxContains',
-    'maximum',
-    'maxItems',
-    'maxLength',
-  ],
-  ...[
-    'maxProperties',
-    'minContains',
-    'minimum',
-    'minItems',
-    'minLength',
-    'minProperties',
-    'multipleOf',
-    'pattern',
-  ],
-  ...['readOnly', 'required', 'title', 'type', 'uniqueItems', 'writeOnly'],
+  ...words(
+    `$anchor $comment $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary const contentEncoding
+     contentMediaType default dependentRequired deprecated description enum examples exclusiveMaximum
+     exclusiveMinimum format maxContains maximum maxItems maxLength maxProperties minContains minimum
+     minItems minLength minProperties multipleOf pattern readOnly required title type uniqueItems writeOnly`,
+  ),
 ];
 /** Common extra names: they mean nothing here, and are no misspelled keywords. */
 const BESIDE = new Set(['example', 'id', 'nullable', 'name', 'discriminator', 'xml', 'enumNames', 'titles']);

@@ -16,19 +16,9 @@ import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
 import { nameOf, rows } from '../source/source.js';
 import { type CheckReport, type Counting, checkReport } from './check-report.js';
 import { type Inspected, Inspection } from './inspection.js';
-import type { QuoteLimits } from './quote.js';
 
 /** No key, no address. */
 type CheckWorld = Pick<World, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
-
-function quoteLimits({ limits }: Settings): QuoteLimits {
-  const { concurrency, requestsPerMinute, tokensPerMinute, deadlineMs, budget } = limits;
-  return {
-    ...{ concurrency, requestsPerMinute, tokensPerMinute },
-    deadlineSeconds: deadlineMs === null ? null : deadlineMs / 1000,
-    budget: budget ?? { tokens: null, cost: null },
-  };
-}
 
 const MEGABYTE = 1_000_000;
 
@@ -38,7 +28,6 @@ const MEGABYTE = 1_000_000;
  * @throws the reason of the halt's signal
  */
 export async function checkJob(settings: Settings, world: CheckWorld): Promise<CheckReport> {
-  const limits = quoteLimits(settings);
   const { output } = settings;
   if (output.path !== '-') assertNotInput(outputFiles(output.path), settings);
   const input = await readInput(settings, world);
@@ -49,10 +38,10 @@ export async function checkJob(settings: Settings, world: CheckWorld): Promise<C
     const plan = await planRows(settings, input.survey);
     checkSteps(settings, input.survey, plan.format);
     const likely = await mistakes(settings, input, plan, world.halt);
-    const inspected = await inspect(input, plan, settings, counting, limits, world);
+    const inspected = await inspect(input, plan, settings, counting, world);
     const columns = plan.format.names;
     const surveyed = { sha256: input.survey.sha256, rows: input.total, columns, mistakes: likely };
-    return checkReport(settings, surveyed, counting, inspected, limits);
+    return checkReport(settings, surveyed, counting, inspected);
   } finally {
     input.discard();
   }
@@ -80,14 +69,13 @@ async function inspect(
   plan: Plan,
   settings: Settings,
   counting: Counting,
-  limits: QuoteLimits,
   world: CheckWorld,
 ): Promise<Inspected> {
   const { gold } = settings;
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding)),
     contextWindow: counting.contextWindow,
-    tokensPerMinute: limits.tokensPerMinute,
+    tokensPerMinute: settings.limits.tokensPerMinute,
     require: settings.input.require,
     parameters: settings.parameters,
     dedupe: settings.reuse.dedupe,

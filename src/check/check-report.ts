@@ -1,19 +1,8 @@
-import type { Prices } from '../account/summary.js';
-import type { AnswerSpec } from '../answer/answer-spec.js';
-import type { Parameters } from '../model.js';
+import type { Settings } from '../config/settings.js';
 import type { Encoding } from '../prompt/tokens.js';
 import { isRepeatable } from '../reuse/keys.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
-import {
-  assumed,
-  costRange,
-  EXACT,
-  type Quote,
-  type QuoteLimits,
-  quote,
-  type Range,
-  totalTokens,
-} from './quote.js';
+import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens } from './quote.js';
 
 /** `promptmill check --json`. Ranges go from no answer to every answer at its maximum. */
 export interface CheckReport {
@@ -72,16 +61,10 @@ export interface CheckReport {
   readonly first_prompt: (RenderedPrompt & { readonly clipped: boolean }) | null;
 }
 
-interface CheckedJob {
-  readonly job: string;
-  readonly endpoint: { readonly deployment: string; readonly apiVersion: string };
-  readonly input: { readonly path: string };
-  readonly prices: Prices | null;
-  readonly parameters: Parameters;
-  readonly answer: AnswerSpec;
-  readonly onInvalid: { readonly askAgain: number; readonly deployment: string | null } | null;
-  readonly reuse: { readonly dedupe: boolean };
-}
+type CheckedJob = Pick<
+  Settings,
+  'job' | 'endpoint' | 'input' | 'prices' | 'parameters' | 'answer' | 'onInvalid' | 'reuse' | 'limits'
+>;
 
 export interface Counting {
   readonly encoding: Encoding;
@@ -93,7 +76,7 @@ export interface Counting {
 const LONGEST_SHOWN = 20_000;
 
 export function checkReport(
-  { job, endpoint, input, prices, parameters, answer, onInvalid, reuse }: CheckedJob,
+  settings: CheckedJob,
   surveyed: {
     readonly sha256: string;
     readonly rows: number;
@@ -102,8 +85,8 @@ export function checkReport(
   },
   counting: Counting,
   inspected: Inspected,
-  limits: QuoteLimits,
 ): CheckReport {
+  const { job, endpoint, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
   const { tokens, duplicates, first_prompt: first } = inspected;
   const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
   const quoted = quote(tokens, inspected.requests, limits, prices, spread);

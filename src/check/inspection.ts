@@ -1,9 +1,10 @@
+import { hash } from 'node:crypto';
 import type { Fault, Outcome, Parameters, Row } from '../model.js';
 import { emptyFields, type RowRequest } from '../prompt/row-request.js';
 import { isRepeatable, requestText } from '../reuse/keys.js';
+import { PlaceIndex } from '../reuse/place-index.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
-import { type DuplicateRows, Duplicates } from './duplicates.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 export interface InspectionRules {
@@ -58,7 +59,6 @@ export interface Inspected {
 
 /** Memory does not grow with the number of rows. */
 export class Inspection {
-  readonly #rules: InspectionRules;
   readonly #suffixTokens: (suffix: string) => number;
   readonly #skipped = new Findings();
   readonly #problems = new Findings();
@@ -74,8 +74,7 @@ export class Inspection {
   #longest: Inspected['longest_prompt'] = null;
   #first: RenderedPrompt | null = null;
 
-  constructor(rules: InspectionRules) {
-    this.#rules = rules;
+  constructor(private readonly rules: InspectionRules) {
     this.#suffixTokens = lastRemembered(rules.count);
     this.#requests = new RequestCount(rules.grouping);
   }
@@ -98,7 +97,7 @@ export class Inspection {
       const isCopy = this.#send(row, request.prompt, request.parameters);
       if (isCopy) this.#requests.pass(bytes);
       else {
-        const answer = answerBytes({ ...this.#rules.parameters, ...request.parameters }, request.prompt);
+        const answer = answerBytes({ ...this.rules.parameters, ...request.parameters }, request.prompt);
         this.#requests.send(bytes, JSON.stringify(request.parameters), answer);
       }
     }
@@ -111,7 +110,7 @@ export class Inspection {
         to_send: this.#sent,
         skipped: this.#skippedRows,
         failing: this.#problems.rows,
-        ...(this.#rules.dedupe && { copied: this.#copied }),
+        ...(this.rules.dedupe && { copied: this.#copied }),
       },
       skipped: this.#skipped.toList(),
       problems: this.#problems.toList(),
@@ -131,17 +130,17 @@ export class Inspection {
       return;
     }
     this.#skippedRows++;
-    for (const field of emptyFields(row, this.#rules.require)) {
+    for (const field of emptyFields(row, this.rules.require)) {
       this.#skipped.add(row, { code: field, message: `${field} is empty` });
     }
   }
 
   /** @returns whether the row is a copy, which is not sent */
   #send(row: Row, text: string, own: Parameters | null): boolean {
-    const parameters = { ...this.#rules.parameters, ...own };
+    const parameters = { ...this.rules.parameters, ...own };
     const { max_tokens, suffix } = parameters;
     // The model also reads the suffix.
-    const tokens = this.#rules.count(text) + this.#suffixTokens(suffix ?? '');
+    const tokens = this.rules.count(text) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
     const tooLong = this.#tooLong(tokens, generated);
     if (tooLong !== null) {
@@ -151,13 +150,13 @@ export class Inspection {
     const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
     const { number, line } = row;
     const isRepeat = this.#duplicates.add(requestText(text, parameters), line, sums);
-    if (isRepeat && this.#rules.dedupe && isRepeatable(parameters)) {
+    if (isRepeat && this.rules.dedupe && isRepeatable(parameters)) {
       this.#copied++;
       return true;
     }
     const tooLarge = this.#tooLarge(sums);
     if (tooLarge !== null) this.#warnings.add(row, tooLarge);
-    const { goldInPrompt: gold } = this.#rules;
+    const { goldInPrompt: gold } = this.rules;
     if (gold !== null && emptyFields(row, [gold]).length === 0) this.#warnings.add(row, goldIsSent(gold));
     this.#sent++;
     this.#tokens = added(this.#tokens, sums);
@@ -169,7 +168,7 @@ export class Inspection {
 
   /** A run cannot know beforehand that the service will refuse prompt and suffix as too long. */
   #tooLong(tokens: number, generated: number): Fault | null {
-    const { contextWindow } = this.#rules;
+    const { contextWindow } = this.rules;
     if (contextWindow === null || tokens + generated <= contextWindow) return null;
     return {
       code: 'context_length_exceeded',
@@ -181,7 +180,7 @@ export class Inspection {
 
   /** The service never admits a request larger than the whole quota. */
   #tooLarge({ prompt_tokens, most_completion_tokens }: TokenSums): Fault | null {
-    const { tokensPerMinute } = this.#rules;
+    const { tokensPerMinute } = this.rules;
     const estimate = prompt_tokens + most_completion_tokens;
     if (tokensPerMinute === null || estimate <= tokensPerMinute) return null;
     return {
@@ -260,16 +259,13 @@ interface Grouping {
  * `promptsPerRequest` rows, and up to the largest answer.
  */
 export class RequestCount {
-  readonly #grouping: Grouping;
   #requests = 0;
   /** By parameters: rows in the open request, and bytes of its answer. */
   #open = new Map<string, { rows: number; answer: number }>();
   #rows = 0;
   #bytes = 0;
 
-  constructor(grouping: Grouping) {
-    this.#grouping = grouping;
-  }
+  constructor(private readonly grouping: Grouping) {}
 
   /**
    * @param parameters the row's own, as text; rows with equal ones share requests
@@ -279,7 +275,7 @@ export class RequestCount {
     const open = this.#open.get(parameters);
     const fits =
       open !== undefined &&
-      open.rows < this.#grouping.promptsPerRequest &&
+      open.rows < this.grouping.promptsPerRequest &&
       open.answer + answer <= LARGEST_ANSWER;
     if (fits) {
       open.rows++;
@@ -303,8 +299,54 @@ export class RequestCount {
   #row(bytes: number): void {
     this.#rows++;
     this.#bytes += bytes;
-    if (this.#rows < this.#grouping.chunkSize && this.#bytes < this.#grouping.chunkBytes) return;
+    if (this.#rows < this.grouping.chunkSize && this.#bytes < this.grouping.chunkBytes) return;
     this.#open.clear();
     [this.#rows, this.#bytes] = [0, 0];
+  }
+}
+
+/** Rows whose request, prompt and parameters, repeats an earlier row's. */
+export interface DuplicateRows extends TokenSums {
+  readonly rows: number;
+  /** Too many distinct requests to remember: the figures are lower bounds. */
+  readonly at_least: boolean;
+  readonly examples: readonly { readonly line: number; readonly same_as_line: number }[];
+}
+
+const MOST_PAIRS = 20;
+
+/** Distinct requests remembered: the index takes up to 48 MB. */
+const MOST_DISTINCT = 3_000_000;
+
+/** 64 bits: among 3,000,000 requests the chance of any collision is one in four million. */
+const HASH_BYTES = 8;
+
+export class Duplicates {
+  readonly #index: PlaceIndex;
+  readonly #examples: { line: number; same_as_line: number }[] = [];
+  #rows = 0;
+  #tokens = NO_TOKENS;
+
+  /** @param most distinct requests to remember. @default 3,000,000 */
+  constructor(most: number = MOST_DISTINCT) {
+    this.#index = new PlaceIndex(most, { keyBytes: HASH_BYTES, places: false });
+  }
+
+  /** @param request its full content as text. @returns whether an earlier row asked the same */
+  add(request: string, line: number, tokens: TokenSums): boolean {
+    const key = hash('sha1', request, 'buffer').toString('base64url', 0, HASH_BYTES);
+    const first = this.#index.find(key)?.row;
+    if (first === undefined) {
+      this.#index.add(key, line, null);
+      return false;
+    }
+    this.#rows++;
+    this.#tokens = added(this.#tokens, tokens);
+    if (this.#examples.length < MOST_PAIRS) this.#examples.push({ line, same_as_line: first });
+    return true;
+  }
+
+  result(): DuplicateRows {
+    return { rows: this.#rows, at_least: this.#index.isFull, ...this.#tokens, examples: this.#examples };
   }
 }

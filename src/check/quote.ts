@@ -1,4 +1,5 @@
 import { costOf, type Prices } from '../account/summary.js';
+import type { Settings } from '../config/settings.js';
 
 export interface Range {
   readonly least: number;
@@ -18,15 +19,10 @@ export const assumed = (otherScripts: number): Range => ({
   most: 1.5 + 0.75 * otherScripts,
 });
 
-/** `null`: not set. */
-export interface QuoteLimits {
-  /** Calls in flight. */
-  readonly concurrency: number;
-  readonly requestsPerMinute: number | null;
-  readonly tokensPerMinute: number | null;
-  readonly deadlineSeconds: number | null;
-  readonly budget: { readonly tokens: number | null; readonly cost: number | null };
-}
+export type QuoteLimits = Pick<
+  Settings['limits'],
+  'concurrency' | 'requestsPerMinute' | 'tokensPerMinute' | 'deadlineMs' | 'budget'
+>;
 
 export interface QuotedTime {
   readonly seconds: number;
@@ -82,8 +78,8 @@ export function quote(
     time,
     deadline: quotedDeadline(time, requests, limits),
     budget: [
-      ...quotedBudget('tokens', limits.budget.tokens, total),
-      ...quotedBudget('cost', limits.budget.cost, cost),
+      ...quotedBudget('tokens', limits.budget?.tokens, total),
+      ...quotedBudget('cost', limits.budget?.cost, cost),
     ],
   };
 }
@@ -123,8 +119,8 @@ function quotedDeadline(
   requests: number,
   limits: QuoteLimits,
 ): QuotedDeadline | null {
-  const seconds = limits.deadlineSeconds;
-  if (seconds === null || requests === 0) return null;
+  if (limits.deadlineMs === null || requests === 0) return null;
+  const seconds = limits.deadlineMs / 1000;
   const verdict = time === null ? 'unknown' : time.seconds <= seconds ? 'holds' : 'does_not_hold';
   return { seconds, verdict, call_seconds: callSeconds(seconds, requests, limits) };
 }
@@ -135,11 +131,11 @@ const callSeconds = (seconds: number, requests: number, { concurrency }: QuoteLi
 
 function quotedBudget(
   limit: QuotedBudget['limit'],
-  budget: number | null,
+  budget: number | null | undefined,
   range: Range | null,
 ): QuotedBudget[] {
   // A job with a cost budget and no prices is refused earlier.
-  if (budget === null || range === null) return [];
+  if (typeof budget !== 'number' || range === null) return [];
   const verdict = range.most <= budget ? 'inside' : range.least > budget ? 'exceeded' : 'depends';
   return [{ limit, budget, verdict }];
 }

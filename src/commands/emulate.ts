@@ -1,9 +1,14 @@
-import { Command } from 'commander';
-import { readEnvironment } from '../config/environment.js';
-import type { EmulatorOptions } from '../emulator/options.js';
+import { Command, Option } from 'commander';
+import { type Environment, readEnvironment } from '../config/environment.js';
+import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
+import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
+import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
+import { type EmulatorOptions, TEST_KEYS } from '../emulator/options.js';
+import { ESTIMATES, type Estimate } from '../emulator/quota.js';
+import { HINTS, type Hint } from '../emulator/refusal.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
 import { errorText, UsageError } from '../errors.js';
-import { addEmulatorOptions, emulatorOptions } from './emulate-options.js';
+import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
 
 const EXAMPLES = `
 Examples:
@@ -106,4 +111,154 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve();
     else signal.addEventListener('abort', () => resolve(), { once: true });
   });
+}
+
+interface Flags {
+  readonly host: string;
+  readonly port: number;
+  readonly refuseKey?: '1' | '2';
+  readonly deployment?: Readonly<Record<string, string>>;
+  readonly latency: number;
+  readonly latencyPerToken: number;
+  readonly seed: number;
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+  readonly requestWindow: number;
+  readonly estimate: Estimate;
+  readonly quotaHeaders: boolean;
+  readonly hint: Hint;
+  readonly filterPrompts: Threshold;
+  readonly filterCompletions: Threshold;
+  readonly filterPromptRate: number;
+  readonly filterCompletionRate: number;
+  readonly fail?: readonly FaultRate[];
+  readonly script?: string;
+}
+
+/** The defaults: the pace of the service, and no faults. */
+export function addEmulatorOptions(command: Command): Command {
+  const here = 'address to listen on; a loopback address is for this machine only';
+  const named = `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`;
+  const tokens = 'tokens admitted a minute, by estimate; a larger request is told to wait for a day';
+  const window = 'seconds over which requests are counted: 600 a minute are 10 a second, or 100 in 10';
+  const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
+  return command
+    .optionsGroup('Where:')
+    .addOption(whole('--port <n>', 'port to listen on; 0 takes a free one', [0, 65_535], 4010))
+    .option('--host <address>', here, '127.0.0.1')
+    .option('--deployment <name=model>', named, deployment)
+    .addOption(choice('--refuse-key <n>', 'refuse one of the two keys, as after it was renewed', ['1', '2']))
+    .optionsGroup('Answers:')
+    .addOption(number('--latency <ms>', 'milliseconds before an answer', [0, 600_000], 120))
+    .addOption(number('--latency-per-token <ms>', 'milliseconds for each generated token', [0, 10_000], 8))
+    .addOption(
+      whole('--seed <n>', 'changes open answers, jitter, and what chance decides', [0, 2 ** 31 - 1], 1),
+    )
+    .optionsGroup('Quota of each deployment:')
+    .addOption(whole('--requests-per-minute <n>', 'requests admitted a minute', [1, MOST]))
+    .addOption(whole('--tokens-per-minute <n>', tokens, [1, MOST]))
+    .addOption(whole('--request-window <s>', window, [1, 60], 1))
+    .addOption(choice('--estimate <how>', estimate, ESTIMATES, 'full'))
+    .option('--no-quota-headers', 'say nothing of the quota in the headers of answers')
+    .addOption(choice('--hint <how>', 'how a 429 says when to come back', HINTS, 'seconds'))
+    .optionsGroup('Content filter:')
+    .addOption(threshold('--filter-prompts <severity>', 'lowest severity that blocks a prompt'))
+    .addOption(threshold('--filter-completions <severity>', 'lowest severity that cuts a completion'))
+    .addOption(
+      number('--filter-prompt-rate <share>', 'block this share of prompts, whatever they say', [0, 1], 0),
+    )
+    .addOption(number('--filter-completion-rate <share>', 'cut this share of completions', [0, 1], 0))
+    .optionsGroup('Faults:')
+    .option('--fail <fault:share>', `a fault by chance, may be repeated; ${FAULT_NAMES}`, faultRate)
+    .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON');
+}
+
+/** @throws UsageError when the fault script cannot be read */
+export function emulatorOptions(
+  flags: Flags,
+  environment: Pick<Environment, 'keys' | 'segment'>,
+): EmulatorOptions {
+  const [first, second = first] = environment.keys;
+  return {
+    host: flags.host,
+    port: flags.port,
+    segment: environment.segment,
+    keys: first === undefined || second === undefined ? TEST_KEYS : [first, second],
+    ...(flags.refuseKey === undefined ? {} : { refusedKey: flags.refuseKey === '1' ? 1 : 2 }),
+    deployments: flags.deployment ?? {},
+    seed: flags.seed,
+    latency: { baseMs: flags.latency, perTokenMs: flags.latencyPerToken },
+    quota: {
+      requestsPerMinute: flags.requestsPerMinute ?? null,
+      tokensPerMinute: flags.tokensPerMinute ?? null,
+      requestWindowSeconds: flags.requestWindow,
+      estimate: flags.estimate,
+    },
+    quotaHeaders: flags.quotaHeaders,
+    hint: flags.hint,
+    filter: {
+      prompts: { threshold: flags.filterPrompts, rate: flags.filterPromptRate },
+      completions: { threshold: flags.filterCompletions, rate: flags.filterCompletionRate },
+    },
+    faults: flags.fail ?? [],
+    script: flags.script === undefined ? [] : readFaultScript(flags.script),
+  };
+}
+
+const choice = (flags: string, description: string, values: readonly string[], preset?: string): Option =>
+  new Option(flags, description).choices(values).default(preset);
+
+const threshold = (flags: string, description: string): Option =>
+  choice(flags, description, THRESHOLDS, 'medium');
+
+/** Most requests or tokens per minute. */
+const MOST = 1_000_000_000;
+
+type Range = readonly [least: number, most: number];
+
+const whole = (flags: string, description: string, range: Range, preset?: number): Option =>
+  number(flags, description, range, preset, true);
+
+function number(
+  flags: string,
+  description: string,
+  [least, most]: Range,
+  preset?: number,
+  isWhole = false,
+): Option {
+  const option = new Option(flags, description).default(preset);
+  return option.argParser((text) => {
+    const value = text.trim() === '' ? Number.NaN : Number(text);
+    if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) return value;
+    const expected = `a ${isWhole ? 'whole ' : ''}number from ${least} to ${most}`;
+    throw badOption(option.long ?? flags, text, expected);
+  });
+}
+
+function deployment(text: string, others: Readonly<Record<string, string>> = {}) {
+  const [name = '', model = ''] = text.split('=', 2);
+  if (name !== '' && modelOf(model)) return { ...others, [name]: model };
+  throw badOption('--deployment', text, `a name, =, and a model such as ${CALLABLE_MODELS}`);
+}
+
+function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
+  const [, name = '', rate = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
+  const fault = disturbanceNamed(name);
+  if (!fault || Number(rate) > 1) {
+    throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
+  }
+  const rates = [...others, { fault, rate: Number(rate) }];
+  // Decimal fractions that add up to 1 may come out slightly above it.
+  if (rates.reduce((sum, { rate }) => sum + rate, 0) > 1 + 1e-9) {
+    throw badOption('--fail', text, 'possible: all shares together are more than 1');
+  }
+  return rates;
+}
+
+function badOption(option: string, text: string, expected: string): UsageError {
+  return new UsageError(
+    'bad_option',
+    `${option} ${JSON.stringify(text)} is not ${expected}`,
+    'promptmill emulate --help explains the options.',
+  );
 }

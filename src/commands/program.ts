@@ -4,8 +4,7 @@ import { UsageError } from '../errors.js';
 import { nearest } from '../nearest.js';
 import { packageFile } from '../package-file.js';
 import { told } from '../render/terminal-text.js';
-import { shellWord } from '../shell-word.js';
-import { asStarted, type COMMAND_NAMES } from '../started.js';
+import { asStarted, type COMMAND_NAMES, shellWord } from '../started.js';
 import type { UnderWay } from './last-words.js';
 import type { Exit } from './signals.js';
 

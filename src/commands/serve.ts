@@ -1,17 +1,24 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError } from 'commander';
 import type { Logger } from 'pino';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { logLevelOf, type RunFlags } from '../config/settings.js';
+import { errorText, PromptmillError } from '../errors.js';
 import { Halt } from '../halt.js';
+import { runOpened } from '../library/run-opened.js';
+import { LockedError } from '../lock.js';
+import { packageFile } from '../package-file.js';
+import { QueueViews } from '../queue/queue-views.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import { scheduleQueue } from '../schedule/schedule.js';
+import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
 import { serve } from '../schedule/serve.js';
-import { notedProblems, serveFolder } from '../schedule/serve-state.js';
-import { QUEUE_FORMS } from '../store/open.js';
-import { startDashboard } from './dashboard.js';
-import { wholeNumber } from './job.js';
+import { notedProblems, resultOf, serveFolder } from '../schedule/serve-state.js';
+import { isShared, openLookout, openStore, QUEUE_FORMS } from '../store/open.js';
+import { startWeb } from '../web/web.js';
+import { openJob, wholeNumber } from './job.js';
 import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
-import { runScheduled } from './scheduled-run.js';
 import { type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends Pick<RunFlags, 'queue' | 'emulate' | 'logLevel'> {
@@ -126,4 +133,137 @@ function jobsFolder(log: Logger): string[] {
 function portNumber(value: string): number {
   if (/^\d{1,5}$/.test(value) && Number(value) < 65_536) return Number(value);
   throw new InvalidArgumentError(`must be a port from 0 to 65535, got ${value}`);
+}
+
+interface DashboardOptions {
+  readonly environment: Environment;
+  readonly queue: string;
+  readonly emulated: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly log: Logger;
+  readonly problems: () => readonly string[];
+}
+
+/**
+ * Starts the dashboard of a store. With the embedded store it shows runs and workers only: each queue is
+ * inside the process of its run.
+ * @throws UsageError without a password, and when the address or the store is not available
+ */
+export async function startDashboard(options: DashboardOptions): Promise<{ close(): Promise<void> }> {
+  const { environment, emulated, host, port, log, problems } = options;
+  const { keyValue, queues, close } = await openViews(options);
+  try {
+    const { dashboardUser: user, dashboardPassword: password } = environment;
+    const alsoQueues = [scheduleQueue(emulated)];
+    const web = await startWeb({
+      keyValue,
+      queues,
+      alsoQueues,
+      login: { user, password },
+      host,
+      port,
+      version: version(),
+      problems,
+      log,
+    });
+    log.info({ url: web.url, user }, 'the dashboard listens');
+    return {
+      close: async () => {
+        await web.close();
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function openViews({ environment, queue, log }: DashboardOptions) {
+  const options = { stateDir: environment.stateDir, onWarning: () => {} };
+  if (!isShared(queue)) return { ...(await openLookout(queue, options)), queues: null };
+  const store = await openStore(queue, options);
+  const queues = new QueueViews(store, log);
+  return {
+    keyValue: store.keyValue,
+    queues,
+    close: async () => {
+      await Promise.all([queues.close(), store.close()]);
+    },
+  };
+}
+
+const version = (): string => JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version;
+
+/**
+ * Runs a job like `promptmill run --overwrite`, in this process, with messages in the log. Reads the job file
+ * and `.env` again.
+ */
+export async function runScheduled(
+  scheduled: ScheduledRun,
+  flags: RunFlags,
+  log: Logger,
+): Promise<ScheduledRunEnd> {
+  try {
+    const result = await runToEnd(scheduled, flags, log);
+    if (result === null) {
+      log.warn('not started: the job file has no schedule of this name any more');
+      return { run: null, state: 'not started', result: 'its job file has no schedule any more' };
+    }
+    return endOf(result, log);
+  } catch (error) {
+    if (scheduled.halt.reason?.kind === 'signal')
+      return { run: null, state: 'interrupted', result: 'before it began' };
+    return notStarted(error, log);
+  }
+}
+
+async function runToEnd(
+  { job, path, halt, leave, onBegun }: ScheduledRun,
+  flags: RunFlags,
+  log: Logger,
+): Promise<RunResult | null> {
+  const opened = openJob(path, { ...flags, overwrite: true, scheduled: true });
+  if (opened.job.schedule === undefined || opened.settings.job !== job) return null;
+  const world = {
+    halt,
+    log,
+    env: process.env,
+    leave,
+    stdin: process.stdin,
+    stdout: process.stdout,
+    onBegun: async (manifest: string | null) => {
+      if (manifest !== null) await onBegun(manifest);
+    },
+  };
+  return await runOpened(opened, world, runJob);
+}
+
+function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {
+  const { run } = summary;
+  const facts = { run, output: summary.output, ...summary.rejected };
+  const result = resultOf(summary);
+  if (halted === null) {
+    const level = summary.missed !== null ? 'error' : summary.rows.failed > 0 ? 'warn' : 'info';
+    const state = summary.rejected ? 'rejected' : 'finished';
+    log[level](facts, `${state}: ${result}`);
+    return { run, state, result };
+  }
+  if (halted.kind === 'signal') {
+    log.info(facts, `interrupted: ${result}`);
+    return { run, state: 'interrupted', result };
+  }
+  log.error(facts, `stopped early: ${summary.stopped}`);
+  return { run, state: 'stopped', result };
+}
+
+/** A job that cannot run does not stop other jobs. */
+function notStarted(error: unknown, log: Logger): ScheduledRunEnd {
+  const message = errorText(error);
+  if (error instanceof LockedError) log.warn(`skipped: ${message}`);
+  else if (error instanceof PromptmillError)
+    log.error(`not started: ${[message, error.hint].join('\n').trimEnd()}`);
+  else log.error({ err: error }, 'ended by a defect; please report it');
+  return { run: null, state: 'not started', result: message };
 }

@@ -3,7 +3,7 @@ import { cost, count, counted, duration, percent } from '../figures.js';
 import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
-import type { Transitions } from './pairs.js';
+import type { Transitions } from './comparison.js';
 
 const MOST_PARTS = 15;
 const NAME = 20;

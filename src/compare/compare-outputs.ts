@@ -13,11 +13,9 @@ import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
 import { assertNotReplaced, finishedOutput, summaryIfAny, warningOf } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
-import { ComparedOutput } from './compared-output.js';
-import { type Agreement, Comparison, type PartAgreement } from './comparison.js';
+import { ComparedOutput, onDisk, Spool } from './compared-output.js';
+import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
 import { type Match, Matching } from './matching.js';
-import { onDisk, Spool } from './on-disk.js';
-import type { Transitions } from './pairs.js';
 import { SideFigures } from './side-figures.js';
 
 /** `promptmill compare --json`. Shares are from 0 to 1. */

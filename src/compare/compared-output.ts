@@ -1,10 +1,24 @@
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
-import { UsageError } from '../errors.js';
+import type { StoredSummary } from '../account/summary.js';
+import { errorText, PromptmillError, UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { isObject, parseJson, valueText } from '../json.js';
 import { unknownNames } from '../nearest.js';
 import { uninert } from '../output/formula.js';
-import { ANY_JOB, type Output, type OutputRecord, type RecordedJob, readOutput } from '../output/reader.js';
+import { outputBytes, packingOf } from '../output/output-bytes.js';
+import {
+  ANY_JOB,
+  type Output,
+  type OutputRecord,
+  outputAt,
+  type RecordedJob,
+  readOutput,
+} from '../output/reader.js';
 import { ABSTAINED, ANSWER_SOURCE, CONFIDENCE, LOGPROBS, ORIGINS } from '../output/result-columns.js';
 import type { Side } from './matching.js';
 import { answerColumns, isResultName, type Said, saidReader } from './said.js';
@@ -173,3 +187,37 @@ const notAsWritten = (name: string, row: number, what: string): UsageError =>
     `${name}, row ${count(row)}, is not as a run wrote it: ${what}`,
     'Put the file of the run back.',
   );
+
+export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
+  ...outputAt(path),
+  settings: summary?.details.settings ?? {},
+});
+
+/** Plain copies of packed outputs, for random access. */
+export class Spool {
+  #folder: string | null = null;
+
+  /** @throws UsageError when it cannot be unpacked, and the reason of the signal */
+  async plain(path: string, signal?: AbortSignal): Promise<string> {
+    if (packingOf(path) === null) return path;
+    try {
+      this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
+      const copy = join(this.#folder, 'plain');
+      await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }), { signal });
+      return copy;
+    } catch (error) {
+      if (error instanceof PromptmillError) throw error;
+      signal?.throwIfAborted();
+      throw new UsageError(
+        'output_not_unpacked',
+        `cannot unpack ${path} into ${tmpdir()}: ${errorText(error)}`,
+        'Free some space there, or name another folder with TMPDIR.',
+        { cause: error },
+      );
+    }
+  }
+
+  async remove(): Promise<void> {
+    if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
+  }
+}

@@ -1,8 +1,7 @@
 import type { LastRun } from '../resume/last-run.js';
-import { ComparedOutput, type OutputToCompare } from './compared-output.js';
+import { ComparedOutput, type OutputToCompare, onDisk, Spool } from './compared-output.js';
 import { type Agreement, Comparison } from './comparison.js';
 import { Matching } from './matching.js';
-import { onDisk, Spool } from './on-disk.js';
 
 /**
  * Compares the answers of a run with the last run's, in one pass over both.

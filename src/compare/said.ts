@@ -1,4 +1,4 @@
-import { NONE, SEPARATOR } from '../answer/several-labels.js';
+import { NONE, SEPARATOR } from '../answer/label-answer.js';
 import { canonical, exactOr, isObject, valueText } from '../json.js';
 import { type Json, type Outcome, STATUSES } from '../model.js';
 import type { OutputRecord } from '../output/reader.js';

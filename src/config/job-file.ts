@@ -19,9 +19,9 @@ import {
 import { errorCode, errorText, UsageError } from '../errors.js';
 import { count } from '../figures.js';
 import { nearest } from '../nearest.js';
-import { shellWord } from '../shell-word.js';
 import { formatOfName } from '../source/format.js';
 import { kindOfName } from '../source/kind.js';
+import { shellWord } from '../started.js';
 import { type Environment, readEnvironment } from './environment.js';
 import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { AnswerSpec } from '../answer/answer-spec.js';
 import { schemaProblems } from '../answer/json-answer.js';
-import { SEPARATOR } from '../answer/several-labels.js';
+import { SEPARATOR } from '../answer/label-answer.js';
 import { either } from '../errors.js';
 import type { Parameters } from '../model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
@@ -14,7 +14,7 @@ import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
 import { above0, price, share, whole } from './numbers.js';
-import { onInvalidProblems, onInvalidSchema } from './on-invalid-schema.js';
+import { onInvalidProblems, onInvalidSchema, problem } from './on-invalid-schema.js';
 
 /**
  * The one place for the fields of a job file: meaning, unit and default. `npm run schema` generates
@@ -449,32 +449,27 @@ const FIXED_PARAMETERS = {
 function confidenceProblems(job: ConfidenceParts) {
   const { answer, output } = job;
   const { confidence, votes } = sureness(answer);
-  if (confidence !== undefined && votes !== undefined) {
-    return [
-      {
-        path: ['answer', 'votes'],
-        message: 'cannot stand beside answer.confidence: take one out',
-        input: votes,
-      },
-    ];
-  }
+  if (confidence !== undefined && votes !== undefined)
+    return [problem('answer.votes', 'cannot stand beside answer.confidence: take one out', votes)];
   if (confidence !== undefined) return logprobsProblems(job);
-  const needs = (path: string[], input: unknown, what = 'answer.confidence or answer.votes') => [
-    { path, message: `needs ${what}`, input },
-  ];
   if (votes !== undefined) {
     const isNumber = answer !== undefined && !('labels' in answer);
     return [
-      ...(output.probabilities && isNumber ? needs(['output', 'probabilities'], true, 'answer.labels') : []),
+      ...(output.probabilities && isNumber
+        ? [problem('output.probabilities', 'needs answer.labels', true)]
+        : []),
       ...votesProblems(job, votes),
     ];
   }
   const fields = answer !== undefined && 'labels' in answer ? answer : null;
-  const abstaining = (['abstain_below', 'abstain'] as const).flatMap((name) => {
-    const input = fields?.[name];
-    return input === undefined ? [] : needs(['answer', name], input);
-  });
-  return [...(output.probabilities ? needs(['output', 'probabilities'], true) : []), ...abstaining];
+  const unsure = {
+    'output.probabilities': output.probabilities || undefined,
+    'answer.abstain_below': fields?.abstain_below,
+    'answer.abstain': fields?.abstain,
+  };
+  return Object.entries(unsure).flatMap(([field, input]) =>
+    input === undefined ? [] : [problem(field, 'needs answer.confidence or answer.votes', input)],
+  );
 }
 
 function sureness(answer: ConfidenceParts['answer']) {
@@ -485,11 +480,12 @@ function sureness(answer: ConfidenceParts['answer']) {
 
 function logprobsProblems({ answer, parameters, row_parameters }: ConfidenceParts) {
   const { temperature, logprobs, echo } = parameters;
-  const must = (field: string, what: string, input: unknown) => ({
-    path: ['parameters', field],
-    message: `must be ${what}, or left out, where answer.confidence is logprobs`,
-    input,
-  });
+  const must = (field: string, what: string, input: unknown) =>
+    problem(
+      `parameters.${field}`,
+      `must be ${what}, or left out, where answer.confidence is logprobs`,
+      input,
+    );
   return [
     ...severalProblems(
       answer,
@@ -506,20 +502,12 @@ function votesProblems({ answer, parameters, row_parameters }: ConfidenceParts, 
   const { temperature, n, best_of, logprobs } = parameters;
   const without = (field: string, why: string, input: unknown) =>
     typeof input === 'number'
-      ? [
-          {
-            path: ['parameters', field],
-            message: `must be left out where answer.votes is given: ${why}`,
-            input,
-          },
-        ]
+      ? [problem(`parameters.${field}`, `must be left out where answer.votes is given: ${why}`, input)]
       : [];
   const same = 'must be above 0, or left out, where answer.votes is given: at 0 all votes are the same';
   return [
     ...severalProblems(answer, 'where answer.votes is given: the votes are for one label'),
-    ...(temperature === 0
-      ? [{ path: ['parameters', 'temperature'], message: same, input: temperature }]
-      : []),
+    ...(temperature === 0 ? [problem('parameters.temperature', same, temperature)] : []),
     ...without('n', `each request has n: ${votes}`, n),
     ...without('best_of', 'all choices vote', best_of),
     ...without('logprobs', 'a record has those of one choice only', logprobs),
@@ -529,7 +517,7 @@ function votesProblems({ answer, parameters, row_parameters }: ConfidenceParts, 
 
 const severalProblems = (answer: ConfidenceParts['answer'], why: string) =>
   answer !== undefined && 'labels' in answer && answer.multiple
-    ? [{ path: ['answer', 'multiple'], message: `cannot be true ${why}`, input: true }]
+    ? [problem('answer.multiple', `cannot be true ${why}`, true)]
     : [];
 
 const fixedProblems = (
@@ -547,7 +535,49 @@ function abstainProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
     answer.abstain_below !== undefined
       ? 'cannot stand beside answer.abstain_below: take one of them out'
       : answer.gold === undefined && 'needs answer.gold, on which the threshold is found';
-  return message ? [{ path: ['answer', 'abstain'], message, input: answer.abstain }] : [];
+  return message ? [problem('answer.abstain', message, answer.abstain)] : [];
+}
+
+function scoreProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
+  return (['accuracy', 'f1'] as const).flatMap((name) => {
+    const input = answer?.require[name];
+    if (answer === undefined || input === undefined) return [];
+    const message =
+      answer.gold === undefined
+        ? 'needs answer.gold, the column with the right answers'
+        : name === 'f1' && 'json' in answer && 'needs labels or a number: JSON has no F1';
+    return message ? [problem(`answer.require.${name}`, message, input)] : [];
+  });
+}
+
+function needProblems({ answer, limits, prices, parameters, row_parameters }: JobParts) {
+  const { stop_after_failures: most, budget } = limits;
+  const abstained = typeof most === 'object' ? most.abstained : undefined;
+  const abstains = answer !== undefined && 'labels' in answer && answer.abstain_below !== undefined;
+  const noTokens = answer !== undefined && parameters.max_tokens === 0;
+  return [
+    ...(abstained === undefined || abstains
+      ? []
+      : [problem('limits.stop_after_failures.abstained', 'needs answer.abstain_below', abstained)]),
+    ...(budget?.cost === undefined || prices !== undefined
+      ? []
+      : [
+          problem(
+            'limits.budget.cost',
+            `needs prices, without which tokens have no cost, got ${budget.cost}: add a line such as prices: { prompt: 0.0015, completion: 0.002 }`,
+            budget.cost,
+          ),
+        ]),
+    ...(noTokens && !row_parameters.includes('max_tokens')
+      ? [
+          problem(
+            'parameters.max_tokens',
+            'must be at least 1 where the job has an answer: with 0 no answer is written',
+            0,
+          ),
+        ]
+      : []),
+  ];
 }
 
 interface ConfidenceParts {
@@ -555,6 +585,11 @@ interface ConfidenceParts {
   readonly parameters: Parameters;
   readonly row_parameters: readonly string[];
   readonly output: z.output<typeof outputSchema>;
+}
+
+interface JobParts extends ConfidenceParts {
+  readonly limits: z.output<typeof limitsSchema>;
+  readonly prices?: unknown;
 }
 
 const jobFileSchema = z
@@ -604,44 +639,15 @@ const jobFileSchema = z
         'What to do when a run has finished or stopped early; not when it was interrupted by a signal.',
       ),
   })
-  .check(({ value: { answer }, issues }) => {
-    for (const name of ['accuracy', 'f1'] as const) {
-      const input = answer?.require[name];
-      if (answer === undefined || input === undefined) continue;
-      const message =
-        answer.gold === undefined
-          ? 'needs answer.gold, the column with the right answers'
-          : name === 'f1' && 'json' in answer && 'needs labels or a number: JSON has no F1';
-      if (message) issues.push({ code: 'custom', path: ['answer', 'require', name], message, input });
-    }
-  })
-  .check(({ value: { answer, limits }, issues }) => {
-    const most = limits.stop_after_failures;
-    const input = typeof most === 'object' ? most.abstained : undefined;
-    const abstains = answer !== undefined && 'labels' in answer && answer.abstain_below !== undefined;
-    if (input === undefined || abstains) return;
-    const path = ['limits', 'stop_after_failures', 'abstained'];
-    issues.push({ code: 'custom', path, message: 'needs answer.abstain_below', input });
-  })
-  .check(({ value: { limits, prices }, issues }) => {
-    const input = limits.budget?.cost;
-    if (input === undefined || prices !== undefined) return;
-    const message = `needs prices, without which tokens have no cost, got ${input}: add a line such as prices: { prompt: 0.0015, completion: 0.002 }`;
-    issues.push({ code: 'custom', path: ['limits', 'budget', 'cost'], message, input });
-  })
-  .check(({ value: { answer, parameters, row_parameters }, issues }) => {
-    const { max_tokens: input } = parameters;
-    if (answer === undefined || input !== 0 || row_parameters.includes('max_tokens')) return;
-    const message = 'must be at least 1 where the job has an answer: with 0 no answer is written';
-    issues.push({ code: 'custom', path: ['parameters', 'max_tokens'], message, input });
-  })
   .check(({ value, issues }) => {
-    for (const problem of [
+    for (const found of [
+      ...scoreProblems(value),
+      ...needProblems(value),
       ...confidenceProblems(value),
       ...onInvalidProblems(value),
       ...abstainProblems(value),
     ])
-      issues.push({ code: 'custom', ...problem });
+      issues.push({ code: 'custom', ...found });
   })
   .describe('A Promptmill job');
 

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.js';
-import { followUpTemplate } from '../prompt/follow-up.js';
+import { followUpTemplate } from '../prompt/template.js';
 import { whole } from './numbers.js';
 
 const MOST = 10;
@@ -41,14 +41,18 @@ export const onInvalidSchema = z
   })
   .describe('What to do with an answer that does not fit. Default: the row is completed without an answer.');
 
+/** @param field with points between its names */
+export const problem = (field: string, message: string, input?: unknown) => ({
+  path: field.split('.'),
+  message,
+  input,
+});
+
 export function onInvalidProblems({ answer, service, limits }: OnInvalidParts) {
   if (answer?.on_invalid === undefined) return [];
   const { repair, ask_again, prompt, deployment } = answer.on_invalid;
-  const at = (field: 'repair' | 'prompt' | 'deployment', message: string, input?: unknown) => ({
-    path: ['answer', 'on_invalid', field],
-    message,
-    input,
-  });
+  const at = (field: 'repair' | 'prompt' | 'deployment', message: string, input?: unknown) =>
+    problem(`answer.on_invalid.${field}`, message, input);
   const budget = limits.budget?.cost;
   return [
     ...(repair && !('json' in answer)
@@ -62,12 +66,11 @@ export function onInvalidProblems({ answer, service, limits }: OnInvalidParts) {
     ...(deployment === undefined || budget === undefined
       ? []
       : [
-          {
-            path: ['limits', 'budget', 'cost'],
-            message:
-              'cannot be kept with answer.on_invalid.deployment, which has a price of its own: use limits.budget.tokens',
-            input: budget,
-          },
+          problem(
+            'limits.budget.cost',
+            'cannot be kept with answer.on_invalid.deployment, which has a price of its own: use limits.budget.tokens',
+            budget,
+          ),
         ]),
   ];
 }

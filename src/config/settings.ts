@@ -1,7 +1,10 @@
 import { join } from 'node:path';
+import { answerReader } from '../answer/answer.js';
 import { UsageError } from '../errors.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
+import type { RecordedJob } from '../output/reader.js';
+import { originColumns } from '../reuse/keys.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import type { NamedJob } from './job-schema.js';
@@ -123,4 +126,24 @@ export function logLevelOf(value: string): LogLevel {
     `the log level must be one of ${LOG_LEVELS.join(', ')}, got ${value}`,
     'Correct --log-level, or PROMPTMILL_LOG_LEVEL in the environment or .env.',
   );
+}
+
+export type RecordSettings = Pick<
+  Settings,
+  'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+>;
+
+/** Writers and readers must use the same options: an input column named like a result is renamed. */
+export function recordOptions(job: RecordSettings): RecordedJob {
+  const { output, parameters } = job;
+  return {
+    spec: job.answer,
+    answer: answerReader(job.answer),
+    select: output.columns ?? undefined,
+    formulas: output.formulas,
+    origins: originColumns(job.reuse),
+    answerSource: job.answerSource,
+    probabilities: output.probabilities,
+    logprobs: typeof parameters.logprobs === 'number' || job.rowParameters.includes('logprobs'),
+  };
 }

@@ -1,13 +1,13 @@
 import type { AnswerSpec } from '../answer/answer-spec.js';
 import type { Tokenizer } from '../prompt/tokens.js';
+import { pick, randomFrom } from '../random.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
-import { drawn, type Possibility } from './answers/possible.js';
+import { drawn, type Possibility } from './answers/labels.js';
 import { type Reading, readingOf } from './answers/reading.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
 import { type Logprobs, logprobsOf, type PossiblePieces, sharesAlong } from './logprobs.js';
-import { pick, randomFrom } from './random.js';
 import { invalidRequest, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
 

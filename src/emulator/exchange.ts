@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { loadTokenizer } from '../prompt/tokens.js';
+import { randomFrom } from '../random.js';
 import { type Envelope, responseBody, streamBodies } from './body.js';
 import { complete, promptTokensOf } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';
@@ -8,7 +9,6 @@ import { disturbed, inPlaceOfAnswer } from './disturbance.js';
 import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import { estimateOf } from './quota.js';
-import { randomFrom } from './random.js';
 import { limitHeaders, Refusal, rateLimited, serverError } from './refusal.js';
 import { type CompletionRequest, parseRequest, readBody } from './request.js';
 import { pageOf, plainTarget, routeOf, type Target } from './routes.js';

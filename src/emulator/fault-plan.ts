@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import * as z from 'zod';
 import { errorText, UsageError } from '../errors.js';
-import type { Json } from '../model.js';
+import { fingerprintOf, randomFrom } from '../random.js';
 import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
-import { fingerprintOf, randomFrom } from './random.js';
 
 /** A fault for a random share of all requests. */
 export interface FaultRate {
@@ -31,29 +30,26 @@ export interface ScriptRule {
  * the order of requests has no effect, and a repeated prompt can succeed.
  */
 export class FaultPlan {
-  readonly #rates: readonly FaultRate[];
-  readonly #script: readonly ScriptRule[];
-  readonly #seed: number;
   readonly #applied = new Map<ScriptRule, number>();
   /** Fingerprint of prompts → how often they were seen. Grows by about 50 bytes per distinct prompt. */
   readonly #seen = new Map<number, number>();
   #requests = 0;
 
-  constructor(rates: readonly FaultRate[], script: readonly ScriptRule[], seed: number) {
-    this.#rates = rates;
-    this.#script = script;
-    this.#seed = seed;
-  }
+  constructor(
+    private readonly rates: readonly FaultRate[],
+    private readonly script: readonly ScriptRule[],
+    private readonly seed: number,
+  ) {}
 
   /** The fault for the next request; `null` for a regular answer. */
   next(prompts: readonly string[]): Drawn | null {
     this.#requests += 1;
-    if (this.#rates.length === 0 && this.#script.length === 0) return null;
+    if (this.rates.length === 0 && this.script.length === 0) return null;
     const text = prompts.join('\n');
     const fingerprint = fingerprintOf(text);
     const times = (this.#seen.get(fingerprint) ?? 0) + 1;
     this.#seen.set(fingerprint, times);
-    const random = randomFrom(this.#seed, `fault ${times}\n${text}`);
+    const random = randomFrom(this.seed, `fault ${times}\n${text}`);
     // Drawn before the script is consulted, so that a script does not change the faults of other requests.
     const draw = random();
     const fault = this.#scripted(prompts) ?? this.#drawn(draw);
@@ -61,7 +57,7 @@ export class FaultPlan {
   }
 
   #scripted(prompts: readonly string[]): Disturbance | null {
-    const rule = this.#script.find((candidate) => this.#applies(candidate, prompts));
+    const rule = this.script.find((candidate) => this.#applies(candidate, prompts));
     if (!rule) return null;
     this.#applied.set(rule, (this.#applied.get(rule) ?? 0) + 1);
     return rule.fault;
@@ -79,7 +75,7 @@ export class FaultPlan {
 
   #drawn(draw: number): Disturbance | null {
     let below = 0;
-    for (const { fault, rate } of this.#rates) {
+    for (const { fault, rate } of this.rates) {
       below += rate;
       if (draw < below) return fault;
     }
@@ -89,14 +85,10 @@ export class FaultPlan {
 
 const count = z.number().int().min(1);
 
-const json: z.ZodType<Json> = z.lazy(() =>
-  z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(json), z.record(z.string(), json)]),
-);
-
 const reply = z.strictObject({
   status: z.number().int().min(200).max(599),
   headers: z.record(z.string(), z.union([z.string(), z.number()]).transform(String)).optional(),
-  body: json.optional(),
+  body: z.json().optional(),
 });
 
 const fault = z.union([z.string(), z.number()]).transform((name, context): Disturbance => {

@@ -1,4 +1,5 @@
-import { pick, randomFrom } from './random.js';
+import { pick, randomFrom } from '../random.js';
+import { eachOf } from '../store/counters.js';
 
 /**
  * A stand-in for the content filter: a short list of phrases, each with a category and a severity. It
@@ -66,22 +67,13 @@ function worseOf(a: Severity, b: Severity): Severity {
   return SEVERITIES.indexOf(a) < SEVERITIES.indexOf(b) ? b : a;
 }
 
-function perCategory<T>(each: (category: Category) => T): { readonly [category in Category]: T } {
-  return {
-    hate: each('hate'),
-    self_harm: each('self_harm'),
-    sexual: each('sexual'),
-    violence: each('violence'),
-  };
-}
-
 function rule(category: Category, severity: Severity, phrases: string): Rule {
   return { category, severity, pattern: new RegExp(`\\b(?:${phrases})\\b`, 'i') };
 }
 
 function worst(rules: readonly Rule[], text: string): Severities {
   const found = rules.filter((candidate) => candidate.pattern.test(text));
-  return perCategory((category) =>
+  return eachOf(CATEGORIES, (category) =>
     found
       .filter((candidate) => candidate.category === category)
       .reduce<Severity>((most, { severity }) => worseOf(most, severity), 'safe'),
@@ -121,7 +113,7 @@ export function judge(prompt: string, side: FilterSide = DEFAULT_SIDE, seed = 1)
 /** Judges a completion by its own text and by what the prompt asked for. */
 export function judgeCompletion(prompt: string, text: string, side: FilterSide, seed: number): FilterReport {
   const [said, asked] = [worst(RULES, text), worst(REQUESTS, prompt)];
-  const severities = perCategory((category) => worseOf(said[category], asked[category]));
+  const severities = eachOf(CATEGORIES, (category) => worseOf(said[category], asked[category]));
   return verdict(severities, side, () => randomFrom(seed, `filter completion\n${prompt}\n${text}`));
 }
 
@@ -131,7 +123,7 @@ export function isBlocked(report: FilterReport): boolean {
 
 function verdict(severities: Severities, side: FilterSide, random: () => () => number): FilterReport {
   const drawn = side.rate > 0 ? draw(side, random()) : null;
-  return perCategory((category) => {
+  return eachOf(CATEGORIES, (category) => {
     const severity =
       drawn?.category === category ? worseOf(severities[category], drawn.severity) : severities[category];
     return { filtered: isFiltered(severity, side.threshold), severity };

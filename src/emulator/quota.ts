@@ -44,14 +44,11 @@ const NEVER = 86_400_000;
 
 /** Windows are fixed and begin with the first request. Refused requests do not count. */
 export class Quota {
-  readonly #settings: QuotaSettings;
   #start: number | null = null;
   readonly #requests = { window: 0, used: 0 };
   readonly #tokens = { window: 0, used: 0 };
 
-  constructor(settings: QuotaSettings) {
-    this.#settings = settings;
-  }
+  constructor(private readonly settings: QuotaSettings) {}
 
   /**
    * @param estimate tokens that the request may need at most
@@ -76,17 +73,17 @@ export class Quota {
   }
 
   get #windowMs(): number {
-    return this.#settings.requestWindowSeconds * 1000;
+    return this.settings.requestWindowSeconds * 1000;
   }
 
   #tokensWait(estimate: number, age: number): number {
-    const { tokensPerMinute } = this.#settings;
+    const { tokensPerMinute } = this.settings;
     if (tokensPerMinute === null || this.#tokens.used + estimate <= tokensPerMinute) return 0;
     return estimate > tokensPerMinute ? NEVER : (this.#tokens.window + 1) * MINUTE - age;
   }
 
   #remaining(): Remaining {
-    const { tokensPerMinute } = this.#settings;
+    const { tokensPerMinute } = this.settings;
     return {
       requests: this.#requestsLeft() ?? -1,
       tokens: tokensPerMinute === null ? -1 : tokensPerMinute - this.#tokens.used,
@@ -103,7 +100,7 @@ export class Quota {
    * make the minute exact: 90 a minute are 2, 1, 2, 1, … a second.
    */
   #allowedIn(window: number): number | null {
-    const { requestsPerMinute, requestWindowSeconds } = this.#settings;
+    const { requestsPerMinute, requestWindowSeconds } = this.settings;
     if (requestsPerMinute === null) return null;
     const until = (windows: number) => Math.ceil((requestsPerMinute * requestWindowSeconds * windows) / 60);
     return until(window + 1) - until(window);

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
 import type { Json } from '../model.js';
+import { pick } from '../random.js';
 import type { FilterReport } from './filter.js';
 import type { QuotaSettings, Remaining } from './quota.js';
-import { pick } from './random.js';
 
 /**
  * The service's API has deployment and API version in the address; plain `/v1/completions` has the model in

@@ -1,6 +1,6 @@
+import { fingerprintOf } from '../random.js';
 import type { Completions } from './completion.js';
 import type { Delivery } from './delivery.js';
-import { fingerprintOf } from './random.js';
 
 export interface Visit {
   readonly delivery: Delivery;

@@ -6,8 +6,8 @@ import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import { inShort } from '../account/scores.js';
 import type { Summary } from '../account/summary.js';
 import { Counter } from '../account/tally.js';
+import { within } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { within } from '../deadline.js';
 import { thisProcess } from '../lock.js';
 import { CALLS, type CallCounts, highest, NO_CALLS } from '../store/counters.js';
 import type { KeyValue } from '../store/key-value.js';
@@ -93,7 +93,7 @@ export class Heartbeat {
 }
 
 interface RunHeartbeatParts {
-  readonly keyValue: Pick<KeyValue, 'list' | 'put' | 'remove'>;
+  readonly keyValue: Pick<KeyValue, 'get' | 'list' | 'put' | 'remove'>;
   readonly log: Logger;
   readonly settings: Settings;
   readonly run: string;
@@ -135,9 +135,9 @@ export class RunHeartbeat {
   /** Call it once the run knows all that earlier processes counted. */
   async begin(): Promise<void> {
     const { keyValue, run, log } = this.parts;
-    const before = await within(LAST_WORD_MS, keyValue.list('run')).catch(() => []);
-    const last = readRuns(before.filter(({ name }) => name === run))[0]?.beat;
-    if (last !== undefined) this.#said = last.summary.calls;
+    const { text } = await within(LAST_WORD_MS, keyValue.get('run', run)).catch(() => ({ text: null }));
+    const [last] = readRuns(text === null ? [] : [{ name: run, text, ageMs: 0 }]);
+    if (last !== undefined) this.#said = last.beat.summary.calls;
     this.#heartbeat = new Heartbeat({
       keyValue,
       folder: 'run',

@@ -1,9 +1,8 @@
 import type { AnswerReader } from '../answer/answer.js';
-import { labelsCell } from '../answer/several-labels.js';
+import { labelsCell } from '../answer/label-answer.js';
 import { UsageError } from '../errors.js';
 import type { Answer, Json, Outcome, Row } from '../model.js';
 import { unknownNames } from '../nearest.js';
-import type { OriginColumn } from './result-columns.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
@@ -12,6 +11,7 @@ import {
   GROUPS,
   LOGPROBS,
   ORIGINS,
+  type OriginColumn,
   PARTS,
   type Part,
   probabilityColumns,

@@ -1,5 +1,5 @@
 import type { Parameters } from '../model.js';
-import { estimateTokens } from '../prompt/context.js';
+import { estimateTokens } from '../prompt/tokens.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { together } from './estimated-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';

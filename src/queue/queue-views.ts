@@ -1,6 +1,7 @@
 import { Queue } from 'bullmq';
 import type { Logger } from 'pino';
-import { within } from '../deadline.js';
+import { within } from '../clock.js';
+import { eachOf } from '../store/counters.js';
 import type { Store } from '../store/store.js';
 import { decodeChunk } from './chunk.js';
 
@@ -54,14 +55,7 @@ export class QueueViews {
       queue,
       depth: async () => {
         const counts = await queue.getJobCounts(...COUNTED);
-        const of = (state: (typeof COUNTED)[number]): number => counts[state] ?? 0;
-        return {
-          active: of('active'),
-          prioritized: of('prioritized'),
-          waiting: of('waiting'),
-          delayed: of('delayed'),
-          failed: of('failed'),
-        };
+        return eachOf(COUNTED, (state) => counts[state] ?? 0);
       },
     };
   }

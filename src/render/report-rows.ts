@@ -13,6 +13,7 @@ import {
   RESULTS,
   STATUS,
 } from '../output/result-columns.js';
+import { randomFrom } from '../random.js';
 import { escaped } from './markup.js';
 
 /** Rows that need a look, all that fit, and a sample of the others, in row order. */
@@ -161,11 +162,12 @@ class Sample {
   readonly #random: () => number;
   #seen = 0;
 
+  /** @param name seeds it, so that a page made again has the same rows */
   constructor(
     name: string,
     private readonly size: number,
   ) {
-    this.#random = randomOf(name);
+    this.#random = randomFrom(0, name);
   }
 
   /** @param row called only if it is kept */
@@ -177,18 +179,6 @@ class Sample {
       if (place < this.size) this.kept[place] = row();
     }
   }
-}
-
-/** From 0 to 1, repeatable by name: mulberry32 by T. Ettinger, seeded with the name's FNV-1a hash. */
-function randomOf(name: string): () => number {
-  let state = 0x811c9dc5;
-  for (const byte of Buffer.from(name)) state = Math.imul(state ^ byte, 0x01000193);
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 class TableColumns {

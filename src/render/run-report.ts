@@ -3,7 +3,7 @@ import type { Scores } from '../account/scores.js';
 import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
 import { pointsOf, type TimelinePoint } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../figures.js';
-import { shellWord } from '../shell-word.js';
+import { shellWord } from '../started.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';

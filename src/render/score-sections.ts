@@ -1,5 +1,5 @@
 import type { Abstention, Scores } from '../account/scores.js';
-import { count, counted, percent } from '../figures.js';
+import { count, counted, share } from '../figures.js';
 import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
 
 const MOST_PROPERTIES = 15;
@@ -103,5 +103,3 @@ function abstentionText({ asked, threshold, rows, accuracy, coverage }: Abstenti
     `95 % interval ${interval})`
   );
 }
-
-const share = (value: number): string => percent(value, 1);

@@ -2,7 +2,7 @@ import { driftText } from '../account/drift.js';
 import { calledPerSecond, type Summary } from '../account/summary.js';
 import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
 import type { Timeline } from '../account/timeline.js';
-import { cost, count, counted, duration, moment, percent, rate } from '../figures.js';
+import { cost, count, counted, duration, moment, percent, rate, share } from '../figures.js';
 import { CALL_COUNTS, CALLS } from '../store/counters.js';
 import { adviceOn } from './advice.js';
 import {
@@ -285,7 +285,6 @@ function against(summary: Summary): Figure[] {
     const all = sumOf(answers);
     return all === 0 ? 0 : (Object.hasOwn(answers, name) ? (answers[name] ?? 0) : 0) / all;
   };
-  const share = (value: number): string => percent(value, 1);
   const names = sorted(summary.answers).slice(0, MOST_COMPARED);
   return [
     figure('run', last.run),

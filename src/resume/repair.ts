@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { emptyTally, fold } from '../account/tally.js';
-import { recordOptions } from '../config/record-options.js';
-import type { Settings } from '../config/settings.js';
+import { recordOptions, type Settings } from '../config/settings.js';
 import { isWhole, type Output, readOutput, recordsWithEnds } from '../output/reader.js';
 import type { Manifest } from './manifest.js';
 

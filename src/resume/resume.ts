@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { emptyTally } from '../account/tally.js';
+import { within } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { within } from '../deadline.js';
 import { count, counted, keptText } from '../figures.js';
 import { forgetRun } from '../fleet/heartbeat.js';
 import type { Halt } from '../halt.js';

@@ -1,5 +1,4 @@
-import { recordOptions } from '../config/record-options.js';
-import type { Settings } from '../config/settings.js';
+import { recordOptions, type Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { counted } from '../figures.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';

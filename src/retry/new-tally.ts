@@ -13,8 +13,7 @@ import {
   type Tally,
 } from '../account/tally.js';
 import type { AnswerSpec } from '../answer/answer-spec.js';
-import { recordOptions } from '../config/record-options.js';
-import type { Settings } from '../config/settings.js';
+import { recordOptions, type Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
 import {

@@ -28,9 +28,7 @@ interface IndexShape {
  * less without places. Keys are bytes of a hash, in base64url.
  */
 export class PlaceIndex {
-  readonly #most: number;
   readonly #words: number;
-  readonly #hasPlaces: boolean;
   #keys: Uint32Array;
   /** 0 marks a free slot; rows count from 1. */
   #rows = new Uint32Array(FIRST_CAPACITY);
@@ -39,10 +37,11 @@ export class PlaceIndex {
   #full = false;
 
   /** @param most keys. @default MOST_PLACES */
-  constructor(most: number = MOST_PLACES, { keyBytes = KEY_BYTES, places = true }: IndexShape = {}) {
-    this.#most = most;
+  constructor(
+    private readonly most: number = MOST_PLACES,
+    { keyBytes = KEY_BYTES, places = true }: IndexShape = {},
+  ) {
     this.#words = keyBytes / 4;
-    this.#hasPlaces = places;
     this.#keys = new Uint32Array(FIRST_CAPACITY * this.#words);
     this.#places = new Float64Array(places ? FIRST_CAPACITY : 0);
   }
@@ -73,7 +72,7 @@ export class PlaceIndex {
     const words = this.#wordsOf(key);
     const slot = this.#slotOf(words);
     if (this.#rows[slot] !== 0) return true;
-    if (this.#size >= this.#most) {
+    if (this.#size >= this.most) {
       this.#full = true;
       return false;
     }
@@ -91,7 +90,7 @@ export class PlaceIndex {
   #put(slot: number, words: Uint32Array, row: number, at: number): void {
     this.#keys.set(words, slot * this.#words);
     this.#rows[slot] = row;
-    if (this.#hasPlaces) this.#places[slot] = at;
+    if (this.#places.length > 0) this.#places[slot] = at;
   }
 
   /** The key's slot, or the free one where it belongs. */
@@ -112,7 +111,7 @@ export class PlaceIndex {
     const capacity = rows.length * 2;
     this.#keys = new Uint32Array(capacity * this.#words);
     this.#rows = new Uint32Array(capacity);
-    this.#places = new Float64Array(this.#hasPlaces ? capacity : 0);
+    this.#places = new Float64Array(places.length > 0 ? capacity : 0);
     for (const [i, row] of rows.entries()) {
       if (row === 0) continue;
       const words = keys.subarray(i * this.#words, (i + 1) * this.#words);

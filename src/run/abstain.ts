@@ -2,7 +2,7 @@ import { ConfidenceCurve } from '../account/abstention.js';
 import { invalidOf, LEAST_ANSWERED } from '../account/require.js';
 import { AbstainingTally } from '../account/tally.js';
 import type { Gold } from '../answer/gold.js';
-import { recordOptions } from '../config/record-options.js';
+import { recordOptions } from '../config/settings.js';
 import { type OutputRecord, readOutput } from '../output/reader.js';
 import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten } from '../output/rewrite.js';

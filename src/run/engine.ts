@@ -13,7 +13,7 @@ import type { Execution } from '../resume/resume.js';
 import { COUNTERS, type Counters, eachOf, NO_CALLS } from '../store/counters.js';
 import { storeErrorOf } from '../store/error.js';
 import { NOTHING } from '../store/ledger.js';
-import { silenceOf } from '../store/silence.js';
+import { silenceOf } from '../store/store.js';
 import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';

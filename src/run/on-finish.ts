@@ -6,7 +6,7 @@ import { durationMs, type Job } from '../config/job-schema.js';
 import { errorText, UsageError } from '../errors.js';
 import { postOnce } from '../service/post.js';
 import { proxyFor, type ServiceProxy } from '../service/proxy.js';
-import { shellWord } from '../shell-word.js';
+import { shellWord } from '../started.js';
 import { exitOf, type RunResult } from './pipeline.js';
 
 export interface Hooks {

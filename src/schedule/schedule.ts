@@ -104,7 +104,11 @@ export class Schedule {
 
   /** @returns false when nothing is scheduled under this name */
   async remove(name: string): Promise<boolean> {
-    return this.#queue.removeJobScheduler(name);
+    const isRemoved = await this.#queue.removeJobScheduler(name);
+    // BullMQ leaves an entry that is due and that nobody has; on PostgreSQL it also refuses to remove it.
+    for (const { id = '', repeatJobKey } of await this.#queue.getJobs(['waiting', 'prioritized', 'delayed']))
+      if (repeatJobKey === name) await this.#queue.remove(id).catch(() => {});
+    return isRemoved;
   }
 
   async #put({ name, path, cron, timezone }: ScheduledJob): Promise<void> {

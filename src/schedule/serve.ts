@@ -1,11 +1,11 @@
 import { join } from 'node:path';
+import { within } from '../clock.js';
 import { nextTimes } from '../config/cron.js';
-import { within } from '../deadline.js';
 import { errorText, UsageError } from '../errors.js';
-import { makePrivateFolder, prepareStateDir } from '../folder.js';
+import { makePrivateFolder, prepareStateDir, unwritable } from '../folder.js';
 import type { Halt } from '../halt.js';
 import { acquireLock } from '../lock.js';
-import { silenceOf } from '../store/silence.js';
+import { silenceOf } from '../store/store.js';
 import { type Found, findScheduledJobs, type ScheduledJob } from './job-files.js';
 import { listenForTicks, openScheduleStore, Schedule } from './schedule.js';
 import { Scheduler, type SchedulerOptions } from './scheduler.js';
@@ -95,13 +95,6 @@ async function follow(found: Found, folder: string, options: ServeOptions): Prom
     await store.close();
   }
 }
-
-const unwritable = (stateDir: string, error: unknown): UsageError =>
-  new UsageError(
-    'bad_state_dir',
-    `cannot write in the state directory ${stateDir}: ${errorText(error)}`,
-    'Make it writable, or name another one with PROMPTMILL_STATE_DIR.',
-  );
 
 /** Keeps the schedulers equal to the job files while `serve` runs. */
 class JobFiles {

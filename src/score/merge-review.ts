@@ -1,7 +1,7 @@
 import { lstatSync, type Stats } from 'node:fs';
 import * as z from 'zod';
 import { summaryText } from '../account/summary.js';
-import { type RecordSettings, recordOptions } from '../config/record-options.js';
+import { type RecordSettings, recordOptions } from '../config/settings.js';
 import { PromptmillError, UsageError } from '../errors.js';
 import { parseJson, valueText } from '../json.js';
 import type { Answer, Json } from '../model.js';

@@ -1,5 +1,5 @@
 import { LEAST_ANSWERED } from '../account/require.js';
-import { count, counted, percent } from '../figures.js';
+import { count, counted, share } from '../figures.js';
 import { isMarked } from '../output/output-name.js';
 import { type Block, type Document, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
@@ -62,5 +62,3 @@ function abstentionBlocks({ abstention }: ScoreReport): Block[] {
     ...sentences.map((sentence) => text(sentence)),
   ];
 }
-
-const share = (value: number): string => percent(value, 1);

@@ -1,12 +1,11 @@
 import { type CsvError, Parser } from 'csv-parse';
 import { errorCode, UsageError } from '../errors.js';
 import type { Fault, Json, Row } from '../model.js';
-import { readBeginning } from './beginning.js';
 import { CellScanner } from './cells.js';
 import { dialectOf, parserOptions } from './dialect.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
-import { refuseOtherThanTable } from './kind.js';
+import { readBeginning, refuseOtherThanTable } from './kind.js';
 import { lineBreaks, RECORD_LIMIT, recordTooLarge } from './lines.js';
 
 export const csv: InputFormat = table('csv', '.csv', ',');
@@ -91,33 +90,31 @@ export async function* readCsv(bytes: AsyncIterable<Buffer>, options: CsvOptions
 
 /** Reports each record at once: its line must be known when the next record has a fault. */
 class RecordParser extends Parser {
-  readonly #onRecord: (cells: string[], info: Parser['info']) => void;
-
-  constructor(delimiter: string, onRecord: (cells: string[], info: Parser['info']) => void) {
+  constructor(
+    delimiter: string,
+    private readonly onRecord: (cells: string[], info: Parser['info']) => void,
+  ) {
     super(parserOptions(delimiter));
-    this.#onRecord = onRecord;
   }
 
   /** Replaces the option `on_record`, for which csv-parse builds an object each time: half of its time. */
   override push(cells: string[] | null): boolean {
     if (cells === null) return super.push(null);
-    this.#onRecord(cells, this.info);
+    this.onRecord(cells, this.info);
     return true;
   }
 }
 
 class RecordReader {
-  readonly #options: CsvOptions;
   #columns: readonly string[] | null = null;
   #index: ColumnIndex = new Map();
   #rows: Row[] = [];
   #number = 0;
-  #lastLine = 0;
+  #lastLine: number;
   #blankLines = 0;
   #bytes = 0;
 
-  constructor(options: CsvOptions) {
-    this.#options = options;
+  constructor(private readonly options: CsvOptions) {
     this.#lastLine = options.skippedLines ?? 0;
   }
 
@@ -133,9 +130,9 @@ class RecordReader {
     const size = bytes - this.#bytes;
     this.#bytes = bytes;
     if (this.#columns === null) {
-      this.#columns = columnNames(cells, this.#options.name);
+      this.#columns = columnNames(cells, this.options.name);
       this.#index = new Map(this.#columns.map((column, position) => [column, position]));
-      this.#options.onColumns(this.#columns);
+      this.options.onColumns(this.#columns);
       return;
     }
     this.#number++;
@@ -222,20 +219,19 @@ type ColumnIndex = ReadonlyMap<string, number>;
  * 6,000 columns would take ten times the memory (fault 70).
  */
 class CellFields implements ReadonlyMap<string, Json> {
-  readonly #index: ColumnIndex;
-  readonly #cells: readonly string[];
   readonly size: number;
 
   /** @param cells in column order; a ragged record may have fewer or more */
-  constructor(index: ColumnIndex, cells: readonly string[]) {
-    this.#index = index;
-    this.#cells = cells;
+  constructor(
+    private readonly index: ColumnIndex,
+    private readonly cells: readonly string[],
+  ) {
     this.size = Math.min(index.size, cells.length);
   }
 
   get(name: string): string | undefined {
-    const position = this.#index.get(name);
-    return position === undefined ? undefined : this.#cells[position];
+    const position = this.index.get(name);
+    return position === undefined ? undefined : this.cells[position];
   }
 
   has(name: string): boolean {
@@ -243,8 +239,8 @@ class CellFields implements ReadonlyMap<string, Json> {
   }
 
   *entries(): MapIterator<[string, Json]> {
-    for (const [name, position] of this.#index) {
-      const cell = this.#cells[position];
+    for (const [name, position] of this.index) {
+      const cell = this.cells[position];
       if (cell === undefined) return;
       yield [name, cell];
     }

@@ -50,13 +50,10 @@ function decoderFor(head: Buffer, name: string, encoding: string | undefined): D
 
 /** Passes UTF-8 through without its mark; a sequence cut by a chunk waits for the next chunk. */
 class Utf8 implements Decoder {
-  readonly #name: string;
   #offset = 0;
   #held: Buffer = EMPTY;
 
-  constructor(name: string) {
-    this.#name = name;
-  }
+  constructor(private readonly name: string) {}
 
   write(bytes: Buffer): Buffer {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
@@ -77,7 +74,7 @@ class Utf8 implements Decoder {
     const byte = bytes.toString('hex', at, at + 1);
     return new UsageError(
       'invalid_encoding',
-      `${this.#name} is not valid UTF-8: byte 0x${byte} at offset ${this.#offset + at}.`,
+      `${this.name} is not valid UTF-8: byte 0x${byte} at offset ${this.#offset + at}.`,
       'Save it as UTF-8, or name its encoding with input.encoding, for example windows-1252.',
     );
   }
@@ -107,8 +104,6 @@ function firstInvalid(bytes: Buffer): number {
 
 /** Any encoding of iconv-lite, which strips marks itself. */
 class Foreign implements Decoder {
-  readonly #name: string;
-  readonly #encoding: string;
   readonly #decoder: iconv.DecoderStream;
   readonly #utf16: boolean;
   readonly #undecodable: RegExp;
@@ -117,7 +112,10 @@ class Foreign implements Decoder {
   #bytes = 0;
   #line = 1;
 
-  constructor(name: string, encoding: string) {
+  constructor(
+    private readonly name: string,
+    private readonly encoding: string,
+  ) {
     // Loaded only for a file that is not UTF-8.
     const library: typeof iconv = require('iconv-lite');
     if (!library.encodingExists(encoding)) {
@@ -127,8 +125,6 @@ class Foreign implements Decoder {
         'Use a common name in input.encoding: utf-8, utf-16le, latin1, windows-1252, shift_jis, gb18030.',
       );
     }
-    this.#name = name;
-    this.#encoding = encoding;
     this.#decoder = library.getDecoder(encoding);
     this.#utf16 = /^utf-?16/i.test(encoding);
     // iconv-lite decodes bytes without a meaning to U+FFFD. In UTF-16 only half a pair has none, and a U+FFFD
@@ -166,7 +162,7 @@ class Foreign implements Decoder {
   #invalid(): UsageError {
     return new UsageError(
       'invalid_encoding',
-      `${this.#name}, line ${this.#line}: bytes that are not valid ${this.#encoding}.`,
+      `${this.name}, line ${this.#line}: bytes that are not valid ${this.encoding}.`,
       'Name the right encoding with input.encoding, or save the file as UTF-8.',
     );
   }

@@ -1,9 +1,8 @@
 import { parseFields } from '../json.js';
 import type { Json, Row } from '../model.js';
-import { readBeginning } from './beginning.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
-import { refuseOtherThanLines } from './kind.js';
+import { readBeginning, refuseOtherThanLines } from './kind.js';
 import { LineCutter } from './lines.js';
 
 export const jsonl: InputFormat = {

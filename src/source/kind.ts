@@ -1,7 +1,45 @@
 import { extname } from 'node:path';
 import { UsageError } from '../errors.js';
 import { parseJson } from '../json.js';
-import type { Beginning } from './beginning.js';
+
+const HEAD_BYTES = 64 * 1024;
+
+export interface Beginning {
+  readonly head: Buffer;
+  /** Nothing follows. */
+  readonly isAll: boolean;
+}
+
+interface LookedAt extends Beginning {
+  /** The stream without its first bytes. Readable once. */
+  from(skippedBytes: number): AsyncGenerator<Buffer>;
+  close(): Promise<void>;
+}
+
+export async function readBeginning(bytes: AsyncIterable<Buffer>): Promise<LookedAt> {
+  const stream = bytes[Symbol.asyncIterator]();
+  const parts: Buffer[] = [];
+  let size = 0;
+  let isAll = false;
+  while (size < HEAD_BYTES && !isAll) {
+    const next = await stream.next();
+    if (next.done) isAll = true;
+    else {
+      parts.push(next.value);
+      size += next.value.length;
+    }
+  }
+  const head = Buffer.concat(parts);
+  return {
+    head,
+    isAll,
+    async *from(skippedBytes) {
+      yield head.subarray(skippedBytes);
+      for (let next = await stream.next(); !next.done; next = await stream.next()) yield next.value;
+    },
+    close: async () => void (await stream.return?.()),
+  };
+}
 
 /** What a file is, if not what it is read as. */
 interface Kind {
@@ -20,24 +58,31 @@ const PARQUET: Kind = {
 const UNPACK = 'Unpack it, or compress it with gzip: .csv.gz, .tsv.gz and .jsonl.gz are read as they are.';
 const WORKBOOK = 'Save the sheet as "CSV UTF-8" in the spreadsheet program, and use that file.';
 
+const archive = (is: string): Kind => ({
+  code: 'input_is_archive',
+  is,
+  remedy: 'Unpack it, and use the file inside it.',
+});
+const workbook = (is: string): Kind => ({ code: 'input_is_workbook', is, remedy: WORKBOOK });
+const compressed = (by: string): Kind => ({
+  code: 'input_is_compressed',
+  is: `is compressed with ${by}`,
+  remedy: UNPACK,
+});
+
+const XLSX = workbook('is an Excel workbook (.xlsx)');
+const XLS = workbook('is an old Excel workbook (.xls)');
+const ODS = workbook('is an OpenDocument spreadsheet (.ods)');
+
 /** Each beginning has bytes that text never has, so that no header matches. */
 const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
-  [
-    'PK\x03\x04',
-    { code: 'input_is_archive', is: 'is a zip archive', remedy: 'Unpack it, and use the file inside it.' },
-  ],
-  [
-    '\xd0\xcf\x11\xe0',
-    { code: 'input_is_workbook', is: 'is an old Excel workbook (.xls)', remedy: WORKBOOK },
-  ],
+  ['PK\x03\x04', archive('is a zip archive')],
+  ['\xd0\xcf\x11\xe0', XLS],
   ['PAR1\x15', PARQUET],
-  ['BZh91AY&SY', { code: 'input_is_compressed', is: 'is compressed with bzip2', remedy: UNPACK }],
-  ['\xfd7zXZ\x00', { code: 'input_is_compressed', is: 'is compressed with xz', remedy: UNPACK }],
-  ['\x28\xb5\x2f\xfd', { code: 'input_is_compressed', is: 'is compressed with zstd', remedy: UNPACK }],
-  [
-    '7z\xbc\xaf\x27\x1c',
-    { code: 'input_is_archive', is: 'is a 7z archive', remedy: 'Unpack it, and use the file inside it.' },
-  ],
+  ['BZh91AY&SY', compressed('bzip2')],
+  ['\xfd7zXZ\x00', compressed('xz')],
+  ['\x28\xb5\x2f\xfd', compressed('zstd')],
+  ['7z\xbc\xaf\x27\x1c', archive('is a 7z archive')],
   [
     '%PDF-',
     {
@@ -57,16 +102,16 @@ const BINARY: readonly (readonly [begins: string, kind: Kind])[] = [
 ];
 
 /** File names inside a zip archive that is a spreadsheet. */
-const SHEETS: readonly (readonly [part: string, is: string])[] = [
-  ['xl/', 'is an Excel workbook (.xlsx)'],
-  ['opendocument.spreadsheet', 'is an OpenDocument spreadsheet (.ods)'],
-];
+const SHEETS = [
+  ['xl/', XLSX],
+  ['opendocument.spreadsheet', ODS],
+] as const;
 
 const ENDINGS: ReadonlyMap<string, Kind> = new Map([
   ['.parquet', PARQUET],
-  ['.xlsx', { code: 'input_is_workbook', is: 'is an Excel workbook (.xlsx)', remedy: WORKBOOK }],
-  ['.xls', { code: 'input_is_workbook', is: 'is an old Excel workbook (.xls)', remedy: WORKBOOK }],
-  ['.ods', { code: 'input_is_workbook', is: 'is an OpenDocument spreadsheet (.ods)', remedy: WORKBOOK }],
+  ['.xlsx', XLSX],
+  ['.xls', XLS],
+  ['.ods', ODS],
 ]);
 
 /** By its name, if no format reads it; else null. */
@@ -82,10 +127,7 @@ export function refuseBinary(head: Buffer, name: string): void {
   const found = BINARY.find(([begins]) => start.startsWith(begins));
   if (found === undefined) return;
   const sheet = found[0] === 'PK\x03\x04' ? SHEETS.find(([part]) => start.includes(part)) : undefined;
-  throw refusal(
-    name,
-    sheet === undefined ? found[1] : { code: 'input_is_workbook', is: sheet[1], remedy: WORKBOOK },
-  );
+  throw refusal(name, (sheet ?? found)[1]);
 }
 
 const ARRAY: Kind = {

@@ -11,16 +11,13 @@ export function lineBreaks(text: string): number {
 
 /** Cuts chunks of UTF-8 into lines ended by CR LF, LF or CR; holds at most one line. */
 export class LineCutter {
-  readonly #name: string;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #afterCr = false;
   /** Number of the last line cut, from 1. */
   line = 0;
 
-  constructor(name: string) {
-    this.#name = name;
-  }
+  constructor(private readonly name: string) {}
 
   /** The lines that end in this chunk, without their ends. @throws UsageError `record_too_large` */
   *cut(chunk: Buffer): Generator<Buffer> {
@@ -55,7 +52,7 @@ export class LineCutter {
     if (rest.length === 0) return;
     this.#pending.push(rest);
     this.#pendingBytes += rest.length;
-    if (this.#pendingBytes > RECORD_LIMIT) throw recordTooLarge(this.#name, this.line + 1);
+    if (this.#pendingBytes > RECORD_LIMIT) throw recordTooLarge(this.name, this.line + 1);
   }
 }
 

@@ -15,22 +15,18 @@ interface KnownFile {
 }
 
 export class InputFile {
-  readonly #path: string;
-  readonly #name: string;
-  readonly #gzip: boolean;
-  readonly #known: KnownFile | null;
   readonly #taker: MarkTaker;
-  /** Bytes to read: the file's size, or its size at the earlier reading. */
-  readonly size: number;
   bytesRead = 0;
 
-  private constructor(path: string, name: string, size: number, gzip: boolean, known: KnownFile | null) {
-    this.#path = path;
-    this.#name = name;
-    this.#gzip = gzip;
-    this.#known = known;
+  /** @param size bytes to read: the file's size, or its size at the earlier reading */
+  private constructor(
+    private readonly path: string,
+    private readonly name: string,
+    readonly size: number,
+    private readonly gzip: boolean,
+    private readonly known: KnownFile | null,
+  ) {
     this.#taker = new MarkTaker(size);
-    this.size = size;
   }
 
   /**
@@ -56,14 +52,14 @@ export class InputFile {
    */
   async *content(): AsyncGenerator<Buffer> {
     try {
-      yield* this.#gzip ? inflate(this.#raw()) : this.#raw();
+      yield* this.gzip ? inflate(this.#raw()) : this.#raw();
     } catch (error) {
-      throw zlibCode(error) === null ? unreadable(this.#name, error) : this.#badGzip(error);
+      throw zlibCode(error) === null ? unreadable(this.name, error) : this.#badGzip(error);
     }
     if (this.bytesRead === this.size) return;
     throw new UsageError(
       'input_changed',
-      `${this.#name} has ${this.size} bytes, and ${this.bytesRead} were read: it changed meanwhile, or data follows its gzip stream.`,
+      `${this.name} has ${this.size} bytes, and ${this.bytesRead} were read: it changed meanwhile, or data follows its gzip stream.`,
       'Wait until the file is complete, and run again.',
     );
   }
@@ -80,13 +76,13 @@ export class InputFile {
 
   /** A block is checked as a whole before any of it is passed on (fault 61). */
   async *#raw(): AsyncGenerator<Buffer> {
-    const handle = await open(this.#path);
+    const handle = await open(this.path);
     try {
       while (this.bytesRead < this.size) {
         const length = Math.min(this.#taker.blockBytes, this.size - this.bytesRead);
         const block = await readBlock(handle, length, this.bytesRead);
         this.#taker.add(block.bytes);
-        const known = this.#known;
+        const known = this.known;
         if (known !== null && !(block.isWhole && this.#taker.agreesWith(known.marks)))
           throw this.#changed(block);
         for (let at = 0; at < block.bytes.length; at += CHUNK_BYTES) {
@@ -98,8 +94,8 @@ export class InputFile {
       }
       const { size } = await handle.stat();
       if (size <= this.size) return;
-      if (this.#known === null) throw this.#growing(size);
-      this.#known.onGrown?.(size);
+      if (this.known === null) throw this.#growing(size);
+      this.known.onGrown?.(size);
     } finally {
       await handle.close();
     }
@@ -108,7 +104,7 @@ export class InputFile {
   #growing(size: number): UsageError {
     return new UsageError(
       'input_changed',
-      `${this.#name} has grown from ${this.size} to ${size} bytes while it was read.`,
+      `${this.name} has grown from ${this.size} to ${size} bytes while it was read.`,
       'Wait until the file is complete, and run again.',
     );
   }
@@ -120,7 +116,7 @@ export class InputFile {
       : `it had ${this.size} bytes when the run began, and now it ends after ${this.bytesRead + bytes.length}`;
     return new StopError(
       'input_changed',
-      `${this.#name} was changed while the run went on: ${where}.`,
+      `${this.name} was changed while the run went on: ${where}.`,
       'Put the file back as it was and run the same command, or start over with --restart.',
     );
   }
@@ -132,7 +128,7 @@ export class InputFile {
         : `is not sound gzip (${errorText(cause)})`;
     return new UsageError(
       'bad_gzip',
-      `${this.#name} ${what}; ${this.bytesRead} of ${this.size} bytes were read.`,
+      `${this.name} ${what}; ${this.bytesRead} of ${this.size} bytes were read.`,
       'Copy the file again; if it is not compressed at all, rename it without .gz.',
       { cause },
     );

@@ -1,9 +1,8 @@
 import { StopError, UsageError } from '../errors.js';
 import type { Row } from '../model.js';
-import { readBeginning } from './beginning.js';
 import { formatOf } from './format.js';
 import { type FindingsListener, type InputFormat, type InputSpec, nameOf } from './input.js';
-import { refuseBinary } from './kind.js';
+import { readBeginning, refuseBinary } from './kind.js';
 import { InputFile, type Marks } from './open.js';
 
 export { formatOf } from './format.js';

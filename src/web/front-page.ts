@@ -8,19 +8,6 @@ import { jobTitle } from '../render/run-words.js';
 import { plain } from '../render/terminal-text.js';
 import type { View, WatchedRun } from './watch.js';
 
-/** `GET /api/state`, with all texts ready: the page only puts them in place. */
-export interface FrontPage {
-  /** ISO 8601. */
-  readonly at: string;
-  readonly version: string;
-  /** What somebody has to repair: job files that cannot be read. */
-  readonly problems: readonly string[];
-  readonly store: { readonly ready: boolean; readonly text: string };
-  readonly running: readonly RunCard[];
-  readonly past: readonly PastRun[];
-  readonly workers: readonly WorkerRow[];
-}
-
 export interface Share {
   readonly name: string;
   readonly count: string;
@@ -30,63 +17,19 @@ export interface Share {
 
 export type Figure = readonly [label: string, value: string];
 
-export interface RunCard {
-  readonly id: string;
-  readonly job: string;
-  readonly state: 'running' | 'waiting' | 'lost';
-  readonly stateText: string;
-  /** What it waits for, or what happened to it; null while it makes progress. */
-  readonly note: string | null;
-  readonly done: number;
-  readonly total: number;
-  readonly progressText: string;
-  readonly percentText: string;
-  readonly figures: readonly Figure[];
-  /** Rows in the output, by status; the fractions are of all rows of the input. */
-  readonly shares: readonly Share[];
-  readonly where: readonly Figure[];
-  /** Rows per second over the last five minutes, oldest first. */
-  readonly speeds: readonly number[];
-  readonly speedsText: string;
-}
-
-export interface PastRun {
-  readonly id: string;
-  readonly job: string;
-  /** `failures`: rows failed, a target is missed, or no answer is valid. `invalid`: some answers are not. */
-  readonly state: 'finished' | 'failures' | 'invalid' | 'stopped' | 'interrupted';
-  readonly stateText: string;
-  readonly note: string | null;
-  /** ISO 8601; the page shows it in the reader's time zone. */
-  readonly startedAt: string;
-  readonly duration: string;
-  readonly rows: string;
-  readonly shares: readonly Share[];
-  readonly sharesText: string;
-  readonly tokens: string;
-  readonly cost: string;
-}
-
-export interface WorkerRow {
-  readonly id: string;
-  readonly name: string;
-  readonly deployments: string;
-  readonly concurrency: string;
-  readonly inFlight: string;
-  readonly speed: string;
-  readonly calls: string;
-  readonly note: string;
-}
+export type FrontPage = ReturnType<typeof frontPageOf>;
+export type RunCard = ReturnType<typeof cardOf>;
+export type PastRun = ReturnType<typeof pastOf>;
+export type WorkerRow = ReturnType<typeof workerOf>;
 
 export const NONE = '–';
 
-/** Text from a beat is made plain: no control characters, nothing that changes its direction. */
-export function frontPageOf(
-  view: View,
-  version: string,
-  now: Date,
-  problems: readonly string[] = [],
-): FrontPage {
+/**
+ * `GET /api/state`, with all texts ready: the page only puts them in place. Text from a beat is made plain: no
+ * control characters, nothing that changes its direction. Times are ISO 8601, for the reader's time zone.
+ * @param problems what somebody has to repair: job files that cannot be read
+ */
+export function frontPageOf(view: View, version: string, now: Date, problems: readonly string[] = []) {
   return {
     at: now.toISOString(),
     version,
@@ -105,18 +48,19 @@ function storeText({ ready, silentMs }: View): string {
     : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
 }
 
-export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard {
+export function cardOf({ beat, ageMs, standing, samples }: WatchedRun) {
   const lost = standing === 'lost';
   const { summary, known } = beat;
   const total = summary.input.rows;
   const reachMs = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
   const recent = ratesOf(samples).map((rows) => Math.round(rows * 10) / 10);
-  const state = lost ? 'lost' : beat.waiting === null ? 'running' : 'waiting';
+  const state: 'running' | 'waiting' | 'lost' = lost ? 'lost' : beat.waiting === null ? 'running' : 'waiting';
   return {
     id: beat.run,
     job: jobTitle(summary),
     state,
     stateText: { running: 'Running', waiting: 'Waiting', lost: 'Lost' }[state],
+    /** What it waits for, or what happened to it; null while it makes progress. */
     note: lost
       ? `No word from it for ${duration(Math.round(ageMs / 1000))}: its process has ended or cannot reach the store. ` +
         'The same command continues it.'
@@ -136,7 +80,7 @@ export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard 
       ['Latency p50', latency(summary.latency_ms.p50)],
       ['Latency p95', latency(summary.latency_ms.p95)],
       ...invalidFigure(summary),
-    ],
+    ] satisfies Figure[],
     shares: [...sharesOf(summary, total), ...knownShare(beat)],
     where: [
       ['Run', beat.run],
@@ -144,7 +88,8 @@ export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard 
       ['Input', plain(summary.input.path)],
       ['Output', plain(summary.output)],
       ['Process', `${plain(beat.host)}, ${beat.pid}`],
-    ],
+    ] satisfies Figure[],
+    /** Rows per second over the last five minutes, oldest first. */
     speeds: lost ? [] : recent,
     speedsText: `Last ${duration(Math.round(reachMs / 1000))}, peak ${rate(Math.max(0, ...recent), ' rows')}`,
   };
@@ -152,7 +97,7 @@ export function cardOf({ beat, ageMs, standing, samples }: WatchedRun): RunCard 
 
 const speedFigures = (
   { rows_per_second: speed, seconds_left: left }: RunBeat,
-  state: RunCard['state'],
+  state: 'running' | 'waiting' | 'lost',
 ): Figure[] => [
   ['Speed', speed === null || state === 'lost' ? NONE : rate(speed, ' rows')],
   ['Time left', left === null || state !== 'running' ? NONE : duration(Math.ceil(left))],
@@ -173,10 +118,13 @@ function finishedText({ rows, missed, rejected, answers_invalid: invalid }: Summ
     : `${rejected ? 'Rejected' : FINISHED}, below what is asked`;
 }
 
-export function endOf({
-  state,
-  summary,
-}: Pick<RunBeat, 'summary' | 'state'>): Pick<PastRun, 'state' | 'stateText'> {
+interface End {
+  /** `failures`: rows failed, a target is missed, or no answer is valid. `invalid`: some answers are not. */
+  readonly state: 'finished' | 'failures' | 'invalid' | 'stopped' | 'interrupted';
+  readonly stateText: string;
+}
+
+export function endOf({ state, summary }: Pick<RunBeat, 'summary' | 'state'>): End {
   if (state === 'stopped') return { state, stateText: 'Stopped' };
   // `running` never gets here.
   if (state !== 'finished') return { state: 'interrupted', stateText: 'Interrupted' };
@@ -186,7 +134,7 @@ export function endOf({
   return { state: isBad ? 'failures' : invalid > 0 ? 'invalid' : state, stateText: finishedText(summary) };
 }
 
-function pastOf({ beat }: WatchedRun): PastRun {
+function pastOf({ beat }: WatchedRun) {
   const { summary } = beat;
   const note = summary.stopped ?? summary.missed;
   return {
@@ -207,7 +155,7 @@ function pastOf({ beat }: WatchedRun): PastRun {
   };
 }
 
-export function workerOf({ beat }: SeenWorker): WorkerRow {
+export function workerOf({ beat }: SeenWorker) {
   const waits = beat.queues.flatMap(({ waiting }) => (waiting === null ? [] : [plain(waiting)]));
   const notes = [...(beat.draining ? ['Draining: takes no more rows'] : []), ...waits];
   const sum = (of: (queue: WorkerBeat['queues'][number]) => number) =>

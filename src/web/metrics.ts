@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { latencyBuckets } from '../account/latency.js';
 import { SOURCES } from '../account/summary.js';
-import { within } from '../deadline.js';
+import { within } from '../clock.js';
 import type { RunBeat, WorkerBeat } from '../fleet/beats.js';
 import { STATUSES } from '../model.js';
 import type { QueueView } from '../queue/queue-views.js';

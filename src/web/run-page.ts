@@ -5,28 +5,13 @@ import { identityOf, timesOf } from '../render/run-report.js';
 import { jobTitle, reconciliation } from '../render/run-words.js';
 import { type ReportSection, sectionsOf } from '../render/sections.js';
 import { plain } from '../render/terminal-text.js';
-import { cardOf, endOf, type Figure, NONE, type Share, sharesOf, workerOf } from './front-page.js';
+import { cardOf, endOf, type Figure, NONE, sharesOf, workerOf } from './front-page.js';
 import type { WatchedRun } from './watch.js';
 
-/** `GET /api/runs/ID`. */
-export interface RunPage {
-  readonly id: string;
-  readonly job: string;
-  /** False while it can still change. */
-  readonly ended: boolean;
-  readonly state: string;
-  readonly stateText: string;
-  readonly note: string | null;
-  readonly rowsText: string;
-  /** While it runs, the fractions are of all its rows. */
-  readonly shares: readonly Share[];
-  /** Speed and time left, while it runs. */
-  readonly figures: readonly Figure[];
-  readonly facts: readonly Figure[];
-  readonly sections: readonly ReportSection[];
-}
+export type RunPage = ReturnType<typeof runPageOf>;
 
-export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]): RunPage {
+/** `GET /api/runs/ID`. While a run is going on, the shares are of all its rows. */
+export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]) {
   const { beat } = run;
   const { summary } = beat;
   const facts = identityOf(summary);

@@ -46,7 +46,6 @@ interface KnownBeat {
 
 /** Reads the heartbeats once for all viewers. */
 export class FleetWatch {
-  readonly #keyValue: Pick<KeyValue, 'list'>;
   readonly #timer: NodeJS.Timeout;
   #beats: Map<string, KnownBeat> = new Map();
   #runs: readonly WatchedRun[] = [];
@@ -54,8 +53,7 @@ export class FleetWatch {
   #answeredAt: number | null = null;
   #looking: Promise<void> | null = null;
 
-  constructor(keyValue: Pick<KeyValue, 'list'>) {
-    this.#keyValue = keyValue;
+  constructor(private readonly keyValue: Pick<KeyValue, 'list'>) {
     this.#timer = setInterval(() => void this.#look(), IDLE_MS).unref();
     void this.#look();
   }
@@ -92,7 +90,7 @@ export class FleetWatch {
   }
 
   async #read(): Promise<void> {
-    const [beats, workers] = await Promise.all([this.#keyValue.list('run'), this.#keyValue.list('worker')]);
+    const [beats, workers] = await Promise.all([this.keyValue.list('run'), this.keyValue.list('worker')]);
     const at = performance.now();
     const before = this.#beats;
     this.#beats = new Map();

@@ -1,7 +1,7 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../answer/answer-spec.js';
 import type { CalledOutcome, Completed, Usage } from '../model.js';
-import { followUp } from '../prompt/follow-up.js';
+import { followUp } from '../prompt/template.js';
 import type { Asks, ChunkRow } from '../queue/chunk.js';
 import type { Final } from '../service/verdict.js';
 

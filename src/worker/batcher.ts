@@ -4,9 +4,15 @@ import { minus, NO_TOKENS, plus } from '../budget/budget.js';
 import { steadyNow } from '../clock.js';
 import { errorText } from '../errors.js';
 import type { Tokens } from '../model.js';
-import { NO_ANSWER } from '../store/batch.js';
 import { type Counters, type Counts, NO_CALLS } from '../store/counters.js';
-import type { Answer, Ledger, Reservation, RowState, Settlement } from '../store/ledger.js';
+import {
+  type Answer,
+  type Ledger,
+  NO_ANSWER,
+  type Reservation,
+  type RowState,
+  type Settlement,
+} from '../store/ledger.js';
 
 /** Pause between two writes while no call waits, in ms: outcomes of several calls share a write. */
 const REST_MS = 10;

@@ -1,6 +1,6 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import { within } from '../deadline.js';
+import { within } from '../clock.js';
 import { RUN_LOST_MS, readRuns, readWorkers } from '../fleet/beats.js';
 import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
 import { WorkerHeartbeat } from '../fleet/heartbeat.js';

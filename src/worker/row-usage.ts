@@ -1,7 +1,6 @@
 import { mostBilled, plus } from '../budget/budget.js';
 import type { CalledOutcome, Completion, Parameters, Usage } from '../model.js';
-import { estimateTokens } from '../prompt/context.js';
-import { loadTokenizer } from '../prompt/tokens.js';
+import { estimateTokens, loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { type Model, modelBehind } from '../service/catalogue.js';
 import type { Deployed, EndpointSpec } from '../service/endpoint-spec.js';

@@ -1,4 +1,4 @@
-import { estimateTokens } from '../prompt/context.js';
+import { estimateTokens } from '../prompt/tokens.js';
 
 /** Samples kept for each script; their median is accurate to a few percent. */
 const REMEMBERED = 99;

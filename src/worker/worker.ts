@@ -9,8 +9,7 @@ import {
 } from 'bullmq';
 import type { Logger } from 'pino';
 import { backoffMs } from '../backoff.js';
-import { steadyNow, watchClock } from '../clock.js';
-import { within } from '../deadline.js';
+import { steadyNow, watchClock, within } from '../clock.js';
 import type { WorkerBeat } from '../fleet/beats.js';
 import type { WantedQueue } from '../fleet/demand.js';
 import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';

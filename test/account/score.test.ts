@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { binOf, calibrationError } from '../../src/account/calibration.js';
 import { GoldCounter, type GoldTally } from '../../src/account/gold-tally.js';
-import { shareOf } from '../../src/account/score.js';
+import { binOf, calibrationError, shareOf } from '../../src/account/score.js';
 import { type Scores, scoresOf } from '../../src/account/scores.js';
 import type { Gold } from '../../src/answer/gold.js';
 import type { Answer } from '../../src/model.js';

@@ -175,6 +175,16 @@ test('filters that the service did not mention leave no trace, and those without
   });
 });
 
+test('a severity named filtered is not counted with the rows that were blocked', () => {
+  const odd = (filtered: boolean) =>
+    completed('positive', {
+      filters: { prompt: { hate: { filtered, severity: 'filtered' } }, completion: null },
+    });
+  const once = fold(emptyTally(), [odd(false), odd(true)]);
+  expect(once.filters.prompt).toEqual({ hate: { '(filtered)': 2, filtered: 1 } });
+  expect(fold(once, [odd(true)]).filters.prompt).toEqual({ hate: { '(filtered)': 3, filtered: 2 } });
+});
+
 test('fault 9: a label named __proto__ is a label', () => {
   const { answers } = fold(emptyTally(), [
     completed('__proto__'),

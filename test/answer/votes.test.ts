@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { answerReader } from '../../src/answer/answer.js';
+import { answerReader, asVoted } from '../../src/answer/answer.js';
 import type { AnswerSpec } from '../../src/answer/answer-spec.js';
-import { asVoted } from '../../src/answer/votes.js';
 import type { Choice, Completed, Completion } from '../../src/model.js';
 
 const LABELS: AnswerSpec = { kind: 'labels', labels: ['positive', 'negative', 'neutral'], votes: 5 };

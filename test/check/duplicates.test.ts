@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Duplicates } from '../../src/check/duplicates.js';
+import { Duplicates } from '../../src/check/inspection.js';
 
 const TOKENS = { prompt_tokens: 3, most_completion_tokens: 5 };
 

@@ -5,7 +5,7 @@ const NO_LIMITS: QuoteLimits = {
   concurrency: 10,
   requestsPerMinute: null,
   tokensPerMinute: null,
-  deadlineSeconds: null,
+  deadlineMs: null,
   budget: { tokens: null, cost: null },
 };
 const TOKENS = { prompt_tokens: 60_000, most_completion_tokens: 6_000 };
@@ -46,7 +46,7 @@ describe('time', () => {
   });
 
   it('is not quoted for nothing to send', () => {
-    expect(quoted({ requestsPerMinute: 10, deadlineSeconds: 1 }, null, 0)).toMatchObject({
+    expect(quoted({ requestsPerMinute: 10, deadlineMs: 1_000 }, null, 0)).toMatchObject({
       time: null,
       deadline: null,
     });
@@ -85,7 +85,7 @@ describe('the deadline', () => {
   });
 
   it('holds when the quota lets the run end by then', () => {
-    expect(quoted({ requestsPerMinute: 300, deadlineSeconds: 120 }).deadline).toEqual({
+    expect(quoted({ requestsPerMinute: 300, deadlineMs: 120_000 }).deadline).toEqual({
       seconds: 120,
       verdict: 'holds',
       call_seconds: 2,
@@ -93,11 +93,11 @@ describe('the deadline', () => {
   });
 
   it('does not hold when the quota is too small', () => {
-    expect(quoted({ requestsPerMinute: 300, deadlineSeconds: 119 }).deadline?.verdict).toBe('does_not_hold');
+    expect(quoted({ requestsPerMinute: 300, deadlineMs: 119_000 }).deadline?.verdict).toBe('does_not_hold');
   });
 
   it('depends on the service alone without a quota; the time of a call that is needed is known', () => {
-    expect(quoted({ deadlineSeconds: 60 }).deadline).toEqual({
+    expect(quoted({ deadlineMs: 60_000 }).deadline).toEqual({
       seconds: 60,
       verdict: 'unknown',
       call_seconds: 1,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Pairs } from '../../src/compare/pairs.js';
+import { Pairs } from '../../src/compare/comparison.js';
 
 const pairs = (from: readonly string[], to: readonly string[], most = 100): Pairs => {
   const counted = new Pairs(most);

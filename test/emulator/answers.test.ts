@@ -7,7 +7,7 @@ import type { AnswerSpec } from '../../src/answer/answer-spec.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { readingOf } from '../../src/emulator/answers/reading.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
-import { randomFrom } from '../../src/emulator/random.js';
+import { randomFrom } from '../../src/random.js';
 import { said } from '../answer/said.js';
 
 /** Nobody knows what is read from the answers: the prompt itself must say what it asks for. */

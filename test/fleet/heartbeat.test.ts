@@ -87,13 +87,22 @@ it('goes on after a refusal, and tells it', async () => {
 it('what a run says of its calls never falls, over a kill and a resume either', async () => {
   const run = '20261121-020000-4f9c1a';
   const said: CallCounts[] = [];
+  const asked: string[] = [];
   let last = '';
   const keyValue = {
     put: async (_folder: string, _name: string, text: string) => {
       last = text;
       said.push(JSON.parse(text).summary.calls);
     },
-    list: async () => (last === '' ? [] : [{ name: run, text: last, ageMs: 10 }]),
+    get: async (_folder: string, name: string) => {
+      asked.push(name);
+      return { text: last || null, written: false, now: 0 };
+    },
+    // Only at the end, to drop the oldest: there may be hundreds.
+    list: async () => {
+      asked.push('all');
+      return [];
+    },
     remove: async () => {},
   };
   /** One process of the run, which counts so many calls sent at its beginning and at its end. */
@@ -123,4 +132,5 @@ it('what a run says of its calls never falls, over a kill and a resume either', 
   await live(10, 9);
   await live(7, 30);
   expect(said.map(({ sent }) => sent)).toEqual([10, 10, 10, 30]);
+  expect(asked).toEqual([run, 'all', run, 'all']);
 });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emptyTally, fold } from '../../src/account/tally.js';
-import { recordOptions } from '../../src/config/record-options.js';
+import { recordOptions } from '../../src/config/settings.js';
 import type { Outcome } from '../../src/model.js';
 import { type OutputRecord, outputAt, readOutput } from '../../src/output/reader.js';
 import { rowsOf, settingsFor } from '../resume/run-files.js';

@@ -1,6 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { contextCheck, estimateTokens } from '../../src/prompt/context.js';
-import { loadTokenizer } from '../../src/prompt/tokens.js';
+import { contextCheck, estimateTokens, loadTokenizer } from '../../src/prompt/tokens.js';
 
 const tokenizer = loadTokenizer('cl100k_base');
 

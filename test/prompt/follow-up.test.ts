@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { followUp } from '../../src/prompt/follow-up.js';
+import { followUp } from '../../src/prompt/template.js';
 
 const asked = { prompt: 'Review: fine\nSentiment:', answer: ' Hm. ', problem: 'the text "Hm." is no label' };
 

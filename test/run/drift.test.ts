@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { driftMiss } from '../../src/account/drift.js';
-import { runScheduled } from '../../src/commands/scheduled-run.js';
+import { runScheduled } from '../../src/commands/serve.js';
 import type { RunFlags } from '../../src/config/settings.js';
 import { Halt } from '../../src/halt.js';
 import type { Outcome } from '../../src/model.js';

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { runScheduled } from '../../src/commands/scheduled-run.js';
+import { runScheduled } from '../../src/commands/serve.js';
 import { Halt } from '../../src/halt.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';

@@ -5,9 +5,9 @@ import { answerReader } from '../../src/answer/answer.js';
 import { readJobFile } from '../../src/config/job-file.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { readingOf } from '../../src/emulator/answers/reading.js';
-import { randomFrom } from '../../src/emulator/random.js';
 import type { Row } from '../../src/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
+import { randomFrom } from '../../src/random.js';
 import { rows, survey } from '../../src/source/source.js';
 import { said } from '../answer/said.js';
 

@@ -1,7 +1,8 @@
+import { Queue } from 'bullmq';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Found, ScheduledJob } from '../../src/schedule/job-files.js';
 import type { TickEnd } from '../../src/schedule/schedule.js';
-import { Schedule } from '../../src/schedule/schedule.js';
+import { Schedule, scheduleQueue } from '../../src/schedule/schedule.js';
 import type { Store } from '../../src/store/store.js';
 import { describeEachStore } from '../support/stores.js';
 import { hear } from '../support/ticks.js';
@@ -67,6 +68,21 @@ describeEachStore('a schedule', (store) => {
     const rehearsal = new Schedule(open, true);
     expect(await rehearsal.jobs()).toEqual([]);
     await rehearsal.close();
+  });
+
+  it('is removed with a tick that is due and that nobody has', async ({ skip }) => {
+    skip(store().kind === 'postgres', 'BullMQ refuses that there');
+    await schedule.sync(files(NIGHT, TICK));
+    await hear(open, 1, async () => 'left');
+    expect(await schedule.remove('tick')).toBe(true);
+    const queue = new Queue(
+      scheduleQueue(false),
+      { connection: open.connectionFor('queue') },
+      open.backendFactory,
+    );
+    const left = await queue.getJobs(['waiting', 'prioritized', 'delayed', 'active']);
+    expect(left.map(({ repeatJobKey }) => repeatJobKey)).toEqual(['night']);
+    await queue.close();
   });
 
   it('has a tick back that was left, and goes on when it is taken', async () => {

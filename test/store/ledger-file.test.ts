@@ -17,8 +17,13 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { EmbeddedLedger } from '../../src/store/embedded/ledger.js';
 import { LedgerFile } from '../../src/store/embedded/ledger-file.js';
-import { type Ledger, NOTHING, type Reservation, type Settlement } from '../../src/store/ledger.js';
-import { LEDGER_TIMES } from '../../src/store/times.js';
+import {
+  LEDGER_TIMES,
+  type Ledger,
+  NOTHING,
+  type Reservation,
+  type Settlement,
+} from '../../src/store/ledger.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 import { entry, look, NO_CALLS, record, reserve, tokens } from './samples.js';
 

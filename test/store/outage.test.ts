@@ -90,8 +90,12 @@ if (haveRedis()) {
       await record(ledger, [entry('run', 1, 1)]);
       await ledger.open('run', 1, 0, NO_CALLS);
       expect((await ledger.progress('run', [1])).counts).toEqual([1]);
+      await ledger.stop('run', 1, { code: 'unauthorized', message: 'no key' });
       await ledger.forget('run', 1, [1]);
-      expect((await ledger.progress('run', [1])).counts).toEqual([0]);
+      expect(await ledger.progress('run', [1])).toMatchObject({
+        counts: [0],
+        stop: { code: 'unauthorized' },
+      });
       expect(await isWanted(ledger, 'run', 1, 1)).toBe(false);
       await ledger.close('run');
       expect(await admin.keys('*')).toEqual([]);

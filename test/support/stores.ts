@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe } from 'vitest';
+import type { LedgerTimes } from '../../src/store/ledger.js';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
-import type { LedgerTimes } from '../../src/store/times.js';
 import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from './servers.js';
 
 /** One kind of store, as a suite sees it. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FairOrder } from '../../src/queue/fair-order.js';
+import { FairOrder } from '../../src/queue/chunk-queue.js';
 import { FairLimit } from '../../src/worker/fair-limit.js';
 
 describe('the limit that runs share', () => {

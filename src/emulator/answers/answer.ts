@@ -1,6 +1,5 @@
 import { jsonAnswer, numberFor } from './json.js';
-import { choose, sharesOf, termsOf } from './labels.js';
-import { type Possibility, spelled } from './possible.js';
+import { choose, type Possibility, sharesOf, spelled, termsOf } from './labels.js';
 import { type Reading, summaryOf, wordsOf } from './reading.js';
 
 /**

@@ -1,8 +1,7 @@
 import type { AnswerSpec } from '../../answer/answer-spec.js';
 import { isObject } from '../../json.js';
 import type { Json } from '../../model.js';
-import { choose, term } from './labels.js';
-import { opinionOf } from './opinion.js';
+import { choose, opinionOf, term } from './labels.js';
 import { type Reading, summaryOf, wordsOf } from './reading.js';
 
 type Schema = Extract<AnswerSpec, { kind: 'json' }>['schema'];

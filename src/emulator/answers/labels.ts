@@ -1,6 +1,102 @@
-import { opinionOf } from './opinion.js';
-import { drawn, inShares, type Possibility } from './possible.js';
 import { definitionsIn, type Reading, wordsOf } from './reading.js';
+
+export interface Possibility {
+  readonly text: string;
+  /** Probability at temperature 1. */
+  readonly share: number;
+}
+
+export function inShares(weighed: readonly Possibility[]): Possibility[] {
+  const total = weighed.reduce((sum, { share }) => sum + share, 0);
+  return weighed.map(({ text, share }) => ({ text, share: share / total }));
+}
+
+export function drawn(possible: readonly Possibility[], temperature: number, random: () => number): string {
+  const most = Math.max(...possible.map(({ share }) => share));
+  // Relative to the largest, so that a very low temperature does not make every share 0.
+  const tempered = inShares(
+    possible.map(({ text, share }) => ({ text, share: (share / most) ** (1 / temperature) })),
+  );
+  let left = random();
+  for (const { text, share } of tempered) {
+    left -= share;
+    if (left < 0) return text;
+  }
+  return tempered.at(-1)?.text ?? '';
+}
+
+/** Occasional answers that are none of the labels, each half as likely as the one before it. */
+const NO_LABEL = ['mixed', 'unclear', 'It depends.', 'I am not sure.'] as const;
+
+/** Probability of such an answer, of a label in another case, and of other leading white space. */
+const NO_LABEL_SHARE = 0.02;
+const OTHER_CASE_SHARE = 0.03;
+const OTHER_LEAD_SHARE = 0.03;
+
+/** @param lead white space before an answer */
+export function spelled(labels: readonly Possibility[], lead: string): Possibility[] {
+  const otherLead = lead === ' ' ? '' : ' ';
+  return [
+    ...labels.flatMap(({ text, share }) => {
+      const part = (1 - NO_LABEL_SHARE) * share;
+      return [
+        { text: lead + text, share: part * (1 - OTHER_CASE_SHARE - OTHER_LEAD_SHARE) },
+        { text: lead + inOtherCase(text), share: part * OTHER_CASE_SHARE },
+        { text: otherLead + text, share: part * OTHER_LEAD_SHARE },
+      ];
+    }),
+    ...inShares(NO_LABEL.map((text, index) => ({ text: lead + text, share: 0.5 ** index }))).map(
+      ({ text, share }) => ({ text, share: NO_LABEL_SHARE * share }),
+    ),
+  ];
+}
+
+function inOtherCase(text: string): string {
+  const first = text.charAt(0);
+  const upper = first.toUpperCase();
+  return (first === upper ? first.toLowerCase() : upper) + text.slice(1);
+}
+
+const GOOD =
+  /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|good|nice|beautiful|lovely|comf|happy|pleas|glad|enjoy|recommend|satisf|helpful|friendly|fast|easy|reliab|best|better|brilliant|superb|delight|favou?rite|impress|quiet|sturdy|solid|durable|warm|bright|flatter|cute|soft|worth|quality|compliment|thank|gorgeous|clever|handy|smooth|finally|works|lasts|survive)/;
+const BAD =
+  /^(?:terribl|horribl|awful|worst|worse|disappoint|hate|useless|garbage|poor|bad|broke|refund|return|waste|cheap|flimsy|leak|crack|rust|stuck|jam|slip|smell|noisy|loud|slow|late|wrong|problem|issue|fault|fail|damage|defect|ripped|torn|tore|hole|itchy|uncomfort|shapeless|unfortunate|sad|annoy|frustrat|rude|missing|junk|scam|dead|died|stopped|avoid|unhappy|nothing|never|weird|odd|thin|tight|huge|stiff|overpric|expensive|complain|unus|mess|fell|burn|melt|wobbl|squeak|cold|hurt|pain|meh|support|too$)/;
+const NEGATION = /^(?:not|no|never|hardly|barely|without|cannot|\p{L}+n't)$/u;
+
+/** Opinion words that leave little doubt, unless they are negated. */
+const PLAIN =
+  /^(?:love|perfect|amazing|awesome|fantastic|excellent|wonderful|great|beautiful|gorgeous|comf|happy|glad|compliment|recommend|best|superb|enjoy|finally|easy|refund|return|broke|leak|crack|rust|disappoint|worst|awful|terribl|horribl|unfortunate|flimsy|hole|died|burn|waste|useless|poor|stopped|hate|avoid|ripped|torn|smell)/;
+
+/** Weight of the other opinion words, where {@link PLAIN} ones weigh 1. */
+const VAGUE = 0.4;
+
+/** A negation reverses the opinion words among the next so many words. */
+const NEGATION_REACH = 3;
+
+export interface Opinion {
+  /** From −2 to 2. */
+  readonly tone: number;
+  /** Lean to one side, about −5 to 5. Plain words count more than vague ones; contradictions reduce it. */
+  readonly leaning: number;
+}
+
+/** `null` for a text without an English opinion word. Words after "but" count twice. */
+export function opinionOf(text: string): Opinion | null {
+  let [isSaid, sum, weight, negated, leaning, evidence] = [false, 0, 1, 0, 0, 0];
+  for (const word of wordsOf(text)) {
+    if (word === 'but' || word === 'however') weight = 2;
+    const side = GOOD.test(word) ? 1 : BAD.test(word) ? -1 : 0;
+    const points = negated > 0 ? -side * weight : side * weight;
+    const clarity = negated <= 0 && PLAIN.test(word) ? 1 : VAGUE;
+    isSaid ||= side !== 0;
+    sum += points;
+    leaning += clarity * points;
+    evidence += clarity * Math.abs(points);
+    negated = NEGATION.test(word) ? NEGATION_REACH : negated - 1;
+  }
+  if (!isSaid) return null;
+  return { tone: Math.max(-2, Math.min(2, sum)), leaning: leaning / Math.sqrt(evidence + 0.3) };
+}
 
 /** A label and the instruction's words that explain it; `meaning` is empty when there are none. */
 export interface Term {

@@ -1,4 +1,4 @@
-import { pick } from '../random.js';
+import { pick } from '../../random.js';
 import type { Reading } from './reading.js';
 
 /** Answers against the instructions. `cut` shortens any answer; the others change its content. */

@@ -1,15 +1,17 @@
 import type { CalledOutcome } from '../../model.js';
-import { byRun, NO_ANSWER, type RunBatch } from '../batch.js';
 import { added, type Counts, NO_COUNTS } from '../counters.js';
 import {
   type Answer,
   type Batch,
   type Bounds,
+  byRun,
   type ChunkKey,
+  NO_ANSWER,
   OWN,
   type Progress,
   type Reservation,
   type RowState,
+  type RunBatch,
   type Settlement,
 } from '../ledger.js';
 

@@ -1,16 +1,24 @@
 import { existsSync, statSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { errorText, isDiskFull, StopError } from '../../errors.js';
+import { errorText, isDiskFull, StopError, UsageError } from '../../errors.js';
 import type { Lock } from '../../lock.js';
 import type { CalledOutcome } from '../../model.js';
-import { NO_ANSWER } from '../batch.js';
 import type { Counts } from '../counters.js';
-import type { Answer, Batch, ChunkKey, Ledger, Progress, Reservation } from '../ledger.js';
+import {
+  type Answer,
+  type Batch,
+  type ChunkKey,
+  LEDGER_TIMES,
+  type Ledger,
+  type LedgerTimes,
+  NO_ANSWER,
+  type Progress,
+  type Reservation,
+} from '../ledger.js';
 import { MOST_OWN } from '../own-outcomes.js';
-import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { LedgerFile } from './ledger-file.js';
 import { type Change, keptAs, LedgerState, type Place, settledAt } from './ledger-state.js';
-import { shortageOf } from './space.js';
 
 /** The file is rewritten when it is this many bytes larger than twice its kept outcomes. */
 const FORGOTTEN = 4 * 2 ** 20;
@@ -306,3 +314,37 @@ function partsOf(kept: ReadonlyMap<number, Place>): (readonly [row: number, Plac
   }
   return parts;
 }
+
+const MIB = 2 ** 20;
+/** Kept free for the outcomes of calls in flight: with less, a run stops. */
+const RESERVE = 16 * MIB;
+
+/** @throws UsageError when there is less space than a run needs */
+export async function assertSpace(directory: string): Promise<void> {
+  const free = await freeBytes(directory);
+  if (free >= RESERVE) return;
+  throw new UsageError(
+    'state_dir_full',
+    `cannot keep the queue in ${directory}: ${mib(free)} MiB are free there, and ${mib(RESERVE)} MiB are needed`,
+    'Free some space, or name another directory with PROMPTMILL_STATE_DIR.',
+  );
+}
+
+/** Why there is too little space to go on; null while there is enough. */
+export async function shortageOf(directory: string): Promise<string | null> {
+  const free = await freeBytes(directory);
+  if (free >= RESERVE) return null;
+  return `only ${mib(free)} MiB are free for the queue in ${directory}; what is paid for needs ${mib(RESERVE)}.`;
+}
+
+/** Infinity where the file system does not tell. */
+async function freeBytes(directory: string): Promise<number> {
+  try {
+    const { bavail, bsize, blocks } = await statfs(directory);
+    return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+const mib = (bytes: number): number => Math.floor(bytes / MIB);

@@ -26,32 +26,16 @@ import { type Clock, type Entry, QueueState, type State } from './queue-state.js
 
 /** Methods of BullMQ's backends that Promptmill never calls. */
 const NOT_HERE = [
-  ...[
-    'addFlow',
-    'forQueue',
-    'parseNodeKey',
-    'clientName',
-    'setName',
-    'getClientList',
-    'moveToWaitingChildren',
-  ],
-  ...['removeUnprocessedChildren', 'removeChildDependency', 'getDependencyCounts', 'getDependencies'],
-  ...['getProcessedChildrenValues', 'getIgnoredChildrenFailures', 'paginate'],
-  ...['removeDeduplicationKey', 'deleteDeduplicationKey', 'getDeduplicationJobId'],
-  ...['retryFinishedJob', 'retryFinishedJobs', 'promote', 'changeDelay', 'changePriority'],
-  ...[
-    'updateData',
-    'updateProgress',
-    'addLog',
-    'clearLogs',
-    'getJobLogs',
-    'getMetrics',
-    'getCountsPerPriority',
-  ],
-  ...['drain', 'cleanJobsByState', 'obliterate', 'removeOrphanedJobs', 'removeDeprecatedPriorityKey'],
-  ...['isFinished', 'isMaxed', 'isJobInState', 'trimEvents', 'publishEvent', 'readEvents'],
-  ...['getJobScheduler', 'isJobScheduler', 'getJobSchedulersCount'],
-  ...['getQueueMeta', 'getQueueMetaField', 'getQueueMetaFields', 'removeQueueMetaFields'],
+  ...['addFlow', 'forQueue', 'parseNodeKey', 'clientName', 'setName', 'getClientList'],
+  ...['moveToWaitingChildren', 'removeUnprocessedChildren', 'removeChildDependency', 'getDependencyCounts'],
+  ...['getDependencies', 'getProcessedChildrenValues', 'getIgnoredChildrenFailures', 'paginate'],
+  ...['removeDeduplicationKey', 'deleteDeduplicationKey', 'getDeduplicationJobId', 'retryFinishedJob'],
+  ...['retryFinishedJobs', 'promote', 'changeDelay', 'changePriority', 'updateData', 'updateProgress'],
+  ...['addLog', 'clearLogs', 'getJobLogs', 'getMetrics', 'getCountsPerPriority', 'drain'],
+  ...['cleanJobsByState', 'obliterate', 'removeOrphanedJobs', 'removeDeprecatedPriorityKey', 'isFinished'],
+  ...['isMaxed', 'isJobInState', 'trimEvents', 'publishEvent', 'readEvents', 'getJobScheduler'],
+  ...['isJobScheduler', 'getJobSchedulersCount', 'getQueueMeta', 'getQueueMetaField', 'getQueueMetaFields'],
+  ...['removeQueueMetaFields'],
 ] as const satisfies readonly (keyof IQueueBackend)[];
 type NotHere = (typeof NOT_HERE)[number];
 
@@ -104,7 +88,7 @@ export class EmbeddedQueues {
 
   /** Typed for Redis, as BullMQ's classes are by default. */
   get backendFactory(): BackendFactory<RedisQueueBackend> {
-    const factory: BackendFactory = (name, options) => new QueueBackend(name, options, this);
+    const factory: BackendFactory = (name, options: object) => new QueueBackend(name, options, this);
     return factory as BackendFactory<RedisQueueBackend>;
   }
 
@@ -154,29 +138,25 @@ export class EmbeddedQueues {
 
 /** BullMQ's backend for one queue or worker. Its methods do what BullMQ's scripts for Redis do. */
 class QueueBackend extends Backend implements IQueueBackend {
-  readonly qualifiedName: string;
   readonly keys = {} as IQueueBackend['keys'];
   readonly minimumBlockTimeout = 0.001;
   closing: Promise<void> | undefined;
-  readonly #options: Options;
   #added = 0;
   /** The worker is about to stop and must not wait. */
   #isInterrupted = false;
   #endWait: () => void = () => {};
 
   constructor(
-    private readonly name: string,
-    options: object,
+    readonly qualifiedName: string,
+    private readonly options: Options,
     private readonly queues: EmbeddedQueues,
   ) {
     super();
-    this.qualifiedName = name;
-    this.#options = options;
   }
 
   /** @throws when another process has the state directory */
   get #queue(): QueueState {
-    return this.queues.stateOf(this.name);
+    return this.queues.stateOf(this.qualifiedName);
   }
 
   async waitUntilReady(): Promise<void> {}
@@ -204,7 +184,7 @@ class QueueBackend extends Backend implements IQueueBackend {
   }
 
   toKey(type: string): string {
-    return `${this.name}:${type}`;
+    return `${this.qualifiedName}:${type}`;
   }
 
   async addJob(job: JobJson, jobId: string): Promise<string> {
@@ -237,10 +217,10 @@ class QueueBackend extends Backend implements IQueueBackend {
     return this.#take(token, name);
   }
 
-  async #take(token: string, name = this.#options.name): Promise<NextJob> {
+  async #take(token: string, name = this.options.name): Promise<NextJob> {
     await this.queues.beforeTaking();
     const queue = this.#queue;
-    const { limiter, lockDuration = LOCK_MS } = this.#options;
+    const { limiter, lockDuration = LOCK_MS } = this.options;
     queue.promoteDue();
     const limitedMs = limiter === undefined ? 0 : queue.limitedMs(limiter.max);
     if (limitedMs > 0) return nothing(limitedMs);
@@ -270,7 +250,7 @@ class QueueBackend extends Backend implements IQueueBackend {
       queue,
       entry,
       'completed',
-      removeOnComplete ?? this.#options.removeOnComplete,
+      removeOnComplete ?? this.options.removeOnComplete,
     );
     return { result: await this.#next(token, fetchNext), finishedOn };
   }
@@ -287,7 +267,7 @@ class QueueBackend extends Backend implements IQueueBackend {
     const entry = activeOf(queue, job.id, token, 'moveToFinished');
     update(entry, { ...fieldsToUpdate, failedReason });
     delete entry.json.deferredFailure;
-    const finishedOn = this.#finish(queue, entry, 'failed', removeOnFail ?? this.#options.removeOnFail);
+    const finishedOn = this.#finish(queue, entry, 'failed', removeOnFail ?? this.options.removeOnFail);
     return { result: await this.#next(token, fetchNext), finishedOn };
   }
 
@@ -348,7 +328,7 @@ class QueueBackend extends Backend implements IQueueBackend {
 
   async moveStalledJobsToWait(): Promise<string[]> {
     const queue = this.#queue;
-    const { maxStalledCount = 1, stalledInterval = STALLED_CHECK_MS } = this.#options;
+    const { maxStalledCount = 1, stalledInterval = STALLED_CHECK_MS } = this.options;
     const stalled = queue.takeStalled(stalledInterval);
     for (const { json } of stalled) {
       json.stalledCounter++;

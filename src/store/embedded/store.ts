@@ -6,10 +6,9 @@ import { acquireLock, type Lock, LockedError } from '../../lock.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
 import { FileKeyValue } from './key-value.js';
-import { EmbeddedLedger, lockLost } from './ledger.js';
+import { assertSpace, EmbeddedLedger, lockLost } from './ledger.js';
 import { LedgerFile } from './ledger-file.js';
 import { EmbeddedQueues } from './queue-backend.js';
-import { assertSpace } from './space.js';
 
 /** Directories for runs at the same time: `store`, `store-2`, … `store-16`. */
 const STORE_NAMES = Array.from({ length: 16 }, (_, i) => (i === 0 ? 'store' : `store-${i + 1}`));

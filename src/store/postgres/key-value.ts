@@ -29,13 +29,17 @@ INSERT INTO promptmill.board (kind, id, text, seen_at, until) VALUES (${VALUES})
 ON CONFLICT (kind, id) DO ${UPDATE}
 `;
 
-/** $5 the text expected there, or null. No row when the name holds something else. */
-const SWAP = `
-INSERT INTO promptmill.board AS b (kind, id, text, seen_at, until)
-SELECT ${VALUES}
-WHERE $5::text IS NULL OR EXISTS (SELECT FROM promptmill.board WHERE kind = $1 AND id = $2)
-ON CONFLICT (kind, id) DO ${UPDATE}
-WHERE CASE WHEN b.until > clock_timestamp() THEN b.text = $5 ELSE $5 IS NULL END
+/** No row when the name holds something. */
+const BEGIN = `
+INSERT INTO promptmill.board AS b (kind, id, text, seen_at, until) VALUES (${VALUES})
+ON CONFLICT (kind, id) DO ${UPDATE} WHERE b.until <= clock_timestamp()
+RETURNING text, ${NOW}
+`;
+
+/** $5 the text expected there. No row when the name holds something else, or nothing any more. */
+const REPLACE = `
+UPDATE promptmill.board SET (kind, id, text, seen_at, until) = (${VALUES})
+WHERE kind = $1 AND id = $2 AND text = $5 AND until > clock_timestamp()
 RETURNING text, ${NOW}
 `;
 
@@ -81,7 +85,10 @@ export class PostgresKeyValue implements KeyValue {
     after: string,
     ttlMs: number,
   ): Promise<Cell> {
-    const { rows } = await this.sql.query<Found>(SWAP, [folder, name, after, ttlMs, before]);
+    const values = [folder, name, after, ttlMs];
+    const { rows } = await (before === null
+      ? this.sql.query<Found>(BEGIN, values)
+      : this.sql.query<Found>(REPLACE, [...values, before]));
     const [found] = rows;
     return found === undefined ? this.get(folder, name) : { ...found, written: true };
   }

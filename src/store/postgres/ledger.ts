@@ -1,10 +1,20 @@
 import { randomBytes } from 'node:crypto';
 import type { CalledOutcome } from '../../model.js';
-import { answerOf, byRun, type RowReply } from '../batch.js';
 import { COUNTERS, type Counts, inOrder, NO_COUNTS } from '../counters.js';
-import { type Answer, type Batch, type ChunkKey, type Ledger, NO_DEATHS, type Progress } from '../ledger.js';
+import {
+  type Answer,
+  answerOf,
+  type Batch,
+  byRun,
+  type ChunkKey,
+  LEDGER_TIMES,
+  type Ledger,
+  type LedgerTimes,
+  NO_DEATHS,
+  type Progress,
+  type RowReply,
+} from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
-import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import * as statements from './statements.js';
 
 export interface Sql {

@@ -1,20 +1,25 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { UsageError } from '../../errors.js';
+import { errorText, UsageError } from '../../errors.js';
 import type { CalledOutcome } from '../../model.js';
-import { answerOf, byRun, NO_ANSWER, type RowReply, type RunBatch } from '../batch.js';
 import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../counters.js';
 import {
   type Answer,
+  answerOf,
   type Batch,
+  byRun,
   type ChunkKey,
+  LEDGER_TIMES,
   type Ledger,
+  type LedgerTimes,
+  NO_ANSWER,
   NO_DEATHS,
   type Progress,
   type Reservation,
+  type RowReply,
+  type RunBatch,
 } from '../ledger.js';
 import { OwnOutcomes } from '../own-outcomes.js';
-import { LEDGER_TIMES, type LedgerTimes } from '../times.js';
 import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
@@ -159,7 +164,8 @@ export class RedisLedger implements Ledger {
     try {
       return await this.lasting(() => this.#run(script, [keys.length, ...keys, ...args]));
     } catch (error) {
-      throw withoutArguments(error);
+      // ioredis attaches the refused command with its arguments to the error; those must not reach a log.
+      throw new Error(errorText(error));
     }
   }
 
@@ -205,8 +211,3 @@ function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'r
 /** The braces put all keys of a run into one slot of a cluster. */
 const key = (run: string, name: string): string => `promptmill:{${run}}:${name}`;
 const rows = (run: string, first: number | '' = ''): string => key(run, `rows:${first}`);
-
-/** ioredis attaches the refused command with its arguments to the error; those must not reach a log. */
-function withoutArguments(error: unknown): Error {
-  return new Error(error instanceof Error ? error.message : String(error));
-}

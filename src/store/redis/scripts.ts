@@ -15,7 +15,7 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
  * - `interim`: hash of row → how often it was asked, and on the next line its interim outcome
  * - `rows:<first>`: hash of row → outcome, for each chunk
  *
- * The first write of every script but STOP frees memory. A full server refuses scripts that begin with
+ * The first write of every script frees memory. A full server refuses scripts that begin with
  * another write (fault 34); what is paid for must get in, and what is on disk must get out, or it stays full.
  */
 
@@ -278,6 +278,7 @@ return 1
 export const STOP = `
 local execution = redis.call('HGET', KEYS[1], 'execution')
 if execution and tonumber(execution) > tonumber(ARGV[1]) then return 0 end
+redis.call('HDEL', KEYS[1], '')
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3], 'NX')
 return 1
 `;

@@ -1,7 +1,7 @@
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
 import { reconnectMs } from '../../backoff.js';
-import { within } from '../../deadline.js';
+import { within } from '../../clock.js';
 import { withoutPassword } from '../address.js';
 import { openingErrorOf, storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
