@@ -21,20 +21,65 @@ const TRIPS = { perRun: 120, perWave: 6, perSecond: 20 };
 const FSYNCS = { perRun: 20, perChunk: 4 };
 /** Files of code that a run loads, its report included. */
 const MODULES = 150;
+/** Of them before its first call: commands that share a module have a small file for it, so each further one may add one. */
+const AT_START = 100;
+
+/** Loaded before the command: writes down each file of JavaScript as soon as it is loaded. */
+const WATCH = `
+  const { appendFileSync } = require('node:fs');
+  const { Session } = require('node:inspector');
+  const session = new Session();
+  session.connect();
+  session.on('Debugger.scriptParsed', ({ params: { url } }) => {
+    if (url.startsWith('file:')) appendFileSync(process.env.LOADED, url + '\\n');
+  });
+  session.post('Debugger.enable');
+`;
+
+/** Packages that a run over a CSV in UTF-8, with no schema, no budget and no terminal, has no use for. */
+const NOT_NEEDED = [
+  'gpt-tokenizer',
+  'ajv',
+  'jsonrepair',
+  'hdr-histogram-js',
+  'iconv-lite',
+  'pino-pretty',
+  'fastify',
+  'helmet',
+  'prom-client',
+  'vega',
+  'vega-lite',
+];
+
+/** The packages in a file: its own, or those that the bundle has put into it, each part under a comment with its path. */
+function packagesIn(url: string): string[] {
+  const paths = [url, ...(readFileSync(new URL(url), 'utf8').match(/^\/\/ node_modules\/.*/gm) ?? [])];
+  return paths.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? []);
+}
+
+const work = new Workplace();
+afterEach(() => work.remove());
+const loaded = (): string[] => work.read('loaded').trimEnd().split('\n');
+const watched = (): string => `--require ${work.path(work.write('watch.cjs', WATCH))}`;
+
+it('to say its version takes a handful of files', async () => {
+  const env = { LOADED: work.path('loaded'), NODE_OPTIONS: watched() };
+  const { code, stdout } = await work.run(['--version'], env);
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  expect(loaded().length).toBeLessThanOrEqual(11);
+});
 
 describeEachStore('the counts of a run', (store) => {
-  let work: Workplace;
   let service: ScriptedService;
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => service.close());
 
-  it('stay within their limits', async () => {
+  it('stay within their limits, and before its first call it loads no package that it has no use for', async () => {
+    let before: string[] = [];
     const calledAt: number[] = [];
     const wave: (() => void)[] = [];
-    work = new Workplace();
     service = await startScriptedService(async () => {
+      if (before.length === 0) before = loaded();
       calledAt.push(performance.now());
       await new Promise<void>((resolve) => {
         wave.push(resolve);
@@ -52,7 +97,8 @@ describeEachStore('the counts of a run', (store) => {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_QUEUE: target,
       PROMPTMILL_STATE_DIR: stateDir,
-      NODE_OPTIONS: `--import ${pathToFileURL(COUNTER)}`,
+      NODE_OPTIONS: `${watched()} --import ${pathToFileURL(COUNTER)}`,
+      LOADED: work.path('loaded'),
       BENCH_COUNTS: work.path('counts.json'),
     });
     expect(ended).toMatchObject({ code: 0 });
@@ -73,5 +119,10 @@ describeEachStore('the counts of a run', (store) => {
     expect(trips).toBeLessThanOrEqual(limits.trips);
     expect(fsyncs).toBeLessThanOrEqual(limits.fsyncs);
     expect(modules).toBeLessThanOrEqual(limits.modules);
+
+    expect(before.length).toBeLessThanOrEqual(AT_START);
+    const packages = new Set(before.flatMap(packagesIn));
+    expect(packages).toContain('undici');
+    expect(NOT_NEEDED.filter((name) => packages.has(name))).toEqual([]);
   });
 });

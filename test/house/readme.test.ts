@@ -1,14 +1,22 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Workplace } from '../support/promptmill.js';
 
 const root = join(import.meta.dirname, '../..');
-const exec = promisify(execFile);
 
 describe('the README', () => {
+  let work = new Workplace();
+  afterEach(() => {
+    work.remove();
+    work = new Workplace();
+  });
+  /** Puts folders of the project into the place where its commands run. */
+  const link = (...folders: readonly string[]): void => {
+    for (const folder of folders) symlinkSync(join(root, folder), work.path(folder));
+  };
   const readme = readFileSync(join(root, 'README.md'), 'utf8');
 
   it('begins with the two commands that a stranger types', () => {
@@ -17,17 +25,11 @@ describe('the README', () => {
   });
 
   it('shows what the first of them ends with', async () => {
-    const work = mkdtempSync(join(tmpdir(), 'promptmill-readme-'));
-    try {
-      for (const folder of ['jobs', 'samples']) symlinkSync(join(root, folder), join(work, folder));
-      const args = [join(root, 'dist/cli.js'), 'run', 'jobs/sentiment.yaml', '--emulate'];
-      const { stderr } = await exec(process.execPath, args, { cwd: work });
-      const [, shown = ''] = /^The first ends like this.*\n\n((?: {4}.*\n|\n)+)/m.exec(readme) ?? [];
-      expect(shown).toContain('rows with gold answered');
-      expect(stderr).toContain(shown.replaceAll(/^ {4}/gm, '').trim());
-    } finally {
-      rmSync(work, { recursive: true, force: true });
-    }
+    link('jobs', 'samples');
+    const { stderr } = await work.call(['run', 'jobs/sentiment.yaml', '--emulate']);
+    const [, shown = ''] = /^The first ends like this.*\n\n((?: {4}.*\n|\n)+)/m.exec(readme) ?? [];
+    expect(shown).toContain('rows with gold answered');
+    expect(stderr).toContain(shown.replaceAll(/^ {4}/gm, '').trim());
   });
 
   it('names only files that exist', () => {
@@ -37,27 +39,23 @@ describe('the README', () => {
   });
 
   it('shows commands that work', async () => {
-    const work = mkdtempSync(join(tmpdir(), 'promptmill-readme-'));
-    try {
-      const yaml = /```yaml\n([\s\S]*?)```/.exec(readme)?.[1] ?? '';
-      mkdirSync(join(work, 'jobs'));
-      writeFileSync(join(work, 'jobs/reviews.yaml'), yaml);
-      writeFileSync(join(work, 'reviews.csv'), readFileSync(join(root, 'samples/reviews.csv')));
-      const cli = join(root, 'dist/cli.js');
-      const checked = await exec(process.execPath, [cli, 'check', 'jobs/reviews.yaml'], { cwd: work });
-      expect(checked.stderr).toContain('348 rows = 338 to send + 0 failing + 10 skipped');
-      await exec(process.execPath, [cli, 'run', 'jobs/reviews.yaml', '--limit', '20', '--emulate'], {
-        cwd: work,
-      });
+    const yaml = /```yaml\n([\s\S]*?)```/.exec(readme)?.[1] ?? '';
+    link('jobs');
+    const job = work.write('own/reviews.yaml', yaml);
+    work.write('reviews.csv', readFileSync(join(root, 'samples/reviews.csv')));
+    const checked = await work.call(['check', job]);
+    expect(checked.stderr).toContain('348 rows = 338 to send + 0 failing + 10 skipped');
+    const { code, stderr } = await work.call(['run', job, '--limit', '20', '--emulate']);
+    expect(code, stderr).toBe(0);
 
-      const piped =
-        `cat reviews.csv | gzip | zcat | '${process.execPath}' '${cli}' run '${join(root, 'jobs/sentiment.yaml')}'` +
-        ' --emulate --input - --format csv --output -';
-      const { stdout } = await exec('sh', ['-c', piped], { cwd: work, maxBuffer: 16 * 1024 * 1024 });
-      expect(stdout).toMatch(/^review_id,/);
-    } finally {
-      rmSync(work, { recursive: true, force: true });
-    }
+    const piped =
+      `cat reviews.csv | gzip | zcat | '${process.execPath}' '${join(root, 'dist/cli.js')}'` +
+      ` run jobs/sentiment.yaml --emulate --input - --format csv --output -`;
+    const { stdout } = await promisify(execFile)('sh', ['-c', piped], {
+      cwd: work.folder,
+      maxBuffer: 16 * 1024 * 1024,
+    });
+    expect(stdout).toMatch(/^review_id,/);
   });
 
   it('names every script it tells a developer to run', () => {

@@ -17,6 +17,7 @@ import { RunLease } from '../../src/resume/lease.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 const KEY = 'a-key-for-tests-only';
 const service = { deployment: 'lm-35-turbo-instruct' };
@@ -92,10 +93,7 @@ describe('rows that go to the caller', () => {
     await scripted(echo, async (url, calls) => {
       let idle = 0;
       let before = 0;
-      let resting = (): void => {};
-      const rest = new Promise<void>((resolve) => {
-        resting = resolve;
-      });
+      const { promise: rest, resolve: resting } = withResolvers();
       // Four pulses a second in which nothing is called and nothing was.
       const onProgress = ({ inFlight, known }: RunProgress): void => {
         idle = inFlight === 0 && known > 0 && calls() === before ? idle + 1 : 0;

@@ -216,9 +216,10 @@ describe('confidence and abstention', () => {
     held = new Promise((resolve) => {
       stopping = resolve;
     });
-    const limited = work.start(['run', path], at(service.url));
-    limited.process.stderr?.on('data', (text: string) => text.includes('stopping') && stopping());
-    const { code, stderr } = await limited.ended;
+    const heard = (text: string): void => {
+      if (text.includes('stopping')) stopping();
+    };
+    const { code, stderr } = await work.call(['run', path], at(service.url), heard);
     expect(code, stderr).toBe(3);
     expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(
       /1 of [23] rows abstained, where limits\.stop_after_failures\.abstained is 1\. Raise the limit,/,

@@ -13,6 +13,7 @@ import {
 } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 /** What a copy has of its own; all else of its record is the original's. */
 const OWN = [
@@ -122,10 +123,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
   });
 
   it('fault 40: killed and continued, copies what an earlier process has called', async () => {
-    let release: () => void = () => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = withResolvers();
     service = await startScriptedService(async (request) => {
       if (request.prompt === 'ask 60') await held;
       return await answer(request);

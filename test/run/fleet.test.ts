@@ -5,6 +5,7 @@ import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 describe('what a fleet needs to start', () => {
   const work = new Workplace();
@@ -57,14 +58,8 @@ describe.runIf(haveRedis())('a fleet', () => {
   it('goes on with its other runs when one asks for what the service cannot do', async () => {
     const work = new Workplace();
     const server = await startRedis();
-    let called = (): void => {};
-    const isCalled = new Promise<void>((resolve) => {
-      called = resolve;
-    });
-    let release = (): void => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: isCalled, resolve: called } = withResolvers();
+    const { promise: released, resolve: release } = withResolvers();
     const service = await startScriptedService(async ({ body }) => {
       if ('suffix' in body) return { status: 500, text: 'Unsupported param: suffix' };
       called();
@@ -83,7 +78,7 @@ describe.runIf(haveRedis())('a fleet', () => {
         'bad.yaml',
       );
       await isCalled;
-      const stopped = await work.run(['run', bad, '--no-work'], env);
+      const stopped = await work.call(['run', bad, '--no-work'], env);
       expect(stopped.code, stopped.stderr).toBe(3);
       expect(stopped.stderr).toContain('not_supported: Unsupported param: suffix');
       release();
@@ -135,10 +130,7 @@ describe('promptmill status', () => {
 
   it('shows an embedded run while it goes on, when it was interrupted, and when it has finished', async () => {
     work = new Workplace();
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = withResolvers();
     service = await startScriptedService(async ({ total }) => {
       if (total > 10) await held;
       return {};

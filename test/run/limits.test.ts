@@ -3,6 +3,7 @@ import type { Judged } from '../../src/account/require.js';
 import { reachedLimit } from '../../src/run/limits.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { oneStore } from '../support/stores.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 const rows = (total: number, failed: number, invalid = 0): Judged => ({
   rows: { total, failed, completed: total - failed, filtered: 0, skipped: 0 },
@@ -71,22 +72,21 @@ describe('a run that reaches a limit', () => {
     });
     return [['run', job], { PROMPTMILL_BASE_URL: place.service.url, ...store() }] as const;
   };
-  const run = (count: number, limits: object) => place.work.call(...command(count, limits));
-  const start = (count: number, limits: object) => place.work.start(...command(count, limits));
+  const run = (count: number, limits: object, onStderr?: (piece: string) => void) =>
+    place.work.call(...command(count, limits), onStderr);
   const REFUSED = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 
   it('of failures stops with 3, and goes on where it stopped when the limit is raised', async () => {
     const reply = ({ total }: { total: number }) => (total % 2 === 0 ? REFUSED : {});
-    const { process: stopping, ended } = start(100, { stop_after_failures: 10 });
+    const stopping = withResolvers();
     // From the 61st call on, nothing is answered until the run is about to stop.
-    const isStopping = new Promise<void>((resolve) => {
-      stopping.stderr?.on('data', (text: string) => text.includes('stopping') && resolve());
-    });
     place.script = async (request) => {
-      if (request.total > 60) await isStopping;
+      if (request.total > 60) await stopping.promise;
       return reply(request);
     };
-    const { code, stderr } = await ended;
+    const { code, stderr } = await run(100, { stop_after_failures: 10 }, (text) => {
+      if (text.includes('stopping')) stopping.resolve();
+    });
     place.script = reply;
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('too_many_failures');

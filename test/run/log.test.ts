@@ -6,35 +6,26 @@ import { scriptedPlace } from '../support/scripted-place.js';
 
 const place = scriptedPlace();
 
-/** Runs a job of so many rows. @returns gives the entries of the log with a message, oldest first */
-// biome-ignore lint/suspicious/noExplicitAny: as of JSON.parse
-async function logged(rows: number): Promise<(message: string) => any[]> {
-  const job = place.work.job({ input: { path: place.work.rows(rows) }, output: { path: 'out.jsonl' } });
-  const { stderr } = await place.work.run(['run', job, '--log-level', 'debug'], {
-    PROMPTMILL_BASE_URL: place.service.url,
+it('has what is on disk after each commit, and a line for each call without a text of a row, an answer or a key', async () => {
+  const { work, service } = place;
+  place.script = ({ prompt, count }) =>
+    prompt === 'row 2' && count === 1 ? { status: 500, text: 'broken' } : {};
+  const job = work.job({ input: { path: work.rows(3) }, output: { path: 'out.jsonl' } });
+  const { stderr } = await work.call(['run', job, '--log-level', 'debug'], {
+    PROMPTMILL_BASE_URL: service.url,
   });
-  return (message) =>
+  const entries = (message: string) =>
     stderr
       .split('\n')
       .filter((line) => line.endsWith(`"msg":"${message}"}`))
       .map((line) => JSON.parse(line));
-}
 
-it('says what is on disk after each commit', async () => {
-  const entries = await logged(5);
   expect(entries('run started')).toMatchObject([{ execution: 1, committed: 0 }]);
-  const rows = { total: 5, completed: 5, filtered: 0, failed: 0, skipped: 0 };
-  expect(entries('committed').at(-1)).toMatchObject({
-    rows,
-    bytes: statSync(place.work.path('out.jsonl')).size,
-  });
-  expect(entries('run ended')).toMatchObject([{ known: 5 }]);
-});
+  const rows = { total: 3, completed: 3, filtered: 0, failed: 0, skipped: 0 };
+  expect(entries('committed').at(-1)).toMatchObject({ rows, bytes: statSync(work.path('out.jsonl')).size });
+  expect(entries('run ended')).toMatchObject([{ known: 3 }]);
 
-it('has a line for each call: its row, its attempt and what came of it, and no text of a row, an answer or a key', async () => {
-  place.script = ({ prompt, count }) =>
-    prompt === 'row 2' && count === 1 ? { status: 500, text: 'broken' } : {};
-  const calls = (await logged(3))('call ended').sort((a, b) => a.row - b.row || a.attempt - b.attempt);
+  const calls = entries('call ended').sort((a, b) => a.row - b.row || a.attempt - b.attempt);
   expect(calls.map(({ row, rows, attempt, status }) => [row, rows, attempt, status])).toEqual([
     [1, 1, 1, '200'],
     [2, 1, 1, '500'],

@@ -28,7 +28,7 @@ async function run(server: Partial<SlotServerOptions>, limits: object) {
     output: { path: 'out.jsonl' },
     limits,
   });
-  const ended = await work.run(['run', path], { PROMPTMILL_BASE_URL: place.service.url });
+  const ended = await work.call(['run', path], { PROMPTMILL_BASE_URL: place.service.url });
   return { ...ended, ...slots.counts };
 }
 

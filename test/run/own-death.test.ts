@@ -29,7 +29,7 @@ it('fault 44: of the rows beside one that ends each process that calls it, all o
     const { code, stderr } = await running.ended;
     expect(code, stderr).toBeNull();
   }
-  const finished = await work.run(['run', path], { PROMPTMILL_BASE_URL: service.url });
+  const finished = await work.call(['run', path], { PROMPTMILL_BASE_URL: service.url });
   expect(finished.code, finished.stderr).toBe(1);
   expect(work.json('out.summary.json')['rows']).toMatchObject({
     total: ROWS,

@@ -29,18 +29,20 @@ const job = (name: string, limits: object): string =>
     },
     `${name}.yaml`,
   );
-const run = (queue: string, path: string, ...args: string[]) =>
-  work.run(['run', path, ...args], {
-    PROMPTMILL_BASE_URL: emulator.url,
-    PROMPTMILL_API_KEY: emulator.keys[0],
-    PROMPTMILL_QUEUE: queue,
-    PROMPTMILL_STATE_DIR: work.path('state'),
-  });
+const envOf = (queue: string) => ({
+  PROMPTMILL_BASE_URL: emulator.url,
+  PROMPTMILL_API_KEY: String(emulator.keys[0]),
+  PROMPTMILL_QUEUE: queue,
+  PROMPTMILL_STATE_DIR: work.path('state'),
+});
 
 describe('a run under a quota, embedded', () => {
   it('that nobody tells is found out, every row is answered, and the log says why the pace changed', async () => {
     await begin({ quota: { requestsPerMinute: 300 }, quotaHeaders: false });
-    const { code, stderr } = await run('embedded', job('found', {}), '--log-level', 'info');
+    const { code, stderr } = await work.call(
+      ['run', job('found', {}), '--log-level', 'info'],
+      envOf('embedded'),
+    );
     expect(code, stderr).toBe(0);
     const changes = stderr
       .split('\n')
@@ -64,8 +66,11 @@ if (haveRedis()) {
     it('two runs of one deployment share the quota that their jobs say; hardly a call is refused, and no row fails', async () => {
       await begin({ quota: { requestsPerMinute: 600 } });
       const limits = { requests_per_minute: 600 };
-      const jobs = [job('one', limits), job('two', limits)];
-      for (const { code, stderr } of await Promise.all(jobs.map((path) => run(server.url, path)))) {
+      const ended = await Promise.all([
+        work.run(['run', job('one', limits)], envOf(server.url)),
+        work.call(['run', job('two', limits)], envOf(server.url)),
+      ]);
+      for (const { code, stderr } of ended) {
         expect(code, stderr).toBe(0);
         expect(stderr).not.toContain('does not keep');
       }

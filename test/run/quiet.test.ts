@@ -10,7 +10,7 @@ it('a quiet run that is stopped says why in one line, and nothing else', async (
   }));
   try {
     const job = work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' } });
-    const { code, stdout, stderr } = await work.run(['run', job, '--quiet'], {
+    const { code, stdout, stderr } = await work.call(['run', job, '--quiet'], {
       PROMPTMILL_BASE_URL: service.url,
     });
     expect(code, stderr).toBe(3);

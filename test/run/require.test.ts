@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Running } from '../support/promptmill.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody, type ScriptedReply } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 const REFUSED: ScriptedReply = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 const says = (text: string): ScriptedReply => ({ json: completionBody({ text }) });
@@ -31,7 +31,9 @@ function runs() {
   return {
     place,
     call: (job: object, ...flags: string[]) => place.work.call(...start(job, ...flags)),
-    start: (job: object): Running => place.work.start(...start(job)),
+    /** Calls back when the run says that it stops. */
+    callUntil: (job: object, onStopping: () => void) =>
+      place.work.call(...start(job), (text) => text.includes('stopping') && onStopping()),
     /** What the service answers to a row, from now on. */
     replies: (reply: (row: number) => ScriptedReply | Promise<ScriptedReply>): void => {
       place.script = ({ prompt }) => reply(Number(prompt.replaceAll(/\D/g, '')));
@@ -41,7 +43,7 @@ function runs() {
 }
 
 describe('a run whose answers are invalid', () => {
-  const { place, call, start, replies, summary } = runs();
+  const { place, call, callUntil, replies, summary } = runs();
 
   it('ends with 4 when it misses what is asked, with its output in its place', async () => {
     replies((row) => (row === 1 ? REFUSED : says(row > 31 ? 'perhaps' : 'yes')));
@@ -83,18 +85,13 @@ describe('a run whose answers are invalid', () => {
   });
 
   it('stops when as many rows are of no use as may fail, and goes on when more may', async () => {
-    let stop: () => void = () => {};
-    const isStopping = new Promise<void>((resolve) => {
-      stop = resolve;
-    });
+    const { promise: isStopping, resolve: stop } = withResolvers();
     replies(async (row) => {
       // From here on nothing is answered until the run is about to stop.
       if (row > 20) await isStopping;
       return row % 4 === 0 ? REFUSED : says(row % 4 === 1 ? 'perhaps' : 'yes');
     });
-    const stopping = start({ limits: { stop_after_failures: 10 } });
-    stopping.process.stderr?.on('data', (text: string) => text.includes('stopping') && stop());
-    const { code, stderr } = await stopping.ended;
+    const { code, stderr } = await callUntil({ limits: { stop_after_failures: 10 } }, stop);
     expect(code, stderr).toBe(3);
     expect(flat(stderr)).toContain(
       'too_many_failures: 5 of 20 rows failed and 5 have an invalid answer (5 answer_not_a_label), ' +

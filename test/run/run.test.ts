@@ -3,6 +3,7 @@ import '../faults/figures.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 /** Row number of a prompt of the test job, `row 17`. */
 const rowOf = (prompt: string): number => Number(prompt.split(' ')[1]);
@@ -118,7 +119,8 @@ describeEachStore('a run', (store) => {
   });
 });
 
-// What holds a run up is not of its store, and PostgreSQL takes twelve seconds for it; all three stop and go on above.
+// What holds a run up is not of its store: what it asks of one is in `test/queue/contract.test.ts`, and all three stop and
+// go on above.
 describeEachStore(
   'a run that is held up',
   (store) => {
@@ -181,14 +183,8 @@ describeEachStore(
     it('fault 45: an interrupted run finishes its calls, exits 143, and is continued by the same command', async ({
       task,
     }) => {
-      let reached: () => void = () => {};
-      const half = new Promise<void>((resolve) => {
-        reached = resolve;
-      });
-      let goOn: () => void = () => {};
-      const signalled = new Promise<void>((resolve) => {
-        goOn = resolve;
-      });
+      const { promise: half, resolve: reached } = withResolvers();
+      const { promise: signalled, resolve: goOn } = withResolvers();
       place.script = async ({ prompt }) => {
         // Rows of several chunks are called in turns, so row 60 need not be the first of those that wait.
         if (rowOf(prompt) < 60) return {};
@@ -239,7 +235,7 @@ describeEachStore(
       expect(place.service.requests.length).toBe(60);
     });
   },
-  ['embedded', 'redis'],
+  ['embedded'],
 );
 
 it('a run that npx has started goes on with npx', async () => {
@@ -253,10 +249,7 @@ it('a run that npx has started goes on with npx', async () => {
 describe('a run to standard output', () => {
   it('fault 51: ends as by a signal when its reader has seen enough', async () => {
     const { work, service } = place;
-    let goes: () => void = () => {};
-    const gone = new Promise<void>((resolve) => {
-      goes = resolve;
-    });
+    const { promise: gone, resolve: goes } = withResolvers();
     place.script = async ({ prompt }) => {
       // The reader goes after the first records, with most of the others to come, however fast the run is.
       if (rowOf(prompt) > 100) await gone;

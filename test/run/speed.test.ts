@@ -4,6 +4,7 @@ import { type RunEvent, run } from '../../src/index.js';
 import type { Quota } from '../../src/pace/shared-pace.js';
 import { SpeedGauge } from '../../src/run/speed.js';
 import { scriptedPlace } from '../support/scripted-place.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 const NOTHING_WRITTEN = emptyTally();
 const none = { rows: 0, sent: 0 };
@@ -71,10 +72,7 @@ describe('a run', () => {
 
   it('fault 100: of whose 1,000 rows 91 % are skipped tells the time that its calls take', async () => {
     const { work, service } = place;
-    let release = (): void => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = withResolvers();
     place.script = async ({ total }) => {
       if (total > 8) await held;
       return {};

@@ -23,7 +23,7 @@ describeEachStore(
         // So long that a machine that stands still for two seconds loses no other call.
         limits: { concurrency: 20, timeout_seconds: 6 },
       });
-      const { code, stderr } = await work.run(['run', path], {
+      const { code, stderr } = await work.call(['run', path], {
         PROMPTMILL_BASE_URL: service.url,
         ...store().env,
       });

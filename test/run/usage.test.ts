@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
+import { withResolvers } from '../support/with-resolvers.js';
 
 /** Wrong usage of every kind a newcomer would commit: one or two lines that say what to do, and no stack. */
 describe('wrong usage', () => {
@@ -127,14 +128,8 @@ describe('wrong usage', () => {
   });
 
   it('fault 48: a second run to an output that is being written', async () => {
-    let answer: () => void = () => {};
-    const refusedOther = new Promise<void>((resolve) => {
-      answer = resolve;
-    });
-    let called: () => void = () => {};
-    const first = new Promise<void>((resolve) => {
-      called = resolve;
-    });
+    const { promise: refusedOther, resolve: answer } = withResolvers();
+    const { promise: first, resolve: called } = withResolvers();
     const service = await startScriptedService(async () => {
       called();
       await refusedOther;

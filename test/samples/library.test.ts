@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Queue, QueueEvents } from 'bullmq';
@@ -11,10 +11,13 @@ import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
 const samples = join(import.meta.dirname, '../../samples');
+const ROWS = 60;
 
 describe('the examples of the library', () => {
   const work = new Workplace();
   const state = work.path('state');
+  const reviews = readFileSync(join(samples, 'reviews.csv'), 'utf8').split(/^(?=R\d{4},)/m);
+  const input = work.path(work.write('reviews.csv', reviews.slice(0, ROWS + 1).join('')));
   const children: ChildProcess[] = [];
   let emulator: Emulator;
   beforeAll(async () => {
@@ -51,10 +54,10 @@ describe('the examples of the library', () => {
   }
 
   it('script.js prints the reviews that are negative', async () => {
-    const { child, lines } = start('script.js', [join(samples, 'reviews.csv')]);
+    const { child, lines } = start('script.js', [input]);
     const printed: string[] = [];
     for (let next = await lines.next(); !next.done; next = await lines.next()) printed.push(next.value);
-    expect(printed.length).toBeGreaterThan(50);
+    expect(printed.length).toBeGreaterThan(5);
     expect(printed.filter((line) => !/^R\d{4}$/.test(line))).toEqual([]);
     expect(child.exitCode ?? (await once(child, 'exit'))[0]).toBe(0);
   });
@@ -101,13 +104,12 @@ describe('the examples of the library', () => {
       try {
         await events.waitUntilReady();
         start('processor.js', [], { REDIS_URL: server.url });
-        const input = join(samples, 'reviews.csv');
         const entries = await Promise.all(
           ['one.csv', 'two.csv'].map((output) => queue.add('run', { input, output })),
         );
         const ended = await Promise.all(entries.map((entry) => entry.waitUntilFinished(events)));
-        expect(ended).toMatchObject([{ total: 348 }, { total: 348 }]);
-        for (const output of ['one.csv', 'two.csv']) expect(work.records(output).length).toBe(348);
+        expect(ended).toMatchObject([{ total: ROWS }, { total: ROWS }]);
+        for (const output of ['one.csv', 'two.csv']) expect(work.records(output).length).toBe(ROWS);
       } finally {
         await Promise.all([queue.close(), events.close()]);
         await server.stop();

@@ -49,7 +49,7 @@ describe('promptmill schedule', () => {
       const [{ url } = { url: '' }] = serve.logged(/^the dashboard listens/);
       expect((await fetch(`${url}/healthz`)).status).toBe(200);
       expect((await fetch(`${url}/api/state`)).status).toBe(401);
-      const second = await work.run(['serve'], env);
+      const second = await work.call(['serve'], env);
       expect(second.code).toBe(2);
       expect(second.stderr).toContain(`is held by process ${serve.running.process.pid}`);
 
@@ -92,9 +92,9 @@ describe('promptmill schedule', () => {
       expect(await jobs()).toEqual(['night', 'noon']);
     }
     rmSync(work.path('jobs/noon.yaml'));
-    expect((await work.run(['schedule', 'sync'])).stderr).toMatch(/^unchanged: night.*\nremoved: noon\n$/);
+    expect((await work.call(['schedule', 'sync'])).stderr).toMatch(/^unchanged: night.*\nremoved: noon\n$/);
     expect(await jobs()).toEqual(['night']);
-    expect((await work.run(['schedule', 'remove', 'night'])).code).toBe(0);
+    expect((await work.call(['schedule', 'remove', 'night'])).code).toBe(0);
     expect(await jobs()).toEqual([]);
   });
 
@@ -111,7 +111,7 @@ describe('promptmill schedule', () => {
   });
 
   it('fault 59: refuses to serve a dashboard without a password', async () => {
-    const { code, stderr } = await work.run(['serve']);
+    const { code, stderr } = await work.call(['serve']);
     expect(code).toBe(2);
     expect(stderr).toContain('PROMPTMILL_DASHBOARD_PASSWORD is not set');
   });

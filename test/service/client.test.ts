@@ -12,6 +12,7 @@ import {
   startScriptedService,
 } from '../support/scripted-service.js';
 import { startThreadPool } from '../support/thread-pool.js';
+import { withResolvers } from '../support/with-resolvers.js';
 import {
   TEST_ONLY_EXPIRED,
   TEST_ONLY_KEY,
@@ -65,10 +66,7 @@ const stopClock = (): unknown => vi.useFakeTimers({ toFake: ['setTimeout', 'clea
 
 /** A signal that the test gives itself. */
 function signal(): { readonly given: Promise<void>; readonly give: () => void } {
-  let give = (): void => {};
-  const given = new Promise<void>((resolve) => {
-    give = resolve;
-  });
+  const { promise: given, resolve: give } = withResolvers();
   return { given, give };
 }
 

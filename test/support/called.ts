@@ -1,3 +1,4 @@
+import fs from 'node:fs';
 import { lastWords, UnderWay } from '../../src/commands/last-words.js';
 import { runCommandLine } from '../../src/commands/program.js';
 import type { Ended } from './promptmill.js';
@@ -9,6 +10,8 @@ interface Call {
   readonly folder: string;
   /** All of its environment. */
   readonly env: Readonly<NodeJS.ProcessEnv>;
+  /** Told each piece of standard error at once. */
+  readonly onStderr?: (piece: string) => void;
 }
 
 class Exited extends Error {
@@ -21,15 +24,23 @@ let isBusy = false;
 
 /**
  * Runs a command in the process of the tests, as `cli.ts` does in one of its own, which costs a second or two more.
- * Folder, environment, arguments and output streams belong to a process, so there is one call at a time. What is
- * written to the file descriptors themselves, the log and the output of hooks, goes to the terminal of the tests.
+ * Folder, environment, arguments and output streams belong to a process, so there is one call at a time. The output of
+ * hooks, which are processes, goes to the terminal of the tests.
  */
-export async function callCommand({ args, folder, env }: Call): Promise<Ended> {
+export async function callCommand({ args, folder, env, onStderr }: Call): Promise<Ended> {
   if (isBusy) throw new Error('commands that run beside each other need a process each: use start()');
   isBusy = true;
   const before = { cwd: process.cwd(), env: process.env, argv: process.argv };
   const stdout = captured(process.stdout);
-  const stderr = captured(process.stderr);
+  const stderr = captured(process.stderr, onStderr);
+  // The log writes to the file descriptor, through the module's object.
+  const { writeSync } = fs;
+  fs.writeSync = (...args: unknown[]): number => {
+    const [fd, text] = args;
+    if (fd !== 2 || typeof text !== 'string') return Reflect.apply(writeSync, fs, args);
+    process.stderr.write(text);
+    return Buffer.byteLength(text);
+  };
   process.chdir(folder);
   process.env = { ...env };
   process.argv = [...before.argv.slice(0, 2), ...args];
@@ -47,6 +58,7 @@ export async function callCommand({ args, folder, env }: Call): Promise<Ended> {
     process.stderr.write(text);
     return end(exit);
   } finally {
+    fs.writeSync = writeSync;
     for (const stream of [stdout, stderr]) stream.release();
     process.argv = before.argv;
     process.env = before.env;
@@ -56,11 +68,16 @@ export async function callCommand({ args, folder, env }: Call): Promise<Ended> {
 }
 
 /** Takes what is written to a stream until it is released. */
-function captured(stream: NodeJS.WriteStream): { text(): string; release(): void } {
+function captured(
+  stream: NodeJS.WriteStream,
+  onPiece: (piece: string) => void = () => {},
+): { text(): string; release(): void } {
   const { write } = stream;
   const pieces: string[] = [];
   const take = (piece: string | Uint8Array, ...more: unknown[]): boolean => {
-    pieces.push(typeof piece === 'string' ? piece : Buffer.from(piece).toString('utf8'));
+    const text = typeof piece === 'string' ? piece : Buffer.from(piece).toString('utf8');
+    pieces.push(text);
+    onPiece(text);
     const done = more.at(-1);
     if (typeof done === 'function') process.nextTick(done);
     return true;

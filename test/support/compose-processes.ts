@@ -80,7 +80,7 @@ export class ComposeProcesses {
         if (over.signal.aborted || (await this.isHealthy(name))) return null;
         throw new Error(`${name} is not healthy`);
       },
-      { timeout: 100_000, interval: 100 },
+      { timeout: 100_000, interval: 500 },
     );
     const ended = await Promise.race([passes, ...ends]);
     over.abort();

@@ -116,8 +116,12 @@ export class Workplace {
   }
 
   /** Runs `promptmill` here to its end without a process of its own, which is cheaper; see `callCommand` for what differs. */
-  call(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
-    return callCommand({ args, folder: this.folder, env: environment(env) });
+  call(
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+    onStderr?: (piece: string) => void,
+  ): Promise<Ended> {
+    return callCommand({ args, folder: this.folder, env: environment(env), ...(onStderr && { onStderr }) });
   }
 
   remove(): void {
