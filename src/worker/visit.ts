@@ -206,14 +206,14 @@ export class Visit {
   #goesOn(entry: Entry, lane: Lane): boolean {
     if (entry === 'go') return true;
     if (entry === 'closed') this.#leaves = true;
-    else this.#wait(lane);
+    else this.#wait(lane, entry.waitMs);
     return false;
   }
 
   /** The queue pauses for its own deployment only, so rows of another one delay their entry. */
-  #wait(lane: Lane): void {
+  #wait(lane: Lane, ms = lane.gate.waitingMs): void {
     if (lane === this.host.lanes.own) this.#waits = true;
-    else this.#laterMs = Math.max(this.#laterMs, LATER_MS, lane.gate.waitingMs);
+    else this.#laterMs = Math.max(this.#laterMs, LATER_MS, ms);
   }
 
   /**
