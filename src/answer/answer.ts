@@ -103,7 +103,7 @@ interface Vote {
  * X. Wang et al., "Self-consistency improves chain of thought reasoning in language models", ICLR 2023.
  * @param asked number of choices requested
  */
-export function votingReader(read: Read, asked: number): Read {
+function votingReader(read: Read, asked: number): Read {
   return (completion) => {
     const { others = [] } = completion;
     const first: Vote = { choice: null, answer: read(completion) };

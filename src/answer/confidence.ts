@@ -128,13 +128,13 @@ const folded = (text: string): string =>
 const rounded = (probability: number): number => Math.round(probability * 1e6) / 1e6;
 
 /** `likeliest`: in the token's place, including itself, with probabilities 0 to 1. */
-export interface TokenChoice {
+interface TokenChoice {
   readonly token: string;
   readonly likeliest: ReadonlyMap<string, number>;
 }
 
 /** Accepts the form of completions (parallel arrays) and of chat servers (a list of objects). */
-export function tokenChoices(logprobs: Json | undefined, most: number): readonly TokenChoice[] {
+function tokenChoices(logprobs: Json | undefined, most: number): readonly TokenChoice[] {
   if (!isObject(logprobs)) return [];
   const { tokens, token_logprobs: own, top_logprobs: tops, content } = logprobs;
   if (isList(content)) {

@@ -78,7 +78,7 @@ export const labelsCell = (labels: Json): Json =>
   Array.isArray(labels) ? labels.join(SEPARATOR) || NONE : labels;
 
 /**
- * Reads all labels that a text names, in the order of the job. Mentions count as in label-answer.ts.
+ * Reads all labels that a text names, in the order of the job. Mentions count as above.
  *
  * - Prose names what it mentions: "It is about the price, and about delivery".
  * - A list alone on its lines counts alone (models often go on with the next example). "- price" starts no
@@ -88,7 +88,7 @@ export const labelsCell = (labels: Json): Json =>
  * - "None" is an answer when the text begins with it, is an empty list, or denies every label; but not if a
  *   label is called "none".
  */
-export function severalReader(
+function severalReader(
   labels: readonly string[],
   index: LabelIndex,
   negated: Negation,

@@ -3,11 +3,11 @@ import type { Tokenizer } from '../prompt/tokens.js';
 import { pick, randomFrom } from '../random.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
-import { drawn, type Possibility } from './answers/labels.js';
-import { type Reading, readingOf } from './answers/reading.js';
+import { drawn } from './answers/labels.js';
+import { readingOf } from './answers/reading.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
-import { type Logprobs, logprobsOf, type PossiblePieces, sharesAlong } from './logprobs.js';
+import { type Logprobs, logprobsOf, sharesAlong } from './logprobs.js';
 import { invalidRequest, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
 
@@ -102,21 +102,15 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-interface Question {
-  readonly reading: Reading;
-  /** Possible answers; `null` when they are unknown or the request does not need them. */
-  readonly possible: readonly Possibility[] | null;
-  readonly written: (text: string) => string;
-  readonly inPieces: readonly PossiblePieces[];
-  readonly halved: boolean;
-}
+type Question = ReturnType<typeof questionOf>;
 
+/** Possible answers are `null` when they are unknown or the request does not need them. */
 function questionOf(
   prompt: string,
   manner: Manner | null,
   { temperature, logprobs }: CompletionRequest,
   { told, tokenizer, seed }: Workshop,
-): Question {
+) {
   const reading = readingOf(prompt, told);
   const isAsked = temperature > 0 || logprobs !== null;
   const possible = isAsked ? possibleAnswers(reading, randomFrom(seed, `\n${prompt}`)) : null;

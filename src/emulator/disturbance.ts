@@ -31,21 +31,13 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   // The older name.
   ['prompt-annotations', renamed('prompt_filter_results', 'prompt_annotations')],
   // The filter was not available, reported in the singular member …
-  [
-    'filter-error',
-    eachChoice(renamed('content_filter_results', 'content_filter_result', () => FILTER_ERROR)),
-  ],
+  ['filter-error', filtered('content_filter_result', () => FILTER_ERROR)],
   // … or in the plural one.
-  [
-    'filter-error-plural',
-    eachChoice(renamed('content_filter_results', 'content_filter_results', () => FILTER_ERROR)),
-  ],
+  ['filter-error-plural', filtered('content_filter_results', () => FILTER_ERROR)],
   [
     'later-categories',
-    eachChoice(
-      renamed('content_filter_results', 'content_filter_results', (results) =>
-        isObject(results) ? { ...results, ...LATER_CATEGORIES } : results,
-      ),
+    filtered('content_filter_results', (results) =>
+      isObject(results) ? { ...results, ...LATER_CATEGORIES } : results,
     ),
   ],
 
@@ -87,6 +79,10 @@ function renamed(member: string, name: string | null, value: (old: Json) => Json
     const { [member]: old, ...others } = body;
     return old === undefined || name === null ? others : { ...others, [name]: value(old) };
   };
+}
+
+function filtered(name: string, value: (old: Json) => Json): Form {
+  return eachChoice(renamed('content_filter_results', name, value));
 }
 
 function eachChoice(form: Form): Form {

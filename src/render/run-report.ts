@@ -1,37 +1,17 @@
 import { retryCommandFor } from '../account/retry-command.js';
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
-import { pointsOf, type TimelinePoint } from '../account/timeline.js';
+import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../figures.js';
 import { shellWord } from '../started.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
-import { type ReportSection, sectionsOf } from './sections.js';
+import { sectionsOf } from './sections.js';
 import { settingsInWords } from './setting-words.js';
 import { plain } from './terminal-text.js';
 
-/**
- * Everything in a report of a run, whatever its form; printed by `promptmill report --json`. Texts are plain,
- * except for the prompt and the rows, which a renderer must make harmless.
- */
-export interface RunReport {
-  readonly job: string;
-  readonly verdict: Verdict;
-  /** `1,000 rows = 940 completed + …` */
-  readonly reconciliation: string;
-  /** Run, deployment, input and its digest, output, time and duration. */
-  readonly facts: readonly Fact[];
-  readonly sections: readonly ReportSection[];
-  readonly charts: ReportCharts;
-  /** The template's first 20,000 characters; `null` if each row has its own prompt, or it is unknown. */
-  readonly prompt: string | null;
-  readonly settings: readonly Fact[];
-  /** `null` if the output is missing, or does not say how rows ended: `table_note` has the reason. */
-  readonly table: ReportTable | null;
-  readonly table_note: string | null;
-  readonly summary: StoredSummary;
-}
+export type RunReport = ReturnType<typeof runReport>;
 
 type Fact = readonly [name: string, value: string];
 
@@ -39,29 +19,6 @@ interface Verdict {
   readonly state: 'finished' | 'some_failed' | 'some_invalid' | 'missed' | 'stopped';
   readonly text: string;
   readonly next: readonly { readonly text: string; readonly command: string | null }[];
-}
-
-/** Shares are from 0 to 1. */
-interface ReportCharts {
-  readonly answers: readonly { readonly answer: string; readonly rows: number }[];
-  /** `counts[right][answered]`; `null` if the job has no gold, or a row may have several labels. */
-  readonly confusion: {
-    readonly right: readonly string[];
-    readonly answered: readonly string[];
-    readonly counts: readonly (readonly number[])[];
-  } | null;
-  /** Accuracy by bins of confidence; empty without confidence. */
-  readonly reliability: Scores['calibration'];
-  /** Per threshold of confidence: share of rows answered, and share of these that is right. */
-  readonly coverage: readonly {
-    readonly threshold: number;
-    readonly coverage: number;
-    readonly accuracy: number;
-  }[];
-  readonly timeline: readonly TimelinePoint[];
-  /** Of the job; `null` if not set. */
-  readonly requests_per_minute: number | null;
-  readonly tokens_per_minute: number | null;
 }
 
 /** @throws UsageError when the output cannot be read */
@@ -72,6 +29,8 @@ export const reportOf = async (
 ): Promise<RunReport> => runReport(summary, await reportRows(output, summary), output, warning);
 
 /**
+ * Everything in a report of a run, whatever its form; printed by `promptmill report --json`. Texts are plain,
+ * except for the prompt and the rows, which a renderer must make harmless. Shares are from 0 to 1.
  * @param table its rows, or why there are none
  * @param output its current path
  * @param warning what a reader must know of the rows first
@@ -81,7 +40,7 @@ export function runReport(
   table: ReportTable | string,
   output: string = summary.output,
   warning: string | null = null,
-): RunReport {
+) {
   const { details, scores } = summary;
   const verdict = verdictOf(summary, output);
   return {
@@ -94,6 +53,7 @@ export function runReport(
       answers: Object.entries(summary.answers)
         .map(([answer, rows]) => ({ answer: plain(answer), rows }))
         .sort((a, b) => b.rows - a.rows),
+      /** `null` if the job has no gold, or a row may have several labels. */
       confusion: scores === undefined ? null : plainConfusion(scores),
       reliability: scores?.calibration ?? [],
       coverage: coverageOf(scores?.calibration ?? []),
@@ -101,8 +61,10 @@ export function runReport(
       requests_per_minute: details.limits.requests_per_minute,
       tokens_per_minute: details.limits.tokens_per_minute,
     },
+    /** The template's first 20,000 characters; `null` if each row has its own prompt, or it is unknown. */
     prompt: details.prompt,
     settings: settingsInWords(details),
+    /** `null` if the output is missing, or does not say how rows ended: `table_note` has the reason. */
     table: typeof table === 'string' ? null : table,
     table_note: typeof table === 'string' ? table : null,
     summary,
@@ -178,7 +140,7 @@ export const timesOf = (summary: Summary): Fact[] => [
 const changed = (name: string, since: StoredSummary['retried']): Fact[] =>
   since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${moment(since.at)}`]];
 
-function plainConfusion(scores: Scores): ReportCharts['confusion'] {
+function plainConfusion(scores: Scores) {
   const matrix = confusionOf(scores);
   if (matrix === null) return null;
   const { down, across, counts } = matrix;
@@ -186,7 +148,7 @@ function plainConfusion(scores: Scores): ReportCharts['confusion'] {
 }
 
 /** From the threshold that keeps all rows to the one that keeps the surest. */
-function coverageOf(bins: Scores['calibration']): ReportCharts['coverage'] {
+function coverageOf(bins: Scores['calibration']) {
   const all = bins.reduce((sum, { rows }) => sum + rows, 0);
   return bins.map(({ from }, place) => {
     const above = bins.slice(place);

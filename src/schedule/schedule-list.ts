@@ -5,18 +5,6 @@ import { type JobState, type LastRun, resultOf } from './serve-state.js';
 
 const TIMES = 5;
 
-interface ListedJob {
-  readonly job: string;
-  readonly path: string;
-  readonly cron: string;
-  readonly timezone: string;
-  /** ISO 8601. */
-  readonly next: readonly string[];
-  /** ISO 8601; null when it is not running. */
-  readonly running_since: string | null;
-  readonly last: LastRun | null;
-}
-
 interface History {
   /** From `serve` on this machine; includes runs that did not start. */
   readonly states: readonly JobState[];
@@ -24,7 +12,7 @@ interface History {
   readonly runs: readonly SeenRun[];
 }
 
-export function listed(jobs: readonly ScheduledJob[], { states, runs }: History, now: Date): ListedJob[] {
+export function listed(jobs: readonly ScheduledJob[], { states, runs }: History, now: Date) {
   return jobs.map(({ name, path, cron, timezone }) => ({
     job: name,
     path,
@@ -35,6 +23,8 @@ export function listed(jobs: readonly ScheduledJob[], { states, runs }: History,
     last: latest(states.find(({ job }) => job === name)?.last ?? null, lastBeat(name, runs)),
   }));
 }
+
+type ListedJob = ReturnType<typeof listed>[number];
 
 /** By heartbeat: includes runs on other machines and runs started by hand. */
 function lastBeat(job: string, runs: readonly SeenRun[]): LastRun | null {

@@ -18,15 +18,16 @@ function table(format: string, ending: string, usual: string): InputFormat {
     endings: [ending],
     hasHeader: true,
     hasJson: false,
-    async *read(bytes, spec, { onColumns, onNote }) {
+    async *read(bytes, spec, listener) {
       const name = nameOf(spec);
       const text = await readBeginning(toUtf8(bytes, name, spec.encoding));
       try {
         refuseOtherThanTable(text, format, name);
         const dialect = dialectOf(text.head, text.isAll, { usual, given: spec.delimiter, name });
         const { delimiter, skippedBytes, note } = dialect;
-        if (note !== null) onNote(note);
+        if (note !== null) listener.onNote(note);
         const skippedLines = skippedBytes > 0 ? 1 : 0;
+        const onColumns = (columns: readonly string[]): void => listener.onColumns(columns);
         yield* readCsv(text.from(skippedBytes), { name, delimiter, skippedLines, onColumns });
       } finally {
         await text.close();

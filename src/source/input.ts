@@ -27,9 +27,9 @@ export interface InputFormat {
 
 export interface FindingsListener {
   /** Once, before the first row, if the format has a header. */
-  readonly onColumns: (columns: readonly string[]) => void;
+  onColumns(columns: readonly string[]): void;
   /** For people; only if the file is read differently than its name says. */
-  readonly onNote: (note: string) => void;
+  onNote(note: string): void;
 }
 
 export function nameOf(spec: InputSpec): string {

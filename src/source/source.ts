@@ -53,39 +53,26 @@ export async function survey(
   { onProgress, signal, onRow }: SurveyOptions = {},
 ): Promise<Survey> {
   const file = await InputFile.open(spec.path, nameOf(spec));
-  const found: { format: InputFormat | null; note: string | null } = { format: null, note: null };
-  let columns = new Set<string>();
+  const found = new Findings(spec);
   let rows = 0;
   let badRows = 0;
   let reported = performance.now();
-  const listener: BatchesListener = {
-    onFormat: (format) => {
-      found.format = format;
-    },
-    onNote: (note) => {
-      found.note = note;
-    },
-    onColumns: (header) => {
-      columns = new Set(header);
-    },
-  };
-  for await (const batch of batches(file, spec, listener)) {
+  for await (const batch of batches(file, spec, found)) {
     signal?.throwIfAborted();
     for (const row of batch) {
       rows++;
       if (row.fault !== undefined) badRows++;
-      if (found.format?.hasHeader === false) addKeys(columns, row, spec);
+      found.add(row);
       onRow?.(row);
     }
     if (performance.now() - reported < PROGRESS_MS) continue;
     reported = performance.now();
     onProgress?.(file.bytesRead, file.size, rows);
   }
-  const format = found.format ?? formatOf(spec);
-  if (format.hasHeader && columns.size === 0) throw empty(spec);
+  const columns = found.columns();
   onProgress?.(file.bytesRead, file.size, rows);
   const { size: bytes, marks } = file;
-  const { note } = found;
+  const { format, note } = found;
   return {
     format,
     rows,
@@ -93,7 +80,7 @@ export async function survey(
     sha256: file.digest(),
     bytes,
     marks,
-    columns: [...columns],
+    columns,
     ...(note !== null && { note }),
   };
 }
@@ -109,27 +96,17 @@ export interface Beginning extends Pick<Survey, 'format' | 'columns'> {
  */
 export async function firstRows(spec: InputSpec, most: number): Promise<Beginning> {
   const file = await InputFile.open(spec.path, nameOf(spec));
-  let format = formatOf(spec);
-  let columns = new Set<string>();
-  const found: Row[] = [];
-  const listener: BatchesListener = {
-    onFormat: (read) => {
-      format = read;
-    },
-    onNote: () => {},
-    onColumns: (header) => {
-      columns = new Set(header);
-    },
-  };
-  for await (const batch of batches(file, spec, listener)) {
-    for (const row of batch.slice(0, most - found.length)) {
-      if (!format.hasHeader) addKeys(columns, row, spec);
-      found.push(row);
+  const found = new Findings(spec);
+  const { format } = found;
+  const rows: Row[] = [];
+  for await (const batch of batches(file, spec, found)) {
+    for (const row of batch.slice(0, most - rows.length)) {
+      found.add(row);
+      rows.push(row);
     }
-    if (found.length >= most) break;
+    if (rows.length >= most) break;
   }
-  if (format.hasHeader && columns.size === 0) throw empty(spec);
-  return { format, columns: [...columns], rows: found };
+  return { format, columns: found.columns(), rows };
 }
 
 export interface RowsOptions {
@@ -155,36 +132,61 @@ export async function* rows(
   }
 }
 
-interface BatchesListener extends FindingsListener {
-  readonly onFormat: (format: InputFormat) => void;
-}
-
-const NOBODY: BatchesListener = { onFormat: () => {}, onNote: () => {}, onColumns: () => {} };
+const NOBODY: FindingsListener = { onNote: () => {}, onColumns: () => {} };
 
 async function* batches(
   file: InputFile,
   spec: InputSpec,
-  listener: BatchesListener = NOBODY,
+  listener: FindingsListener = NOBODY,
 ): AsyncGenerator<Row[]> {
   const content = await readBeginning(file.content());
   try {
     refuseBinary(content.head, nameOf(spec));
-    const format = formatOf(spec);
-    listener.onFormat(format);
-    yield* format.read(content.from(0), spec, listener);
+    yield* formatOf(spec).read(content.from(0), spec, listener);
   } finally {
     await content.close();
   }
 }
 
-function addKeys(columns: Set<string>, row: Row, spec: InputSpec): void {
-  for (const key of row.fields.keys()) columns.add(key);
-  if (columns.size <= MAX_KEYS) return;
-  throw new UsageError(
-    'too_many_columns',
-    `${nameOf(spec)}, line ${row.line}: the records up to here have more than ${MAX_KEYS} different keys.`,
-    'Put keys that vary from record to record into one nested object.',
-  );
+/** What a reading finds of an input besides its rows. */
+class Findings implements FindingsListener {
+  note: string | null = null;
+  #columns = new Set<string>();
+  #format: InputFormat | null = null;
+
+  constructor(private readonly spec: InputSpec) {}
+
+  /** Found late, so that a binary file is refused as such. */
+  get format(): InputFormat {
+    this.#format ??= formatOf(this.spec);
+    return this.#format;
+  }
+
+  onNote(note: string): void {
+    this.note = note;
+  }
+
+  onColumns(header: readonly string[]): void {
+    this.#columns = new Set(header);
+  }
+
+  /** Without a header every key is a column. */
+  add({ fields, line }: Row): void {
+    if (this.format.hasHeader) return;
+    for (const key of fields.keys()) this.#columns.add(key);
+    if (this.#columns.size <= MAX_KEYS) return;
+    throw new UsageError(
+      'too_many_columns',
+      `${nameOf(this.spec)}, line ${line}: the records up to here have more than ${MAX_KEYS} different keys.`,
+      'Put keys that vary from record to record into one nested object.',
+    );
+  }
+
+  /** @throws UsageError `empty_input` */
+  columns(): readonly string[] {
+    if (this.format.hasHeader && this.#columns.size === 0) throw empty(this.spec);
+    return [...this.#columns];
+  }
 }
 
 function empty(spec: InputSpec): UsageError {

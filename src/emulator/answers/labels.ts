@@ -6,7 +6,7 @@ export interface Possibility {
   readonly share: number;
 }
 
-export function inShares(weighed: readonly Possibility[]): Possibility[] {
+function inShares(weighed: readonly Possibility[]): Possibility[] {
   const total = weighed.reduce((sum, { share }) => sum + share, 0);
   return weighed.map(({ text, share }) => ({ text, share: share / total }));
 }

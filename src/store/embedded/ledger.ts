@@ -331,7 +331,7 @@ export async function assertSpace(directory: string): Promise<void> {
 }
 
 /** Why there is too little space to go on; null while there is enough. */
-export async function shortageOf(directory: string): Promise<string | null> {
+async function shortageOf(directory: string): Promise<string | null> {
   const free = await freeBytes(directory);
   if (free >= RESERVE) return null;
   return `only ${mib(free)} MiB are free for the queue in ${directory}; what is paid for needs ${mib(RESERVE)}.`;

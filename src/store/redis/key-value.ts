@@ -9,6 +9,7 @@ import {
   MOST_BYTES,
   MOST_LISTED,
 } from '../key-value.js';
+import { NOW } from './scripts.js';
 
 /** In one slot of a cluster: hash of name → text, sorted sets of names by last write and by expiry, in ms. */
 const keysOf = (folder: Folder): [string, string, string] => [
@@ -17,10 +18,8 @@ const keysOf = (folder: Folder): [string, string, string] => [
   `promptmill:board:{${folder}}:until`,
 ];
 
-const NOW = `
+const BEGIN = `${NOW}
 local text, seen, untilKey = KEYS[1], KEYS[2], KEYS[3]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function isOver(name) return tonumber(redis.call('ZSCORE', untilKey, name) or 0) <= now end
 local function heldBy(name)
   local held = redis.call('HGET', text, name)
@@ -29,7 +28,7 @@ end
 `;
 
 /** Also removes up to 100 expired texts, so that nothing has to wait for their expiry. */
-const NOW_WITHOUT_OLD = `${NOW}
+const BEGIN_WITHOUT_OLD = `${BEGIN}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', untilKey, '-inf', now, 'LIMIT', 0, 100)) do
   redis.call('HDEL', text, name)
   redis.call('ZREM', seen, name)
@@ -38,7 +37,7 @@ end
 `;
 
 /** KEYS text seen until; ARGV name. Returns the text and the microtime. */
-const GET = `${NOW}
+const GET = `${BEGIN}
 return {heldBy(ARGV[1]), time[1], time[2]}
 `;
 
@@ -49,10 +48,10 @@ redis.call('ZADD', untilKey, now + ARGV[3], ARGV[1])
 `;
 
 /** KEYS text seen until; ARGV name text ttl */
-const PUT = `${NOW_WITHOUT_OLD}${WRITE}return 1`;
+const PUT = `${BEGIN_WITHOUT_OLD}${WRITE}return 1`;
 
 /** KEYS text seen until; ARGV name after ttl [before]. Returns the text, the microtime, and 1 if written. */
-const SWAP = `${NOW_WITHOUT_OLD}
+const SWAP = `${BEGIN_WITHOUT_OLD}
 local held = heldBy(ARGV[1])
 if held ~= (ARGV[4] or false) then return {held, time[1], time[2], 0} end
 ${WRITE}
@@ -60,7 +59,7 @@ return {ARGV[2], time[1], time[2], 1}
 `;
 
 /** KEYS text seen until; ARGV within most longest bytes. Returns name, text and age of each. */
-const LIST = `${NOW_WITHOUT_OLD}
+const LIST = `${BEGIN_WITHOUT_OLD}
 local since = '-inf'
 if ARGV[1] ~= '' then since = now - ARGV[1] end
 local found = {}

@@ -21,7 +21,7 @@ import { OWN, UNKNOWN_TEXT } from '../ledger.js';
 
 const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
 
-const NOW = `
+export const NOW = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
