@@ -57,6 +57,12 @@ const MISTAKES: readonly Mistake[] = [
     advises: 'did you mean check?',
   },
   {
+    name: 'a command of another name',
+    typed: ['validate', 'job.yaml'],
+    says: ['there is no command validate'],
+    advises: 'did you mean check?',
+  },
+  {
     name: 'an unknown option',
     typed: ['run', 'job.yaml', '--concurency', '5'],
     says: ['--concurency'],
@@ -522,7 +528,9 @@ async function scored(mistake: Mistake, number: number) {
         placed(value),
       ]),
     );
-    const { code, stderr } = await place.call(mistake.typed?.map(placed) ?? checked, env);
+    const { code, stdout, stderr } = await place.call(mistake.typed?.map(placed) ?? checked, env);
+    expect(stdout, mistake.name).toBe('');
+    expect(stderr, mistake.name).not.toMatch(/^ +at /m);
     const said = stderr.replaceAll(`${place.folder}/`, '').replace(/\s+/g, ' ');
     const what = code === (mistake.exit ?? 2) && mistake.says.every((part) => isIn(said, part)) ? 1 : 0;
     const todo = isIn(said, mistake.advises) ? 1 : 0;
