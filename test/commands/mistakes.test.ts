@@ -543,10 +543,9 @@ async function scored(mistake: Mistake, number: number) {
 it('fault 106: forty mistakes of beginners are named, with their place and what to do', async () => {
   const scores = [];
   for (const [i, mistake] of MISTAKES.entries()) scores.push(await scored(mistake, i + 1));
-  const points = scores.reduce((sum, { what, todo }) => sum + what + todo, 0);
   const lost = scores.filter(({ what, todo }) => what + todo < 2);
   // `SHOW_MISTAKES=1` prints the table with every message, to be read by a person.
   if (process.env['SHOW_MISTAKES']) console.table(scores, ['mistake', 'what', 'todo', 'said']);
   expect(MISTAKES.length).toBeGreaterThanOrEqual(40);
-  expect(points / (2 * MISTAKES.length), JSON.stringify(lost, null, 1)).toBeGreaterThanOrEqual(76 / 80);
+  expect(lost).toEqual([]);
 });
