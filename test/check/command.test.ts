@@ -147,17 +147,6 @@ describe('promptmill check', () => {
     expect(stderr).toContain('context window not known');
   });
 
-  it('quotes the time under the quota, and whether the deadline holds', async () => {
-    const limits = { requests_per_minute: 10, deadline: '5m', prompts_per_request: 2 };
-    const { code, stdout } = await check([variant('deadline', { limits }), '--json']);
-    expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({
-      requests: 20,
-      time: { seconds: 120, limit: 'requests_per_minute' },
-      deadline: { seconds: 300, verdict: 'holds' },
-    });
-  });
-
   it('exits 3 when the run would stop early for certain: quota against deadline, prompts against budget', async () => {
     const late = await check([variant('late', { limits: { requests_per_minute: 10, deadline: '2m' } })]);
     expect(late.code, late.stderr).toBe(3);
