@@ -147,17 +147,6 @@ describe('promptmill check', () => {
     expect(stderr).toContain('context window not known');
   });
 
-  it('quotes the time under the quota, and whether the deadline holds', async () => {
-    const limits = { requests_per_minute: 10, deadline: '5m', prompts_per_request: 2 };
-    const { code, stdout } = await check([variant('deadline', { limits }), '--json']);
-    expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({
-      requests: 20,
-      time: { seconds: 120, limit: 'requests_per_minute' },
-      deadline: { seconds: 300, verdict: 'holds' },
-    });
-  });
-
   it('exits 3 when the run would stop early for certain: quota against deadline, prompts against budget', async () => {
     const late = await check([variant('late', { limits: { requests_per_minute: 10, deadline: '2m' } })]);
     expect(late.code, late.stderr).toBe(3);
@@ -225,10 +214,3 @@ async function created(folder: string, name: string, meanwhile: () => void): Pro
     watcher.close();
   }
 }
-
-it.each(['sentiment', 'extraction', 'nightly'])('checks the sample job %s', async (name) => {
-  const input = join(ROOT, name === 'extraction' ? 'samples/messages.jsonl' : 'samples/reviews.csv');
-  const { code, stderr } = await check([join(ROOT, `jobs/${name}.yaml`), '--input', input]);
-  expect(code, stderr).toBe(0);
-  expect(stderr).toMatch(/\d+ rows = \d+ to send \+ 0 failing \+ \d+ skipped/);
-});

@@ -30,14 +30,14 @@ describe('what check says before is what the service bills after', () => {
     work.remove();
   });
 
-  async function compare(name: string, job: object): Promise<void> {
+  async function compare(name: string, job: object, ...flags: readonly string[]): Promise<void> {
     const file = work.job({ ...job, output: { path: `out-${name}.jsonl` } }, `${name}.yaml`);
-    const check = await work.call(['check', file, '--json']);
+    const check = await work.call(['check', file, '--json', ...flags]);
     expect(check.code, check.stderr).toBe(0);
     const report = JSON.parse(check.stdout);
 
     const env = { PROMPTMILL_BASE_URL: emulator.url, PROMPTMILL_API_KEY: emulator.keys[0], ...store() };
-    const run = await work.call(['run', file, '--json'], env);
+    const run = await work.call(['run', file, '--json', ...flags], env);
     expect(run.code, run.stderr).toBe(0);
     const { rows, usage, cost, calls, input, reused } = JSON.parse(run.stdout);
 
@@ -107,13 +107,14 @@ describe('what check says before is what the service bills after', () => {
 
   const there = existsSync(REVIEWS);
   if (!there) console.warn(`NOT RUN: ${REVIEWS} is not there, so check is not held against real reviews`);
-  it.skipIf(!there)('for a thousand real reviews', { timeout: 180_000 }, () =>
-    compare('clothing', {
+  it.skipIf(!there)('for real reviews', { timeout: 180_000 }, () => {
+    const job = {
       input: { path: REVIEWS, require: ['Review Text'] },
       prompt: 'Is this review positive, negative or neutral?\nReview: {{ Review Text }}\nAnswer:',
       parameters: { max_tokens: 5, temperature: 0 },
       prices: { prompt: 0.0015, completion: 0.002 },
       limits: { concurrency: 50 },
-    }),
-  );
+    };
+    return compare('clothing', job, '--limit', '300');
+  });
 });

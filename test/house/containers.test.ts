@@ -2,13 +2,15 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { readEnvironment } from '../../src/config/environment.js';
 import { readCompose } from '../support/compose.js';
+import { Workplace } from '../support/promptmill.js';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
-const CLI = join(ROOT, 'dist/cli.js');
+const work = new Workplace();
+afterAll(() => work.remove());
 
 /** Every name that Promptmill asks the environment for. */
 function variablesRead(): Set<string> {
@@ -26,12 +28,12 @@ describe('docker-compose.yml', () => {
   const { redis, ...ours } = services;
   const all = Object.entries(services);
 
-  it.each(Object.entries(ours))('starts %s by a command and options that exist', (_, { command }) => {
+  it.each(Object.entries(ours))('starts %s by a command and options that exist', async (_, { command }) => {
     const [name = '', ...rest] = command;
-    const help = execFileSync(process.execPath, [CLI, name, '--help'], { encoding: 'utf8' });
-    expect(help).toContain(`Usage: promptmill ${name} `);
+    const { stdout } = await work.call([name, '--help']);
+    expect(stdout).toContain(`Usage: promptmill ${name} `);
     for (const option of rest.filter((word) => word.startsWith('-')))
-      expect(help).toMatch(new RegExp(`^ +${option}[ ,]`, 'm'));
+      expect(stdout).toMatch(new RegExp(`^ +${option}[ ,]`, 'm'));
   });
 
   it('sets only variables that Promptmill reads', () => {

@@ -2,11 +2,9 @@ import { statSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { scriptedPlace } from '../support/scripted-place.js';
 
-/** The events of a run, as its log has them at the level `debug`. */
-
 const place = scriptedPlace();
 
-it('has what is on disk after each commit, and a line for each call without a text of a row, an answer or a key', async () => {
+it('the log has what is on disk after each commit, and a line for each call without a text of a row, an answer or a key', async () => {
   const { work, service } = place;
   place.script = ({ prompt, count }) =>
     prompt === 'row 2' && count === 1 ? { status: 500, text: 'broken' } : {};
@@ -35,4 +33,16 @@ it('has what is on disk after each commit, and a line for each call without a te
   expect(Object.keys(calls[0]).sort()).toEqual(
     ['attempt', 'latency_ms', 'level', 'msg', 'row', 'rows', 'run', 'status', 'time'].sort(),
   );
+});
+
+it('a quiet run that is stopped says why in one line, and nothing else', async () => {
+  const { work, service } = place;
+  place.script = () => ({ status: 403, json: { error: { code: '403', message: 'blocked for policy' } } });
+  const job = work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' } });
+  const { code, stdout, stderr } = await work.call(['run', job, '--quiet'], {
+    PROMPTMILL_BASE_URL: service.url,
+  });
+  expect(code, stderr).toBe(3);
+  expect(stdout).toBe('');
+  expect(stderr).toMatch(/^promptmill: .*blocked for policy.*\n$/);
 });

@@ -118,13 +118,6 @@ describe('what is asked of the answers of a run', () => {
     expect(summary()).toMatchObject({ answers_invalid: 40, missed: null });
   });
 
-  it('is nothing of a text, which is always an answer', async () => {
-    const { code, stderr } = await call({ answer: undefined });
-    expect(code, stderr).toBe(0);
-    expect(stderr).toMatch(/^40 rows = 40 completed .* 0 skipped$/m);
-    expect(summary()).toMatchObject({ answers_invalid: 0, missed: null });
-  });
-
   it('counts JSON that is none, and JSON of another schema', async () => {
     const json = { type: 'object', required: ['n'], properties: { n: { type: 'number' } } };
     replies((row) => says(['{"n":1}', '```json\n{"n":2}\n```', '{"n":"one"}', '{"n":'][row % 4] ?? ''));

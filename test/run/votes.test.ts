@@ -101,37 +101,6 @@ describe('votes', () => {
     },
   );
 
-  it('of a number are counted by its value', async () => {
-    const ended = await run({
-      answer: { number: { min: 1, max: 5 }, votes: 3 },
-      prompt: 'row {{ id }}',
-      output: { path: 'out.jsonl' },
-    });
-    expect(ended.code, ended.stderr).toBe(4);
-    expect(work.lines('out.jsonl').map(({ answer, confidence }) => [answer, confidence])).toEqual(
-      Array(5).fill([null, null]),
-    );
-    expect(work.lines('out.jsonl')[0]).not.toHaveProperty('answer_probabilities');
-  });
-
-  it('that agree too little leave the label out, and the row goes to a person', async () => {
-    const ended = await run({ answer: { ...VOTES, abstain_below: 0.5 }, output: { path: 'out.jsonl' } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(
-      work.lines('out.jsonl').map(({ answer, confidence, abstained }) => [answer, confidence, abstained]),
-    ).toEqual([
-      ['positive', 1, false],
-      ['negative', 0.6, false],
-      [null, 0.4, true],
-      [null, null, false],
-      [null, null, null],
-    ]);
-    expect(work.records('out.review.csv').map(({ row, text }) => [row, text])).toEqual([
-      ['3', "' =positive"],
-      ['4', ' mixed'],
-    ]);
-  });
-
   it('are taken out of the answers by source again where labels are left out for an accuracy', async () => {
     const isSure = (id: number): boolean => id <= 30;
     const lines = Array.from(
@@ -360,22 +329,5 @@ describe('votes by the emulator', () => {
     expect(
       work.records('again.csv').map(({ answer, text, confidence }) => [answer, text, confidence]),
     ).toEqual(first);
-  });
-
-  it('all count for the budget, which is held exactly, and no row is called twice', async () => {
-    // A row takes some 35 tokens of its prompt and up to 5 × 4 of its choices.
-    const tokens = 1_500;
-    const limits = { concurrency: 6, chunk_size: 6 };
-    const stopped = await run({ limits: { ...limits, budget: { tokens } } });
-    expect(stopped.code, stopped.stderr).toBe(3);
-    const spent = emulator.stats().usage.total_tokens;
-    expect(spent).toBeLessThanOrEqual(tokens);
-    expect(spent).toBeGreaterThan(0.8 * tokens);
-    const whole = await run({ limits: { ...limits, budget: { tokens: 4 * tokens } } });
-    expect(whole.code, whole.stderr).toBe(0);
-    const { usage, distinct_prompts, prompts } = emulator.stats();
-    expect({ distinct_prompts, prompts }).toEqual({ distinct_prompts: ROWS, prompts: ROWS });
-    expect(JSON.parse(whole.stdout).usage).toEqual(usage);
-    expect(usage.completion_tokens).toBeGreaterThanOrEqual(5 * ROWS);
   });
 });
