@@ -279,7 +279,7 @@ async function continued(
 /** A run over the first rows continues only from the unchanged output. */
 async function assertUnchanged(files: OutputFiles, sha256: Manifest['replaces']): Promise<void> {
   if ((await sha256Of(files.output)) === sha256) return;
-  await openFinished(files);
+  await openFinished(files.output, 'refuse');
   throw outputChanged(files, 'it is of another run than the one that is to go on');
 }
 

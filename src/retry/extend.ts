@@ -9,7 +9,7 @@ import { outputBytes, packingOf } from '../output/output-bytes.js';
 import { type FileId, fileAt, isSame, isTaken, modeOf } from '../output/own-file.js';
 import { sealOfFile, writeDurably } from '../output/writer.js';
 import { changes, fingerprint, partValues } from '../resume/fingerprint.js';
-import { openFinished, plainFile } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import { type Manifest, removeManifest } from '../resume/manifest.js';
 import { hasPlaceholder, outputFiles } from '../resume/output-files.js';
 import { OutputLock } from '../resume/output-lock.js';
@@ -40,8 +40,7 @@ export async function extendOutput(settings: Settings, world: Unconnected): Prom
       lock.release();
       return await runJob(settings, world);
     }
-    plainFile(files.output);
-    const before = await openFinished(files);
+    const { summary: before } = await openFinished(files.output, 'refuse');
     prepareStateDir(settings.stateDir);
     const manifest = await grown(settings, before, world);
     if (manifest === null) {
