@@ -166,11 +166,12 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   };
   const print = fingerprint(settings, await sha256Of(settings.input.path));
   const isSame = changedParts(then, print).length === 0;
-  if (isSame && finished !== null && (rows === limit || finished.beyond === undefined)) {
+  const fits = rows <= (limit ?? Number.POSITIVE_INFINITY);
+  if (isSame && fits && finished !== null && (rows === limit || finished.beyond === undefined)) {
     process.stderr.write(told(`${path} is answered already\n`));
     return null;
   }
-  const goesOn = isSame && rows <= (limit ?? Number.POSITIVE_INFINITY);
+  const goesOn = isSame && fits;
   const run = { ...opened, settings: { ...settings, overwrite: !goesOn, restart: !goesOn } };
   process.stderr.write(told(`calling ${settings.endpoint.deployment} for ${path}\n`));
   const world = {

@@ -103,6 +103,7 @@ export class Committer {
       const mode =
         modeOf(files.output) ?? modeOf(files.part) ?? (input === undefined ? undefined : modeLike(input));
       const { finished, renamed } = target;
+      if (renamed && manifest.rows < total) throw summaryGone(files);
       const bytes = finished ? await copyFinished(files, finished, mode) : manifest.bytes;
       // Killed after the rename: nothing is left to append.
       writer = await PartFile.open(renamed ? files.output : files.part, bytes, lock?.tookOver, mode);
@@ -474,6 +475,14 @@ export class Committer {
     return JSON.stringify({ ...manifest, unwritten: this.#unwritten, worked_ms: workedMs });
   }
 }
+
+/** A run that was killed before its manifest was removed has a summary to go on from. */
+const summaryGone = ({ output, summary }: OutputFiles): UsageError =>
+  new UsageError(
+    'summary_missing',
+    `${summary} does not say that ${output} has the first rows of the input, so none can be added to it`,
+    'Put the summary of the run back, or start over with --restart --overwrite.',
+  );
 
 /**
  * Copies the output to which rows are added to the part file.

@@ -191,8 +191,8 @@ export function beginManifest(
     steps: {},
     ...target?.retry,
     ...(finished && takenFrom(finished)),
-    // It was found untouched.
-    ...(settings.extend && { reviewing: true }),
+    // The rows for review were found untouched.
+    ...(finished && settings.extend && { reviewing: true }),
   };
 }
 
