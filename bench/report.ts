@@ -92,6 +92,7 @@ async function makeOutput(path: string): Promise<string> {
     details: {
       timeline,
       settings: {},
+      state: { fingerprint: {}, execution: 1, prompt_tokens: 0, completion_tokens: 0 },
       limits: {
         ...{ concurrency: 50, requests_per_minute: null, tokens_per_minute: null, prompts_per_request: 1 },
         ...{ timeout_s: 120, attempts: 6, unknown_outcome: 'retry', give_up_s: 3600, deadline_s: null },

@@ -41,6 +41,15 @@ export function readSummary(path: string): FinishedSummary {
   );
 }
 
+/** Null when there is none, or it cannot be read. It may have been edited. */
+export function summaryAt(path: string): StoredSummary | null {
+  try {
+    return summarySchema.safeParse(parseJson(readOwn(path))).data ?? null;
+  } catch {
+    return null;
+  }
+}
+
 function textOf(path: string): string {
   try {
     return readOwn(path);

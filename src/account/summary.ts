@@ -64,6 +64,15 @@ const detailsSchema = z.object({
     /** Rows that go ahead; 0: none. */
     canary: amount,
   }),
+  /** Besides the figures, what the run goes on with when rows are added to its output. */
+  state: z.object({
+    /** Hashes of what the records depend on, by part; `settings` has the parts. */
+    fingerprint: z.record(z.string(), z.string()),
+    execution: z.int().positive(),
+    /** Billed for all calls, also for those whose answers are not in the output. */
+    prompt_tokens: z.int(),
+    completion_tokens: z.int(),
+  }),
   /** Bytes of the input file. */
   input_bytes: amount,
   /** The template's first 20,000 characters; `null` if each row has its own prompt. */
@@ -180,7 +189,7 @@ export type Summary = Omit<StoredSummary, 'details'> & Partial<Pick<StoredSummar
 
 type DetailParts = Pick<
   StoredSummary['details'],
-  'timeline' | 'settings' | 'limits' | 'input_bytes' | 'prompt'
+  'timeline' | 'settings' | 'state' | 'limits' | 'input_bytes' | 'prompt'
 >;
 
 export interface SummaryParts

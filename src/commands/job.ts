@@ -4,7 +4,7 @@ import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
-import { finishedOutput } from '../resume/finished-output.js';
+import type { FoundOutput } from '../resume/finished-output.js';
 
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function openJob(path: string, flags: RunFlags): OpenedJob {
@@ -20,11 +20,10 @@ export interface AnsweredJob {
 
 /**
  * @param named the value of `--job`. @default the job file named in the summary
- * @throws UsageError when the output does not exist, or its job is unknown or has free-text answers
+ * @throws UsageError when the job is unknown or has free-text answers
  */
-export function jobOfOutput(output: string, named: string | undefined): AnsweredJob {
-  const { jobFile } = finishedOutput(output);
-  const file = jobFileOf(output, named ?? jobFile);
+export function jobOfOutput(found: FoundOutput, named: string | undefined): AnsweredJob {
+  const file = jobFileOf(found, named);
   const { settings } = openJob(file, {});
   if (settings.answer.kind !== 'text') return { settings, file };
   throw new UsageError(
@@ -35,11 +34,12 @@ export function jobOfOutput(output: string, named: string | undefined): Answered
 }
 
 /** @throws UsageError when the job file is unknown */
-export function jobFileOf(output: string, file: string | null): string {
+export function jobFileOf({ files, jobFile }: FoundOutput, named: string | undefined): string {
+  const file = named ?? jobFile;
   if (file !== null) return file;
   throw new UsageError(
     'job_unknown',
-    `no summary beside ${output} names its job file`,
+    `no summary beside ${files.output} names its job file`,
     'Name it with --job FILE: it says what the answers are.',
   );
 }

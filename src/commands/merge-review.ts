@@ -4,7 +4,7 @@ import { counted } from '../figures.js';
 import { Halt } from '../halt.js';
 import { WriteError } from '../output/writer.js';
 import { told } from '../render/terminal-text.js';
-import { outputFiles } from '../resume/output-files.js';
+import { findFinished } from '../resume/finished-output.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { renewReport } from '../resume/report-file.js';
 import { type Merged, mergeReview } from '../score/merge-review.js';
@@ -39,7 +39,8 @@ export function mergeReviewCommand(exit: Exit): Command {
 }
 
 async function merge(output: string, review: string, job: string | undefined, exit: Exit): Promise<number> {
-  const { settings } = jobOfOutput(output, job);
+  const found = findFinished(output);
+  const { settings } = jobOfOutput(found, job);
   const say = (line: string): void => {
     process.stderr.write(`${told(line)}\n`);
   };
@@ -53,7 +54,7 @@ async function merge(output: string, review: string, job: string | undefined, ex
   try {
     await lock.take(output);
     say(mergedText(output, await mergeReview(output, review, settings, mayGoOn)));
-    await renewReport(outputFiles(output)).catch((error: unknown) =>
+    await renewReport(found.files).catch((error: unknown) =>
       say(`warning: the answers are merged, but the report could not be made anew: ${errorText(error)}`),
     );
     return 0;

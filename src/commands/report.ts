@@ -10,7 +10,7 @@ import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
 import { told } from '../render/terminal-text.js';
-import { assertNotReplaced, finishedOutput, warningOf } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';
 
@@ -70,13 +70,11 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
       'Give each form of the report a file of its own.',
     );
   }
-  const found = findRun(file);
-  if (found.isThere) assertNotReplaced(outputFiles(found.output));
+  const found = await findRun(file);
   for (const wanted of files) assertNotOfRun(wanted, found);
-  const warning = found.isThere ? await warningOf(found.output, found.summary) : null;
-  if (warning !== null) process.stderr.write(`warning: ${told(warning)}\n`);
+  if (found.warning !== null) process.stderr.write(`warning: ${told(found.warning)}\n`);
   const made = found.isThere
-    ? await reportOf(found.summary, found.output, warning)
+    ? await reportOf(found.summary, found.output, found.warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
   // Make all forms before writing any.
   const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
@@ -97,22 +95,22 @@ interface FoundRun {
   /** Path of the summary. */
   readonly path: string;
   readonly summary: FinishedSummary;
+  readonly warning: string | null;
 }
 
-function findRun(file: string): FoundRun {
-  if (file.endsWith('.json')) {
-    const summary = readSummary(file);
-    const output = join(dirname(file), basename(summary.output));
-    // An output on standard output is gone.
-    const isThere = summary.output !== '-' && existsSync(output);
-    return { output: summary.output === '-' ? 'the output' : output, isThere, path: file, summary };
-  }
-  const path = outputFiles(file).summary;
-  // Without its output, a run is identified by its summary alone.
-  const isThere = existsSync(file) || knownFormatOf(file) === null || !existsSync(path);
-  if (isThere) finishedOutput(file);
-  const summary = readSummary(path);
-  if (basename(summary.output) === basename(file)) return { output: file, isThere, path, summary };
+async function findRun(file: string): Promise<FoundRun> {
+  const isSummary = file.endsWith('.json');
+  const path = isSummary ? file : outputFiles(file).summary;
+  const told = isSummary ? readSummary(file) : undefined;
+  const named = told?.output ?? file;
+  const output = isSummary && named !== '-' ? join(dirname(file), basename(named)) : named;
+  // Without its output, a run is identified by its summary alone. An output on standard output is gone.
+  const isUnknown = !isSummary && (knownFormatOf(file) === null || !existsSync(path));
+  const isThere = named !== '-' && (existsSync(output) || isUnknown);
+  const warning = isThere ? (await openFinished(output, 'warn', told)).warning : null;
+  const summary = told ?? readSummary(path);
+  if (isSummary || basename(summary.output) === basename(file))
+    return { output: named === '-' ? 'the output' : output, isThere, path, summary, warning };
   throw new UsageError(
     'output_not_ours',
     `${path} is the summary of ${summary.output}, and not of ${file}`,

@@ -3,8 +3,7 @@ import { readSummary } from '../account/read-summary.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../errors.js';
 import { STATUSES } from '../model.js';
-import { finishedOutput } from '../resume/finished-output.js';
-import { outputFiles } from '../resume/output-files.js';
+import { findFinished } from '../resume/finished-output.js';
 import { retryOutput } from '../retry/retry.js';
 import { readSelection, type SelectionFlags, selectionText } from '../retry/selection.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
@@ -62,12 +61,11 @@ export function retryCommand(exit: Exit, underWay: UnderWay): Command {
 
 async function retry(output: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const selection = readSelection(options);
-  finishedOutput(output);
-  const { summary: path } = outputFiles(output);
-  const summary = readSummary(path);
-  const { input = summary.input.path, job: named, ...others } = options;
+  const found = findFinished(output);
+  const before = readSummary(found.files.summary);
+  const { input = before.input.path, job: named, ...others } = options;
   const flags = { ...others, input, output, retry: selectionText(selection) };
-  const opened = openJob(jobFileOf(output, named ?? summary.job_file ?? null), flags);
+  const opened = openJob(jobFileOf(found, named), flags);
   return await runHere(opened, options, exit, underWay, (settings, world) =>
     retryOutput(settings, selection, world),
   );

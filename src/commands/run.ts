@@ -28,7 +28,6 @@ interface Options extends RunFlags {
   readonly quiet?: boolean;
   readonly dryRun?: boolean;
   readonly retryFailed?: boolean;
-  readonly extend?: boolean;
 }
 
 const EXAMPLES = `

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { show } from '../render/terminal.js';
 import { told } from '../render/terminal-text.js';
-import { summaryIfAny, warningOf } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import { scoreDocument } from '../score/score-document.js';
 import { scoreOutput } from '../score/score-output.js';
 import { jobOfOutput } from './job.js';
@@ -51,8 +51,9 @@ export function scoreCommand(exit: Exit): Command {
 }
 
 async function score(output: string, { gold = [], job, json }: Options): Promise<void> {
-  const { settings, file } = jobOfOutput(output, job);
-  const warning = await warningOf(output, summaryIfAny(output));
+  const found = await openFinished(output, 'warn');
+  const { settings, file } = jobOfOutput(found, job);
+  const { warning } = found;
   if (warning !== null) process.stderr.write(`warning: ${told(warning)}\n`);
   const report = await scoreOutput(output, { ...settings, file }, gold, warning);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);

@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
+import { summaryAt } from '../account/read-summary.js';
 import { compareDocument } from '../compare/compare-document.js';
 import { compareOutputs } from '../compare/compare-outputs.js';
 import { readEnvironment } from '../config/environment.js';
@@ -155,14 +156,22 @@ async function assertSound(settings: Settings, file: string, halt: Halt): Promis
 async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   const { settings } = opened;
   const { path } = settings.output;
-  const left = readManifest(outputFiles(path).manifest);
+  const { limit } = settings.input;
+  const { manifest, summary } = outputFiles(path);
+  const left = readManifest(manifest);
+  const finished = left === null && existsSync(path) ? summaryAt(summary) : null;
+  const { rows, fingerprint: then } = left ?? {
+    rows: finished?.rows.total ?? 0,
+    fingerprint: finished?.details.state.fingerprint ?? {},
+  };
   const print = fingerprint(settings, await sha256Of(settings.input.path));
-  const isSame = left !== null && changedParts(left.fingerprint, print).length === 0;
-  if (isSame && left.stage === 'finished' && left.rows === settings.input.limit) {
+  const isSame = changedParts(then, print).length === 0;
+  const fits = rows <= (limit ?? Number.POSITIVE_INFINITY);
+  if (isSame && fits && finished !== null && (rows === limit || finished.beyond === undefined)) {
     process.stderr.write(told(`${path} is answered already\n`));
     return null;
   }
-  const goesOn = isSame && left.rows <= (settings.input.limit ?? Number.POSITIVE_INFINITY);
+  const goesOn = isSame && fits;
   const run = { ...opened, settings: { ...settings, overwrite: !goesOn, restart: !goesOn } };
   process.stderr.write(told(`calling ${settings.endpoint.deployment} for ${path}\n`));
   const world = {
@@ -171,11 +180,9 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
     env: process.env,
     stdout: new PassThrough().resume(),
   };
-  const { summary, halted } = await runOpened(run, world, runJob);
+  const { summary: made, halted } = await runOpened(run, world, runJob);
   if (halted === null) return null;
-  process.stderr.write(
-    `${plain(summary.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`,
-  );
+  process.stderr.write(`${plain(made.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`);
   return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
 }
 

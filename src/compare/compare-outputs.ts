@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
-import type { FinishedSummary } from '../account/read-summary.js';
 import type { Share } from '../account/score.js';
 import type { StoredSummary } from '../account/summary.js';
 import { readJobFile } from '../config/job-file.js';
@@ -11,7 +10,7 @@ import { valueText } from '../json.js';
 import { inert } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
-import { assertNotReplaced, finishedOutput, summaryIfAny, warningOf } from '../resume/finished-output.js';
+import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput, onDisk, Spool } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
@@ -94,7 +93,9 @@ export async function compareOutputs(
   pathB: string,
   { by, changed, page, signal }: CompareOptions = {},
 ): Promise<CompareReport> {
-  const [summaryA, summaryB] = [summaryBeside(pathA), summaryBeside(pathB)];
+  const foundA = await openFinished(pathA, 'warn');
+  const foundB = await openFinished(pathB, 'warn');
+  const [summaryA, summaryB] = [foundA.summary, foundB.summary];
   const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
   const files = {
     changed: changed && { ...wanted('--output', '.csv', changed, read), like: [pathA, pathB] },
@@ -106,7 +107,7 @@ export async function compareOutputs(
     const b = await ComparedOutput.open(onDisk(pathB, summaryB));
     const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
     const plainA = () => spool.plain(pathA, signal);
-    const notes = [...(await notesOf(pathA, summaryA, column)), ...(await notesOf(pathB, summaryB, column))];
+    const notes = [...notesOf(foundA, column), ...notesOf(foundB, column)];
     const pass = new Pass([a, summaryA], [b, summaryB], column, notes, plainA, signal);
     const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
@@ -227,25 +228,12 @@ const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): Outpu
 const line = (cells: readonly string[]): string =>
   stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
 
-/** Null without a summary, or if it belongs to another file. */
-function summaryBeside(output: string): FinishedSummary | null {
-  finishedOutput(output);
-  assertNotReplaced(outputFiles(output));
-  return summaryIfAny(output);
-}
-
-async function notesOf(
-  output: string,
-  summary: FinishedSummary | null,
-  by: string | null,
-): Promise<string[]> {
-  const warning = await warningOf(output, summary);
+function notesOf({ files, summary, warning }: FinishedOutput, by: string | null): string[] {
   if (warning !== null) return [warning];
   if (summary !== null || by !== null) return [];
-  const path = outputFiles(output).summary;
-  const lacks = existsSync(path)
-    ? `${path} is the summary of another output than ${output}`
-    : `${output} has no summary beside it`;
+  const lacks = existsSync(files.summary)
+    ? `${files.summary} is the summary of another output than ${files.output}`
+    : `${files.output} has no summary beside it`;
   return [`${lacks}, so nothing says that its rows are all there and in their order`];
 }
 

@@ -22,6 +22,8 @@ export interface RunFlags {
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
+  /** Whether rows that were appended to the input are added to a finished output. @default false */
+  readonly extend?: boolean | undefined;
   /** Whether the schedule started the run, unattended. @default false */
   readonly scheduled?: boolean | undefined;
   /** Which rows of a finished output to call again, as for `promptmill retry`. @default none: it is a run */
@@ -79,6 +81,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     work: flags.work ?? true,
     restart: flags.restart ?? false,
     overwrite: flags.overwrite ?? false,
+    extend: flags.extend ?? false,
     /** Answers below `answer.require` replace no good ones, and the output of another job is not replaced. */
     scheduled: flags.scheduled ?? false,
     /** Rows of a finished output to call again, as on the command line; `null` for a run. */

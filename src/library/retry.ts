@@ -2,8 +2,7 @@ import { readSummary } from '../account/read-summary.js';
 import { UsageError } from '../errors.js';
 import { Halt } from '../halt.js';
 import type { Outcome } from '../model.js';
-import { finishedOutput } from '../resume/finished-output.js';
-import { outputFiles } from '../resume/output-files.js';
+import { findFinished } from '../resume/finished-output.js';
 import { retryOutput } from '../retry/retry.js';
 import { readSelection, selectionText } from '../retry/selection.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
@@ -44,10 +43,10 @@ export async function retry(output: string, options: RetryOptions = {}): Promise
     ...{ status: status?.join(','), invalid, abstained },
     row: row === undefined ? undefined : String(row),
   });
-  finishedOutput(output);
-  const { job_file: file, input } = readSummary(outputFiles(output).summary);
-  const { job = file, rows = input.path } = options;
-  if (job === undefined) {
+  const { files, jobFile } = findFinished(output);
+  const before = readSummary(files.summary);
+  const { job = jobFile, rows = before.input.path } = options;
+  if (job === null) {
     throw new UsageError(
       'job_unknown',
       `the summary beside ${output} names no job file`,

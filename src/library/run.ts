@@ -94,7 +94,7 @@ async function runToFile(job: Job<unknown> | string, options: FileRunOptions): P
     );
   }
   const path = output === true ? undefined : output;
-  const opened = open(job, options, { ...flagsOf(options), output: path, restart, overwrite });
+  const opened = open(job, options, { ...flagsOf(options), output: path, restart, overwrite, extend });
   const { halted, ...result } = await begin(opened, options, new Halt(), extend ? extendOutput : runJob);
   return result;
 }

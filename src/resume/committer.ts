@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { FinishedSummary } from '../account/read-summary.js';
 import type { Abstention } from '../account/scores.js';
 import type { StepFacts } from '../account/steps.js';
 import { type StoredSummary, summaryText } from '../account/summary.js';
@@ -26,7 +27,7 @@ import {
 import { writtenOf } from '../output/written.js';
 import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import { outputChanged } from './finished-output.js';
-import { type Manifest, ofPartFile, removeManifest } from './manifest.js';
+import { type Manifest, removeManifest } from './manifest.js';
 import { type OutputFiles, rejectedFiles } from './output-files.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
@@ -101,22 +102,20 @@ export class Committer {
     try {
       const mode =
         modeOf(files.output) ?? modeOf(files.part) ?? (input === undefined ? undefined : modeLike(input));
-      const goesOn = target.renamed && manifest.rows < total;
-      const replaces = goesOn ? await copyFinished(target, mode) : undefined;
+      const { finished, renamed } = target;
+      if (renamed && manifest.rows < total) throw summaryGone(files);
+      const bytes = finished ? await copyFinished(files, finished, mode) : manifest.bytes;
       // Killed after the rename: nothing is left to append.
-      const renamed = target.renamed && !goesOn;
-      const left = goesOn ? ofPartFile(manifest) : manifest;
-      writer = await PartFile.open(renamed ? files.output : files.part, left.bytes, lock?.tookOver, mode);
-      if (left.bytes === 0) await writer.commit(header);
+      writer = await PartFile.open(renamed ? files.output : files.part, bytes, lock?.tookOver, mode);
+      if (bytes === 0) await writer.commit(header);
       const committer = new Committer(
-        { ...target, renamed },
+        target,
         {
-          ...left,
+          ...manifest,
           bytes: writer.bytes,
           seal: writer.seal,
           stage: renamed ? 'finishing' : 'working',
           reach: Math.max(total, manifest.reach ?? 0),
-          ...(goesOn && { replaces }),
         },
         writer,
         mode,
@@ -360,7 +359,6 @@ export class Committer {
   /**
    * Names the output, with the summary and the review beside it.
    * @param keep writes what a later run takes over; done first, and repeated after a failure
-   * @param more the input has further rows: the manifest stays, so that the run can continue with them
    * @param named runs when the output has its name, and again after a crash
    * @returns the summary as written, with the digest that identifies the output
    * @throws StopError when the disk fails, or the files are no longer this run's; the next execution repeats
@@ -370,12 +368,10 @@ export class Committer {
     summary: StoredSummary,
     {
       keep = async () => {},
-      more = false,
       review = null,
       named = async () => {},
     }: {
       readonly keep?: () => Promise<void>;
-      readonly more?: boolean;
       readonly review?: Review | null;
       readonly named?: () => Promise<void>;
     } = {},
@@ -403,10 +399,7 @@ export class Committer {
       await syncFolder(dirname(output));
       if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
       await named();
-      if (more) {
-        this.#manifest = { ...this.#manifest, stage: 'finished', replaces: written.sha256 };
-        await this.#save(this.workedMs);
-      } else await writing(manifest, async () => removeManifest(manifest));
+      await writing(manifest, async () => removeManifest(manifest));
       return stored;
     }).finally(() => this.writer.close());
   }
@@ -483,12 +476,24 @@ export class Committer {
   }
 }
 
+/** A run that was killed before its manifest was removed has a summary to go on from. */
+const summaryGone = ({ output, summary }: OutputFiles): UsageError =>
+  new UsageError(
+    'summary_missing',
+    `${summary} does not say that ${output} has the first rows of the input, so none can be added to it`,
+    'Put the summary of the run back, or start over with --restart --overwrite.',
+  );
+
 /**
- * Copies an output with the first rows back to the part file.
- * @returns the digest of the output
+ * Copies the output to which rows are added to the part file.
+ * @returns its bytes
  * @throws UsageError `output_changed` when it changed since the run was found
  */
-async function copyFinished({ files, unfinished }: OutputTarget, mode?: number): Promise<string> {
+async function copyFinished(
+  files: OutputFiles,
+  { details }: FinishedSummary,
+  mode: number | undefined,
+): Promise<number> {
   const { output, part } = files;
   const digest = createHash('sha256');
   await writeAside(
@@ -496,8 +501,7 @@ async function copyFinished({ files, unfinished }: OutputTarget, mode?: number):
     outputBytes(output, packingOf(output), (piece) => digest.update(piece)),
     mode,
   );
-  const sha256 = digest.digest('hex');
-  if (unfinished?.stage !== 'finished' || sha256 === unfinished.replaces) return sha256;
+  if (digest.digest('hex') === details.written.sha256) return (await fileAt(part))?.size ?? 0;
   await rm(part, { force: true });
   throw outputChanged(files, 'it was changed while the input was read');
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
 
@@ -56,11 +57,6 @@ export const changedParts = (
 ): string[] =>
   [...new Set([...Object.keys(before), ...Object.keys(now)])].filter((name) => before[name] !== now[name]);
 
-interface Values {
-  readonly before: Readonly<Record<string, string>>;
-  readonly now: Readonly<Record<string, string>>;
-}
-
 export function changes(
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
@@ -70,33 +66,52 @@ export function changes(
   );
 }
 
+/** What the records of a run depend on. */
+interface Parts {
+  readonly fingerprint: Readonly<Record<string, string>>;
+  readonly values: Readonly<Record<string, string>>;
+}
+
 /** @throws UsageError with what changed since the unfinished run began (faults 14 and 15) */
-export function assertSame(
-  before: Readonly<Record<string, string>>,
-  now: Readonly<Record<string, string>>,
-  manifest: string,
-  finished = false,
-  values: Values = { before: {}, now: {} },
-): void {
-  const changed = changedParts(before, now);
-  if (changed.length === 0) return;
-  const what = changed.flatMap((name) => {
-    const [was, is] = [values.before[name], values.now[name]];
-    if (name === 'input')
-      return [pair('the content of the input', digestOf(before[name]), digestOf(now[name]))];
-    // An unused part has no value.
-    return differences(name, was ?? 'none', is ?? 'none');
-  });
+export function assertSame(before: Parts, now: Parts, manifest: string): void {
+  const what = changesOf(before, now);
+  if (what.length === 0) return;
   throw new UsageError(
     'run_changed',
-    finished
-      ? `${manifest} is of a run over the first rows, and since then this changed: ${what.join(', ')}`
-      : `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
-    finished
-      ? 'Put it back to go on with the rows behind them, or start over with --overwrite.'
-      : 'Put it back to continue the run, or discard the unfinished run with --restart.',
+    `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
+    'Put it back to continue the run, or discard the unfinished run with --restart.',
   );
 }
+
+/**
+ * @param extended the input may have grown
+ * @throws UsageError with what changed since the output was made to which rows are to be added
+ */
+export function assertUnchanged(
+  { details }: FinishedSummary,
+  now: Parts,
+  output: string,
+  extended: boolean,
+): void {
+  const { state, settings } = details;
+  const input = extended ? { input: now.fingerprint['input'] ?? '' } : {};
+  const before = { fingerprint: { ...state.fingerprint, ...input }, values: settings };
+  const what = changesOf(before, now);
+  if (what.length === 0) return;
+  throw new UsageError(
+    'run_changed',
+    `since ${output} was made this changed: ${what.join(', ')}`,
+    'Put it back to add the other rows, or start over with --overwrite.',
+  );
+}
+
+const changesOf = (before: Parts, now: Parts): string[] =>
+  changedParts(before.fingerprint, now.fingerprint).flatMap((name) =>
+    name === 'input'
+      ? pair('the content of the input', digestOf(before.fingerprint[name]), digestOf(now.fingerprint[name]))
+      : // An unused part has no value.
+        differences(name, before.values[name] ?? 'none', now.values[name] ?? 'none'),
+  );
 
 /** Enough of a SHA-256 to compare by eye. */
 const digestOf = (sha256 = 'none'): string => `SHA-256 ${sha256.slice(0, 12)}`;

@@ -1,4 +1,4 @@
-import { existsSync, lstatSync, type Stats, statSync } from 'node:fs';
+import { existsSync, lstatSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import * as z from 'zod';
 import { type FinishedSummary, readSummary } from '../account/read-summary.js';
@@ -10,16 +10,25 @@ import { readOwn, sha256OfBytes } from '../output/own-file.js';
 import { differenceOf } from '../output/written.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
-/** `null` when there is no summary, or it has no job file. */
-interface FinishedOutput {
+/** What is beside a finished output. */
+export interface FoundOutput {
+  readonly files: OutputFiles;
+  /** Null when there is none, or it is of another output. */
+  readonly summary: FinishedSummary | null;
+  /** Of the summary, also of that of another output. */
   readonly jobFile: string | null;
 }
 
+export interface FinishedOutput extends FoundOutput {
+  /** How it differs from what Promptmill wrote; null when it does not, and without a summary. */
+  readonly warning: string | null;
+}
+
 /** @throws UsageError when the output does not exist, its run is not finished, or it is not an output */
-export function finishedOutput(output: string): FinishedOutput {
-  const { part, summary } = outputFiles(output);
+export function findFinished(output: string): FoundOutput {
+  const files = outputFiles(output);
   if (!existsSync(output) || output.endsWith('.part')) {
-    const isPart = output.endsWith('.part') || existsSync(part);
+    const isPart = output.endsWith('.part') || existsSync(files.part);
     throw isPart
       ? new UsageError(
           'run_unfinished',
@@ -36,11 +45,49 @@ export function finishedOutput(output: string): FinishedOutput {
       'Give the output of a finished run.',
     );
   }
-  return { jobFile: existsSync(summary) ? (readSummary(summary).job_file ?? null) : null };
+  const found = existsSync(files.summary) ? readSummary(files.summary) : null;
+  const isOwn = found !== null && basename(found.output) === basename(output);
+  return { files, summary: isOwn ? found : null, jobFile: found?.job_file ?? null };
 }
 
-/** @throws UsageError `run_unfinished` when a run is replacing the output: the summary is that run's */
-export function assertNotReplaced({ output, manifest, part, rewritten }: OutputFiles): void {
+/**
+ * Where every command over a finished output starts. Rows are identified by position only, so a command that
+ * replaces or extends an output refuses one that is not byte for byte as Promptmill wrote it; the others warn.
+ * @throws UsageError as `findFinished`; with `refuse` also when the output was changed, has no summary of its
+ * own, or is no plain file; with `warn` when a run is about to replace it
+ * @param told what to compare it with. @default the summary beside it
+ */
+export async function openFinished(
+  output: string,
+  changed: 'warn',
+  told?: FinishedSummary,
+): Promise<FinishedOutput>;
+export async function openFinished(
+  output: string,
+  changed: 'refuse',
+): Promise<FinishedOutput & { readonly summary: FinishedSummary }>;
+export async function openFinished(
+  output: string,
+  changed: 'warn' | 'refuse',
+  told?: FinishedSummary,
+): Promise<FinishedOutput> {
+  if (changed === 'refuse') {
+    const files = outputFiles(output);
+    assertPlain(output);
+    const { summary, difference } = await held(output, summaryBeside(files));
+    if (difference !== null) throw outputChanged(files, difference);
+    return { files, summary, jobFile: summary.job_file ?? null, warning: null };
+  }
+  const found = findFinished(output);
+  assertNotReplaced(found.files);
+  const beside = told ?? found.summary;
+  if (beside === null) return { ...found, warning: null };
+  const { summary, difference } = await held(output, beside);
+  return { ...found, summary, warning: difference === null ? null : changedText(output, difference) };
+}
+
+/** The summary is that of the run that replaces the output. */
+function assertNotReplaced({ output, manifest, part, rewritten }: OutputFiles): void {
   const isNamed = !existsSync(part) && !existsSync(rewritten);
   if (isNamed || !z.object({ stage: z.literal('finishing') }).safeParse(parseJson(textOf(manifest))).success)
     return;
@@ -51,27 +98,16 @@ export function assertNotReplaced({ output, manifest, part, rewritten }: OutputF
   );
 }
 
-/** @throws UsageError when the file to replace is not a plain one */
-export function plainFile(output: string): Stats {
+/** A link leads elsewhere, and the file is replaced. */
+function assertPlain(output: string): void {
   const found = lstatSync(output, { throwIfNoEntry: false });
-  if (found?.isFile()) return found;
+  if (found?.isFile()) return;
   const what = found === undefined ? 'not there' : found.isSymbolicLink() ? 'a symbolic link' : 'no file';
   throw new UsageError(
     'output_not_writable',
     `${output} is ${what}, and the output is replaced by a new file`,
     'Name the file itself.',
   );
-}
-
-/**
- * The summary of a finished output that is byte for byte as Promptmill wrote it. Everything that replaces or
- * extends an output starts here: rows are identified by position only.
- * @throws UsageError when there is no such summary, or the output was changed since
- */
-export async function openFinished(files: OutputFiles): Promise<FinishedSummary> {
-  const { summary, difference } = await held(files.output, summaryBeside(files));
-  if (difference !== null) throw outputChanged(files, difference);
-  return summary;
 }
 
 /** @returns null for an unchanged output @throws UsageError `output_unreadable`, `output_damaged` (gzip) */
@@ -90,13 +126,6 @@ async function held(
   return { summary: { ...summary, details }, difference };
 }
 
-/** Null for an unchanged output, and without a summary. */
-export async function warningOf(output: string, summary: FinishedSummary | null): Promise<string | null> {
-  if (summary === null) return null;
-  const { difference } = await held(output, summary);
-  return difference === null ? null : changedText(output, difference);
-}
-
 const changedText = (output: string, difference: string): string =>
   `${output} is not as Promptmill wrote it: ${difference}`;
 
@@ -106,13 +135,6 @@ export const outputChanged = ({ output, summary }: OutputFiles, difference: stri
     changedText(output, difference),
     `Put the file back as it was, or ${summary} if that is the one that belongs to another output; or run the job again with --overwrite, which calls every row. To change answers by hand, use promptmill merge-review. Nothing was sent, and nothing was written.`,
   );
-
-/** Null without a summary, and for the summary of another file. */
-export function summaryIfAny(output: string): FinishedSummary | null {
-  const { summary: path } = outputFiles(output);
-  const summary = existsSync(path) ? readSummary(path) : null;
-  return summary !== null && basename(summary.output) === basename(output) ? summary : null;
-}
 
 /** @throws UsageError when there is no summary, or it is not of this output */
 function summaryBeside({ output, summary: path }: OutputFiles): FinishedSummary {

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import * as z from 'zod';
-import { type StoredSummary, summarySchema, summaryText } from '../account/summary.js';
+import { summaryAt } from '../account/read-summary.js';
+import { type StoredSummary, summaryText } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { parseJson } from '../json.js';
 import { outputBytes } from '../output/output-bytes.js';
@@ -37,8 +38,7 @@ export function lastRunOf(
     if (summary === null || summary.job !== job || summary.run === run) continue;
     if (summary.emulated !== emulated || summary.beyond !== undefined) continue;
     if (good && summary.missed !== null) continue;
-    // A run over the first rows leaves its manifest. Ours is no sign of that, unless this run extends the
-    // output.
+    // Whoever writes there now replaces it. We do, unless we add rows to it.
     const left = runAt(manifest);
     const isOver = !existsSync(manifest) || (left?.run === run && left.since === undefined);
     if (isOver && basename(summary.output) === basename(path) && existsSync(path))
@@ -64,10 +64,6 @@ export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
 export function lastRunTold(summaryPath: string, run: string): StoredSummary['last_run'] {
   const own = summaryAt(summaryPath);
   return own?.run === run ? own.last_run : undefined;
-}
-
-function summaryAt(path: string): StoredSummary | null {
-  return summarySchema.safeParse(jsonAt(path)).data ?? null;
 }
 
 const runAt = (manifest: string): z.output<typeof named> | undefined =>

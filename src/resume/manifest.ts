@@ -50,13 +50,10 @@ const shape = z.object({
   seal: z.string(),
   /** Whether the output may replace a file of its name. */
   overwrite: z.boolean(),
-  /** Digest of the output that this run replaces; when `finished`, of its own. */
+  /** Digest of the output that this run replaces, because it adds rows to it or calls some of them again. */
   replaces: z.string().optional(),
-  /**
-   * `finishing`: every row is written, and the output gets its name. `finished`: the output has the first rows of
-   * the input (`--limit`, `--extend`), and a later execution adds the others.
-   */
-  stage: z.enum(['working', 'finishing', 'finished']),
+  /** `finishing`: every row is written, and the output gets its name. */
+  stage: z.enum(['working', 'finishing']),
   /** The rows for review are or will be written: a file of that name may be replaced. */
   reviewing: z.boolean().exactOptional(),
   /**
@@ -78,7 +75,7 @@ const shape = z.object({
       tally: tallySchema,
     })
     .exactOptional(),
-  /** Changes to the output since it had its first rows; only when its input was extended. */
+  /** Changes to the finished output to which this run adds rows; absent for any other run. */
   since: summarySchema.pick({ merged_review: true, retried: true }).exactOptional(),
   calls: z.object({
     ...eachOf(CALLS, () => count),
@@ -127,6 +124,28 @@ export function readManifest(path: string): Manifest | null {
     'Start over with --restart; rows already answered are then called again.',
   );
 }
+
+/** What a run takes over from the finished output to which it adds rows. */
+export const takenFrom = (summary: FinishedSummary) => ({
+  run: summary.run,
+  execution: summary.details.state.execution + 1,
+  started_at: summary.started_at,
+  worked_ms: summary.duration_s * 1000,
+  rows: summary.rows.total,
+  replaces: summary.details.written.sha256,
+  calls: {
+    ...summary.calls,
+    in_flight: 0,
+    prompt_tokens: summary.details.state.prompt_tokens,
+    completion_tokens: summary.details.state.completion_tokens,
+  },
+  tally: summary.details.tally,
+  timeline: summary.details.timeline,
+  since: {
+    ...(summary.merged_review && { merged_review: summary.merged_review }),
+    ...(summary.retried && { retried: summary.retried }),
+  },
+});
 
 /** For an output that was rewritten from the part file. */
 export function ofPartFile({ part, ...manifest }: Manifest): Manifest {

@@ -1,5 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
+import { basename } from 'node:path';
+import { type FinishedSummary, summaryAt } from '../account/read-summary.js';
+import type { StoredSummary } from '../account/summary.js';
 import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../errors.js';
@@ -9,7 +12,7 @@ import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
 import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
-import { openFinished, outputChanged } from './finished-output.js';
+import { openFinished } from './finished-output.js';
 import { type Manifest, ofPartFile, readManifest, removeManifest } from './manifest.js';
 import { assertOwn, assertUsable, ownerOf } from './output-checks.js';
 import {
@@ -34,8 +37,10 @@ export interface OutputPlace {
 export interface OutputTarget extends OutputPlace {
   /** The output has its name already, with the rows of the manifest: the run was killed then (fault 42). */
   readonly renamed: boolean;
-  /** Unfinished, or finished with its first rows only; null for a new run. */
+  /** Null when there is none to continue. */
   readonly unfinished: Manifest | null;
+  /** Set when rows are added to a finished output: its first rows (`--limit`), or its input has grown (`--extend`). */
+  readonly finished?: FinishedSummary;
   /** The run to give up: by `--restart`, or because a damaged part file continues under another name. */
   readonly discarded: Manifest | null;
   /** Warning about the part file, shown before rows are called again. */
@@ -77,9 +82,9 @@ export const newRun = (now: Date): string => newRunId(now, randomBytes(3).toStri
 
 /** An unfinished run decides the place when the path has a date or a run. */
 function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputPlace {
-  const left = hasPlaceholder(settings.output.path) ? findUnfinished(settings) : null;
+  const files = hasPlaceholder(settings.output.path) ? findBegun(settings) : null;
   const place = newPlace(settings, now, lock);
-  return left !== null && goesOn(left, settings) ? { ...place, files: left.files } : place;
+  return files === null ? place : { ...place, files };
 }
 
 function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): OutputPlace {
@@ -87,29 +92,34 @@ function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): Out
   return { run, files: outputFiles(fillOutputPath(output.path, run, now)), lock };
 }
 
-interface Left {
-  readonly manifest: Manifest;
-  readonly files: OutputFiles;
-}
-
 /**
- * The unfinished run of this job's output. With `{{date}}` or `{{run}}` in the path its name may differ from
- * a new run's: a run that began before midnight continues after it.
+ * The unfinished run of this job's output, or else the newest output where it has the first rows only. With
+ * `{{date}}` or `{{run}}` in the path its name may differ from a new run's: a run that began before midnight
+ * continues after it.
  */
-function findUnfinished({ output, job, restart }: Settings): Left | null {
+function findBegun({ output, job, restart, overwrite }: Settings): OutputFiles | null {
   for (const path of filledPaths(output.path, '.run.json')) {
     const files = outputFiles(path);
     const manifest = readOrDiscard(files.manifest, restart);
     // Skips other jobs' runs, whatever their names, and retries, which belong to a finished output.
-    if (manifest?.job === job && manifest.retry === undefined) return { manifest, files };
+    if (manifest?.job === job && manifest.retry === undefined) return files;
+  }
+  if (restart || overwrite) return null;
+  for (const path of filledPaths(output.path, '')) {
+    const files = outputFiles(path);
+    const summary = summaryAt(files.summary);
+    if (summary?.job === job && isOf(summary, path)) return summary.beyond === undefined ? null : files;
   }
   return null;
 }
 
-/** A run that finished with its first rows does not continue if it is to be replaced. */
-function goesOn({ files, manifest }: Left, { overwrite, restart }: Settings): boolean {
-  if (manifest.stage !== 'finished') return true;
-  return !overwrite && !restart && existsSync(files.output);
+const isOf = (summary: StoredSummary, output: string): boolean =>
+  basename(summary.output) === basename(output);
+
+/** Whether the output has only the first rows of its input. */
+function hasFirstRows({ output, summary: path }: OutputFiles): boolean {
+  const summary = summaryAt(path);
+  return isTaken(output) && summary?.beyond !== undefined && isOf(summary, output);
 }
 
 /** A damaged manifest blocks a resume, but not `--restart`. */
@@ -143,14 +153,15 @@ export async function findTarget(
     }
   }
   const left = readOrDiscard(files.manifest, settings.restart);
-  if (left !== null && left.stage !== 'finished') assertLeft(files, left);
-  if (left !== null) assertSameKind(files, left, settings);
-  if (left !== null && !settings.restart && goesOn({ files, manifest: left }, settings))
-    return await continued(place, left, settings, now);
+  if (left !== null) {
+    assertLeft(files, left);
+    assertSameKind(files, left, settings);
+    if (!settings.restart) return await continued(place, left, settings, now);
+  }
   if (settings.retry !== null)
     return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
-    if (left?.stage === 'finished') throw beginsAnew(files, left);
+    if (settings.extend || hasFirstRows(files)) return await growing(place, settings);
     throw new UsageError(
       'output_exists',
       `${files.output} exists: ${ownerOf(files, settings.job)}`,
@@ -190,27 +201,37 @@ function assertNoReview({ review }: OutputFiles, { answer, overwrite }: Settings
 
 const firstRows = (rows: number): string => (rows === 1 ? 'its first row' : `its first ${rows} rows`);
 
-/** `--restart` is for unfinished runs; a run over the first rows has finished. */
-const beginsAnew = ({ output }: OutputFiles, { rows }: Manifest): UsageError =>
-  new UsageError(
-    'output_exists',
-    `${output} has finished with ${firstRows(rows)}, and --restart discards only an unfinished run`,
-    'Start over with --overwrite, or leave out --restart to go on with the rows behind them.',
-  );
-
 /** A limit below the written rows asks for rows that exist already. */
-function assertMore(files: OutputFiles, { rows, stage }: Manifest, { input }: Settings): void {
-  if (input.limit === null || input.limit > rows || (input.limit === rows && stage !== 'finished')) return;
-  const first = firstRows(rows);
+function assertMore(files: OutputFiles, { rows }: Manifest, { input }: Settings): void {
+  if (input.limit === null || input.limit >= rows) return;
   throw new UsageError(
     'output_exists',
-    stage !== 'finished'
-      ? `${files.part} has ${first} already, more than --limit ${input.limit}`
-      : `${files.output} has finished already with ${first}`,
-    stage !== 'finished'
-      ? 'Go on with a larger --limit, or without one for all rows; --restart discards what is there.'
-      : 'Go on with a larger --limit, or without one for all rows; --overwrite starts over.',
+    `${files.part} has ${firstRows(rows)} already, more than --limit ${input.limit}`,
+    'Go on with a larger --limit, or without one for all rows; --restart discards what is there.',
   );
+}
+
+/** The run adds rows to its finished output, which must be as it was written. */
+async function growing(place: OutputPlace, { input, restart }: Settings): Promise<OutputTarget> {
+  const { output } = place.files;
+  const { summary: finished } = await openFinished(output, 'refuse');
+  const first = firstRows(finished.rows.total);
+  if (restart) {
+    throw new UsageError(
+      'output_exists',
+      `${output} has finished with ${first}, and --restart discards only an unfinished run`,
+      'Start over with --overwrite, or leave out --restart to go on with the rows behind them.',
+    );
+  }
+  if (input.limit !== null && input.limit <= finished.rows.total) {
+    throw new UsageError(
+      'output_exists',
+      `${output} has finished already with ${first}`,
+      'Go on with a larger --limit, or without one for all rows; --overwrite starts over.',
+    );
+  }
+  const { run } = finished;
+  return { ...place, run, finished, unfinished: null, discarded: null, renamed: false, warning: null };
 }
 
 /** A run whose lock was removed is found by its manifest (fault 48). */
@@ -230,10 +251,6 @@ async function continued(
   const { run } = left;
   assertMore(files, left, settings);
   const found = { ...place, files, run, discarded: null, renamed: true, warning: null };
-  if (left.stage === 'finished') {
-    await assertUnchanged(files, left.replaces);
-    return { ...found, unfinished: left };
-  }
   const part = await fileAt(files.part);
   const named = await fileAt(files.output);
   // The part file is the output under its first name, an unfinished copy of it, or the source of a rewrite.
@@ -241,6 +258,9 @@ async function continued(
   if (named !== null && !isOld && (part === null || left.stage === 'finishing')) {
     if (await isFinished(files.output, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
+      // Killed before the manifest was removed, and more rows are asked for.
+      const isMore = settings.input.limit === null || settings.input.limit > left.rows;
+      if (isMore && left.retry === undefined && hasFirstRows(files)) return await growing(place, settings);
       return { ...found, unfinished: left };
     }
   }
@@ -274,13 +294,6 @@ async function continued(
   // Only the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
   return { ...target, files: place.files, ...(await repaired(files, size, manifest, settings, newRun(now))) };
-}
-
-/** A run over the first rows continues only from the unchanged output. */
-async function assertUnchanged(files: OutputFiles, sha256: Manifest['replaces']): Promise<void> {
-  if ((await sha256Of(files.output)) === sha256) return;
-  await openFinished(files);
-  throw outputChanged(files, 'it is of another run than the one that is to go on');
 }
 
 /** The run under another name, with the rest of its part file. @throws UsageError `part_damaged` */
@@ -331,8 +344,8 @@ export async function settleTarget(
   print: Record<string, string>,
   now: Date,
 ): Promise<OutputTarget | null> {
-  if (target?.unfinished?.stage !== 'finished') return target;
-  if (changedParts(target.unfinished.fingerprint, print).length === 0) return target;
+  if (!target?.finished) return target;
+  if (changedParts(target.finished.details.state.fingerprint, print).length === 0) return target;
   const place = newPlace(settings, now, target.lock);
   if (place.files.output === target.files.output) return target;
   await target.lock?.take(place.files.output);

@@ -16,9 +16,9 @@ import { type Counters, NO_CALLS } from '../store/counters.js';
 import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { Committer } from './committer.js';
-import { assertSame, fingerprint, partValues } from './fingerprint.js';
+import { assertSame, assertUnchanged, fingerprint, partValues } from './fingerprint.js';
 import { RunLease, unwrittenIn } from './lease.js';
-import type { Manifest } from './manifest.js';
+import { type Manifest, takenFrom } from './manifest.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 
 interface World {
@@ -154,35 +154,30 @@ export function beginManifest(
   target: OutputTarget | null,
   settings: Settings,
   print: Record<string, string>,
-  now: Date,
+  at: Date,
 ): Manifest {
-  const { unfinished, files } = target ?? {};
+  const { unfinished, finished, files } = target ?? {};
+  const now = { fingerprint: print, values: partValues(settings) };
   if (unfinished && files) {
-    const isOver = unfinished.stage === 'finished';
-    const values = { before: unfinished.values, now: partValues(settings) };
-    assertSame(unfinished.fingerprint, print, files.manifest, isOver, values);
-    const { opened, reach, ...left } = unfinished;
+    assertSame(unfinished, now, files.manifest);
     return {
-      ...left,
+      ...unfinished,
       stage: 'working',
       execution: unfinished.execution + 1,
       process: thisProcess(),
-      overwrite: settings.overwrite || (!isOver && unfinished.overwrite),
-      // The ledger forgets a finished run, which then has no unwritten answer.
-      ...(!isOver && opened !== undefined && { opened }),
-      ...(!isOver && reach !== undefined && { reach }),
+      overwrite: settings.overwrite || unfinished.overwrite,
     };
   }
+  if (finished && files) assertUnchanged(finished, now, files.output, settings.extend);
   return {
     v: 1,
-    run: target?.run ?? newRun(now),
+    run: target?.run ?? newRun(at),
     job: settings.job,
     execution: 1,
     process: thisProcess(),
-    started_at: now.toISOString(),
+    started_at: at.toISOString(),
     worked_ms: 0,
-    fingerprint: print,
-    values: partValues(settings),
+    ...now,
     chunk_size: settings.limits.chunkSize,
     store: null,
     rows: 0,
@@ -195,6 +190,9 @@ export function beginManifest(
     tally: emptyTally(),
     steps: {},
     ...target?.retry,
+    ...(finished && takenFrom(finished)),
+    // The rows for review were found untouched.
+    ...(finished && settings.extend && { reviewing: true }),
   };
 }
 

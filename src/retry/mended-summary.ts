@@ -6,7 +6,7 @@ import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
 import type { RecordFormat } from '../output/record.js';
-import { partValues } from '../resume/fingerprint.js';
+import { fingerprint, partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 import { CALLS, eachOf } from '../store/counters.js';
 
@@ -99,7 +99,7 @@ function detailsOf(
   { tally, calls }: Pick<SummaryParts, 'tally' | 'calls'>,
   settings: Settings,
 ): SummaryParts['details'] {
-  const { timeline } = before.details;
+  const { timeline, state } = before.details;
   const standing = {
     rows: tally.rows.total,
     failed: tally.rows.failed,
@@ -112,5 +112,11 @@ function detailsOf(
     ...own.details,
     timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, standing),
     settings: partValues(settings),
+    state: {
+      ...state,
+      fingerprint: fingerprint(settings, before.input.sha256),
+      prompt_tokens: state.prompt_tokens + own.details.state.prompt_tokens,
+      completion_tokens: state.completion_tokens + own.details.state.completion_tokens,
+    },
   };
 }

@@ -7,7 +7,7 @@ import type { Outcome, Row } from '../model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { merged } from '../output/rewrite.js';
 import { changes, partValues } from '../resume/fingerprint.js';
-import { openFinished, plainFile } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { goOn } from '../resume/resume.js';
@@ -39,8 +39,6 @@ export async function retryOutput(
   selection: Selection,
   world: Unconnected,
 ): Promise<RetryResult> {
-  const { path } = settings.output;
-  plainFile(path);
   const target = await takeOutput(settings, new Date(), world);
   if (target === null) throw new Error('a finished output is a file');
   try {
@@ -202,7 +200,7 @@ async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promis
   const { output } = files;
   if (unfinished?.retry !== undefined) return unfinished.retry.before;
   if (discarded?.retry !== undefined && (await isReplaced(output, discarded))) return discarded.retry.before;
-  return await openFinished(files);
+  return (await openFinished(output, 'refuse')).summary;
 }
 
 /** The threshold of `answer.abstain` stays. @throws UsageError when the summary does not contain it */

@@ -66,5 +66,8 @@ function hasFailedRows(output: string, { overwrite }: Settings): boolean {
   if (overwrite || !existsSync(files.output)) return false;
   const left = readManifest(files.manifest);
   if (left !== null) return left.retry !== undefined;
-  return existsSync(files.summary) && readSummary(files.summary).rows.failed > 0;
+  if (!existsSync(files.summary)) return false;
+  const { rows, beyond } = readSummary(files.summary);
+  // An output with the first rows goes on first.
+  return rows.failed > 0 && beyond === undefined;
 }

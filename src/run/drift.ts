@@ -5,7 +5,7 @@ import { UsageError } from '../errors.js';
 import { unknownNames } from '../nearest.js';
 import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
-import { summaryIfAny, warningOf } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import { type LastRun, lastRunOf } from '../resume/last-run.js';
 import type { Survey } from '../source/source.js';
 import type { Finishing, FinishingStep } from './step.js';
@@ -77,7 +77,7 @@ async function findDrift({ committer, settings, survey, say, halt }: Finishing):
     const bytes = () => readable(name, records());
     const now = { name, format: output.format, bytes, settings: values };
     const { rows: compared, changed, agreement } = await changeSince(last, now, reuse.id, halt.signal);
-    const warning = await warningOf(last.output, summaryIfAny(last.output));
+    const { warning } = await openFinished(last.output, 'warn');
     if (warning !== null) {
       if (reuse.id === null)
         throw new UsageError(

@@ -14,7 +14,7 @@ import { review } from '../output/review.js';
 import type { Committer } from '../resume/committer.js';
 import { keepMeasure, lastRunOf, lastRunTold } from '../resume/last-run.js';
 import type { OutputFiles } from '../resume/output-files.js';
-import { takeOutput } from '../resume/output-target.js';
+import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
 import { type Begun, goOn } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
@@ -22,7 +22,7 @@ import { type EngineParts, runEngine } from './engine.js';
 import { checkSteps, FINISHING } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
-import { planRows } from './plan.js';
+import { type Plan, planRows } from './plan.js';
 import type { FinishingStep } from './step.js';
 import type { Unconnected, World } from './world.js';
 
@@ -51,15 +51,26 @@ export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'
   return summary.rows.failed > 0 ? 1 : 0;
 }
 
-/** Runs a job or continues its unfinished run. @throws UsageError when it cannot start; nothing was sent */
-export async function runJob(settings: Settings, around: Unconnected): Promise<RunResult> {
-  const world = await around.connect();
+/**
+ * Runs a job, or continues its unfinished run, or adds rows to its output.
+ * @param mayAdd asked before anything is sent; false when there is no row to add
+ * @throws UsageError when it cannot start; nothing was sent
+ */
+export async function runJob(
+  settings: Settings,
+  around: Unconnected,
+  mayAdd?: (found: OutputTarget, input: Input, plan: Plan) => Promise<boolean>,
+): Promise<RunResult> {
+  // With no row to add, neither address nor key is needed.
+  if (mayAdd === undefined) await around.connect();
   prepareStateDir(settings.stateDir);
-  const found = await takeOutput(settings, new Date(), world);
+  const found = await takeOutput(settings, new Date(), around);
   try {
-    const input = await openInput(settings, world);
+    const input = await openInput(settings, around);
     try {
       const plan = await planRows(settings, input.survey);
+      if (found && mayAdd && !(await mayAdd(found, input, plan))) return unchanged(found);
+      const world = await around.connect();
       checkSteps(settings, input.survey, plan.format);
       const warnings = await mistakes(settings, input, plan, world.halt);
       const tell = (begun: Begun): void => {
@@ -74,6 +85,13 @@ export async function runJob(settings: Settings, around: Unconnected): Promise<R
   } finally {
     found?.lock?.release();
   }
+}
+
+/** @throws Error for a defect: only a finished output may need no row */
+function unchanged({ finished, files }: Pick<OutputTarget, 'finished' | 'files'>): RunResult {
+  if (finished === undefined) throw new Error('there is no finished output');
+  const kept = finished.rows.total;
+  return { summary: finished, halted: null, files, review: null, report: null, beyond: 0, kept };
 }
 
 /** The end of a run whose rows replace rows of a finished output. */
@@ -178,7 +196,6 @@ async function endRun(
         const isReplaced = good !== null && good.output === files?.output;
         if (settings.drift !== null && summary.missed !== null && isReplaced) await keepMeasure(good);
       },
-      more: beyond > 0,
       review: reviewed && {
         of: (bytes) => {
           const records = { name: summary.output, format: output.format, bytes: () => bytes };
@@ -286,7 +303,13 @@ function summaryParts(
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
     details: {
       timeline: committer.timeline,
-      settings: manifest.values ?? {},
+      settings: manifest.values,
+      state: {
+        fingerprint: manifest.fingerprint,
+        execution: manifest.execution,
+        prompt_tokens: manifest.calls.prompt_tokens,
+        completion_tokens: manifest.calls.completion_tokens,
+      },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
       prompt: settings.prompt,

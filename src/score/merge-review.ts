@@ -14,7 +14,7 @@ import type { Part } from '../output/result-columns.js';
 import { type Change, rewritten } from '../output/rewrite.js';
 import { WriteError, writeDurably } from '../output/writer.js';
 import { writtenOf } from '../output/written.js';
-import { openFinished, plainFile } from '../resume/finished-output.js';
+import { openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { inShort, Problems, type Reviewed, readReview } from './review-answers.js';
 
@@ -39,9 +39,9 @@ export async function mergeReview(
   job: RecordSettings,
   mayGoOn: () => void,
 ): Promise<Merged> {
-  const before = assertFinished(output);
-  const files = outputFiles(output);
-  const summary = await openFinished(files);
+  assertNotBegun(output);
+  const { files, summary } = await openFinished(output, 'refuse');
+  const before = lstatSync(output);
   let now = summary;
   const mode = before.mode & 0o777;
   const problems = new Problems(review);
@@ -169,20 +169,18 @@ const WITH_ERROR: ReadonlySet<Part> = new Set(['answer', 'abstained', 'error']);
 
 const retrying = z.object({ retry: z.object({ asked: z.string() }) });
 
-/** A finished output is a plain file without a run to resume. @throws UsageError */
-function assertFinished(output: string): Stats {
+/** @throws UsageError `run_unfinished` when a run is to go on with the output */
+function assertNotBegun(output: string): void {
   const { manifest } = outputFiles(output);
-  if (isTaken(manifest)) {
-    const { data: left } = retrying.safeParse(parseJson(readOwn(manifest)));
-    throw new UsageError(
-      'run_unfinished',
-      left === undefined
-        ? `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`
-        : `${manifest} is an unfinished retry of ${output}`,
-      `The command that began it goes on with it: ${left === undefined ? 'promptmill run JOB' : `promptmill retry ${output} ${left.retry.asked}`}. Merge the review then.`,
-    );
-  }
-  return plainFile(output);
+  if (!isTaken(manifest)) return;
+  const { data: left } = retrying.safeParse(parseJson(readOwn(manifest)));
+  throw new UsageError(
+    'run_unfinished',
+    left === undefined
+      ? `${manifest} is a run that is not finished with all rows of its input, and it goes on from ${output}`
+      : `${manifest} is an unfinished retry of ${output}`,
+    `The command that began it goes on with it: ${left === undefined ? 'promptmill run JOB' : `promptmill retry ${output} ${left.retry.asked}`}. Merge the review then.`,
+  );
 }
 
 function isUnchanged(output: string, before: Stats): boolean {

@@ -18,6 +18,7 @@ export const DETAILS: SummaryParts['details'] = {
     ...{ budget: { tokens: null, cost: null }, give_up_s: 3600, deadline_s: null },
     ...{ stop_after: { failures: null, abstained: null }, canary: 0 },
   },
+  state: { fingerprint: { input: 'same' }, execution: 1, prompt_tokens: 0, completion_tokens: 0 },
   input_bytes: 1_234,
   prompt: 'Review: {{ review }}',
 };

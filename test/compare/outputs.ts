@@ -99,6 +99,7 @@ function summaryOf(
     prices: { prompt: 1, completion: 2 },
     details: {
       ...{ timeline: beginTimeline(0, NOTHING), settings, input_bytes: 1, prompt: null },
+      state: { fingerprint: {}, execution: 1, prompt_tokens: 0, completion_tokens: 0 },
       limits: {
         concurrency: 1,
         requests_per_minute: null,

@@ -60,6 +60,7 @@ const beatSummary = (): StoredSummary => ({
       ...{ budget: { tokens: null, cost: 2.5 }, give_up_s: 3600, deadline_s: null },
       ...{ stop_after: { failures: null, abstained: null }, canary: 0 },
     },
+    state: { fingerprint: { input: 'same' }, execution: 1, prompt_tokens: 0, completion_tokens: 0 },
     input_bytes: 120_000,
     prompt:
       'Classify the sentiment of the review as positive, negative or neutral.\nReview: {{ review }}\nSentiment:',

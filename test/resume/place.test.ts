@@ -182,7 +182,7 @@ describe('the place of an output', () => {
     const swapped = () => whole.replace('one', 'XXX').replace('two', 'one').replace('XXX', 'two');
     beforeEach(async () => {
       const first = await begun();
-      await first.finish(summaryOf(first, path()), { more: true });
+      await first.finish({ ...summaryOf(first, path()), beyond: 1 });
       whole = read();
     });
 

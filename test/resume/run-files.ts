@@ -99,7 +99,10 @@ export const finishingOf = (
 export function summaryOf(
   {
     manifest,
-  }: { readonly manifest: Pick<Manifest, 'run' | 'job' | 'rows' | 'started_at' | 'tally' | 'calls'> },
+  }: {
+    readonly manifest: Pick<Manifest, 'run' | 'job' | 'rows' | 'started_at' | 'tally' | 'calls'> &
+      Partial<Pick<Manifest, 'fingerprint' | 'values' | 'execution'>>;
+  },
   output: string,
   calls: CallCounts = manifest.calls,
 ): StoredSummary {
@@ -119,6 +122,15 @@ export function summaryOf(
     tally: manifest.tally,
     calls,
     prices: null,
-    details: DETAILS,
+    details: {
+      ...DETAILS,
+      settings: manifest.values ?? DETAILS.settings,
+      state: {
+        fingerprint: manifest.fingerprint ?? PRINT,
+        execution: manifest.execution ?? 1,
+        prompt_tokens: manifest.calls.prompt_tokens,
+        completion_tokens: manifest.calls.completion_tokens,
+      },
+    },
   });
 }

@@ -70,6 +70,30 @@ describe('run --extend', () => {
     expect(service.calls() - calls).toBe(2);
   });
 
+  it('adds the rows behind the first ones (--limit), and the appended ones, after some were called again', async () => {
+    work.write('in.csv', 'id\n1\n2\n3\n');
+    const path = job('in.csv');
+    expect((await call('run', path, '--limit', '2')).code).toBe(0);
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+    const retried = await call('retry', 'out.csv', '--row', '1');
+    expect(retried.code, retried.stderr).toBe(0);
+    const { run } = work.json('out.summary.json');
+    expect(work.json('out.summary.json')).toMatchObject({ beyond: 1, retried: { rows: 1 } });
+    work.write('in.csv', 'id\n1\n2\n3\n4\n');
+    const refused = await call('run', path);
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr).toContain('since out.csv was made this changed: the content of the input');
+    const calls = service.calls();
+    const extended = await call('run', path, '--extend');
+    expect(extended.code, extended.stderr).toBe(0);
+    expect(service.calls() - calls).toBe(2);
+    expect(work.records('out.csv')).toHaveLength(4);
+    const summary = work.json('out.summary.json');
+    expect(summary).toMatchObject({ run, rows: { total: 4 }, calls: { sent: 5 }, retried: { rows: 1 } });
+    expect(summary).not.toHaveProperty('beyond');
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
   it.each<[string, string, string, object, string]>([
     ['another input', 'id\n1\n2\n', 'id\n1\n9\n3\n', {}, 'in.csv is not the input that out.csv was made of'],
     ['a last line that went on', 'id\n1\n2', 'id\n1\n23\n4\n', {}, 'what was appended has become part of it'],
