@@ -150,7 +150,7 @@ export class Pacer {
     if (connected) this.#pause.admitted();
     const local = this.#clock();
     this.#start.failed(local);
-    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.estimate === null) return;
+    if (local - this.#heldAt < HOLD_MS / 2 || this.#shared.pace.found === null) return;
     this.#heldAt = local;
     await this.#shared.change((pace, now) => ({ pace: hold(pace, HOLD_MS, now), result: null }));
     this.#changes.tell('held', this.#shared.pace);
@@ -199,7 +199,7 @@ export class Pacer {
     const report = this.#usage.take(this.#shared.offset, this.#clock());
     const cut = await this.#shared.change((before, now) => {
       const pace = refuse(before, call, report, this.parts.limits, now);
-      return { pace, result: pace.estimate !== null && pace.estimate.at !== before.estimate?.at };
+      return { pace, result: pace.found !== null && pace.found.at !== before.found?.at };
     });
     if (cut) this.#changes.tell('refused', this.#shared.pace);
     await this.#joinPause();

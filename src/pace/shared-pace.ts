@@ -1,9 +1,10 @@
 import * as z from 'zod';
-import { grown, isForgotten, rateOf } from './estimated-rate.js';
+import { grown, isForgotten, rateOf, USED } from './found-rate.js';
 
 /** A pace unused for this long is dropped, in ms. */
 export const PACE_TTL_MS = 3_600_000;
 
+const seenSchema = z.object({ admitted: z.number(), ms: z.number() });
 const perMinute = z.number().positive().nullable();
 
 /**
@@ -20,28 +21,34 @@ const paceSchema = z.object({
   /** When the tokens taken have been refilled. */
   tokens: z.number(),
   waitUntil: z.number(),
-  /** Calls admitted since `since`: the end of the pause after the last change of the estimate. */
+  /** Calls admitted since `since`: the first call, or the end of the last pause. */
   admitted: z.number(),
   since: z.number(),
-  /** End of the last pause that did not change the rate; 0 for none. */
-  suspected: z.number(),
-  /** Oldest first; empty after a minute without refusals. */
-  waves: z.array(z.object({ admitted: z.number(), refused: z.number(), ms: z.number(), wait: z.number() })),
-  /** Consecutive cuts that did not help, and the peak before the first. */
-  inVain: z.object({ cuts: z.number(), peak: z.number().positive() }).nullable(),
+  /** The last wave of refusals; null before the first. */
+  wave: z
+    .object({
+      refused: z.number(),
+      seen: z.array(seenSchema).readonly(),
+      until: z.number(),
+      wait: z.number(),
+      soon: z.number(),
+    })
+    .nullable(),
   /** Until then single refusals count as chance: they pause calls, but cut no rate. */
   chanceUntil: z.number(),
   /** Per minute, from responses; null where the service does not say. */
   advertised: z.object({ requestsPerMinute: perMinute, tokensPerMinute: perMinute }),
   /** Null while there were hardly any refusals. */
-  estimate: z
+  found: z
     .object({
       peak: z.number().positive(),
       age: z.number(),
-      span: z.number().positive(),
+      still: z.number(),
       at: z.number(),
       heldUntil: z.number(),
-      first: z.object({ admitted: z.number(), ms: z.number() }).nullable(),
+      isGuess: z.boolean(),
+      proven: z.number().positive().nullable(),
+      seen: seenSchema.nullable(),
     })
     .nullable(),
 });
@@ -56,16 +63,13 @@ export interface PaceLimits {
 
 export const NOTHING: PaceLimits = { requestsPerMinute: null, tokensPerMinute: null };
 
-/**
- * Used share of a known quota. Requests are counted over windows of a second: with 1.5 % less, calls may
- * arrive 15 ms early or late without one too many. Tokens are counted over a minute.
- */
-const USED = { requests: 0.985, tokens: 0.99 };
+/** Used share of a known quota of tokens, which are counted over a minute. */
+const USED_TOKENS = 0.99;
 /** Permits are given out this long in advance, in ms, so that asking for them costs no time. */
 const AHEAD_MS = 250;
 /** Pause after the very first call, in ms. */
 const FIRST_MS = 400;
-/** An estimate that has grown to this multiple of its peak limits nobody any more. */
+/** A found rate that has risen to this multiple of its peak limits nobody any more. */
 const LIFTED = 50;
 const MINUTE = 60_000;
 /** A clock difference, in ms, that network and drift cannot explain: somebody set one. */
@@ -78,12 +82,10 @@ export function newPace(): SharedPace {
     waitUntil: 0,
     admitted: 0,
     since: 0,
-    suspected: 0,
-    waves: [],
-    inVain: null,
+    wave: null,
     chanceUntil: 0,
     advertised: NOTHING,
-    estimate: null,
+    found: null,
   };
 }
 
@@ -94,7 +96,7 @@ export function readPace(text: string | null, now: number): SharedPace {
   // Written in the future: the clock was set back, so the times are shifted (fault 90).
   const back = written.at - now;
   const pace = back > SET_MS ? moved(written.pace, -back) : written.pace;
-  const last = Math.max(pace.permit, pace.since, pace.waitUntil, pace.estimate?.at ?? 0);
+  const last = Math.max(pace.permit, pace.since, pace.waitUntil, pace.found?.at ?? 0);
   return Math.abs(last - now) > PACE_TTL_MS + MINUTE ? newPace() : pace;
 }
 
@@ -103,16 +105,16 @@ export const textOf = (pace: SharedPace, at: number): string => JSON.stringify({
 export function moved(pace: SharedPace, by: number): SharedPace {
   // 0 means never.
   const move = (time: number): number => (time === 0 ? 0 : time + by);
-  const { estimate } = pace;
+  const { found, wave } = pace;
   return {
     ...pace,
     permit: move(pace.permit),
     tokens: move(pace.tokens),
     waitUntil: move(pace.waitUntil),
     since: move(pace.since),
-    suspected: move(pace.suspected),
-    estimate:
-      estimate === null ? null : { ...estimate, at: move(estimate.at), heldUntil: move(estimate.heldUntil) },
+    chanceUntil: move(pace.chanceUntil),
+    wave: wave && { ...wave, until: move(wave.until) },
+    found: found && { ...found, at: move(found.at), heldUntil: move(found.heldUntil) },
   };
 }
 
@@ -128,9 +130,9 @@ function parse(text: string): { readonly pace: SharedPace; readonly at: number }
 /** Calls per minute; null when nothing limits them. */
 export function allowedRate(pace: SharedPace, configured: PaceLimits): number | null {
   const { requestsPerMinute } = known(pace, configured);
-  const most = requestsPerMinute === null ? null : requestsPerMinute * USED.requests;
-  if (pace.estimate === null) return most;
-  return Math.min(rateOf(pace.estimate), most ?? Number.POSITIVE_INFINITY);
+  const most = requestsPerMinute === null ? null : requestsPerMinute * USED;
+  if (pace.found === null) return most;
+  return Math.min(rateOf(pace.found), most ?? Number.POSITIVE_INFINITY);
 }
 
 export interface Quota {
@@ -147,14 +149,14 @@ export function quotaOf(pace: SharedPace, configured: PaceLimits): Quota | null 
   const { requestsPerMinute: told, tokensPerMinute } = known(pace, configured);
   const allowed = allowedRate(pace, configured);
   if (allowed === null && tokensPerMinute === null) return null;
-  const isFound = allowed !== null && (told === null || allowed < told * USED.requests);
+  const isFound = allowed !== null && (told === null || allowed < told * USED);
   return { perMinute: isFound ? allowed : told, isFound, tokensPerMinute };
 }
 
 /** When not, nobody asks the store for permits. */
 export function needsPermits(pace: SharedPace, configured: PaceLimits): boolean {
   const { requestsPerMinute, tokensPerMinute } = known(pace, configured);
-  return requestsPerMinute !== null || tokensPerMinute !== null || pace.estimate !== null;
+  return requestsPerMinute !== null || tokensPerMinute !== null || pace.found !== null;
 }
 
 /** The job takes precedence: the user may share the quota with others. */
@@ -182,11 +184,11 @@ export function takePermits(
 ): PermitsGiven {
   const limits = known(before, configured);
   const using = before.permit + distanceOf(before, configured) > now;
-  const idle = before.estimate === null || isForgotten(Math.max(before.estimate.at, before.waitUntil), now);
-  const older = before.estimate === null || idle ? null : grown(before.estimate, using, now);
-  const estimate = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
+  const idle = before.found === null || isForgotten(Math.max(before.found.at, before.waitUntil), now);
+  const older = before.found === null || idle ? null : grown(before.found, using, now);
+  const found = older !== null && lifted(rateOf(older), older.peak, limits) ? null : older;
   // A clock that was set back must not block calls until it has caught up: this bounds the next permit.
-  let pace: SharedPace = { ...before, estimate, permit: Math.min(before.permit, now + MINUTE + AHEAD_MS) };
+  let pace: SharedPace = { ...before, found, permit: Math.min(before.permit, now + MINUTE + AHEAD_MS) };
   const distance = distanceOf(pace, configured);
   const each = limits.tokensPerMinute === null ? 0 : msPerToken(limits.tokensPerMinute);
   const waits: number[] = [];
@@ -208,10 +210,10 @@ function distanceOf(pace: SharedPace, configured: PaceLimits): number {
 }
 
 /** Milliseconds until the quota refills one token. */
-export const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED.tokens);
+export const msPerToken = (tokensPerMinute: number): number => MINUTE / (tokensPerMinute * USED_TOKENS);
 
 const lifted = (rate: number, peak: number, { requestsPerMinute }: PaceLimits): boolean =>
-  rate > peak * LIFTED || (requestsPerMinute !== null && rate >= requestsPerMinute * USED.requests);
+  rate > peak * LIFTED || (requestsPerMinute !== null && rate >= requestsPerMinute * USED);
 
 /** A rate is logged again after changing by this fraction. */
 const TOLD_AGAIN = 0.15;
@@ -231,7 +233,7 @@ export interface PaceChange {
 /** Logs each change once: the rate itself changes with every call. */
 export class PaceChanges {
   #rate: number | null = null;
-  #estimated = false;
+  #found = false;
 
   constructor(
     private readonly limits: PaceLimits,
@@ -241,7 +243,7 @@ export class PaceChanges {
 
   tell(reason: PaceChange['reason'], pace: SharedPace): void {
     this.#rate = allowedRate(pace, this.limits);
-    this.#estimated = pace.estimate !== null;
+    this.#found = pace.found !== null;
     this.onChange({
       reason,
       calls_per_minute: this.#rate === null ? null : Math.round(this.#rate * 10) / 10,
@@ -251,7 +253,7 @@ export class PaceChanges {
 
   look(pace: SharedPace): void {
     const rate = allowedRate(pace, this.limits);
-    if (this.#estimated && pace.estimate === null) this.tell('lifted', pace);
+    if (this.#found && pace.found === null) this.tell('lifted', pace);
     else if (this.#rate === null || rate === null) this.#rate = rate;
     else if (rate > this.#rate * (1 + TOLD_AGAIN)) this.tell('growth', pace);
   }

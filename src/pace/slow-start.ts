@@ -1,5 +1,5 @@
 /** Initial calls at once: what the smallest quotas admit in a second. */
-const FIRST = 10;
+const FIRST = 5;
 /** Time without growth after a failed call, in ms, unless so many answers came since. */
 const CALM_MS = 5_000;
 const CALM_ANSWERS = 10;

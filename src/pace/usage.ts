@@ -1,7 +1,7 @@
 import type { Parameters } from '../model.js';
 import { estimateTokens } from '../prompt/tokens.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
-import { together } from './estimated-rate.js';
+import { withCallsBefore } from './found-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';
 
 const WEIGHT = 0.05;
@@ -59,7 +59,7 @@ export class TokenEstimate {
 }
 
 /** Older admissions count by their average over half of this, in ms. */
-const MEMORY_MS = 60_000;
+const MEMORY_MS = 240_000;
 
 const MINUTE = 60_000;
 
@@ -83,15 +83,13 @@ export function applyReport(
 ): SharedPace {
   const advertised =
     report.advertised.requestsPerMinute !== null || report.advertised.tokensPerMinute !== null;
-  // Calls from before the first estimate, of a worker that had no reason to report them.
-  const early = report.since < before.since;
-  const estimate =
-    before.estimate !== null && early ? together(before.estimate, report.admitted) : before.estimate;
+  // Calls from before the last wave, reported only now: most of them were made just before it.
+  const early = report.since < before.since && before.since - report.since <= MEMORY_MS;
+  const counted = early ? withCallsBefore(before, report.admitted) : before;
   const pace = {
-    ...before,
-    waves: early ? withCallsBefore(before, report) : before.waves,
-    // An advertised quota replaces the estimate.
-    estimate: advertised ? null : estimate,
+    ...counted,
+    // An advertised quota replaces the found rate.
+    found: advertised ? null : counted.found,
     advertised: {
       requestsPerMinute: report.advertised.requestsPerMinute ?? before.advertised.requestsPerMinute,
       tokensPerMinute: report.advertised.tokensPerMinute ?? before.advertised.tokensPerMinute,
@@ -105,13 +103,6 @@ export function applyReport(
   if (tokensPerMinute === null || report.tokens === 0) return { ...pace, admitted, since };
   const owed = Math.min(MINUTE, report.tokens * msPerToken(tokensPerMinute));
   return { ...pace, admitted, since, tokens: Math.max(pace.tokens, now) + owed };
-}
-
-/** Calls reported only after a wave began were mostly made before it. */
-function withCallsBefore({ waves, since }: SharedPace, report: UsageReport): SharedPace['waves'] {
-  const last = waves.at(-1);
-  if (last === undefined || since - report.since > MEMORY_MS) return waves;
-  return [...waves.slice(0, -1), { ...last, admitted: Math.max(0, last.admitted + report.admitted) }];
 }
 
 function remembered(admitted: number, since: number, now: number): { admitted: number; since: number } {

@@ -15,10 +15,14 @@ import { applyReport } from '../../src/pace/usage.js';
 
 const T = 1_700_000_000_000;
 const NO_REPORT = { admitted: 0, since: T, tokens: 0, advertised: NOTHING };
-/** Calls of the five seconds before: enough to take a rate from. */
-const BUSY = { ...NO_REPORT, admitted: 50, since: T - 5_000 };
-/** A first refusal, of which nobody learned, was five seconds ago. */
-const SUSPECTED: SharedPace = { ...newPace(), suspected: T - 5_000, since: T - 5_000 };
+/** Calls of the two seconds before. */
+const BUSY = { ...NO_REPORT, admitted: 20, since: T - 2_000 };
+/** A refusal came soon after the pause before it, whose end was two seconds ago. */
+const SUSPECTED: SharedPace = {
+  ...newPace(),
+  since: T - 2_000,
+  wave: { refused: 1, seen: [{ admitted: 40, ms: 4_000 }], until: T - 2_000, wait: 1_000, soon: 1 },
+};
 const requests = (perMinute: number) => ({ requestsPerMinute: perMinute, tokensPerMinute: null });
 const tokens = (perMinute: number) => ({ requestsPerMinute: null, tokensPerMinute: perMinute });
 
@@ -98,27 +102,38 @@ describe('a refusal', () => {
     expect(allowedRate(refused(first, T + 1_001, T + 1_510, later), limits)).toBeLessThan(cut ?? 0);
   });
 
-  it('only makes everybody wait while too few calls were admitted to tell the quota by', () => {
-    const pace = refused(SUSPECTED, T - 10, T, { ...BUSY, admitted: 4 });
-    expect(pace.waitUntil).toBe(T + 1_000);
-    expect(allowedRate(pace, limits)).toBe(591);
-  });
-
-  it('that comes alone only makes everybody wait; a second one soon after tells the quota', () => {
+  it('that comes alone only makes everybody wait, and so does one of a rate that was taken for longer', () => {
     const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
     expect(stray.waitUntil).toBe(T + 1_000);
     expect(allowedRate(stray, NOTHING)).toBe(null);
     expect(allowedRate(refused(newPace(), T - 10, T, BUSY), limits)).toBe(591);
+    const later = refused({ ...SUSPECTED, since: T - 5_000 }, T - 10, T, BUSY);
+    expect(allowedRate(later, limits)).toBe(591);
+  });
+
+  it('that hits everybody begins with what was admitted in its window', () => {
+    const report = { ...NO_REPORT, admitted: 10, since: T - 200 };
+    let pace = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, report, NOTHING, T);
+    for (let call = 0; call < 2; call++) {
+      expect(allowedRate(pace, NOTHING)).toBe(null);
+      pace = refuse(pace, { startedAt: T - 10, wait: 1_000 }, NO_REPORT, NOTHING, T);
+    }
+    pace = refuse(pace, { startedAt: T - 10, wait: 1_000 }, NO_REPORT, NOTHING, T);
+    expect(allowedRate(pace, NOTHING)).toBeCloseTo(591, 0);
+  });
+
+  it('tells the quota of a minute when the service asks to wait for long again', () => {
+    const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
     const report = { ...NO_REPORT, admitted: 900, since: T + 1_000 };
     const later = T + 6_000;
     const minute = refuse(stray, { startedAt: later - 10, wait: 55_000 }, report, NOTHING, later);
-    expect(minute.estimate?.peak).toBeCloseTo(900, 0);
+    expect(allowedRate(minute, NOTHING)).not.toBe(null);
   });
 
   it('is a first one again when none came for a minute', () => {
     const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
     const later = T + 62_000;
-    const report = { ...NO_REPORT, admitted: 9_000, since: T + 1_000 };
+    const report = { ...NO_REPORT, admitted: 20, since: later - 2_000 };
     const again = refuse(stray, { startedAt: later - 10, wait: 1_000 }, report, NOTHING, later);
     expect(allowedRate(again, NOTHING)).toBe(null);
   });
@@ -126,13 +141,13 @@ describe('a refusal', () => {
   it('at a rate far above the calls that were made brings it near to them, by half at once', () => {
     const generous = requests(60_000);
     const pace = refuse(SUSPECTED, { startedAt: T - 10, wait: 1_000 }, BUSY, generous, T);
-    expect(pace.estimate?.peak).toBeLessThanOrEqual(30_000);
+    expect(pace.found?.peak).toBeLessThanOrEqual(30_000);
   });
 
   it('lets the rate come back to what it was', () => {
     let pace = refused(SUSPECTED, T - 10, T, BUSY);
     for (let now = T + 1_000; now < T + 30_000; now += 100) pace = takePermits(pace, [1], limits, now).pace;
-    expect(pace.estimate).toBe(null);
+    expect(pace.found).toBe(null);
     expect(allowedRate(pace, limits)).toBe(591);
   });
 
@@ -144,8 +159,8 @@ describe('a refusal', () => {
 
   it('is forgotten when nobody has called for a minute', () => {
     const pace = refused(SUSPECTED, T - 10, T, BUSY);
-    expect(takePermits(pace, [1], limits, T + 60_000).pace.estimate).not.toBe(null);
-    expect(takePermits(pace, [1], limits, T + 62_000).pace.estimate).toBe(null);
+    expect(takePermits(pace, [1], limits, T + 60_000).pace.found).not.toBe(null);
+    expect(takePermits(pace, [1], limits, T + 62_000).pace.found).toBe(null);
   });
 });
 
@@ -179,11 +194,11 @@ it('a held rate stays what it is, and grows again afterwards', () => {
   };
   grow(T + 1_000, T + 3_000);
   pace = hold(pace, 5_000, T + 3_000);
-  const held = pace.estimate?.age;
+  const held = pace.found?.age;
   grow(T + 3_000, T + 8_000);
-  expect(pace.estimate?.age).toBe(held);
+  expect(pace.found?.age).toBe(held);
   grow(T + 8_000, T + 9_000);
-  expect(pace.estimate?.age).toBeGreaterThan(held ?? 0);
+  expect(pace.found?.age).toBeGreaterThan(held ?? 0);
 });
 
 describe('what a store holds', () => {

@@ -15,8 +15,8 @@ it('the limit grows to its ceiling where a few calls fail all the time', () => {
 });
 
 it('the limit stays where every tenth call fails', () => {
-  expect(limitAfter(9, 10)).toBe(19);
-  expect(limitAfter(2_000, 10)).toBe(19);
+  expect(limitAfter(9, 10)).toBe(14);
+  expect(limitAfter(2_000, 10)).toBe(14);
 });
 
 it('a failed call stops the growth for five seconds where few answers come', () => {
@@ -24,14 +24,14 @@ it('a failed call stops the growth for five seconds where few answers come', () 
   start.failed(0);
   expect(start.waited(4_999)).toBe(false);
   expect(start.waited(5_000)).toBe(true);
-  expect(start.limit).toBe(20);
+  expect(start.limit).toBe(10);
 });
 
 it('answers during a pause do not make the limit grow', () => {
   const start = new SlowStart(100);
   start.paused(5_000);
   for (let i = 0; i < 50; i++) start.answered(i);
-  expect(start.limit).toBe(10);
+  expect(start.limit).toBe(5);
 });
 
 describe('where the calls at once are too many for the server', () => {

@@ -1,26 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { Spacing } from '../../src/pace/permits.js';
-import { tellQuota, type Wave } from '../../src/pace/refusal.js';
-
-const wave = (admitted: number, refused = 1, wait = 1_000): Wave => ({ admitted, refused, wait, ms: 2_000 });
-
-describe('refusals tell a quota', () => {
-  it.each<[string, Wave[]]>([
-    ['when everybody was refused, twice', [wave(12, 4), wave(60, 3)]],
-    ['when they come after the same number of calls, thrice', [wave(10), wave(12), wave(11)]],
-    [
-      'when they ask for as long as only a window of a minute does',
-      [wave(900, 1, 50_000), wave(400, 1, 40_000)],
-    ],
-  ])('%s', (_, waves) => expect(tellQuota(waves)).toBe(true));
-
-  it.each<[string, Wave[]]>([
-    ['when there is one', [wave(10, 20, 50_000)]],
-    ['when they are two, and alone', [wave(10), wave(10)]],
-    ['when they come after any number of calls', [wave(13), wave(46), wave(15), wave(114)]],
-    ['when a wave of many came once', [wave(13), wave(46, 5), wave(15)]],
-  ])('not %s', (_, waves) => expect(tellQuota(waves)).toBe(false));
-});
 
 describe('calls that come late', () => {
   it('push back those whose permit is a window later, and no others', () => {
