@@ -26,7 +26,7 @@ describe('a run on embedded that was killed, and then', () => {
     work.remove();
   });
 
-  const run = (job: string) => work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+  const run = (job: string) => work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
   const job = (change: object = {}): string =>
     work.job({
       input: { path: 'rows.csv' },

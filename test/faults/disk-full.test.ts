@@ -60,7 +60,7 @@ describeWithSmallDisk('a disk that is full', () => {
         firstCommit ??= written();
         await firstCommit;
       };
-      const stopped = await work.run(['run', job], env);
+      const stopped = await work.call(['run', job], env);
 
       expect(stopped.code, stopped.stderr).toBe(3);
       const said = stopped.stderr.replaceAll(/\s+/g, ' ');
@@ -73,7 +73,7 @@ describeWithSmallDisk('a disk that is full', () => {
       expect(rows).toBeLessThan(ROWS);
 
       disk.grow(ENOUGH);
-      const finished = await work.run(['run', job], env);
+      const finished = await work.call(['run', job], env);
 
       expect(finished.code, finished.stderr).toBe(0);
       const ids = Array.from({ length: ROWS }, (_, i) => String(i + 1));
@@ -92,13 +92,13 @@ describeWithSmallDisk('a disk that is full', () => {
     const job = work.job({ input: { path: work.rows(3) }, output: { path: 'disk/out.csv' } });
     disk.fill();
 
-    const refused = await work.run(['run', job], env);
+    const refused = await work.call(['run', job], env);
 
     expect(refused.code, refused.stderr).toBe(2);
     expect(refused.stderr).toMatch(/cannot write disk\/out\.csv: ENOSPC: no space left .*\nFree some space/);
     expect(service.requests.length).toBe(0);
     disk.free();
-    const finished = await work.run(['run', job], env);
+    const finished = await work.call(['run', job], env);
     expect(finished.code, finished.stderr).toBe(0);
     expect(service.requests.length).toBe(3);
   });

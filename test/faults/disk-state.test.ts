@@ -46,20 +46,20 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
   it('fault 39: is full or read-only at the start, and nothing is sent', async () => {
     const path = job(3);
     disk.fill();
-    const full = await work.run(['run', path], env());
+    const full = await work.call(['run', path], env());
     expect(full.code, full.stderr).toBe(2);
     expect(full.stderr).toMatch(/cannot keep the queue in .*state.*: ENOSPC|MiB are free there/);
     expect(full.stderr).toContain('PROMPTMILL_STATE_DIR');
 
     disk.free();
     disk.fill((8 * 1_024) / 4);
-    const narrow = await work.run(['run', path], env());
+    const narrow = await work.call(['run', path], env());
     expect(narrow.code, narrow.stderr).toBe(2);
     expect(narrow.stderr).toMatch(/: \d+ MiB are free there, and 16 MiB are needed\nFree some space/);
 
     disk.free();
     disk.setReadOnly(true);
-    const readOnly = await work.run(['run', path], env());
+    const readOnly = await work.call(['run', path], env());
     expect(readOnly.code, readOnly.stderr).toBe(2);
     expect(readOnly.stderr).toMatch(/cannot write in the state directory .*\nMake it writable/);
     expect(service.requests.length).toBe(0);
@@ -90,7 +90,7 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
     expect(service.requests.length).toBeLessThan(ROWS);
 
     disk.free();
-    const finished = await work.run(['run', path], env());
+    const finished = await work.call(['run', path], env());
     expect(finished.code, finished.stderr).toBe(0);
     const ids = Array.from({ length: ROWS }, (_, i) => String(i + 1));
     expect(work.records('out.csv').map((record) => record['id'])).toEqual(ids);
@@ -103,7 +103,7 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
     onCall = (calls) => {
       if (calls === FILLED_AT) disk.fill();
     };
-    const stopped = await work.run(['run', path], env());
+    const stopped = await work.call(['run', path], env());
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr).toContain('state_dir_full');
     expect(stopped.stderr).not.toContain('defect');
@@ -111,7 +111,7 @@ describeWithSmallDisk('a state directory on a disk of its own', () => {
     expect(called).toBeLessThan(ROWS);
 
     disk.free();
-    const finished = await work.run(['run', path], env());
+    const finished = await work.call(['run', path], env());
     expect(finished.code, finished.stderr).toBe(0);
     expect(work.records('out.csv').length).toBe(ROWS);
     // What was called since then, and what was in flight or on its way into the ledger, could be written nowhere.

@@ -75,7 +75,7 @@ describeEachStore(
             output: { path: output, columns: ['id', 'note', 'status'] },
           });
           const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
-          const stopped = await work.run(['run', job, ...limit], env);
+          const stopped = await work.call(['run', job, ...limit], env);
           expect(stopped.code, stopped.stderr).toBe(3);
           expect(stopped.stderr.replace(/\s+/g, ' ')).toMatch(
             /rows\.csv was changed while the run went on: bytes \d+ to \d+ are not/,
@@ -85,11 +85,11 @@ describeEachStore(
           expect(partial).toEqual(upTo(partial.length));
           expect(work.read(`${output}.part`)).not.toContain('evil');
 
-          const edited = await work.run(['run', job, ...limit], env);
+          const edited = await work.call(['run', job, ...limit], env);
           expect(edited.code, edited.stderr).toBe(2);
 
           overwrite('note 690');
-          const { code, stderr } = await work.run(['run', job, ...limit], env);
+          const { code, stderr } = await work.call(['run', job, ...limit], env);
           expect(code, stderr).toBe(0);
           const last = limit.length === 0 ? ROWS : LIMIT;
           expect(work.records(output).map(({ id, note }) => [Number(id), note])).toEqual(
@@ -121,7 +121,7 @@ describe('while a run on embedded goes on', () => {
   });
 
   const run = (output: string) =>
-    work.run(
+    work.call(
       [
         'run',
         work.job({

@@ -36,7 +36,7 @@ describe.each(['out.csv', 'out.csv.gz'])('run --extend of %s that is killed with
       output: { path: output },
       limits: { concurrency: CONCURRENCY },
     });
-    const run = await work.run(['run', job], env);
+    const run = await work.call(['run', job], env);
     expect(run.code, run.stderr).toBe(0);
     const before = work.read(output);
     const calls = service.requests.length;
@@ -46,7 +46,7 @@ describe.each(['out.csv', 'out.csv.gz'])('run --extend of %s that is killed with
     const added = ROWS - FIRST;
     await kills.run({ work, service }, command, env, { kills: KILLS, calls: added - 50 });
     expect(work.read(output)).toBe(before);
-    const finished = await work.run(command, env);
+    const finished = await work.call(command, env);
 
     expect(finished.code, finished.stderr).toBe(0);
     expect(work.read(output).startsWith(before)).toBe(true);

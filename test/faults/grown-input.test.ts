@@ -28,13 +28,17 @@ const CASES = ENCODINGS.flatMap(([encoding, letter]) =>
   (['LF', 'CRLF', 'CR'] as const).map((end) => [encoding, letter, end] as const),
 );
 
-describe.each([false, true])('an input that grew, packed: %s', (packed) => {
+// Packed bytes are unpacked before anything is read of their text, so one kind of line end says it.
+describe.each([
+  [false, CASES],
+  [true, CASES.filter(([, , end]) => end === 'LF')],
+] as const)('an input that grew, packed: %s', (packed, cases) => {
   const file = packed ? 'in.csv.gz' : 'in.csv';
   beforeEach(() => {
     place.script = () => ({});
   });
 
-  it.each(CASES)(
+  it.each(cases)(
     'fault 93: %s that ends in %s, with %s: its last row is whole only with a line end',
     async (encoding, letter, name) => {
       const end = ENDS[name];

@@ -32,7 +32,7 @@ describe('hostile text, in a run on embedded,', () => {
       const rows = FORMULAS.map((text) => `"${text}"`).join('\n');
       const input = work.write('formulas.csv', `=1+1\n${rows}\n`);
       const job = { input: { path: input }, prompt: '{{& =1+1 }}' };
-      const first = await work.run(['run', work.job({ ...job, output: { path: 'inert.csv' } })], env());
+      const first = await work.call(['run', work.job({ ...job, output: { path: 'inert.csv' } })], env());
       expect(first.code, first.stderr).toBe(0);
       const [header = '', ...records] = work.read('inert.csv').trim().split('\n');
       expect(header).toMatch(/^'=1\+1,/);
@@ -47,7 +47,7 @@ describe('hostile text, in a run on embedded,', () => {
       expect(cells.filter((cell) => /^\s*[=+@]/.test(cell))).toEqual([]);
 
       const raw = work.job({ ...job, output: { path: 'raw.csv', formulas: 'raw' } });
-      const second = await work.run(['run', raw], env());
+      const second = await work.call(['run', raw], env());
       expect(second.code, second.stderr).toBe(0);
       expect(work.records('raw.csv').map((record) => record['=1+1'])).toEqual(FORMULAS);
       task.meta.fault = { rows: 2 * FORMULAS.length, calls: service.requests.length };
@@ -61,7 +61,7 @@ describe('hostile text, in a run on embedded,', () => {
       const before = service.requests.length;
       const input = work.write('tags.csv', `id\n${TAGS.map((text) => `"${text}"`).join('\n')}\n`);
       const job = { input: { path: input }, prompt: 'a {{ id }} b' };
-      const { code, stderr } = await work.run(
+      const { code, stderr } = await work.call(
         ['run', work.job({ ...job, output: { path: 'tags.out.csv' } })],
         env(),
       );
@@ -72,7 +72,7 @@ describe('hostile text, in a run on embedded,', () => {
       expect(service.requests.length - before).toBe(TAGS.length);
 
       for (const prompt of TAGS) {
-        const refused = await work.run(
+        const refused = await work.call(
           ['run', work.job({ ...job, prompt, output: { path: 'never.csv' } })],
           env(),
         );

@@ -30,7 +30,8 @@ describe('a run over the first rows (--limit) on embedded', () => {
   });
 
   const env = () => ({ PROMPTMILL_BASE_URL: service.url });
-  const run = (...flags: readonly string[]): Promise<Ended> => work.run(['run', 'job.yaml', ...flags], env());
+  const run = (...flags: readonly string[]): Promise<Ended> =>
+    work.call(['run', 'job.yaml', ...flags], env());
   const job = (change: object = {}): string =>
     work.job({
       input: { path: 'rows.csv' },

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
 import { haveRedis, startRedis } from '../support/servers.js';
@@ -45,11 +45,11 @@ describe('a limit of the machine', () => {
   const job = work.job({ input: { path: work.rows(20) }, output: { path: 'out.csv' } });
 
   /** So few files that a command cannot be loaded, and enough for `--version`: with fewer Node itself does not start. */
-  const fewFiles = async (): Promise<number> => {
-    let files = 16;
-    while ((await limited(`ulimit -n ${files}`, work.folder, ['--version'], {})).code !== 0) files++;
-    return files + 2;
-  };
+  let fewFiles = 16;
+  beforeAll(async () => {
+    while ((await limited(`ulimit -n ${fewFiles}`, work.folder, ['--version'], {})).code !== 0) fewFiles++;
+    fewFiles += 2;
+  });
 
   it.each([
     ['run', job, '--emulate'],
@@ -60,7 +60,7 @@ describe('a limit of the machine', () => {
   ])(
     'fault 84: %s names the limit of open files when it cannot start, and does not end as if it had finished',
     async (...args) => {
-      const { code, stderr } = await limited(`ulimit -n ${await fewFiles()}`, work.folder, args, {});
+      const { code, stderr } = await limited(`ulimit -n ${fewFiles}`, work.folder, args, {});
       expect(code, stderr).toBe(2);
       named(stderr, 'ulimit -n');
     },
@@ -95,7 +95,7 @@ describeEachStore('a run that meets a limit of the machine', (store) => {
     expect(stderr).toMatch(/too_many_open_files/);
     named(stderr, 'ulimit -n');
     expect(stderr).toContain('Resume with:\n  promptmill run job.yaml');
-    await trial.whole(trial.run(), { repeats: trial.unknown }, context);
+    await trial.whole(trial.call(), { repeats: trial.unknown }, context);
   });
 });
 
@@ -124,7 +124,7 @@ describeEachStore('a defect in the middle', (store) => {
       expect(stderr).toMatch(
         /this is a defect, please report it\nError: struck\n[\s\S]*Resume with:\n {2}promptmill run job\.yaml\n$/,
       );
-      await trial.whole(trial.run(), { repeats: trial.unknown }, context);
+      await trial.whole(trial.call(), { repeats: trial.unknown }, context);
     },
   );
 });
@@ -152,7 +152,7 @@ if (!haveRedis()) {
         running.process.kill('SIGTERM');
         await running.ended;
         // The worker has a limit of its own, of 20.
-        await trial.whole(trial.run(), { repeats: unknownAfter(20) }, context);
+        await trial.whole(trial.call(), { repeats: unknownAfter(20) }, context);
       }));
 
     it('fault 84: promptmill serve ends with 3, and the next one completes its run', (context) =>
@@ -166,7 +166,7 @@ if (!haveRedis()) {
         const { code, stderr } = await serve.running.ended;
         expect(code, stderr).toBe(3);
         expect(stderr).toMatch(/please report it\nError: struck/);
-        await trial.whole(trial.run(), { repeats: trial.unknown }, context);
+        await trial.whole(trial.call(), { repeats: trial.unknown }, context);
       }));
   });
 }

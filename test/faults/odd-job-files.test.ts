@@ -57,7 +57,7 @@ describe('promptmill run', () => {
   it.each(ODD.map(([name, said]) => [name, said]))(
     'fault 83: refuses a job file that is %s',
     async (name, said) => {
-      const { code, stderr } = await work.run(['run', `jobs/${name}.yaml`, '--emulate']);
+      const { code, stderr } = await work.call(['run', `jobs/${name}.yaml`, '--emulate']);
       expect(code, stderr).toBe(2);
       expect(stderr).toContain(`jobs/${name}.yaml`);
       expect(stderr).toContain(said);
@@ -98,7 +98,7 @@ describeEachStore(
         // There is no service: what matters is that the jobs were begun.
         await serve.logs(/^(stopped early|not started|finished)/, 2);
         const said = [...ODD.map(([, words]) => words), 'are both named good'];
-        const { code, stdout, stderr } = await work.run(['schedule', 'list'], env);
+        const { code, stdout, stderr } = await work.call(['schedule', 'list'], env);
         expect(code, stderr).toBe(0);
         expect(stdout).toMatch(/^good {2}/m);
         expect(stdout).toMatch(/^late {2}/m);

@@ -24,7 +24,7 @@ beforeEach(async () => {
 afterAll(() => work.remove());
 
 const run = (job: string, env: Readonly<Record<string, string>> = {}) =>
-  work.run(['run', job], { PROMPTMILL_BASE_URL: service.url, ...env });
+  work.call(['run', job], { PROMPTMILL_BASE_URL: service.url, ...env });
 
 const lines = (name: string) => work.lines(name);
 

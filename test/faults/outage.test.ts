@@ -44,7 +44,7 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 2 },
     });
-    const { code, stderr } = await work.run(['run', job], {
+    const { code, stderr } = await work.call(['run', job], {
       PROMPTMILL_BASE_URL: service.url,
       ...store().env,
     });
@@ -70,7 +70,7 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: 40, attempts: 1 },
     });
-    const { code, stderr } = await work.run(['run', job], {
+    const { code, stderr } = await work.call(['run', job], {
       PROMPTMILL_BASE_URL: service.url,
       PROMPTMILL_QUEUE: store().target,
       PROMPTMILL_STATE_DIR: store().stateDir,

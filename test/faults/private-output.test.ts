@@ -1,6 +1,6 @@
-import { appendFileSync, chmodSync, existsSync, readdirSync, statSync } from 'node:fs';
-import { pathToFileURL } from 'node:url';
-import { expect, it } from 'vitest';
+import fs, { appendFileSync, chmodSync, existsSync, readdirSync, statSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -8,19 +8,23 @@ import { oneStore } from '../support/stores.js';
 const place = scriptedPlace();
 const store = oneStore();
 
-/** Writes down the mode of every file at the moment when it is opened. */
-const WATCH = `
-  import fs from 'node:fs';
-  import { syncBuiltinESMExports } from 'node:module';
-  const real = fs.promises.open;
+/** The mode and the path of every file at the moment when it is opened. */
+let opened: string[] = [];
+const { open } = fs.promises;
+beforeEach(() => {
+  opened = [];
   fs.promises.open = async (path, ...more) => {
-    const file = await real(path, ...more);
+    const file = await open(path, ...more);
     const found = await file.stat();
-    if (found.isFile()) fs.appendFileSync(process.env.MODES, (found.mode & 0o777).toString(8) + ' ' + path + '\\n');
+    if (found.isFile()) opened.push(`${(found.mode & 0o777).toString(8)} ${path}`);
     return file;
   };
   syncBuiltinESMExports();
-`;
+});
+afterEach(() => {
+  fs.promises.open = open;
+  syncBuiltinESMExports();
+});
 
 it.each(['out.csv', 'out.csv.gz'])(
   'fault 107: nothing that stands for a private %s, or beside it, is ever readable by others',
@@ -40,24 +44,13 @@ it.each(['out.csv', 'out.csv.gz'])(
       output: { path: output },
       report: true,
     });
-    work.write('watch.mjs', WATCH);
-    work.write('modes', '');
-    const env = {
-      ...{ PROMPTMILL_BASE_URL: place.service.url, ...store() },
-      ...{
-        NODE_OPTIONS: `--import ${pathToFileURL(work.path('watch.mjs')).href}`,
-        MODES: work.path('modes'),
-      },
-    };
+    const env = { PROMPTMILL_BASE_URL: place.service.url, ...store() };
     const call = async (...args: string[]): Promise<void> => {
-      const { code, stderr } = await work.run(args, env);
+      const { code, stderr } = await work.call(args, env);
       expect([0, 1], stderr).toContain(code);
     };
     const seen = (): string[] =>
-      work
-        .read('modes')
-        .split('\n')
-        .filter((line) => /\/?out\.|new\./.test(line) && !line.includes('/store'));
+      opened.filter((line) => /\/?out\.|new\./.test(line) && !line.includes('/store'));
 
     // The input is private, and so is what is made of it.
     chmodSync(work.path('rows.csv'), 0o600);

@@ -39,7 +39,7 @@ describeEachStore('a quota that is used up for ever', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 1 },
     });
-    const stopped = await work.run(['run', job], env);
+    const stopped = await work.call(['run', job], env);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr).toContain('used up');
     expect(stopped.stderr).toContain('promptmill run job.yaml');
@@ -49,7 +49,7 @@ describeEachStore('a quota that is used up for ever', (store) => {
     expect(refused).toBeLessThanOrEqual(32 * CONCURRENCY);
 
     exhausted = false;
-    const finished = await work.run(['run', job], env);
+    const finished = await work.call(['run', job], env);
     expect(finished.code, finished.stderr).toBe(0);
     expect(work.records('out.csv').map(({ id, status, attempts }) => [id, status, attempts])).toEqual(
       Array.from({ length: ROWS }, (_, i) => [String(i + 1), 'completed', '1']),

@@ -43,7 +43,7 @@ it('fault 17: after a 429 no call of any row is made sooner than the service ask
       // One call at a time: of the calls beside a refused one some may be on their way already.
       limits: { concurrency: 1, chunk_size: 2, attempts: 1 },
     });
-    const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    const { code, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(0);
     expect(work.records('out.csv').every(({ status }) => status === 'completed')).toBe(true);
     expect(arrivals.length).toBe(rows + HINTS.length);

@@ -38,7 +38,7 @@ describe('an input that is refused', () => {
 
   it.each(REFUSED)('%s: exit 2, nothing is sent, and nothing is left', async (_, name, bytes, says) => {
     const job = work.job({ input: { path: work.write(name, bytes) }, output: { path: 'out.csv' } });
-    const { code, stdout, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+    const { code, stdout, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
     expect(code, stderr).toBe(2);
     expect(stdout).toBe('');
     expect(stderr).toContain(name);
@@ -77,12 +77,12 @@ describe('a night on embedded with nothing to do', () => {
           command: [process.execPath, '-e', `process.stdin.pipe(fs.createWriteStream('${out}.told'))`],
         },
       });
-      const checked = await work.run(['check', job]);
+      const checked = await work.call(['check', job]);
       expect(checked.code, checked.stderr).toBe(0);
       expect(checked.stderr).toContain('0 rows = 0 to send');
 
       // Nothing listens there, and nothing is called.
-      const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: 'http://127.0.0.1:9' });
+      const { code, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: 'http://127.0.0.1:9' });
       expect(code, stderr).toBe(0);
       expect(stderr).toContain('there is nothing to call');
       expect(stderr).not.toMatch(/NaN|Infinity|undefined|null/);

@@ -8,7 +8,7 @@ import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../suppor
 import { describeEachStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
-const ROWS = 1_500;
+const ROWS = 900;
 const CONCURRENCY = 10;
 const KILLS = 5;
 
@@ -46,7 +46,7 @@ describeEachStore('a retry that is killed with SIGKILL', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY },
     });
-    const run = await work.run(['run', job], env);
+    const run = await work.call(['run', job], env);
     expect(run.code, run.stderr).toBe(1);
     const before = work.read('out.csv').split('\n');
     const first = work.json('out.summary.json');
@@ -58,7 +58,7 @@ describeEachStore('a retry that is killed with SIGKILL', (store) => {
     const command = ['retry', 'out.csv'];
     await kills.run({ work, service }, command, env, { kills: KILLS, calls: RETRIED - 50 });
     expect(work.read('out.csv').split('\n')).toEqual(before);
-    const finished = await work.run(command, env);
+    const finished = await work.call(command, env);
 
     expect(finished.code, finished.stderr).toBe(0);
     const after = work.read('out.csv').split('\n');
@@ -113,14 +113,14 @@ describeWithSmallDisk('a disk that fills up while rows are put in their places',
 
   it('fault 49: stops the retry with every row written, and the old output in its place; once there is space the same command does only that', async () => {
     const env = { PROMPTMILL_BASE_URL: service.url };
-    const run = await work.run(
+    const run = await work.call(
       ['run', work.job({ input: { path: 'rows.csv' }, output: { path: 'disk/out.csv' } })],
       env,
     );
     expect(run.code, run.stderr).toBe(1);
     const before = work.read('disk/out.csv');
     isRetry = true;
-    const stopped = await work.run(['retry', 'disk/out.csv'], env);
+    const stopped = await work.call(['retry', 'disk/out.csv'], env);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
       'cannot write disk/out.csv.part.tmp: no space left on device (ENOSPC). Free some space',
@@ -128,7 +128,7 @@ describeWithSmallDisk('a disk that fills up while rows are put in their places',
     expect(work.read('disk/out.csv')).toBe(before);
 
     disk.grow(1_024);
-    const finished = await work.run(['retry', 'disk/out.csv'], env);
+    const finished = await work.call(['retry', 'disk/out.csv'], env);
     expect(finished.code, finished.stderr).toBe(0);
     expect(service.calls()).toBe(COUNT + COUNT / 50);
     expect(work.records('disk/out.csv').map(({ text }) => text)).toEqual(

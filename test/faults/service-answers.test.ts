@@ -59,13 +59,12 @@ function bench(store: () => Pick<StoreUnderTest, 'env'>) {
     service = await startScriptedService(script);
     return service;
   };
-  const run = (job: object, ...flags: string[]): Promise<Ended> => {
-    const path = work.job({ output: { path: 'out.jsonl' }, ...job });
-    return work.run(['run', path, ...flags], {
-      PROMPTMILL_BASE_URL: service?.url ?? emulator?.url ?? '',
-      ...store().env,
-    });
-  };
+  const job = (settings: object): string => work.job({ output: { path: 'out.jsonl' }, ...settings });
+  const env = () => ({ PROMPTMILL_BASE_URL: service?.url ?? emulator?.url ?? '', ...store().env });
+  const run = (settings: object, ...flags: string[]): Promise<Ended> =>
+    work.call(['run', job(settings), ...flags], env());
+  /** In a process of its own, whose log is a part of what it says. */
+  const runAlone = (settings: object): Promise<Ended> => work.run(['run', job(settings)], env());
   const records = () => work.lines('out.jsonl');
   const summary = () => JSON.parse(work.read('out.summary.json'));
 
@@ -75,7 +74,7 @@ function bench(store: () => Pick<StoreUnderTest, 'env'>) {
   };
   const rows = (count: number): string => work.rows(count);
   const write = (name: string, text: string): string => work.write(name, text);
-  return { serve, emulate, run, records, summary, rows, write };
+  return { serve, emulate, run, runAlone, records, summary, rows, write };
 }
 
 describeEachStore('answers that are none, through a run', (store) => {
@@ -227,7 +226,7 @@ describeEachStore('answers that are none, through a run', (store) => {
 
 describe('services that answer wrong, through a run on embedded', () => {
   const state = new Workplace();
-  const { serve, run, records, summary, rows } = bench(() => ({
+  const { serve, run, runAlone, records, summary, rows } = bench(() => ({
     env: { PROMPTMILL_STATE_DIR: state.folder },
   }));
   afterAll(() => state.remove());
@@ -278,7 +277,7 @@ describe('services that answer wrong, through a run on embedded', () => {
       const choices = prompts.map((prompt) => ({ text: ` re ${prompt}`, index: 0, finish_reason: 'stop' }));
       return { json: { ...completionBody({ filters: false }), choices } };
     });
-    const { code, stderr } = await run({
+    const { code, stderr } = await runAlone({
       input: { path: rows(ROWS) },
       limits: { concurrency: 1, prompts_per_request: 6, chunk_size: 6 },
     });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import './figures.js';
+import { formOf, gateway } from '../service/verdict-table.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -11,81 +12,60 @@ import {
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
-const gateway = (status: number, code: string, message: string): ScriptedReply => ({
-  status,
-  json: { error: { code, message } },
-});
-const model = (status: number, type: string, message: string): ScriptedReply => ({
-  status,
-  json: { error: { message, type, param: null, code: null } },
-});
-const policy = {
-  code: 'content_filter',
-  message: 'filtered',
-  innererror: {
-    code: 'ResponsibleAIPolicyViolation',
-    content_filter_result: { violence: { filtered: true, severity: 'high' } },
-  },
-};
+/** The answer of a form in the table of verdicts. */
+function replyOf(name: string): ScriptedReply {
+  const [, status, body] = formOf(name);
+  return { status, ...(typeof body === 'string' ? { text: body } : { json: body }) };
+}
 
 /** Refused for good: one call, and the row has this status and code. */
-const FINAL: readonly (readonly [form: string, reply: ScriptedReply, status: string, code: string])[] = [
+const FINAL: readonly (readonly [
+  form: string,
+  reply: ScriptedReply,
+  status: string | undefined,
+  code: string | undefined,
+])[] = [
+  ...[
+    'a parameter out of range',
+    'a prompt over the context window',
+    'a blocked prompt, without details',
+    'a blocked prompt, by the inner code',
+    'a blocked answer',
+  ].map((form) => {
+    const [, , , { outcome }] = formOf(form);
+    return [form, replyOf(form), outcome?.status, outcome?.error.code] as const;
+  }),
   [
-    'parameter',
-    model(400, 'invalid_request_error', "3 is greater than the maximum of 2 - 'temperature'"),
-    'failed',
-    'invalid_request',
-  ],
-  [
-    'too-long',
-    model(
-      400,
-      'invalid_request_error',
-      "This model's maximum context length is 4097 tokens, however you requested 5000 tokens",
-    ),
-    'failed',
-    'context_length_exceeded',
-  ],
-  ['blocked', gateway(400, 'content_filter', 'filtered'), 'filtered', 'content_filter'],
-  ['blocked-inner', { status: 400, json: { error: policy } }, 'filtered', 'content_filter'],
-  [
-    'blocked-answer',
-    { json: completionBody({ text: '', finish_reason: 'content_filter' }) },
-    'filtered',
-    'content_filter',
-  ],
-  [
-    'larger-than-quota',
-    {
-      status: 429,
-      headers: { 'retry-after': '86400' },
-      json: { error: { code: '429', message: 'rate limit' } },
-    },
+    'larger than the quota',
+    { status: 429, headers: { 'retry-after': '86400' }, json: gateway('429', 'rate limit') },
     'failed',
     'request_exceeds_quota',
   ],
 ];
 
 /** Passes by itself: the second call succeeds. The flag says whether the lost answer may have been paid for. */
-const RETRY: readonly (readonly [form: string, reply: ScriptedReply, possiblyBilled: boolean])[] = [
-  ['408', gateway(408, 'Timeout', 'timed out'), true],
-  ['409', gateway(409, 'Conflict', 'conflict'), false],
-  ['500', model(500, 'server_error', 'The server had an error'), false],
-  ['500-activity', { status: 500, json: { statusCode: 500, message: 'Internal', activityId: 'a' } }, false],
-  ['502-empty', { status: 502, text: '' }, true],
-  ['503-html', { status: 503, text: '<html><body>busy</body></html>' }, false],
-  ['504-text', { status: 504, text: 'upstream timed out' }, true],
-  ['reset', 'reset', true],
-  ['truncated', { json: completionBody(), truncate: 40 }, true],
-  ['truncated-chunk', { json: completionBody(), truncateChunked: 40 }, true],
-  ['closed', { json: completionBody(), closeAfter: 40 }, true],
-  ['html', { text: '<html>hello</html>' }, true],
-  ['error-in-200', { json: { error: { message: 'no' } } }, true],
-  ['no-choices', { json: { object: 'text_completion' } }, true],
-  ['empty-choices', { json: { choices: [] } }, true],
-];
+const RETRY: readonly (readonly [form: string, reply: ScriptedReply, possiblyBilled: boolean | undefined])[] =
+  [
+    ...[
+      'a request timeout',
+      'a conflict',
+      'an error of the model',
+      'an error of the gateway',
+      'a bad gateway',
+      'a service that is down',
+      'a gateway timeout',
+      'fault 24: a 200 with an error',
+      'fault 24: a 200 with no choices',
+      'fault 24: a 200 with empty choices',
+    ].map((form) => [form, replyOf(form), formOf(form)[3].possiblyBilled] as const),
+    ['reset', 'reset', true],
+    ['truncated', { json: completionBody(), truncate: 40 }, true],
+    ['truncated in a chunk', { json: completionBody(), truncateChunked: 40 }, true],
+    ['closed', { json: completionBody(), closeAfter: 40 }, true],
+    ['a page', { text: '<html>hello</html>' }, true],
+  ];
 
-const seen = { error: { code: '429', message: 'exceeded call rate limit' } };
+const seen = gateway('429', 'exceeded call rate limit');
 /** Refused for lack of quota: waits, and uses up no attempt. */
 const WAIT: readonly (readonly [form: string, reply: () => ScriptedReply])[] = [
   ['seconds', () => ({ status: 429, headers: { 'retry-after': '1' }, json: seen })],
@@ -98,36 +78,23 @@ const WAIT: readonly (readonly [form: string, reply: () => ScriptedReply])[] = [
       json: seen,
     }),
   ],
-  ['words', () => gateway(429, '429', 'Rate limit is exceeded. Try again in 1 seconds.')],
-  ['no-hint', () => gateway(429, '429', 'slow down')],
+  ['words', () => ({ status: 429, json: gateway('429', 'Rate limit is exceeded. Try again in 1 seconds.') })],
+  ['no-hint', () => ({ status: 429, json: gateway('429', 'slow down') })],
 ];
 
 /** Nothing can pass: the run stops, resumably, and says what to mend. */
-const STOP: readonly (readonly [form: string, reply: ScriptedReply, says: string])[] = [
-  ['403', gateway(403, 'Forbidden', 'Access denied due to network rules'), 'network rules'],
-  ['404-deployment', gateway(404, 'DeploymentNotFound', 'does not exist'), 'service.deployment'],
-  ['404-path', gateway(404, '404', 'Resource not found'), 'PROMPTMILL_BASE_URL'],
-  [
-    '404-path-shown',
-    gateway(404, '404', 'Resource not found'),
-    '/openai/deployments/lm-35-turbo-instruct/completions',
-  ],
-  ['400-model', model(400, 'invalid_request_error', "model 'x' not found"), 'service.deployment'],
-  [
-    'conversation-model',
-    gateway(400, 'OperationNotSupported', 'The completion operation does not work with the specified model'),
-    'lm-35-turbo-instruct',
-  ],
-  ['api-version', gateway(400, 'BadRequest', 'API version not supported'), 'service.api_version'],
-  ['one-choice', model(500, 'server_error', 'Only one completion choice is allowed'), 'answer.votes'],
-  ['field', model(500, 'server_error', 'Unsupported param: suffix'), 'row_parameters'],
-  ['insufficient-quota', gateway(429, 'insufficient_quota', 'You exceeded your quota'), 'quota'],
-  ['redirect', { status: 307, headers: { location: 'http://elsewhere.example/x' } }, 'elsewhere.example'],
-  [
-    '401',
-    { status: 401, json: { statusCode: 401, message: 'invalid subscription key' } },
-    'PROMPTMILL_API_KEY',
-  ],
+const STOP: readonly (readonly [form: string, says: readonly string[], reply?: ScriptedReply])[] = [
+  ['network rules', ['Firewall rules']],
+  ['a deployment that does not exist', ['service.deployment']],
+  ['a wrong path', ['PROMPTMILL_BASE_URL', '/openai/deployments/lm-35-turbo-instruct/completions']],
+  ["fault 98: llama.cpp's router, no such model", ['service.deployment']],
+  ['a conversation model', ['lm-35-turbo-instruct']],
+  ['an api-version that is not supported', ['service.api_version']],
+  ['llama.cpp, several choices, of a build that gives one', ['answer.votes']],
+  ['llama.cpp, a field that it does not know', ['row_parameters']],
+  ['a quota that is used up, by code', ['quota']],
+  ['a wrong token', ['PROMPTMILL_API_KEY']],
+  ['a redirect', ['elsewhere.example'], { status: 307, headers: { location: 'http://elsewhere.example/x' } }],
 ];
 
 if (!haveRedis()) {
@@ -150,7 +117,7 @@ if (!haveRedis()) {
 
     const prompt = (form: string): string => `form ${form}`;
     function job(name: string, forms: readonly string[], limits: object = {}): string {
-      work.write(`${name}.csv`, `form\n${forms.join('\n')}\n`);
+      work.write(`${name}.csv`, `form\n${forms.map((form) => `"${form}"`).join('\n')}\n`);
       return work.job(
         {
           input: { path: `${name}.csv` },
@@ -161,8 +128,8 @@ if (!haveRedis()) {
         `${name}.yaml`,
       );
     }
-    const run = (path: string, env: Readonly<Record<string, string>> = {}) =>
-      work.run(['run', path], { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url, ...env });
+    const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url });
+    const run = (path: string) => work.call(['run', path], env());
 
     it('fault 19: what is final is called once and never again', async ({ task }) => {
       script = (request) => FINAL.find(([form]) => request.prompt === prompt(form))?.[1] ?? {};
@@ -231,16 +198,16 @@ if (!haveRedis()) {
       task.meta.fault = { rows: WAIT.length, calls: 2 * WAIT.length, repeated: 0 };
     });
 
-    it.each(STOP)(
+    it.for(STOP)(
       'faults 19 and 98: %s stops the run, which the same command continues when it is mended',
-      async (form, reply, says) => {
+      async ([form, says, reply = replyOf(form)]) => {
         let mended = false;
         script = () => (mended ? {} : reply);
-        const path = job(`stop-${form}`, ['one'], { concurrency: 1 });
+        const path = job(`stop-${STOP.findIndex(([name]) => name === form)}`, ['one'], { concurrency: 1 });
         const before = service.requests.length;
         const stopped = await run(path);
         expect(stopped.code, stopped.stderr).toBe(3);
-        expect(stopped.stderr).toContain(says);
+        for (const words of says) expect(stopped.stderr).toContain(words);
         expect(service.requests.length - before).toBe(1);
         mended = true;
         const finished = await run(path);
@@ -255,7 +222,10 @@ if (!haveRedis()) {
           ? {}
           : { status: 401, json: { statusCode: 401, message: 'no' } };
       const before = service.requests.length;
-      const { code, stderr } = await run(job('keys', ['a', 'b', 'c', 'd', 'e', 'f'], { concurrency: 1 }), {
+      const path = job('keys', ['a', 'b', 'c', 'd', 'e', 'f'], { concurrency: 1 });
+      // A process of its own, because its log is looked at.
+      const { code, stderr } = await work.run(['run', path], {
+        ...env(),
         PROMPTMILL_API_KEY: 'the-first-key-of-tests',
         PROMPTMILL_API_KEY_2: 'the-second-key-of-tests',
       });

@@ -119,6 +119,11 @@ export class Trial {
     return this.#start(['run', this.#job, ...flags], this.env);
   }
 
+  /** The same command without a process of its own, which is cheaper: for a run to which nothing happens any more. */
+  call(...flags: readonly string[]): Pick<Running, 'ended'> {
+    return { ended: this.work.call(['run', this.#job, ...flags], this.env) };
+  }
+
   /** Starts `promptmill work` on the queue of the run. */
   worker(...flags: readonly string[]): TrialRun {
     return this.#start(['work', ...flags], this.env);
@@ -216,7 +221,7 @@ export class Trial {
    * The run has ended well: every row once and in order with its own answer, no more calls than allowed, all of
    * them counted, and the exit code for it. Leaves the figures with the test, for the table of faults.
    */
-  async whole(running: Running, allowed: Allowed, { task }: TestContext): Promise<void> {
+  async whole(running: Pick<Running, 'ended'>, allowed: Allowed, { task }: TestContext): Promise<void> {
     this.endFault();
     const { code, stderr } = await running.ended;
     const failed = new Set(allowed.failed);
