@@ -120,6 +120,17 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
     expect(error).toMatchObject(members);
   });
 
+  it.each([
+    ['403', OpenAI.PermissionDeniedError],
+    ['422', OpenAI.UnprocessableEntityError],
+    ['500', OpenAI.InternalServerError],
+    ['reset', OpenAI.APIConnectionError],
+  ])('raises for the fault %s its own class', async (name, kind) => {
+    const error = await refusal(clientOf(await started(fault(name))).completions.create(OPEN));
+    expect(error).toBeInstanceOf(kind);
+    expect(emulator?.stats()).toMatchObject({ requests: 1, by_fault: { [name]: 1 } });
+  });
+
   it('raises RateLimitError with its hint over the quota, and does not retry when told so', async () => {
     const client = clientOf(await started({ quota: { requestsPerMinute: 1, requestWindowSeconds: 60 } }));
     await client.completions.create(OPEN);
@@ -140,6 +151,12 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
       expect(emulator?.stats()).toMatchObject({ requests: 2, by_status: { 200: 1, 429: 1 } });
     },
   );
+
+  it.each(['500', 'reset'])('is answered after %s when it may retry', async (name) => {
+    const client = clientOf(await started(fault(name)), { maxRetries: 1 });
+    const { choices } = await client.completions.create({ model: MODEL, prompt: SENTIMENT });
+    expect(choices[0]?.text).toBe(' positive');
+  });
 
   it('fault 23: never takes half a stream for a whole one', async () => {
     const client = clientOf(await started(fault('truncate', {})));

@@ -119,8 +119,7 @@ describeEachStore('a run', (store) => {
   });
 });
 
-// What holds a run up is not of its store: what it asks of one is in `test/queue/contract.test.ts`, and all three stop and
-// go on above.
+// What holds a run up is not of its store, and PostgreSQL takes twelve seconds for it; all three stop and go on above.
 describeEachStore(
   'a run that is held up',
   (store) => {
@@ -235,7 +234,7 @@ describeEachStore(
       expect(place.service.requests.length).toBe(60);
     });
   },
-  ['embedded'],
+  ['embedded', 'redis'],
 );
 
 it('a run that npx has started goes on with npx', async () => {
