@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
-import { withResolvers } from '../support/with-resolvers.js';
 
 /** Wrong usage beyond the mistakes of beginners (`test/commands/mistakes.test.ts`). */
 describe('wrong usage', () => {
@@ -35,11 +34,6 @@ describe('wrong usage', () => {
     expect(message).not.toContain('secret');
   });
 
-  it('fault 52: an output that cannot be written', async () => {
-    work.write('a-file', '');
-    expect(await refused(['run', job, '--output', 'a-file/out.csv'])).toContain('a-file/out.csv');
-  });
-
   it('a finished output, unless it is to be replaced', async () => {
     const service = await startScriptedService();
     try {
@@ -49,43 +43,6 @@ describe('wrong usage', () => {
       expect(await refused(['run', again], env)).toContain('--overwrite');
       expect((await work.call(['run', again, '--overwrite'], env)).code).toBe(0);
       expect(service.requests.length).toBe(6);
-    } finally {
-      await service.close();
-    }
-  });
-
-  it('fault 15: a job that was edited since its unfinished run began', async () => {
-    const service = await startScriptedService(() => ({ status: 403, json: {} }));
-    try {
-      const env = { PROMPTMILL_BASE_URL: service.url };
-      const edited = variant('edited', { output: { path: 'edited.csv' } });
-      expect((await work.call(['run', edited], env)).code).toBe(3);
-      variant('edited', { output: { path: 'edited.csv' }, prompt: 'other {{ id }}' });
-      const message = await refused(['run', edited], env);
-      expect(message).toContain('prompt');
-      expect(message).toContain('--restart');
-    } finally {
-      await service.close();
-    }
-  });
-
-  it('fault 48: a second run to an output that is being written', async () => {
-    const { promise: refusedOther, resolve: answer } = withResolvers();
-    const { promise: first, resolve: called } = withResolvers();
-    const service = await startScriptedService(async () => {
-      called();
-      await refusedOther;
-      return {};
-    });
-    try {
-      const env = { PROMPTMILL_BASE_URL: service.url };
-      const busy = variant('busy', { output: { path: 'busy.csv' } });
-      const running = work.start(['run', busy], env);
-      await first;
-      expect(await refused(['run', busy], env)).toContain('busy.csv');
-      answer();
-      const { code, stderr } = await running.ended;
-      expect(code, stderr).toBe(0);
     } finally {
       await service.close();
     }
