@@ -44,7 +44,7 @@ it('fault 45: SIGINT while a run that has all its rows compares them with the la
     output: { path: 'out-{{run}}.csv' },
     drift: { alarm: 0.5 },
   });
-  const first = await work.run(['run', job], env);
+  const first = await work.call(['run', job], env);
   expect(first.code, first.stderr).toBe(0);
   const [output = ''] = readdirSync(work.folder).filter((name) => /^out-[\d-]+\w+\.csv$/.test(name));
   // What the last run wrote is read as slowly as the test writes it.
@@ -69,7 +69,7 @@ it('fault 45: SIGINT while a run that has all its rows compares them with the la
   expect(code, stderr).toBe(130);
 
   renameSync(work.path('kept'), work.path(output));
-  const finished = await work.run(['run', job, '--json'], env);
+  const finished = await work.call(['run', job, '--json'], env);
   expect(finished.code, finished.stderr).toBe(0);
   expect(JSON.parse(finished.stdout)).toMatchObject({
     rows: { total: ROWS, completed: ROWS },

@@ -24,7 +24,7 @@ import { completed, csvRow } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, startScriptedService } from '../support/scripted-service.js';
 
-const SMALL = 130_000;
+const SMALL = 65_000;
 const FACTOR = 8;
 
 /** So many characters of a text again and again. */
@@ -140,7 +140,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   },
 };
 
-describe('texts of megabytes, with no process,', () => {
+describe('texts of half a megabyte, with no process,', () => {
   it.each(Object.entries(READERS))(
     'fault 69: %s takes time by the length of a text that is almost something else',
     (_, read) => {
@@ -270,7 +270,7 @@ describe('a cell and an answer of a megabyte and 20,000 labels, in a run on embe
       const input = work.write('cells.csv', `id,note\n1,${number}\n2,b\n`);
       const labels = Array.from({ length: 20_000 }, (_, i) => `label ${i}`);
       const job = { input: { path: input }, answer: { labels }, output: { path: 'out.csv' } };
-      const { code, stderr } = await work.run(['run', work.job(job)], { PROMPTMILL_BASE_URL: service.url });
+      const { code, stderr } = await work.call(['run', work.job(job)], { PROMPTMILL_BASE_URL: service.url });
       expect(code, stderr).toBe(0);
       const [first, second] = work.records('out.csv');
       expect(first?.['note'] === `'${number}`).toBe(true);
@@ -288,7 +288,7 @@ describe('a cell and an answer of a megabyte and 20,000 labels, in a run on embe
         service: { deployment: 'one-of-our-own' },
         output: { path: 'r.csv' },
       };
-      const rehearsed = await work.run(['run', work.job(rehearsal), '--emulate']);
+      const rehearsed = await work.call(['run', work.job(rehearsal), '--emulate']);
       expect(rehearsed.code, rehearsed.stderr).toBe(1);
       expect(work.records('r.emulated.csv').length).toBe(2);
       expect(JSON.parse(work.read('r.emulated.summary.json')).duration_s).toBeLessThan(120);

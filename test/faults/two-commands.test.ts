@@ -54,7 +54,7 @@ describe('two commands on one output', () => {
       await called;
       const others = Object.entries(COMMANDS).filter(([name]) => name !== first);
       for (const [name, args] of Object.entries(COMMANDS)) {
-        const { code, stderr } = await place.work.run(args, env());
+        const { code, stderr } = await place.work.call(args, env());
         expect([code, stderr], name).toEqual([2, expect.stringContaining(`process ${running.process.pid}`)]);
       }
       running.process.kill('SIGKILL');
@@ -62,12 +62,12 @@ describe('two commands on one output', () => {
       release();
       for (const [name, args] of others) {
         if (first === 'extend' && name === 'extend') continue;
-        const { code, stderr } = await place.work.run(args, env());
+        const { code, stderr } = await place.work.call(args, env());
         expect([code, stderr], name).toEqual([2, expect.stringContaining(goesOn)]);
       }
       expect(place.work.read('out.csv')).toBe(before);
       for (const args of [COMMANDS[first], ...others.map(([, each]) => each)]) {
-        const { code, stderr } = await place.work.run(args, env());
+        const { code, stderr } = await place.work.call(args, env());
         expect(code, stderr).toBe(0);
       }
       expect(place.work.records('out.csv').map(({ answer }) => answer)).toEqual([
