@@ -56,7 +56,7 @@ describeWithSmallDisk('a disk that fills up while labels are left out', () => {
   it('fault 49: stops the run with every row written; once there is space the same command does only that', async () => {
     const env = { PROMPTMILL_BASE_URL: service.url };
     const job = work.job({ input: { path: 'in.csv' }, output: { path: 'disk/out.csv' }, answer: ANSWER });
-    const stopped = await work.run(['run', job], env);
+    const stopped = await work.call(['run', job], env);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
       'cannot write disk/out.csv.part.tmp: no space left on device (ENOSPC). Free some space',
@@ -65,7 +65,7 @@ describeWithSmallDisk('a disk that fills up while labels are left out', () => {
     expect(work.json('disk/out.csv.run.json')).toMatchObject({ rows: ROWS });
 
     disk.grow(1_024);
-    const finished = await work.run(['run', job], env);
+    const finished = await work.call(['run', job], env);
     expect(finished.code, finished.stderr).toBe(0);
     expect(service.calls()).toBe(ROWS);
     expect(work.records('disk/out.csv').map(({ id, answer, abstained }) => [id, answer, abstained])).toEqual(

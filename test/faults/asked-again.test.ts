@@ -6,7 +6,7 @@ import { completionBody, type ScriptedService, startScriptedService } from '../s
 import { describeEachStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
-const ROWS = 2_000;
+const ROWS = 1_000;
 const CONCURRENCY = 10;
 const KILLS = 5;
 const AGAIN = 2;
@@ -53,13 +53,13 @@ describeEachStore('a run whose answers do not fit, and that is killed', (store) 
       // Enough only if a row that is asked again leaves nothing reserved.
       limits: { concurrency: CONCURRENCY, budget: { tokens: CALLS * EACH + unknown * MOST } },
     };
-    const undisturbed = await work.run(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
+    const undisturbed = await work.call(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
     expect(undisturbed.code, undisturbed.stderr).toBe(0);
     expect(service.requests).toHaveLength(CALLS);
 
     const path = work.job({ ...job, output: { path: 'out.csv' } });
     await kills.run({ work, service }, ['run', path], env, { kills: KILLS, calls: CALLS - 100 });
-    const finished = await work.run(['run', path], env);
+    const finished = await work.call(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);
     expect(withoutTimes(work.records('out.csv'))).toEqual(withoutTimes(work.records('whole.csv')));

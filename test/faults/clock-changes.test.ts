@@ -3,14 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Halt } from '../../src/halt.js';
 import { serve } from '../../src/schedule/serve.js';
 import { readJobStates, serveFolder } from '../../src/schedule/serve-state.js';
 import { Workplace } from '../support/promptmill.js';
-import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { ShiftedClock } from '../support/shifted-clock.js';
-import { describeMissing } from '../support/stores.js';
+import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 
 /** A machine that takes longer than this to begin to serve is no machine. */
 const BEFORE_MS = 20 * 60_000;
@@ -86,25 +85,10 @@ class Night {
  * A worker on PostgreSQL asks the server which fires are due, so what counts there is the clock of the server; those that follow
  * the clock of this process are Redis and the embedded store.
  */
-const STORES = [
-  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
-] as const;
+describeEachStore('the schedule', clockChanges, ['embedded', 'redis']);
 
-for (const { kind, have, start, needs } of STORES) {
-  const name = `the schedule on ${kind}`;
-  if (have()) describe(name, () => clockChanges(start));
-  else describeMissing(name, needs);
-}
-
-function clockChanges(start: () => Promise<Server | null>): void {
-  let server: Server | null = null;
-  const under = () => ({ target: server?.url ?? 'embedded' });
+function clockChanges(under: () => StoreUnderTest): void {
   let night: Night;
-  beforeAll(async () => {
-    server = await start();
-  });
-  afterAll(() => server?.stop());
   beforeEach(() => {
     night = new Night();
   });

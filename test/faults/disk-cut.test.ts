@@ -37,14 +37,14 @@ describeEachStore('a part file that was cut by hand', (store) => {
     let lost = 0;
 
     answered = 40;
-    const stopped = await work.run(['run', job], env);
+    const stopped = await work.call(['run', job], env);
     expect(stopped.code, stopped.stderr).toBe(3);
     const before = committed();
     expect(before).toBeGreaterThan(0);
     truncateSync(part, Math.floor(statSync(part).size * 0.6));
 
     answered = 60;
-    const mended = await work.run(['run', job], env);
+    const mended = await work.call(['run', job], env);
     expect(mended.code, mended.stderr).toBe(3);
     const said =
       /warning: out\.csv\.part has \d+ bytes where out\.csv\.run\.json counts \d+: the last (\d+) of/;
@@ -55,7 +55,7 @@ describeEachStore('a part file that was cut by hand', (store) => {
     truncateSync(part, 10);
 
     answered = ROWS;
-    const finished = await work.run(['run', job], env);
+    const finished = await work.call(['run', job], env);
     expect(finished.code, finished.stderr).toBe(0);
 
     expect(work.records('out.csv').map((record) => record['id'])).toEqual(ids);
@@ -63,7 +63,7 @@ describeEachStore('a part file that was cut by hand', (store) => {
     expect(rows).toMatchObject({ total: ROWS, completed: ROWS });
     expect(calls.repeated).toBeGreaterThanOrEqual(lost);
     const undisturbed = work.job({ input, limits, output: { path: 'calm.csv' } }, 'calm.yaml');
-    const calm = await work.run(['run', undisturbed], env);
+    const calm = await work.call(['run', undisturbed], env);
     expect(calm.code, calm.stderr).toBe(0);
     const stable = (name: string): string =>
       readFileSync(work.path(name), 'utf8').replaceAll(VOLATILE, '$1,');

@@ -1,16 +1,14 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { queueName } from '../../src/queue/names.js';
-import { openStore } from '../../src/store/open.js';
 import { type Running, Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
-import { describeMissing } from '../support/stores.js';
+import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 import './figures.js';
 
-const LONG = 2_000;
+const LONG = 1_200;
 const SHORT = 200;
 const CHUNK = 10;
 /** Calls at once of each process that calls. */
@@ -18,19 +16,9 @@ const AT_ONCE = 8;
 /** Calls of the long run before the short one begins. */
 const AHEAD = 300;
 
-const KINDS = [
-  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
-  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
-] as const;
+describeEachStore('two runs of one deployment', suite);
 
-for (const { kind, have, start: startServer, needs } of KINDS) {
-  if (have()) describe(`two runs of one deployment on ${kind}`, () => suite(kind, startServer));
-  else describeMissing(`two runs of one deployment on ${kind}`, needs);
-}
-
-function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<Server | null>): void {
-  let server: Server | null = null;
+function suite(store: () => StoreUnderTest, kind: StoreUnderTest['kind']): void {
   let work: Workplace;
   let service: ScriptedService;
   /** The run of each call, in the order in which they came. */
@@ -52,7 +40,6 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
 
   beforeEach(async () => {
     work = new Workplace();
-    server = await startServer();
     [calls, inFlight, held] = [[], 0, null];
     service = await startScriptedService(async ({ prompt }) => {
       calls.push(prompt.startsWith('long') ? 'long' : 'short');
@@ -72,15 +59,13 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
     for (const { process } of processes) if (process.exitCode === null) process.kill('SIGKILL');
     await Promise.all(processes.splice(0).map(({ ended }) => ended));
     await service.close();
-    await server?.stop();
     work.remove();
   });
 
   function start(args: readonly string[]): Running {
     const running = work.start(args, {
       PROMPTMILL_BASE_URL: service.url,
-      PROMPTMILL_QUEUE: server?.url ?? 'embedded',
-      PROMPTMILL_STATE_DIR: work.path('state'),
+      ...store().env,
     });
     processes.push(running);
     return running;
@@ -121,10 +106,7 @@ function suite(kind: (typeof KINDS)[number]['kind'], startServer: () => Promise<
 
   /** Runs both, the short one from the moment on at which the service has the first calls of the long one. */
   async function both(flags: readonly string[]): Promise<number> {
-    const opened = await openStore(server?.url ?? 'embedded', {
-      stateDir: work.path('state'),
-      onWarning: () => {},
-    });
+    const opened = await store().open();
     const name = queueName('lm-35-turbo-instruct', `${service.url}/openai`);
     const queue = new Queue(name, { connection: opened.connectionFor('queue') }, opened.backendFactory);
     const long = run('long', flags);

@@ -3,7 +3,7 @@ import './figures.js';
 import type { Child } from '../support/children.js';
 import { describeEachFleet } from '../support/fleet.js';
 import { momentsOf } from '../support/kills.js';
-import { type Ended, Workplace } from '../support/promptmill.js';
+import { Workplace } from '../support/promptmill.js';
 import { RedisAdmin } from '../support/redis-admin.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
@@ -58,7 +58,7 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
         expect(code, stderr).toBe(null);
       }
       onCall = () => {};
-      const finished = await work.run(['run', path], env);
+      const finished = await work.call(['run', path], env);
 
       expect(finished.code, finished.stderr).toBe(1);
       expect(mostCallsOfOne(service)).toBe(1);
@@ -100,7 +100,7 @@ describe('a run with limits.unknown_outcome: hold on embedded', () => {
       try {
         const limits = { concurrency: 4, chunk_size: 4, timeout_seconds: 2, ...HOLD };
         const path = work.job({ input: { path: work.rows(14) }, output: { path: 'out.csv' }, limits });
-        const { code, stderr } = await work.run(['run', path], { PROMPTMILL_BASE_URL: service.url });
+        const { code, stderr } = await work.call(['run', path], { PROMPTMILL_BASE_URL: service.url });
         expect(code, stderr).toBe(1);
         const lost = [2, 4, 6, 8];
         const records = work.records('out.csv');
@@ -193,14 +193,14 @@ if (!haveRedis()) {
           expect(code, stderr).toBe(3);
           expect(stderr).toContain('ledger_lost');
           await admin.client.flushall();
-          const again: Ended = await trial.run().ended;
+          const again = await trial.call().ended;
           expect(again.code, again.stderr).toBe(2);
           expect(again.stderr).toContain('limits.unknown_outcome: retry');
           expect(Math.max(...trial.callsOfRows())).toBe(1);
           const job = trial.work.read('job.yaml');
           trial.work.write('job.yaml', job.replace('hold', 'retry'));
           trial.endFault();
-          const third = await trial.run().ended;
+          const third = await trial.call().ended;
           expect(third.code, third.stderr).toBe(0);
           task.meta.fault = { rows: 200, calls: trial.service.calls() };
         } finally {

@@ -6,7 +6,7 @@ import { completionBody, type ScriptedService, startScriptedService } from '../s
 import { describeEachStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
-const ROWS = 2_000;
+const ROWS = 1_000;
 const CONCURRENCY = 10;
 const KILLS = 10;
 
@@ -37,14 +37,14 @@ describeEachStore('a run that is killed with SIGKILL', (store) => {
       prompt: 'row {{ id }}: {{ note }}',
       limits: { concurrency: CONCURRENCY },
     };
-    const undisturbed = await work.run(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
+    const undisturbed = await work.call(['run', work.job({ ...job, output: { path: 'whole.csv' } })], env);
     expect(undisturbed.code, undisturbed.stderr).toBe(0);
     const before = service.requests.length;
     expect(before).toBe(ROWS);
 
     const path = work.job({ ...job, output: { path: 'out.csv' } });
     await kills.run({ work, service }, ['run', path], env, { kills: KILLS, calls: ROWS - 50 });
-    const finished = await work.run(['run', path], env);
+    const finished = await work.call(['run', path], env);
 
     expect(finished.code, finished.stderr).toBe(0);
     expect(withoutTimes(work.records('out.csv'))).toEqual(withoutTimes(work.records('whole.csv')));

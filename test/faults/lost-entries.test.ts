@@ -18,16 +18,23 @@ const failingOnce: Script = ({ prompt, count }) =>
 /**
  * A run with chunks in the queue, on their way and in a pause loses something of its queue: it ends by itself, and the ledger
  * keeps every row from being called once more than it has to.
- * @param rob takes something of the queue of the run away; returns what it has found of it
+ * @param robs each takes something of the queue of the run away, one after the other
+ * @returns how much of the queue they found
  */
-async function robbed(queue: string, rob: (run: string) => Promise<number>): Promise<number> {
+async function robbed(
+  queue: string,
+  ...robs: readonly ((run: string) => Promise<number>)[]
+): Promise<number> {
   const trial = await Trial.begin({ queue, rows: ROWS, chunkSize: 5, script: failingOnce });
   try {
     const running = trial.run();
-    await running.until(trial.called(60));
-    await trial.fill(running);
-    const taken = await rob(String(trial.work.json('out.csv.run.json')['run']));
-    trial.release();
+    let taken = 0;
+    for (const [i, rob] of robs.entries()) {
+      await running.until(trial.called(60 + 20 * i));
+      await trial.fill(running);
+      taken += await rob(String(trial.work.json('out.csv.run.json')['run']));
+      trial.release();
+    }
     trial.endFault();
     const { code, stderr } = await running.ended;
     expect(code, stderr).toBe(0);
@@ -69,22 +76,17 @@ if (!haveRedis()) {
     }
 
     it.each([
-      ...[
-        'active',
-        'prioritized',
-        'delayed',
-        'meta',
-        'id',
-        'pc',
-        'stalled-check',
-        'limiter',
-        'marker',
-        'events',
-      ],
+      [['active']],
+      [['prioritized']],
+      [['delayed']],
+      [['meta', 'id', 'pc', 'stalled-check', 'limiter', 'marker', 'events']],
       // Keys that a run in order does not have, or not at each moment.
-      ...['wait', 'paused', 'stalled', 'completed', 'failed', 'waiting-children'],
-    ])('fault 109: the run ends by itself when `%s` is deleted', async (name) => {
-      await robbed(redis.url, async (run) => admin.client.del(`${await prefixOf(run)}${name}`));
+      [['wait', 'paused', 'stalled', 'completed', 'failed', 'waiting-children']],
+    ])('fault 109: the run ends by itself when %j are deleted, one after the other', async (names) => {
+      await robbed(
+        redis.url,
+        ...names.map((name) => async (run: string) => admin.client.del(`${await prefixOf(run)}${name}`)),
+      );
     });
 
     it('fault 109: the run ends by itself when twenty entries that wait are deleted', async () => {
@@ -158,13 +160,19 @@ if (!havePostgres()) {
       ],
       ['entries lose their data', "UPDATE bullmq.job SET data = '{}' WHERE state = 'waiting' AND"],
       ['entries lose their locks', 'UPDATE bullmq.job SET lock_token = NULL, locked_until_ms = NULL WHERE'],
-      ['what is known of the queue is deleted', 'DELETE FROM bullmq.meta WHERE'],
-      ['events are deleted', 'DELETE FROM bullmq.event WHERE'],
-      ['the pause is deleted', 'DELETE FROM bullmq.rate_limit WHERE'],
-    ])('fault 109: the run ends by itself when %s', async (_, statement) => {
+      [
+        'what is known of the queue is deleted, then events, then the pause',
+        'DELETE FROM bullmq.meta WHERE',
+        'DELETE FROM bullmq.event WHERE',
+        'DELETE FROM bullmq.rate_limit WHERE',
+      ],
+    ])('fault 109: the run ends by itself when %s', async (_, ...statements) => {
       await robbed(
         postgres.url,
-        async (run) => (await admin.query(`${statement} ${OF_RUN}`, [run])).rowCount ?? 0,
+        ...statements.map(
+          (statement) => async (run: string) =>
+            (await admin.query(`${statement} ${OF_RUN}`, [run])).rowCount ?? 0,
+        ),
       );
     });
   });

@@ -106,7 +106,7 @@ class Unwritten {
    */
   async finish(kills = 0): Promise<string> {
     this.isOpen = true;
-    const { code, stderr } = await this.trial.run().ended;
+    const { code, stderr } = await this.trial.call().ended;
     expect(code, stderr).toBe(0);
     const numbers = Array.from({ length: ROWS }, (_, i) => `${i + 1} completed re row ${i + 1}`);
     const records = this.trial.work.records('out.csv');

@@ -54,7 +54,7 @@ describeEachStore('a run that is interrupted', (store) => {
     expect(stderr).toContain('Resume with:\n  promptmill run job.yaml');
     const left = readdirSync(trial.work.folder).filter((name) => name.startsWith('out.'));
     expect(left.sort()).toEqual(['out.csv.part', 'out.csv.run.json']);
-    await trial.whole(trial.run(), { repeats: 0 }, context);
+    await trial.whole(trial.call(), { repeats: 0 }, context);
   });
 
   it('fault 45: calls that outlast the grace period are no failures; they are made again, and counted', async (context) => {
@@ -64,7 +64,7 @@ describeEachStore('a run that is interrupted', (store) => {
     const { code, stderr } = await running.ended;
     expect(code, stderr).toBe(143);
     trial.release();
-    await trial.whole(trial.run(), { repeats: trial.unknown }, context);
+    await trial.whole(trial.call(), { repeats: trial.unknown }, context);
   });
 
   it('fault 45: a second signal ends it at once, and only what was in flight is called again', async (context) => {
@@ -79,6 +79,6 @@ describeEachStore('a run that is interrupted', (store) => {
       'stopped at once; what was answered is kept. Resume with:\n  promptmill run job.yaml',
     );
     trial.release();
-    await trial.whole(trial.run(), { repeats: trial.unknown }, context);
+    await trial.whole(trial.call(), { repeats: trial.unknown }, context);
   });
 });

@@ -36,7 +36,7 @@ describe('a rehearsal with faults, a filter and a quota', () => {
         parameters: { max_tokens: 5, temperature: 0 },
         output: { path: 'out.csv' },
       });
-      const { code, stderr } = await work.run(['run', job], {
+      const { code, stderr } = await work.call(['run', job], {
         PROMPTMILL_BASE_URL: emulator.url,
         PROMPTMILL_API_KEY: emulator.keys[0],
       });

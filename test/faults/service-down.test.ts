@@ -82,7 +82,7 @@ describeEachStore('a service that is down', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, give_up_after: '8s' },
     });
-    const { code, stderr } = await work.run(['run', job], env(service.url, store()));
+    const { code, stderr } = await work.call(['run', job], env(service.url, store()));
     await service.close();
     expect(code, stderr).toBe(3);
     expect(stderr.replace(/\s+/g, ' ')).toContain(
@@ -92,7 +92,7 @@ describeEachStore('a service that is down', (store) => {
 
     const mended = await startScriptedService(() => ({}));
     services.push(mended);
-    const finished = await work.run(['run', job], env(mended.url, store()));
+    const finished = await work.call(['run', job], env(mended.url, store()));
     expect(finished.code, finished.stderr).toBe(0);
     expect(mended.requests.length).toBe(150);
   });

@@ -43,7 +43,7 @@ describe('a service that exceeds itself, in a run on embedded', () => {
       try {
         const limits = { concurrency: 1, attempts: 2 };
         const job = work.job({ input: { path: work.rows(4) }, output: { path: 'large.csv' }, limits });
-        const { code, stderr } = await work.run(['run', job], {
+        const { code, stderr } = await work.call(['run', job], {
           PROMPTMILL_BASE_URL: `http://127.0.0.1:${port}`,
         });
         expect(code, stderr).toBe(0);
@@ -100,7 +100,7 @@ describe('a service that exceeds itself, in a run on embedded', () => {
           output: { path: 'halved.csv' },
           limits: { concurrency: CONCURRENCY, chunk_size: 10, attempts: 1 },
         });
-        const { code, stderr } = await work.run(['run', job], { PROMPTMILL_BASE_URL: service.url });
+        const { code, stderr } = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url });
         expect(code, stderr).toBe(0);
         expect(
           work

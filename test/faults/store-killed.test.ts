@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, it, type TestContext } from 'vitest';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
-import { describeMissing } from '../support/stores.js';
+import { havePostgres, type Server, startPostgres } from '../support/servers.js';
+import { describeEachServer } from '../support/stores.js';
 import { trialOn } from '../support/trial.js';
 
 /** The fault itself: the store is killed so often, with so many milliseconds between. */
@@ -41,27 +41,17 @@ const killUnderCalls = (start: Start, answer: 'away' | 'back', context: TestCont
     await trial.whole(running, { repeats: 0 }, context);
   });
 
-const KINDS = [
-  { kind: 'redis', fault: 30, have: haveRedis, start: () => startRedis(), needs: 'redis-server' },
-  { kind: 'postgres', fault: 38, have: havePostgres, start: () => startPostgres(), needs: 'postgres' },
-] as const;
+describeEachServer('a store that is killed', ({ kind, start }) => {
+  const fault = kind === 'redis' ? 30 : 38;
+  it.concurrent(`fault ${fault}: in the middle of calls and back at once, costs no call`, (context) =>
+    killUnderCalls(start, 'back', context));
 
-for (const { kind, fault, have, start, needs } of KINDS) {
-  if (!have()) {
-    describeMissing(`a store that is killed on ${kind}`, needs);
-    continue;
-  }
-  describe.concurrent(`a store that is killed on ${kind}`, () => {
-    it(`fault ${fault}: in the middle of calls and back at once, costs no call`, (context) =>
-      killUnderCalls(start, 'back', context));
+  it.concurrent(`fault ${fault}: what is answered while it is away is kept, and costs no call`, (context) =>
+    killUnderCalls(start, 'away', context));
 
-    it(`fault ${fault}: what is answered while it is away is kept, and costs no call`, (context) =>
-      killUnderCalls(start, 'away', context));
-
-    it(`fault ${fault}: every two seconds for half a minute, costs no more than the calls in flight`, (context) =>
-      killAgainAndAgain(start, context));
-  });
-}
+  it.concurrent(`fault ${fault}: every two seconds for half a minute, costs no more than the calls in flight`, (context) =>
+    killAgainAndAgain(start, context));
+});
 
 describe.runIf(havePostgres())('a store that loses its sessions on postgres', () => {
   it('fault 38: all its connections are terminated again and again, and no call is repeated', (context) =>

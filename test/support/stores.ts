@@ -39,7 +39,7 @@ const KINDS = [
  */
 export function describeEachStore(
   name: string,
-  suite: (store: () => StoreUnderTest) => void,
+  suite: (store: () => StoreUnderTest, kind: StoreUnderTest['kind']) => void,
   only: readonly StoreUnderTest['kind'][] = KINDS.map(({ kind }) => kind),
 ): void {
   for (const { kind, have, start, needs } of KINDS.filter((each) => only.includes(each.kind))) {
@@ -72,7 +72,7 @@ export function describeEachStore(
         };
         const env = { PROMPTMILL_QUEUE: target, PROMPTMILL_STATE_DIR: stateDir };
         return { kind, target, stateDir, env, server, open };
-      });
+      }, kind);
     });
   }
 }
