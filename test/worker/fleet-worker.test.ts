@@ -75,13 +75,13 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       const unpaced = { ...runBeat().limits, requests_per_minute: null };
       const first = runBeat({ run: 'first', queue, limits: unpaced });
       await put(first);
-      await shown(['most 8', 'lm-35 8']);
+      await shown(['most 8', 'lm-35 5']);
 
       await put(runBeat({ run: 'second', queue }, 'reviews', '2026-11-21T03:00:00Z'));
       await expect
         .poll(() => logged.join(''), { timeout: 60_000 })
         .toContain('using the limits of a later run');
-      await shown(['most 8', 'lm-35 8']);
+      await shown(['most 8', 'lm-35 5']);
 
       await put(runBeat({ run: 'there', queue: serviceQueue('lm-35', { ...address, segment: 'other' }) }));
       await expect
